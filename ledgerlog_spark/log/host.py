@@ -223,12 +223,12 @@ class LogHost:
 
     async def _read_staged(self, effect: m.ReadStaged) -> m.StagedRead:
         outcome, found = await _attempt(self._staged(effect.app))
-        ledgers, now_ms = found or ((), 0)
-        return m.StagedRead(effect.request, outcome, tuple(ledgers), now_ms)
+        registered_ms, now_ms = found or ({}, 0)
+        return m.StagedRead(effect.request, outcome, registered_ms, now_ms)
 
-    async def _staged(self, app: str) -> tuple[tuple[m.StagedRegistration, ...], int]:
+    async def _staged(self, app: str) -> tuple[dict[int, int], int]:
         now_ms = await self.clock.now_ms(self.log_id)
-        return tuple(await self.store.producers.staged(self.log_id, app)), now_ms
+        return await self.store.producers.staged_ms(self.log_id, app), now_ms
 
     async def _read_registrations(self, effect: m.ReadRegistrations) -> m.RegistrationsRead:
         outcome, found = await _attempt(self._registrations(set(effect.ledger_ids)))

@@ -16,7 +16,6 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
 )
 from ledgerlog_spark.metadata import tree as znodes
-from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
 
 ATTEMPTS_MAX = 4
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -76,9 +75,8 @@ class Leases:
     async def holder(self, name: str) -> Mapping[str, str] | None:
         """The data that the holder of the lease stored about itself; None for a free lease."""
         path = self._path(name)
-        try:
-            record = await self._tree.get(path)
-        except znodes.NodeMissingError:
+        record = await znodes.get_or_none(self._tree, path)
+        if record is None:
             return None
         try:
             said = json.loads(record.value)
@@ -87,10 +85,6 @@ class Leases:
         if not isinstance(said, dict):
             raise MetadataFormatError(f"{path} is not a JSON object", path=path)
         return {str(key): str(value) for key, value in said.items()}
-
-    def watch(self, name: str, on_change: OnChange) -> CancelWatch:
-        """Watch a lease: `on_change` is called after the lease was taken, given back or lost."""
-        return self._tree.watch(self._path(name), on_change)
 
     def _path(self, name: str) -> str:
         if not _NAME.fullmatch(name) or name in (".", ".."):

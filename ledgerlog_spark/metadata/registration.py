@@ -213,11 +213,9 @@ class Registration:
         name = _checked(bookie_id)
         for directory in (self._available, self._read_only, self._available):
             # The third read finds a bookie that became writable between the first two.
-            try:
-                record = await self._tree.get(f"{directory}/{name}")
-            except znodes.NodeMissingError:
-                continue
-            return decode_service_info(bookie_id, record.value)
+            record = await znodes.get_or_none(self._tree, f"{directory}/{name}")
+            if record is not None:
+                return decode_service_info(bookie_id, record.value)
         raise BookieUnavailableError(
             f"bookie {bookie_id} is not registered at {self._root}: it is down, or cut off from "
             "ZooKeeper",
@@ -230,10 +228,7 @@ class Registration:
 
     async def read_cookie(self, bookie_id: str) -> Versioned[bytes] | None:
         """The stored bytes of a bookie's cookie; None if the bookie has no cookie."""
-        try:
-            return await self._tree.get(self._cookie_path(bookie_id))
-        except znodes.NodeMissingError:
-            return None
+        return await znodes.get_or_none(self._tree, self._cookie_path(bookie_id))
 
     async def write_cookie(self, bookie_id: str, cookie: bytes, version: Version | None) -> None:
         """Create (`version` None) or replace the cookie of a bookie."""
@@ -257,14 +252,13 @@ class Registration:
     async def instance_id(self) -> str:
         """The cluster's UUID; cookies contain it."""
         path = f"{self._root}/INSTANCEID"
-        try:
-            record = await self._tree.get(path)
-        except znodes.NodeMissingError:
+        record = await znodes.get_or_none(self._tree, path)
+        if record is None:
             await require_cluster(self._tree, self._root)
             raise MetadataError(
                 f"the cluster at {self._root} has no INSTANCEID: a bookie makes it when it starts",
                 root=self._root,
-            ) from None
+            )
         try:
             return record.value.decode("ascii").strip()
         except UnicodeDecodeError as error:
@@ -297,10 +291,8 @@ class Registration:
 
     async def _make(self, path: str, data: bytes) -> None:
         if await self._tree.stat(path) is None:
-            try:
+            with contextlib.suppress(znodes.NodeExistsError):
                 await self._tree.create(path, data, make_parents=True)
-            except znodes.NodeExistsError:
-                return
 
     def _cookie_path(self, bookie_id: str) -> str:
         return f"{self._cookies}/{_checked(bookie_id)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ledgerlog_spark.metadata.leases import Leases
-from ledgerlog_spark.metadata.ledgers.layout import LedgerLayout, read_layout, settled_layout
+from ledgerlog_spark.metadata.ledgers.layout import read_layout, settled_layout
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.logs.store import LogStore
 from ledgerlog_spark.metadata.registration import Registration
@@ -34,7 +34,7 @@ class MetadataStores:
             tree=tree,
             root=root,
             layout=layout,
-            ledgers=LedgerStore(tree, root, LedgerLayout(layout)),
+            ledgers=LedgerStore(tree, root, layout),
             registration=Registration(tree, root),
             leases=Leases(tree, root),
         )

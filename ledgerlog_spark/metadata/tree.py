@@ -86,18 +86,17 @@ class NodeKind(Enum):
 
     PERSISTENT = "persistent"
     EPHEMERAL = "ephemeral"
-    PERSISTENT_SEQUENTIAL = "persistent_sequential"
     EPHEMERAL_SEQUENTIAL = "ephemeral_sequential"
 
     @property
     def is_ephemeral(self) -> bool:
         """Whether the node is deleted when the session that made it ends."""
-        return self in (NodeKind.EPHEMERAL, NodeKind.EPHEMERAL_SEQUENTIAL)
+        return self is not NodeKind.PERSISTENT
 
     @property
     def is_sequential(self) -> bool:
         """Whether the tree adds digits to the name of the node."""
-        return self in (NodeKind.PERSISTENT_SEQUENTIAL, NodeKind.EPHEMERAL_SEQUENTIAL)
+        return self is NodeKind.EPHEMERAL_SEQUENTIAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +295,20 @@ class ZnodeTree(Session, Protocol):
         """End the session and its ephemeral nodes. Pending requests fail. May be called twice."""
 
 
+async def get_or_none(tree: ZnodeTree, path: str) -> Versioned[bytes] | None:
+    """Data and version of a node, or None when the node does not exist."""
+    with contextlib.suppress(NodeMissingError):
+        return await tree.get(path)
+    return None
+
+
+async def children_of(tree: ZnodeTree, path: str) -> list[str]:
+    """Names of the children of a node, sorted; empty when the node does not exist."""
+    with contextlib.suppress(NodeMissingError):
+        return await tree.children(path)
+    return []
+
+
 async def synced_stat(tree: ZnodeTree, path: str) -> NodeStat | None:
     """The metadata of a node, read after a sync."""
     await tree.sync(path)
@@ -307,17 +320,11 @@ def parent_of(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-def ancestors_of(path: str) -> Iterator[str]:
-    """The paths of all nodes above `path`, the topmost node first, without "/"."""
-    end = path.find("/", 1)
-    while end > 0:
-        yield path[:end]
-        end = path.find("/", end + 1)
-
-
 async def make_persistent(tree: ZnodeTree, path: str) -> None:
     """Create a persistent, empty node and its ancestors, unless they exist."""
-    for node in (*ancestors_of(path), path):
+    node = ""
+    for segment in path.split("/")[1:]:
+        node += f"/{segment}"
         if await tree.stat(node) is None:
             with contextlib.suppress(NodeExistsError):
                 await tree.create(node)

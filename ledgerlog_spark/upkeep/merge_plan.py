@@ -7,8 +7,9 @@ row is copied only a few times, however long the log exists.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.protocol.log.state.records import Item
@@ -43,57 +44,30 @@ BACKGROUND = MergePolicy(ranges_min=BACKGROUND_RANGES_MIN, growth=4)
 """The policy of upkeep that was not started by a user."""
 
 
-@dataclass(frozen=True, slots=True)
-class MergeableLedger:
-    """The properties of a ledger that decide whether its ranges can be merged.
-
-    A merge removes the ledgers of its ranges, so no writer may continue with such a ledger. Only
-    ranges with the same password are merged.
-    """
-
-    is_closed: bool
-    password: bytes = b""
-
-
 def plan_merges(
-    items: Sequence[Item], ledgers: Mapping[int, MergeableLedger], policy: MergePolicy
+    items: Sequence[Item], passwords: Mapping[int, bytes], policy: MergePolicy
 ) -> list[tuple[Item, ...]]:
     """Runs of neighbouring ranges, oldest first. Each run becomes one range.
 
-    `items` are the items of the newest version. Ranges of ledgers that are not in `ledgers` are not
-    merged.
+    `items` are the items of the newest version. Ranges of ledgers that are not in `passwords` are
+    not merged. An open ledger must not be in it, because its writer may continue with the ledger.
     """
+
+    def kind_of(item: Item) -> tuple[int, bytes] | None:
+        """Neighbours of one kind may be merged with each other; None is never merged."""
+        password = passwords.get(item.ledger_id)
+        is_small = item.size_bytes * 2 <= policy.target_bytes
+        return (item.schema_id, password) if is_small and password is not None else None
+
     found: list[tuple[Item, ...]] = []
-    for stretch in _stretches(items, ledgers, policy):
-        for run in _cut(stretch, policy):
-            found += _worth_it(run, policy)
+    for kind, stretch in groupby(items, kind_of):
+        if kind is not None:
+            for run in _cut(stretch, policy):
+                found += _worth_it(run, policy)
     return found
 
 
-def _stretches(
-    items: Sequence[Item], ledgers: Mapping[int, MergeableLedger], policy: MergePolicy
-) -> Iterator[list[Item]]:
-    """The longest sequences of neighbours that may be merged with each other."""
-    stretch: list[Item] = []
-    fits: tuple[int, bytes] | None = None
-    for item in items:
-        ledger = ledgers.get(item.ledger_id)
-        is_small = item.size_bytes * 2 <= policy.target_bytes
-        if ledger is None or not ledger.is_closed or not is_small:
-            key = None
-        else:
-            key = item.schema_id, ledger.password
-        if key != fits and stretch:
-            yield stretch
-            stretch = []
-        fits = key
-        if key is not None:
-            stretch.append(item)
-    if stretch:
-        yield stretch
-
-
-def _cut(stretch: Sequence[Item], policy: MergePolicy) -> Iterator[list[Item]]:
+def _cut(stretch: Iterable[Item], policy: MergePolicy) -> Iterator[list[Item]]:
     """Runs within the limits of one merge."""
     run: list[Item] = []
     ledger_ids: set[int] = set()

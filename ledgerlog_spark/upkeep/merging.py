@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,9 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.committing.job import Job
 from ledgerlog_spark.log.log import Log
+from ledgerlog_spark.log.maintenance.log_maintenance import OnProgress, no_progress
 from ledgerlog_spark.log.reading.committed_range import BegunRange
-from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.metadata.logs.nodes import read_each
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.properties import LogProperties
 from ledgerlog_spark.protocol.log.state.records import (
@@ -32,15 +32,13 @@ from ledgerlog_spark.protocol.log.state.records import (
     LogSnapshot,
     StagedRange,
 )
-from ledgerlog_spark.upkeep.merge_plan import MergeableLedger, MergePolicy, plan_merges
+from ledgerlog_spark.upkeep.merge_plan import MergePolicy, plan_merges
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 READ_AHEAD = 16
 """Number of ranges whose first entries are read ahead."""
-
-METADATA_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +52,6 @@ class Merged:
     size_bytes: int = 0  # of the new ledgers
     ledgers: int = 0  # number of new ledgers
     lost: int = 0  # merges that failed because the log's list was changed at the same time
-
-
-@dataclass(frozen=True, slots=True)
-class MergeProgress:
-    """Progress of merging one log."""
-
-    ranges: int  # copied so far
-    ranges_total: int
 
 
 def is_merged(head: LogHead) -> bool:
@@ -91,12 +81,12 @@ class LogMerger:
         *,
         compression: str = "zstd",
         seals: bool = False,
-        on_progress: Callable[[MergeProgress], None] = lambda _: None,
+        on_progress: OnProgress = no_progress,
     ) -> None:
         """With `seals`, open ledgers are sealed, so that their ranges can be merged.
 
         A stream whose ledger was sealed continues in another ledger. `on_progress` is called on the
-        event loop after each range.
+        event loop after each range, with the number of copied ranges and of all ranges.
         """
         self._log = log
         self._client = client
@@ -148,27 +138,22 @@ class LogMerger:
         target_bytes = min(self._policy.target_bytes, properties.roll_bytes)
         policy = replace(self._policy, target_bytes=target_bytes)
         # The merge is planned twice, so that ledger metadata is read only for possible runs.
-        ids = dict.fromkeys(item.ledger_id for item in snapshot.items)
-        candidates = plan_merges(snapshot.items, dict.fromkeys(ids, MergeableLedger(True)), policy)
+        ids = dict.fromkeys((item.ledger_id for item in snapshot.items), b"")
+        candidates = plan_merges(snapshot.items, ids, policy)
         wanted = list(dict.fromkeys(item.ledger_id for run in candidates for item in run))
-        ledgers: dict[int, MergeableLedger] = {}
-        for first in range(0, len(wanted), METADATA_AT_ONCE):
-            some = wanted[first : first + METADATA_AT_ONCE]
-            for ledger_id, metadata in zip(
-                some, await asyncio.gather(*map(self._metadata, some)), strict=True
-            ):
-                if metadata is not None:
-                    ledgers[ledger_id] = MergeableLedger(metadata.is_closed, metadata.password)
-        return plan_merges(snapshot.items, ledgers, policy)
+        found = zip(wanted, await read_each(self._password_of, wanted), strict=True)
+        passwords = {ledger_id: each for ledger_id, each in found if each is not None}
+        return plan_merges(snapshot.items, passwords, policy)
 
-    async def _metadata(self, ledger_id: int) -> LedgerMetadata | None:
+    async def _password_of(self, ledger_id: int) -> bytes | None:
+        """The password of a closed ledger; None for an open or deleted ledger."""
         try:
             metadata = await self._client.ledger_metadata(ledger_id)
             if self._seals and not metadata.is_closed:
                 metadata = await self._log.seal(ledger_id, password=metadata.password)
         except LedgerNotFoundError:
             return None
-        return metadata
+        return metadata.password if metadata.is_closed else None
 
     async def _merge_run(self, snapshot: LogSnapshot, run: Sequence[Item]) -> StagedRange | None:
         """The new range of the run; None when the list was changed at the same time."""
@@ -223,7 +208,7 @@ class LogMerger:
                         async for batch in copied:
                             yield batch
                     self._ranges_done += 1
-                    self._on_progress(MergeProgress(self._ranges_done, self._ranges_total))
+                    self._on_progress(self._ranges_done, self._ranges_total)
             finally:
                 for entries in waiting:
                     await entries.aclose()

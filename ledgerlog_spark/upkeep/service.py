@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.composition import open_client
@@ -24,9 +24,6 @@ from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.lines import DRAIN_SECONDS, LogLines
 from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 from ledgerlog_spark.upkeep.upkeep import Kept, Upkeep, holder
-from ledgerlog_spark.waits import forever
-
-T = TypeVar("T")
 
 INTERVAL_SECONDS = 60.0
 RETRY = RetryPolicy(first_delay_ms=5_000, delay_max_ms=60_000, attempts_max=NO_LIMIT)
@@ -75,6 +72,7 @@ class UpkeepService:
         self._write_line = write_line
         self._is_held_by_us: bool | None = None
         self._has_failed = False
+        self._is_stopped = False  # by a signal
 
     async def run_once(self, *, wait_seconds: float = 0) -> int:
         """Run one pass. Return its exit code: 0 done, 1 a log failed, 4 another has the lease."""
@@ -89,51 +87,49 @@ class UpkeepService:
 
     async def run(self, *, interval_seconds: float) -> int:
         """Run passes until SIGTERM or SIGINT. Retry while the cluster cannot be reached."""
-        stop = asyncio.Event()
+        running = asyncio.current_task()
+        assert running is not None
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+            asyncio.get_running_loop().add_signal_handler(number, self._stop, running)
         self._write("started", interval_seconds=interval_seconds)
-        stopped = asyncio.ensure_future(stop.wait())
         pauses_ms = RETRY.pauses_ms()
-        while not stop.is_set():
-            try:
-                opening = asyncio.ensure_future(open_client(self._uri))
-                opened = await until_stopped(stopped, opening)
-                if opened is None:
-                    break
-                async with opened as client:
-                    pauses_ms = RETRY.pauses_ms()
-                    await self.keep_up(client, stop, interval_seconds)
-            except LedgerLogError as error:
-                retry_seconds = next(pauses_ms) / 1e3
-                self._write("unreachable", error=_short(error), retry_seconds=retry_seconds)
-                await asyncio.wait([stopped], timeout=retry_seconds)
-        stopped.cancel()
+        try:
+            while not self._is_stopped:
+                try:
+                    async with await open_client(self._uri) as client:
+                        pauses_ms = RETRY.pauses_ms()
+                        await self.keep_up(client, interval_seconds)
+                except LedgerLogError as error:
+                    retry_seconds = next(pauses_ms) / 1e3
+                    self._write("unreachable", error=_short(error), retry_seconds=retry_seconds)
+                    await asyncio.sleep(retry_seconds)
+        except asyncio.CancelledError:
+            if not self._is_stopped:
+                raise
         self._write("ended")
         return DONE
 
-    async def keep_up(
-        self, client: LedgerClient, stop: asyncio.Event, interval_seconds: float
-    ) -> None:
-        """Run passes with an interval between them. `stop` ends the passes, even during one pass.
+    def _stop(self, running: asyncio.Task[Any]) -> None:
+        """Cancel the work. A second signal does not interrupt the end of the work."""
+        if not self._is_stopped:
+            self._is_stopped = True
+            running.cancel()
 
-        It is safe to end a pass at any moment. After an error, the next pass runs as usual.
+    async def keep_up(self, client: LedgerClient, interval_seconds: float) -> None:
+        """Run passes with an interval between them, until this call is cancelled.
+
+        It is safe to cancel a pass at any moment. After an error, the next pass runs as usual.
         """
         upkeep = Upkeep(client, on_log=self._on_log)
-        stopped = asyncio.ensure_future(stop.wait())
-        try:
-            while not stop.is_set():
-                try:
-                    kept = await until_stopped(stopped, asyncio.ensure_future(upkeep.run()))
-                    if kept is None and self._is_held_by_us is not False and not stop.is_set():
-                        holding = asyncio.ensure_future(self._write_holder(client))
-                        await until_stopped(stopped, holding)
-                    self._is_held_by_us = kept is not None
-                except LedgerLogError as error:
-                    self._write("failed", error=_short(error))
-                await asyncio.wait([stopped], timeout=interval_seconds)
-        finally:
-            stopped.cancel()
+        while not self._is_stopped:
+            try:
+                kept = await upkeep.run()
+                if kept is None and self._is_held_by_us is not False:
+                    await self._write_holder(client)
+                self._is_held_by_us = kept is not None
+            except LedgerLogError as error:
+                self._write("failed", error=_short(error))
+            await asyncio.sleep(interval_seconds)
 
     async def _write_holder(self, client: LedgerClient) -> None:
         with contextlib.suppress(LedgerLogError):
@@ -163,18 +159,3 @@ def _line(event: str, **fields: Any) -> str:
 def _short(error: LedgerLogError) -> str:
     text = f"{type(error).__name__}: {error}"
     return text if len(text) <= ERROR_CHARACTERS_MAX else f"{text[: ERROR_CHARACTERS_MAX - 3]}..."
-
-
-async def until_stopped(stopped: asyncio.Future[Any], work: asyncio.Future[T]) -> T | None:
-    """The result of `work`; None if `work` was cancelled because of `stopped`."""
-    try:
-        ended = asyncio.wait([stopped, work], return_when=asyncio.FIRST_COMPLETED)
-        await forever(ended, "the work ends, as each of its requests does, or the service stops")
-    finally:
-        work.cancel()
-    try:
-        return await forever(work, "it is done, or was cancelled just now")
-    except asyncio.CancelledError:
-        if not stopped.done():
-            raise
-    return None

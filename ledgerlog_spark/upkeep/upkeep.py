@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.errors import (
@@ -38,6 +40,9 @@ from ledgerlog_spark.protocol.log.state.records import LogHead
 from ledgerlog_spark.upkeep.merge_plan import BACKGROUND, MergePolicy
 from ledgerlog_spark.upkeep.merging import LogMerger, Merged
 
+if TYPE_CHECKING:
+    from ledgerlog_spark.client.blocking.client import BlockingClient
+
 T = TypeVar("T")
 
 LEASE = "upkeep"
@@ -48,6 +53,14 @@ has ended, and the lease with it."""
 
 RETENTION_STEPS_MAX = 100
 """Maximum number of steps of about 8,000 ranges in a pass over a log. The next pass continues."""
+
+
+_LOGGER = logging.getLogger("ledgerlog_spark.upkeep")
+
+COMMITS_BETWEEN = 256
+"""A pass is due when the version of the log is a multiple of this number."""
+
+THREAD_NAME = "ledgerlog-upkeep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +104,6 @@ class Upkeep:
         client: LedgerClient,
         *,
         policy: MergePolicy | None = BACKGROUND,
-        compression: str = "zstd",
         on_log: Callable[[Kept], None] = lambda _: None,
         memory: SweepMemory | None = None,
     ) -> None:
@@ -99,7 +111,6 @@ class Upkeep:
         self._client = client
         self._logs = logs_of(client)
         self._policy = policy
-        self._compression = compression
         self._on_log = on_log
         self._memory = memory or SweepMemory()
 
@@ -159,8 +170,7 @@ class Upkeep:
             return None, None
         merged: Merged | None = None
         if self._policy is not None:
-            merger = LogMerger(log, self._client, self._policy, compression=self._compression)
-            merged = await _tried(merger.merge(), errors)
+            merged = await _tried(LogMerger(log, self._client, self._policy).merge(), errors)
         is_merging = merged is not None and (merged.ledgers or merged.lost)
         if not errors and not truncated.unlisted and not is_merging:
             again_ms = now_ms + LOOK_AGAIN_MS
@@ -206,35 +216,25 @@ async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncItera
     this_process = {"host": socket.gethostname(), "pid": str(os.getpid())}
     loop_time = asyncio.get_running_loop().time
     deadline = loop_time() + wait_seconds
+    is_held = False
     try:
         while not (is_held := await leases.acquire(LEASE, this_process)):
             if loop_time() >= deadline:
                 break
             await asyncio.sleep(LEASE_POLL_SECONDS)
-    except (
-        MetadataUnknownError,
-        asyncio.CancelledError,
-    ) as error:  # this process may have the lease
-        await _released_after(leases, error)
-        raise
-    if not is_held:
-        yield False
-        return
-    try:
-        yield True
+        yield is_held
     except BaseException as error:
-        await _released_after(leases, error)
+        is_cancelled = isinstance(error, asyncio.CancelledError)
+        # After an acquisition without an answer, this process may have the lease.
+        if is_held or is_cancelled or isinstance(error, MetadataUnknownError):
+            # A cancelled caller does not wait for an outage to end.
+            await _released(leases, seconds=0 if is_cancelled else RELEASE_SECONDS_MAX)
         raise
-    await _released(leases)
+    if is_held:
+        await _released(leases, seconds=RELEASE_SECONDS_MAX)
 
 
-async def _released_after(leases: Leases, error: BaseException) -> None:
-    is_cancelled = isinstance(error, asyncio.CancelledError)
-    # A cancelled caller does not wait for an outage to end.
-    await _released(leases, seconds=0 if is_cancelled else RELEASE_SECONDS_MAX)
-
-
-async def _released(leases: Leases, seconds: float = RELEASE_SECONDS_MAX) -> None:
+async def _released(leases: Leases, *, seconds: float) -> None:
     """Release the lease, even after a short outage. Otherwise the end of the session ends it."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds
@@ -261,3 +261,30 @@ def _leases_of(client: LedgerClient) -> Leases:
             "this client does not support leases: connect with ledgerlog_spark.connect"
         )
     return leases
+
+
+def upkeep_after_commit(client: BlockingClient, log: str, version: int | None) -> bool:
+    """Begin a pass over a log, if a pass is due. Returns without waiting whether it was begun.
+
+    The process that commits the batches of a stream calls this. Its client must stay open until the
+    process ends. `version` is the version that the commit made; None if it made no version. The
+    process runs at most one pass at a time, on a thread that ends with the process. The pass does
+    nothing when another process runs upkeep. An error is logged, and the next pass tries again.
+    """
+    if not version or version % COMMITS_BETWEEN:
+        return False
+    if any(thread.name == THREAD_NAME for thread in threading.enumerate()):
+        return False
+    threading.Thread(target=_pass, args=(client, log), name=THREAD_NAME, daemon=True).start()
+    return True
+
+
+def _pass(client: BlockingClient, log: str) -> None:
+    try:
+        kept = client.run(lambda each: Upkeep(each).run([log])) or []
+    except LedgerLogError as error:
+        _LOGGER.warning("upkeep of log %s must wait: %s", log, error)
+        return
+    for done in kept:
+        for failed in done.errors:
+            _LOGGER.warning("upkeep of log %s must wait: %s", log, failed)

@@ -36,6 +36,8 @@ PAUSES = {
     "log/reading/record_reader.py _relisted": "another error; a closed client; the caller",
     "metadata/registration.py _keep": "a bookie is announced until it stops",
     "metadata/zookeeper/session.py _read": "the deadline, which `_wait_until_connected` looks at",
+    "upkeep/service.py keep_up": "a signal cancels it",
+    "upkeep/service.py run": "a signal cancels it",
     "upkeep/upkeep.py leased": "wait_seconds",
     "upkeep/upkeep.py _released": "RELEASE_SECONDS_MAX",
 }

@@ -66,11 +66,11 @@ async def test_released_lease_is_free_again(two: Two) -> None:
     assert await second.leases.acquire("auditor", OTHER)
 
 
-async def test_lease_ends_with_its_session_and_watchers_hear_of_it(world: World, two: Two) -> None:
+async def test_lease_ends_with_its_session(world: World, two: Two) -> None:
     first, second = two
     assert await first.leases.acquire("auditor", ME)
     changed = Signal()
-    cancel = second.leases.watch("auditor", changed)
+    cancel = second.tree.watch(f"{world.root}-leases/auditor", changed)
     await second.tree.sync()
     assert await second.leases.holder("auditor") == ME
     await world.expire(first.tree)

@@ -144,7 +144,7 @@ async def test_sequential_names_count_creations_and_not_deletions(
     world: World, tree: ZnodeTree
 ) -> None:
     prefix = f"{world.root}/s-"
-    first = await tree.create(prefix, kind=NodeKind.PERSISTENT_SEQUENTIAL)
+    first = await tree.create(prefix, kind=NodeKind.EPHEMERAL_SEQUENTIAL)
     await tree.delete(first.path)
     await tree.create(f"{world.root}/other")
     third = await tree.create(prefix, kind=NodeKind.EPHEMERAL_SEQUENTIAL)
@@ -225,7 +225,7 @@ async def test_transaction_carries_out_all_operations_in_order(
         [
             CheckNode(f"{root}/kept", kept),
             CreateNode(f"{root}/parent", b"p"),
-            CreateNode(f"{root}/parent/s-", b"c", NodeKind.PERSISTENT_SEQUENTIAL),
+            CreateNode(f"{root}/parent/s-", b"c", NodeKind.EPHEMERAL_SEQUENTIAL),
             SetNode(f"{root}/changed", b"2", changed),
             DeleteNode(f"{root}/gone", gone),
         ]

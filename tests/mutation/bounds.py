@@ -239,8 +239,8 @@ MUTATIONS = [
     Mutation(
         "claimed_ledger_is_listed",
         "ledgerlog_spark/metadata/logs/producers.py",
-        "                if mark.value == MADE:\n",
-        "                if True:\n",
+        "            if mark is not None and mark.value == MADE:\n",
+        "            if mark is not None:\n",
         "a leader lists a ledger that the sweeper deletes",
     ),
     Mutation(
@@ -303,8 +303,8 @@ MUTATIONS = [
     Mutation(
         "deleted_log_goes_with_places_for_marks",
         "ledgerlog_spark/metadata/logs/store.py",
-        "        except NodeNotEmptyError:\n            return False\n",
-        "        except NodeNotEmptyError:\n            pass\n",
+        "        except znodes.NodeNotEmptyError:\n            return False\n",
+        "        except znodes.NodeNotEmptyError:\n            pass\n",
         "a ledger that is made during the last sweep of a deleted log stays for ever",
     ),
     Mutation(
@@ -355,8 +355,8 @@ MUTATIONS = [
     Mutation(
         "lease_of_an_unknown_outcome_is_kept",
         "ledgerlog_spark/upkeep/upkeep.py",
-        "        await _released_after(leases, error)\n        raise\n    if not is_held:",
-        "        raise\n    if not is_held:",
+        "if is_held or is_cancelled or isinstance(error, MetadataUnknownError):",
+        "if is_held:",
         "nobody does upkeep until the session ends of who may have the lease",
     ),
     Mutation(

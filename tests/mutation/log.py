@@ -8,7 +8,7 @@ MUTATIONS = [
     Mutation(
         "check_confirms_nothing",
         "ledgerlog_spark/log/maintenance/check.py",
-        "        await self._confirm(checked, known.listed, every_entry)\n",
+        "        await self._confirm(checked, listed, every_entry)\n",
         "",
         "an empty ledger that its leader deletes meanwhile is reported as damage",
     ),
@@ -70,21 +70,22 @@ MUTATIONS = [
     ),
     Mutation(
         "merge_of_open_ledgers",
-        "ledgerlog_spark/upkeep/merge_plan.py",
-        "if ledger is None or not ledger.is_closed or not is_small:",
-        "if ledger is None or not is_small:",
+        "ledgerlog_spark/upkeep/merging.py",
+        "return metadata.password if metadata.is_closed else None",
+        "return metadata.password",
         "a ledger in use is let go",
     ),
     Mutation(
         "pages_sweep_ends_at_current_schema",
         "ledgerlog_spark/protocol/log/sweep.py",
-        "Walk(SCHEMAS, head.schemas, 0, end_key(SCHEMAS, head.schemas)),",
-        "Walk(SCHEMAS, head.schemas, 0, head.schema_id + 1),",
+        "Walk(kind, paged, 0, end_key(kind, paged))",
+        "Walk(kind, paged, 0, "
+        "head.schema_id + 1 if paged is head.schemas else end_key(kind, paged))",
         "pages of schemas newer than the current one are deleted",
     ),
     Mutation(
         "upkeep_after_every_commit",
-        "ledgerlog_spark/upkeep/background.py",
+        "ledgerlog_spark/upkeep/upkeep.py",
         "if not version or version % COMMITS_BETWEEN:",
         "if not version:",
         "each batch of a stream begins a pass of upkeep",
@@ -92,15 +93,15 @@ MUTATIONS = [
     Mutation(
         "older_run_is_sealed_without_floor",
         "ledgerlog_spark/log/maintenance/older_ledgers.py",
-        "floor_entry_id=floors[ledger_id]",
+        "floor_entry_id=floors[i]",
         "floor_entry_id=-1",
         "what a replaced run committed may be cut off",
     ),
     Mutation(
         "older_run_that_could_not_be_sealed_counts_as_sealed",
         "ledgerlog_spark/log/maintenance/older_ledgers.py",
-        "                return Sealed(left=1)\n",
-        "                return Sealed()\n",
+        "                left.append(ledger_id)\n",
+        "",
         "a ledger that could not be sealed stays open, and nobody tries again",
     ),
     Mutation(
@@ -141,8 +142,8 @@ MUTATIONS = [
     Mutation(
         "truncation_moves_start_back",
         "ledgerlog_spark/protocol/log/change/truncate.py",
-        "replace(step.applied(head), start_offset=max(head.start_offset, offset))",
-        "replace(step.applied(head), start_offset=offset)",
+        "replace(step.head, start_offset=max(head.start_offset, offset))",
+        "replace(step.head, start_offset=offset)",
         "rows that were replaced or dropped come back",
     ),
     Mutation(

@@ -167,12 +167,12 @@ _SWEEPER = [
     Mutation(
         "sweep_deleted_log_reads_marks_first",
         f"{LOG}/maintenance/sweeper.py",
-        """        await self._deregister_all(log_id)
+        """        await self._deregister_all()
         ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._producers.marked(log_id))
 """,
         "        ledger_ids |= dict.fromkeys("
         "m.ledger_id for m in await self._producers.marked(log_id))\n"
-        "        await self._deregister_all(log_id)\n",
+        "        await self._deregister_all()\n",
         "what was registered is marked after the marks were read, and stays",
     ),
     Mutation(

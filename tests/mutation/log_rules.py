@@ -90,15 +90,15 @@ _LETTING_GO = [
     Mutation(
         "grace_of_staged_ledgers_the_wrong_way",
         f"{PROTOCOL}/log/sweep.py",
-        "if reply.now_ms - staged.registered_ms > self._staging_ttl_ms",
-        "if reply.now_ms - staged.registered_ms < self._staging_ttl_ms",
+        "if reply.now_ms - at_ms[i] > self._staging_ttl_ms",
+        "if reply.now_ms - at_ms[i] < self._staging_ttl_ms",
         "ledgers of jobs at work are swept, and old ones stay",
     ),
     Mutation(
         "index_pages_are_swept",
         f"{PROTOCOL}/log/sweep.py",
-        "refs += [*paged.index, *paged.pages]",
-        "refs += paged.pages",
+        "            for ref in (*paged.index, *refs):\n",
+        "            for ref in refs:\n",
         "the index of a long list is deleted",
     ),
     Mutation(
@@ -111,8 +111,8 @@ _LETTING_GO = [
     Mutation(
         "young_pages_alone_are_swept",
         f"{LOG}/maintenance/sweeper.py",
-        "if now_ms - node.created_ms > grace_ms\n",
-        "if now_ms - node.created_ms < grace_ms\n",
+        "if now_ms - created_ms[token] > grace_ms]",
+        "if now_ms - created_ms[token] < grace_ms]",
         "pages that nothing names stay for ever",
     ),
     Mutation(
@@ -177,15 +177,15 @@ _STORES = [
     Mutation(
         "ended_registrations_are_all_marked",
         f"{METADATA}/logs/producers.py",
-        "return operations + await self.marks(log_id, deregistered, STAGED)",
-        "return operations + await self.marks(log_id, (*deregistered, *released), STAGED)",
+        "marks = await self.marks(log_id, deregistered, STAGED)",
+        "marks = await self.marks(log_id, (*deregistered, *released), STAGED)",
         "listed ledgers count as staged, so their time of grace is lost once they are unlisted",
     ),
     Mutation(
         "registration_of_the_epoch_before",
         f"{METADATA}/logs/producers.py",
-        "            CreateNode(registration, str(epoch).encode()),\n",
-        "            CreateNode(registration, str(epoch - 1).encode()),\n",
+        "            znodes.CreateNode(registration, str(epoch).encode()),\n",
+        "            znodes.CreateNode(registration, str(epoch - 1).encode()),\n",
         "a run's own ledgers are sealed under it",
     ),
     Mutation(
@@ -221,9 +221,9 @@ _STORES = [
 _TRUNCATION = [
     Mutation(
         "truncation_keeps_the_token",
-        "ledgerlog_spark/protocol/log/change/truncate.py",
-        "(lambda token, _: (replace(shorter, token=token), ()))",
-        "(lambda _token, _: (shorter, ()))",
+        "ledgerlog_spark/protocol/log/transaction.py",
+        "lambda token, _: (replace(head, token=token), ())",
+        "lambda _token, _: (head, ())",
         "a reader takes the shortened head for the one that it read, and reports lost data",
     ),
 ]

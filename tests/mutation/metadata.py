@@ -24,11 +24,8 @@ _LEDGERS = [
     Mutation(
         "ids_of_a_replica_that_is_behind",
         f"{METADATA}/ledgers/ids.py",
-        """        await self._tree.sync(self._root)
-        try:
-            names = await self._tree.children(self._long)""",
-        """        try:
-            names = await self._tree.children(self._long)""",
+        "        await self._tree.sync(self._root)\n        names =",
+        "        names =",
         "the directory of the ids is that of a replica which is behind",
         equivalent="every counter gives each number once, so an older directory's ids are new too",
     ),
@@ -79,7 +76,7 @@ _LOGS = [
     Mutation(
         "registration_unchecked",
         f"{METADATA}/logs/producers.py",
-        "            CheckNode(self._paths.producer(log_id, app), version),\n",
+        "            znodes.CheckNode(self._paths.producer(log_id, app), version),\n",
         "",
         "a zombie registers ledgers",
     ),
@@ -93,15 +90,15 @@ _LOGS = [
     Mutation(
         "registrations_of_a_run_count_as_older",
         f"{METADATA}/logs/producers.py",
-        "if -1 < found < epoch]",
-        "if -1 < found <= epoch]",
+        "int(node.value) < epoch]",
+        "int(node.value) <= epoch]",
         "a run's own ledgers are sealed under it",
     ),
     Mutation(
         "mark_is_not_renewed",
         f"{METADATA}/logs/producers.py",
         """            elif was == LISTED:
-                operations.append(SetNode(path, was, None))
+                operations.append(znodes.SetNode(path, was, None))
 """,
         "",
         "a ledger that was listed again and unlisted has no time of grace",
@@ -109,8 +106,8 @@ _LOGS = [
     Mutation(
         "producers_overwrite_each_other",
         f"{METADATA}/logs/producers.py",
-        "            operations = [SetNode(path, data, version)]\n",
-        "            operations = [SetNode(path, data, None)]\n",
+        "            operations = [znodes.SetNode(path, data, version)]\n",
+        "            operations = [znodes.SetNode(path, data, None)]\n",
         "two runs have one epoch",
     ),
     Mutation(
@@ -139,7 +136,7 @@ _LOGS = [
     Mutation(
         "log_is_removed_with_marks",
         f"{METADATA}/logs/store.py",
-        "        if await self._nodes.children(paths.marks(log_id)):\n",
+        "        if await znodes.children_of(self._tree, paths.marks(log_id)):\n",
         "        if False:\n",
         "ledgers that were marked during the removal are never deleted",
     ),
@@ -160,22 +157,22 @@ _LOGS = [
     Mutation(
         "head_write_ignores_version",
         f"{METADATA}/logs/store.py",
-        "SetNode(paths.head(log_id), encode_head(write.head), write.head_version)",
-        "SetNode(paths.head(log_id), encode_head(write.head), None)",
+        "znodes.SetNode(paths.head(log_id), encode_head(write.head), write.head_version)",
+        "znodes.SetNode(paths.head(log_id), encode_head(write.head), None)",
         "commits overwrite each other",
     ),
     Mutation(
         "commit_ignores_producer_version",
         f"{METADATA}/logs/store.py",
-        "operations.append(SetNode(path, record, write.producer_version))",
-        "operations.append(SetNode(path, record, None))",
+        "operations.append(znodes.SetNode(path, record, write.producer_version))",
+        "operations.append(znodes.SetNode(path, record, None))",
         "a run that was replaced commits",
     ),
     Mutation(
         "commit_names_swept_pages",
         f"{METADATA}/logs/store.py",
-        "            operations.append("
-        "CheckNode(paths.pages(log_id, write.token), write.pages_version))\n",
+        "            path = paths.pages(log_id, write.token)\n"
+        "            operations.append(znodes.CheckNode(path, write.pages_version))\n",
         "            pass\n",
         "a commit names pages that the sweeper deleted meanwhile",
     ),

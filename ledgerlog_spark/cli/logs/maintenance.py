@@ -197,8 +197,8 @@ def merge(
                     policy,
                     compression=compression,
                     seals=seal,
-                    on_progress=lambda at: progress.update(
-                        task, completed=at.ranges, total=at.ranges_total
+                    on_progress=lambda done, total: progress.update(
+                        task, completed=done, total=total
                     ),
                 )
                 return await merger.merge()

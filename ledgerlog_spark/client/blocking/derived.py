@@ -94,16 +94,23 @@ def derived_as(
     return call
 
 
+def as_coroutine(
+    method: Callable[Concatenate[A, P], R],
+) -> Callable[Concatenate[A, P], Coroutine[Any, Any, R]]:
+    """Return a coroutine method for a method that does not wait, but must run on the event loop."""
+
+    @functools.wraps(method)
+    async def ran(twin: A, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(twin, *args, **kwargs)
+
+    return ran
+
+
 def on_loop(
     method: Callable[Concatenate[A, P], R],
 ) -> Callable[Concatenate[Blocking[A], P], R]:
     """Return the blocking call of a method that does not wait, but must run on the event loop."""
-
-    async def ran(twin: A, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return method(twin, *args, **kwargs)
-
-    functools.update_wrapper(ran, method)
-    return derived(ran)
+    return derived(as_coroutine(method))
 
 
 class Shown(property, Generic[R]):

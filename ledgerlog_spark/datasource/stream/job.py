@@ -25,7 +25,7 @@ from ledgerlog_spark.protocol.log.password import check_password
 from ledgerlog_spark.protocol.log.properties import LogProperties
 from ledgerlog_spark.protocol.log.read.versions import LogState
 from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
-from ledgerlog_spark.upkeep.background import upkeep_after_commit
+from ledgerlog_spark.upkeep.upkeep import upkeep_after_commit
 
 _log_ids: dict[tuple[str, str], str] = {}
 """Ids of the logs for which this process planned batches, by URI and name; at most LOGS_MAX."""

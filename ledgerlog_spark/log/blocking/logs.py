@@ -10,6 +10,7 @@ from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.client.blocking.derived import (
     Blocking,
     Shown,
+    as_coroutine,
     derived,
     derived_as,
     documented_by,
@@ -23,20 +24,20 @@ from ledgerlog_spark.log.logs import Logs, logs_of
 from ledgerlog_spark.log.maintenance.sweeper import Swept
 from ledgerlog_spark.log.picture import Picture, picture_of
 from ledgerlog_spark.log.reading.committed_range import BegunRange
-from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
+from ledgerlog_spark.metadata.tree import CancelWatch
 from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
 
 T = TypeVar("T")
 
 
-def _on_loop(client: BlockingClient, cancel: CancelWatch) -> CancelWatch:
+def _on_loop(handle: Blocking[Any], cancel: CancelWatch) -> CancelWatch:
     """A function that any thread may call, and that calls `cancel` on the client's loop."""
 
-    async def cancelled(_: LedgerClient) -> None:
+    async def cancelled(_: object) -> None:
         cancel()
 
-    return lambda: client.run(cancelled)
+    return lambda: handle._run(cancelled)  # noqa: SLF001
 
 
 class BlockingLogs(Blocking[Logs]):
@@ -57,20 +58,12 @@ class BlockingLogs(Blocking[Logs]):
     owner = derived(Logs.owner)
     seal = derived(Logs.seal)
     delete = derived(Logs.delete)
+    watch_names = derived_as(as_coroutine(Logs.watch_names), _on_loop)
 
     @documented_by(Logs.open_by_id)
     def open_by_id(self, name: str, log_id: str) -> BlockingLog:
         """Needs no request, so it runs on the caller's thread."""
         return BlockingLog(self._client, name, log_id)
-
-    @documented_by(Logs.watch_names)
-    def watch_names(self, on_change: OnChange) -> CancelWatch:
-        """Any thread may cancel the watch."""
-
-        async def watched(logs: Logs) -> CancelWatch:
-            return logs.watch_names(on_change)
-
-        return _on_loop(self._client, self._run(watched))
 
     def sweep(self) -> tuple[list[Swept], list[LedgerLogError]]:
         """Delete ledgers and pages that no version of any log lists, in one pass over all logs.
@@ -141,15 +134,7 @@ class BlockingLog(Blocking[Log]):
     check = derived(Log.check)
     delete_orphans = derived(Log.delete_orphans)
     delete = derived(Log.delete)
-
-    @documented_by(Log.watch_end)
-    def watch_end(self, on_change: OnChange) -> CancelWatch:
-        """Any thread may cancel the watch."""
-
-        async def watched(log: Log) -> CancelWatch:
-            return log.watch_end(on_change)
-
-        return _on_loop(self._client, self._run(watched))
+    watch_end = derived_as(as_coroutine(Log.watch_end), _on_loop)
 
     @documented_by(Log.read_range)
     def read_range(

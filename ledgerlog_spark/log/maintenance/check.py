@@ -7,18 +7,19 @@ counts only if the list, read again after the ledger, still has the same ranges.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from operator import itemgetter
 
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataFormatError
 from ledgerlog_spark.log.host import LogHost
+from ledgerlog_spark.metadata.logs.nodes import read_each
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata
 from ledgerlog_spark.protocol.log.read.versions import ListingMachine, StateMachine
 from ledgerlog_spark.protocol.log.seal import LOG_ID_KEY
 from ledgerlog_spark.protocol.log.state.records import Item
 
-AT_ONCE = 64
 YOUNG_MS = 60_000
 LOOKS_MAX = 5
 """Maximum number of reads of a ledger while its ranges change. The last read counts."""
@@ -83,69 +84,58 @@ class LogCheck:
         return any(ledger.is_damaged for ledger in self.ledgers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """The log's ledgers by state. `strangers` belong to the log but have no state."""
-
-    listed: Mapping[int, Sequence[Item]]
-    staged: set[int]
-    marked: set[int]
-    strangers: tuple[int, ...]
-
-
 class LogChecker:
     """Checks one log, of either kind."""
 
     def __init__(self, host: LogHost) -> None:
         self._host = host
+        self._producers = host.store.producers
 
     async def check(
         self, *, every_entry: bool, on_progress: Callable[[int, int], None]
     ) -> LogCheck:
         """Implements `Log.check`."""
-        known = await self._known()
+        listed, staged, marked, strangers = await self._known()
         checked: dict[int, CheckedLedger] = {}
-        for done, ledger_id in enumerate(sorted(known.listed)):
-            on_progress(done, len(known.listed))
-            checked[ledger_id] = await self._check_ledger(
-                ledger_id, known.listed[ledger_id], every_entry
-            )
-        on_progress(len(known.listed), len(known.listed))
-        await self._confirm(checked, known.listed, every_entry)
+        for done, ledger_id in enumerate(sorted(listed)):
+            on_progress(done, len(listed))
+            checked[ledger_id] = await self._check_ledger(ledger_id, listed[ledger_id], every_entry)
+        on_progress(len(listed), len(listed))
+        await self._confirm(checked, listed, every_entry)
         return LogCheck(
             log=self._host.name,
             ledgers=tuple(checked.values()),
-            staged=tuple(sorted(known.staged.difference(known.listed))),
-            marked=tuple(sorted(known.marked.difference(known.listed))),
-            orphans=await self.older(known.strangers, YOUNG_MS),
+            staged=tuple(sorted(staged.difference(listed))),
+            marked=tuple(sorted(marked.difference(listed))),
+            orphans=await self._older(strangers, YOUNG_MS),
         )
 
-    async def orphans(self) -> tuple[int, ...]:
-        """The same orphans as in `LogCheck`, without a check of listed ledgers."""
-        return await self.older((await self._known()).strangers, YOUNG_MS)
+    async def orphans(self, age_ms: int) -> tuple[int, ...]:
+        """The orphans that are older than `age_ms`, without a check of listed ledgers."""
+        *_, strangers = await self._known()
+        return await self._older(strangers, max(YOUNG_MS, age_ms))
 
-    async def older(self, ledger_ids: Sequence[int], age_ms: int) -> tuple[int, ...]:
+    async def _older(self, ledger_ids: Sequence[int], age_ms: int) -> tuple[int, ...]:
         """The existing ledgers that were made at least `age_ms` ago, by the store's clock."""
         if not ledger_ids:
             return ()
         now_ms = await self._host.store.now_ms(self._host.log_id)
-        made = await self._host.store.producers.created_ms(ledger_ids)
-        return tuple(
-            ledger_id
-            for ledger_id, created_ms in zip(ledger_ids, made, strict=True)
-            if created_ms is not None and now_ms - created_ms > age_ms
-        )
+        made = zip(ledger_ids, await self._producers.created_ms(ledger_ids), strict=True)
+        return tuple(i for i, at_ms in made if at_ms is not None and now_ms - at_ms > age_ms)
 
-    async def _known(self) -> _Known:
+    async def _known(self) -> tuple[Mapping[int, Sequence[Item]], set[int], set[int], list[int]]:
+        """The log's listed, staged and marked ledgers, and its ledgers without any such state."""
+        log_id = self._host.log_id
         own = await self.own_ledgers()
-        staged = await self._staged()
-        before = await self._host.store.producers.marked(self._host.log_id)
+        staged: set[int] = set()
+        for app in await self._producers.names(log_id):
+            staged.update(await self._producers.registered(log_id, app))
+        before = await self._producers.marked(log_id)
         staged |= {mark.ledger_id for mark in before if mark.is_made}
         listed = await self._listed()
-        after = await self._host.store.producers.marked(self._host.log_id)
+        after = await self._producers.marked(log_id)
         marked = {mark.ledger_id for mark in after if not mark.is_made}
-        strangers = tuple(sorted(own - staged - marked - set(listed)))
-        return _Known(listed, staged, marked, strangers)
+        return listed, staged, marked, sorted(own - staged - marked - set(listed))
 
     async def _listed(self) -> dict[int, list[Item]]:
         """Every listed ledger with its ranges. An open ledger has no ranges yet."""
@@ -190,21 +180,12 @@ class LogChecker:
         """Ledgers with this log in their metadata. Reads the metadata of all ledgers."""
         ids = [ledger_id async for ledger_id in self._host.ledgers.list_ledgers()]
         own = self._host.log_id.encode()
-        found = set()
-        for first in range(0, len(ids), AT_ONCE):
-            some = ids[first : first + AT_ONCE]
-            for ledger_id, metadata in zip(
-                some, await asyncio.gather(*map(self._metadata, some)), strict=True
-            ):
-                if metadata is not None and metadata.custom.get(LOG_ID_KEY) == own:
-                    found.add(ledger_id)
-        return found
 
-    async def _staged(self) -> set[int]:
-        found: set[int] = set()
-        for app in await self._host.store.producers.names(self._host.log_id):
-            found.update(await self._host.store.producers.registered(self._host.log_id, app))
-        return found
+        async def is_own(ledger_id: int) -> bool:
+            metadata = await self._metadata(ledger_id)
+            return metadata is not None and metadata.custom.get(LOG_ID_KEY) == own
+
+        return set(compress(ids, await read_each(is_own, ids)))
 
     async def _metadata(self, ledger_id: int) -> LedgerMetadata | None:
         """The metadata of a ledger; None when it does not exist or cannot be read."""
@@ -248,18 +229,15 @@ class LogChecker:
     ) -> tuple[int, str]:
         """The number of copies of the entry with the fewest copies, and the fault or no text."""
         wanted = metadata.quorum.write_quorum
-        fewest, finding = wanted, ""
-        for first in range(0, len(entry_ids), AT_ONCE):
-            some = entry_ids[first : first + AT_ONCE]
-            counted = (
-                self._host.ledgers.entry_copies(ledger_id, metadata, entry_id) for entry_id in some
-            )
-            for entry_id, answers in zip(some, await asyncio.gather(*counted), strict=True):
-                copies = sum(code is Code.OK for code in answers.values())
-                if copies < fewest:
-                    fewest = copies
-                    finding = f"entry {entry_id}: {_answers_text(answers.items())}"
-        return fewest, finding
+
+        async def counted(entry_id: int) -> tuple[int, str]:
+            answers = await self._host.ledgers.entry_copies(ledger_id, metadata, entry_id)
+            copies = sum(code is Code.OK for code in answers.values())
+            fault = f"entry {entry_id}: {_answers_text(answers.items())}"
+            return copies, fault if copies < wanted else ""
+
+        found = await read_each(counted, entry_ids)
+        return min(found, key=itemgetter(0), default=(wanted, ""))
 
 
 def _entries_to_check(item: Item, every_entry: bool) -> Iterable[int]:

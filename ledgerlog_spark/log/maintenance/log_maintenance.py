@@ -21,7 +21,7 @@ from ledgerlog_spark.errors import (
     UnauthorizedError,
 )
 from ledgerlog_spark.log.committing.commits import LogCommits
-from ledgerlog_spark.log.committing.job import Job
+from ledgerlog_spark.log.committing.job import Job, plan_job
 from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS, LogHost
 from ledgerlog_spark.log.maintenance.check import LogCheck, LogChecker
 from ledgerlog_spark.log.reading.version_at import version_at
@@ -158,13 +158,7 @@ class LogMaintenance:
             page_sizes=page_sizes,
             untimed_to=untimed_to,
         )
-        done = await self._drop(machine, no_progress)
-        return replace(
-            done,
-            next_due_ms=machine.next_due_ms,
-            is_more_due=machine.is_more_due,
-            untimed_to=machine.untimed_to,
-        )
+        return await self._drop(machine, no_progress)
 
     async def restore(
         self, version: int, *, copy: CopyRows | None = None, overwrite_if_changed: bool = False
@@ -191,14 +185,14 @@ class LogMaintenance:
         """
         check_type("version", version, int)
         await self._require_versions()
-        for attempt in range(1, RESTORE_ATTEMPTS_MAX + 1):
+        for _ in range(RESTORE_ATTEMPTS_MAX - 1):
             try:
                 return await self._restore(version, copy, overwrite_if_changed)
             except ConcurrentCommitError as error:
                 # The error is retriable if only a merge happened in between: it changed no row.
-                if not error.retriable or attempt == RESTORE_ATTEMPTS_MAX:
+                if not error.retriable:
                     raise
-        raise AssertionError(RESTORE_ATTEMPTS_MAX)
+        return await self._restore(version, copy, overwrite_if_changed)
 
     async def set_properties(self, changes: Mapping[str, str | None]) -> dict[str, str]:
         """Change properties of the log, without a new version.
@@ -248,15 +242,14 @@ class LogMaintenance:
             LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
                 nothing was sent.
         """
-        checker = LogChecker(self._host)
-        orphans = await checker.orphans()
         properties = LogProperties.from_mapping((await self._state()).head.properties)
-        old = await checker.older(orphans, properties.staging_ttl_ms)
+        old = await LogChecker(self._host).orphans(properties.staging_ttl_ms)
         gone: list[int] = []
         for first in range(0, len(old), STEP_LEDGERS_MAX):
             some = old[first : first + STEP_LEDGERS_MAX]
-            machine = OrphansMachine(self._host.name, some, token=uuid.uuid4().hex)
-            gone += await self._host.run(machine)
+            gone += await self._host.run(
+                OrphansMachine(self._host.name, some, token=uuid.uuid4().hex)
+            )
         return tuple(gone)
 
     async def delete(self) -> None:
@@ -330,7 +323,7 @@ class LogMaintenance:
     async def _restore(
         self, version: int, copy: CopyRows | None, overwrite_if_changed: bool
     ) -> CommitResult:
-        planned = (await self._state()).head
+        planned = await self._state()
         snapshot = await self._host.run(SnapshotMachine(self._host.name, version=version))
         parts = cut_ranges(snapshot.interval, snapshot.items)
         if parts and copy is None:
@@ -340,16 +333,9 @@ class LogMaintenance:
                 log=self._host.name,
                 version=version,
             )
-        job = Job(
-            log=self._host.name,
-            log_id=self._host.log_id,
-            app=f"{JOB_APP_PREFIX}{uuid.uuid4()}",
-            run=str(uuid.uuid4()),
-            batch_id=0,
-            kind=JobKind.BATCH,
-            mode=WriteMode.OVERWRITE,
-            properties=dict(planned.properties),
-        )
+        app, run = f"{JOB_APP_PREFIX}{uuid.uuid4()}", str(uuid.uuid4())
+        plan = plan_job(planned, schema=b"", mode=WriteMode.OVERWRITE)
+        job = plan.job(app=app, run=run, batch_id=0, kind=JobKind.BATCH)
         await self._commits.take_over(job)
         try:
             copies = {}
@@ -360,7 +346,7 @@ class LogMaintenance:
                 version=version,
                 app=job.app,
                 run=job.run,
-                planned_version=planned.version,
+                planned_version=job.planned_version,
                 copies=copies,
                 overwrite_if_changed=overwrite_if_changed,
                 password=await self._password_of(copies.values()),

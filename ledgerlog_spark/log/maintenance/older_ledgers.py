@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import NamedTuple
 
 from ledgerlog_spark.errors import LedgerLogError, LedgerNotFoundError
@@ -38,42 +38,36 @@ async def seal_open(ledger_ids: Sequence[int], host: LogHost) -> Sealed:
     of the log could not be read.
     """
     gate = asyncio.Semaphore(SEALS_AT_ONCE)
-    found: dict[int, LedgerMetadata] = {}
-    unread: list[int] = []
+    left: list[int] = []
 
-    async def look(ledger_id: int) -> None:
+    async def tried(
+        ledger_id: int, work: Awaitable[LedgerMetadata], failed: str
+    ) -> LedgerMetadata | None:
         async with gate:
             try:
-                metadata = await host.ledgers.ledger_metadata(ledger_id)
-                if not metadata.is_closed:
-                    found[ledger_id] = metadata
+                return await work
             except LedgerNotFoundError:
-                return
+                pass
             except LedgerLogError as error:
-                _logger.warning("log %s: ledger %s may be open: %s", host.name, ledger_id, error)
-                unread.append(ledger_id)
+                _logger.warning("log %s: ledger %s %s: %s", host.name, ledger_id, failed, error)
+                left.append(ledger_id)
+        return None
 
-    await asyncio.gather(*map(look, ledger_ids))
+    read = await asyncio.gather(
+        *(tried(i, host.ledgers.ledger_metadata(i), "may be open") for i in ledger_ids)
+    )
+    found = {i: one for i, one in zip(ledger_ids, read, strict=True) if one and not one.is_closed}
     if not found:
-        return Sealed(left=len(unread))
+        return Sealed(left=len(left))
     # The list is read after the ledgers. Later commits list other ledgers, or entries that are
     # already acknowledged.
     machine = FloorMachine(host.name, {i: since_offset(one.custom) for i, one in found.items()})
     floors = await host.run(machine)
-
-    async def seal(ledger_id: int, metadata: LedgerMetadata) -> Sealed:
-        async with gate:
-            try:
-                await host.ledgers.seal(
-                    ledger_id, password=metadata.password, floor_entry_id=floors[ledger_id]
-                )
-            except LedgerNotFoundError:
-                return Sealed()
-            except LedgerLogError as error:
-                _logger.warning("log %s: ledger %s stays open: %s", host.name, ledger_id, error)
-                return Sealed(left=1)
-        return Sealed(sealed=1)
-
-    done = await asyncio.gather(*(seal(i, found[i]) for i in ledger_ids if i in found))
-    left = sum(each.left for each in done) + len(unread)
-    return Sealed(sum(each.sealed for each in done), left)
+    seal = host.ledgers.seal
+    done = await asyncio.gather(
+        *(
+            tried(i, seal(i, password=one.password, floor_entry_id=floors[i]), "stays open")
+            for i, one in found.items()
+        )
+    )
+    return Sealed(len(done) - done.count(None), len(left))

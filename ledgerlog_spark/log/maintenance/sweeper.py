@@ -127,8 +127,14 @@ class Sweeper:
         if found is None:
             return await self._remove_rest(log_id)
         due = (self._memory or SweepMemory()).of(log_id, found.value)
-        host = LogHost(
-            found.value.name,
+        work = _LogSweep(self._host(found.value.name, log_id), found.value, due)
+        if found.value.deleted_ms:
+            return await work.sweep_deleted()
+        return await work.sweep(self._pages_grace_ms)
+
+    def _host(self, name: str, log_id: str) -> LogHost:
+        return LogHost(
+            name,
             log_id,
             store=self._store,
             ledgers=self._ledgers,
@@ -136,10 +142,6 @@ class Sweeper:
             clock=self._clock,
             random=self._random,
         )
-        work = _LogSweep(host, found.value, due)
-        if found.value.deleted_ms:
-            return await work.sweep_deleted()
-        return await work.sweep(self._pages_grace_ms)
 
     async def _remove_rest(self, log_id: str) -> Swept:
         """Remove a log without a head, because an earlier removal did not finish.
@@ -149,9 +151,7 @@ class Sweeper:
         await self._store.sync()
         if await self._store.read_head(log_id) is not None:
             return Swept(log_id)
-        host = LogHost(
-            log_id, log_id, store=self._store, ledgers=self._ledgers, random=self._random
-        )
+        host = self._host(log_id, log_id)
         marked = [mark.ledger_id for mark in await self._store.producers.marked(log_id)]
         kept = tuple([i for i in marked if not await host.drop_ledger(i)])
         is_removed = not kept and await self._store.remove_log(log_id)
@@ -212,11 +212,11 @@ class _LogSweep:
         ttl_ms = self._properties.staging_ttl_ms
         deregistered, next_due_ms = 0, now_ms + ttl_ms + 1
         for app in await self._producers.names(self._log_id):
-            staged = await self._producers.staged(self._log_id, app)
-            young = [s.registered_ms for s in staged if now_ms - s.registered_ms <= ttl_ms]
+            staged_ms = await self._producers.staged_ms(self._log_id, app)
+            young = [at_ms for at_ms in staged_ms.values() if now_ms - at_ms <= ttl_ms]
             if young:
                 next_due_ms = min(next_due_ms, min(young) + ttl_ms + 1)
-            if len(young) == len(staged):
+            if len(young) == len(staged_ms):
                 continue
             gone, is_complete = await self._deregister(app, ttl_ms)
             deregistered += gone
@@ -248,8 +248,7 @@ class _LogSweep:
             some = dict(itertools.islice(due.items(), first, first + STEP_LEDGERS_MAX))
             for _ in range(ATTEMPTS_MAX):
                 machine = LedgerSweep(self._head.name, some)
-                gone = await self._host.run(machine)
-                deleted += len(gone)
+                deleted += len(await self._host.run(machine))
                 is_crossed = machine.is_crossed
                 if not is_crossed:
                     break
@@ -271,16 +270,12 @@ class _LogSweep:
         return await self._producers.marked(self._log_id) if late else marked
 
     async def _sweep_pages(self, now_ms: int, grace_ms: int) -> int:
-        tokens = [
-            node.token
-            for node in await self._host.store.page_nodes(self._log_id)
-            if now_ms - node.created_ms > grace_ms
-        ]
+        created_ms = await self._host.store.page_nodes(self._log_id)
+        tokens = [token for token in created_ms if now_ms - created_ms[token] > grace_ms]
         deleted = 0
         for first in range(0, len(tokens), PAGES_AT_ONCE):
-            some = tuple(tokens[first : first + PAGES_AT_ONCE])
-            gone = await self._host.run(PagesSweep(self._head.name, some))
-            deleted += len(gone)
+            machine = PagesSweep(self._head.name, tuple(tokens[first : first + PAGES_AT_ONCE]))
+            deleted += len(await self._host.run(machine))
         self._due.pages = now_ms + min(grace_ms, LOOK_AGAIN_MS)
         return deleted
 
@@ -309,8 +304,7 @@ class _LogSweep:
 
         The last run identifies the query of the producer's batches (LOGS.md#P4).
         """
-        idle_ms = now_ms - found.value.time_ms
-        is_due = idle_ms > self._properties.txn_retention_ms
+        is_due = now_ms - found.value.time_ms > self._properties.txn_retention_ms
         if len(found.value.runs) <= 1 or not is_due:
             return
         if await self._producers.registered(self._log_id, app):
@@ -341,9 +335,9 @@ class _LogSweep:
         self._due.removal = deleted_ms + self._properties.deleted_retention_ms
         if now_ms < self._due.removal:
             return Swept(log_id)
-        items = await self._items(log_id, self._head)
+        items = await self._items()
         ledger_ids = dict.fromkeys(sorted(listed_ledgers(self._head, items)))
-        await self._deregister_all(log_id)
+        await self._deregister_all()
         ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._producers.marked(log_id))
         if self._head.kind is LogKind.LEADER:
             # A leader that died before it listed a ledger left this ledger as an orphan
@@ -360,12 +354,12 @@ class _LogSweep:
             await self._keep_marked(kept)
             self._due.removal = now_ms + LOOK_AGAIN_MS
             return Swept(log_id, ledgers_deleted=deleted, ledgers_kept=tuple(sorted(kept)))
-        if not await self._host.store.remove_log(log_id):
-            # Another pass failed to seal a ledger and has just marked it. The next pass handles
-            # this ledger.
+        # The log stays if another pass failed to seal a ledger and has just marked it. The next
+        # pass handles this ledger.
+        is_removed = await self._host.store.remove_log(log_id)
+        if not is_removed:
             self._due.removal = now_ms
-            return Swept(log_id, ledgers_deleted=deleted)
-        return Swept(log_id, ledgers_deleted=deleted, is_removed=True)
+        return Swept(log_id, ledgers_deleted=deleted, is_removed=is_removed)
 
     async def _keep_marked(self, ledger_ids: Sequence[int]) -> None:
         """Mark the remaining ledgers of a deleted log, because the next pass reads only marks."""
@@ -380,34 +374,32 @@ class _LogSweep:
                 return
             some = tuple(ledger_ids[first : first + STEP_LEDGERS_MAX])
             is_last = first + STEP_LEDGERS_MAX >= len(ledger_ids)
-            token = uuid.uuid4().hex
-            head = replace(found.value, token=token)
+            head = replace(found.value, token=uuid.uuid4().hex)
             if is_last:
                 head = replace(head, items=Paged(), open_ledgers=())
-            write = WriteHead(token, head, found.version, unlisted=some)
+            write = WriteHead(head.token, head, found.version, unlisted=some)
             await self._host.store.write_head(self._log_id, write)
 
-    async def _items(self, log_id: str, head: LogHead) -> tuple[Item, ...]:
-        walk: Walk[Item] = Walk(ITEMS, head.items, 0, head.end_offset)
+    async def _items(self) -> tuple[Item, ...]:
+        name = self._head.name
+        walk: Walk[Item] = Walk(ITEMS, self._head.items, 0, self._head.end_offset)
         while walk.wanted:
-            pages = await self._host.store.read_pages(log_id, walk.wanted)
+            pages = await self._host.store.read_pages(self._log_id, walk.wanted)
             if pages is None:
                 raise MetadataVersionError(
-                    f"the pages of deleted log {head.name!r} are going already", log=head.name
+                    f"the pages of deleted log {name!r} are going already", log=name
                 )
             walk.feed(pages)
         return walk.records()
 
-    async def _deregister_all(self, log_id: str) -> None:
+    async def _deregister_all(self) -> None:
         """End all registrations, and change every producer record, so that no task can register."""
-        for app in await self._producers.names(log_id):
-            while True:
-                found = await self._producers.read(log_id, app)
-                if found is None:
-                    break
-                ledger_ids = list(await self._producers.registered(log_id, app))[:STEP_LEDGERS_MAX]
-                await self._producers.write(log_id, app, found.value, found.version, ledger_ids)
-                if not ledger_ids:
+        for app in await self._producers.names(self._log_id):
+            while (found := await self._producers.read(self._log_id, app)) is not None:
+                registered = await self._producers.registered(self._log_id, app)
+                some = registered[:STEP_LEDGERS_MAX]
+                await self._producers.write(self._log_id, app, found.value, found.version, some)
+                if not some:
                     break
 
 

@@ -1,4 +1,4 @@
 """Ledgers in the metadata store.
 
-- `store`: reads and changes ledger metadata. `ids`: new ledger ids. `layout`: paths of ledgers.
+- `store`: reads and changes ledger metadata. `ids`: new ledger ids. `layout`: how paths are formed.
 """

@@ -74,10 +74,7 @@ class LedgerIds:
     async def _highest(self) -> int:
         """Number of the directory of new ids; 1 when no directory exists."""
         await self._tree.sync(self._root)
-        try:
-            names = await self._tree.children(self._long)
-        except znodes.NodeMissingError:
-            return 1
+        names = await znodes.children_of(self._tree, self._long)
         numbers = [n.removeprefix(HIGH_PREFIX) for n in names if n.startswith(HIGH_PREFIX)]
         return max((int(n) for n in numbers if n.isdecimal()), default=1)
 
@@ -99,9 +96,7 @@ class LedgerIds:
             except MetadataUnknownError as error:
                 lost = error
             else:
-                paths = [
-                    outcome.path for outcome in outcomes if isinstance(outcome, znodes.Created)
-                ]
+                paths = [each.path for each in outcomes if isinstance(each, znodes.Created)]
                 self._remove_later(paths)
                 numbers = [_number(path) for path in paths]
                 is_used_up = not all(0 <= number < NUMBER_END for number in numbers)

@@ -15,34 +15,39 @@ from ledgerlog_spark.errors import (
     MetadataFormatError,
     MetadataUnavailableError,
     MetadataUnknownError,
+    WireFormatError,
 )
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.ledgers.ids import LedgerIds, require_cluster
-from ledgerlog_spark.metadata.ledgers.layout import LedgerLayout
+from ledgerlog_spark.metadata.ledgers.layout import LONG_HIERARCHICAL
 from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
 from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
 from ledgerlog_spark.wire.ledger_metadata.record import (
     decode_ledger_metadata,
     encode_ledger_metadata,
 )
+from ledgerlog_spark.wire.znodes import Layout, ledger_id_of, ledger_path
 
 CREATE_ATTEMPTS_MAX = 4
 
 
-class LedgerStore:
-    """The metadata of the ledgers below one root."""
+SHORT_LEVELS = tuple(map(re.compile, ("[0-9]{2}", "[0-9]{4}", "L[0-9]{4}")))
+LONG_LEVELS = tuple(map(re.compile, ("[0-9]{3}", "[0-9]{4}", "[0-9]{4}", "[0-9]{4}", "L[0-9]{4}")))
+"""Patterns of the names on each level below the root."""
 
-    def __init__(
-        self, tree: znodes.ZnodeTree, root: str, layout: LedgerLayout | None = None
-    ) -> None:
+
+class LedgerStore:
+    """The metadata of the ledgers below one root. In the long layout, ids have nineteen digits."""
+
+    def __init__(self, tree: znodes.ZnodeTree, root: str, layout: Layout) -> None:
         self._tree = tree
         self._root = root
-        self._layout = layout or LedgerLayout()
+        self._is_long = layout == LONG_HIERARCHICAL
         self._ids = LedgerIds(tree, root)
 
     def path(self, ledger_id: int) -> str:
         """The path of a ledger's metadata, for transactions that also change other nodes."""
-        return self._root + self._layout.path(ledger_id)
+        return self._root + ledger_path(ledger_id, is_long=self._is_long)
 
     async def new_ids(self, count: int = 1) -> Sequence[int]:
         """`count` (1 to 64) unique ledger ids. Unused ids are lost."""
@@ -76,10 +81,9 @@ class LedgerStore:
 
         Raises LedgerNotFoundError, or MetadataFormatError if the metadata cannot be decoded.
         """
-        try:
-            record = await self._tree.get(self.path(ledger_id))
-        except znodes.NodeMissingError:
-            raise _not_found(ledger_id) from None
+        record = await znodes.get_or_none(self._tree, self.path(ledger_id))
+        if record is None:
+            raise _not_found(ledger_id)
         try:
             return Versioned(decode_ledger_metadata(record.value), record.version)
         except MetadataFormatError as error:
@@ -113,11 +117,12 @@ class LedgerStore:
         except znodes.NodeMissingError:
             await require_cluster(self._tree, self._root)
             names = await self._tree.children(self._root)
-        for levels in self._layout.levels:
+        # Low ids come first.
+        for levels in (LONG_LEVELS,) if self._is_long else (SHORT_LEVELS, LONG_LEVELS):
             for name in names:
                 if levels[0].fullmatch(name):
                     async for path in self._below(f"/{name}", levels[1:]):
-                        yield self._layout.ledger_id(path)
+                        yield self._ledger_at(path)
 
     def watch(self, ledger_id: int, on_change: OnChange) -> CancelWatch:
         """Watch the metadata of a ledger: `on_change` is called after a change or a new session."""
@@ -146,6 +151,14 @@ class LedgerStore:
             return found
         raise _exists(ledger_id)
 
+    def _ledger_at(self, path: str) -> int:
+        try:
+            return ledger_id_of(path, is_long=self._is_long)
+        except WireFormatError as error:
+            raise MetadataFormatError(
+                f"{path} below the ledgers root is not a ledger: {error}", path=path
+            ) from error
+
     async def _below(
         self, directory: str, levels: tuple[re.Pattern[str], ...]
     ) -> AsyncIterator[str]:
@@ -153,11 +166,7 @@ class LedgerStore:
 
         A directory that is deleted during the iteration had no ledgers.
         """
-        try:
-            names = await self._tree.children(self._root + directory)
-        except znodes.NodeMissingError:
-            return
-        for name in names:
+        for name in await znodes.children_of(self._tree, self._root + directory):
             path = f"{directory}/{name}"
             if not levels[0].fullmatch(name):
                 raise MetadataFormatError(

@@ -23,31 +23,20 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from ledgerlog_spark.errors import MetadataUnknownError, MetadataVersionError
-from ledgerlog_spark.metadata.tree import (
-    Created,
-    NodeExistsError,
-    NodeKind,
-    NodeMissingError,
-    NodeNotEmptyError,
-    NodeOperation,
-    TransactionFailedError,
-    ZnodeTree,
-)
+from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.model import Version
 
 
-def app_segment(app: str) -> str:
-    """The node name for a producer."""
-    quoted = quote(app, safe="")
-    return quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
+def _path(*above: str) -> Callable[[LogPaths, str, *tuple[str | int, ...]], str]:
+    """Returns a method for the path of a node of a log, or of a node below this node."""
 
+    def path(paths: LogPaths, log_id: str, /, *below: str | int) -> str:
+        return "/".join((paths.ids, log_id, *above, *map(str, below)))
 
-def app_of_segment(segment: str) -> str:
-    """The producer with the given node name."""
-    return unquote(segment)
+    return path
 
 
 class LogPaths:
@@ -58,62 +47,28 @@ class LogPaths:
         self.names = f"{self.top}/names"
         self.ids = f"{self.top}/ids"
 
+    log = _path()
+    head = _path("head")
+    page = pages = _path("pages")
+    producers = _path("producers")
+    mark = marks = _path("unlisted")
+    queue = _path("queue")
+    clock = _path("clock")
+    deleted = _path("deleted")
+
     def name(self, name: str) -> str:
         """The path of the node with a log's id, by the log's name."""
         return f"{self.names}/{name}"
 
-    def log(self, log_id: str) -> str:
-        """The path of the node above all other nodes of a log."""
-        return f"{self.ids}/{log_id}"
+    def producer(self, log_id: str, app: str, *below: str | int) -> str:
+        """The path of a producer record, or of a node below this record."""
+        quoted = quote(app, safe="")
+        segment = quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
+        return self.producers(log_id, segment, *below)
 
-    def head(self, log_id: str) -> str:
-        """The path of the head of a log."""
-        return f"{self.ids}/{log_id}/head"
-
-    def pages(self, log_id: str, token: str | None = None) -> str:
-        """The path of the node above all pages, or above the pages with one token."""
-        above = f"{self.ids}/{log_id}/pages"
-        return above if token is None else f"{above}/{token}"
-
-    def page(self, log_id: str, token: str, number: int) -> str:
-        """The path of one page."""
-        return f"{self.ids}/{log_id}/pages/{token}/{number}"
-
-    def producers(self, log_id: str) -> str:
-        """The path of the node above all producer records."""
-        return f"{self.ids}/{log_id}/producers"
-
-    def producer(self, log_id: str, app: str) -> str:
-        """The path of a producer record."""
-        return f"{self.ids}/{log_id}/producers/{app_segment(app)}"
-
-    def registrations(self, log_id: str, app: str) -> str:
-        """The path of the node above a producer's registrations."""
-        return f"{self.producer(log_id, app)}/ledgers"
-
-    def registration(self, log_id: str, app: str, ledger_id: int) -> str:
-        """The path of one registration."""
-        return f"{self.registrations(log_id, app)}/{ledger_id}"
-
-    def marks(self, log_id: str) -> str:
-        """The path of the node above the marks of ledgers that no version lists."""
-        return f"{self.ids}/{log_id}/unlisted"
-
-    def mark(self, log_id: str, ledger_id: int) -> str:
-        """The path of the mark of one ledger."""
-        return f"{self.marks(log_id)}/{ledger_id}"
-
-    def queue(self, log_id: str) -> str:
-        """The path of the node above the writers that wait in the queue."""
-        return f"{self.ids}/{log_id}/queue"
-
-    def clock(self, log_id: str) -> str:
-        """The path of the node that is written to read the store's clock."""
-        return f"{self.ids}/{log_id}/clock"
-
-    def deleted(self, log_id: str) -> str:
-        """The path of the node with the time when a log was deleted."""
-        return f"{self.ids}/{log_id}/deleted"
+    def registration(self, log_id: str, app: str, *ledger_id: int) -> str:
+        """The path of one registration, or of the node above all registrations of a producer."""
+        return self.producer(log_id, app, "ledgers", *ledger_id)
 
 
 T = TypeVar("T")
@@ -125,32 +80,28 @@ REQUESTS_AT_ONCE = 64
 class LogNodes:
     """The nodes of logs on one tree."""
 
-    def __init__(self, tree: ZnodeTree, root: str) -> None:
+    def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
         self.tree = tree
         self.paths = LogPaths(root)
 
-    async def children(self, path: str) -> list[str]:
-        """Names of the children of a node; empty when the node does not exist."""
-        with contextlib.suppress(NodeMissingError):
-            return await self.tree.children(path)
-        return []
-
     async def delete(self, path: str) -> None:
         """Delete a node; does nothing if it does not exist or has children."""
-        with contextlib.suppress(NodeMissingError, NodeNotEmptyError):
+        with contextlib.suppress(znodes.NodeMissingError, znodes.NodeNotEmptyError):
             await self.tree.delete(path)
 
     async def delete_below(self, path: str) -> None:
         """Delete everything below a node."""
-        for child in await self.children(path):
+        for child in await znodes.children_of(self.tree, path):
             await self.delete_below(f"{path}/{child}")
             await self.delete(f"{path}/{child}")
 
-    async def transact(self, operations: Sequence[NodeOperation]) -> list[Created | Version | None]:
+    async def transact(
+        self, operations: Sequence[znodes.NodeOperation]
+    ) -> list[znodes.Created | Version | None]:
         """Run all operations or none; raises MetadataVersionError if an operation fails."""
         try:
             return await self.tree.transact(operations)
-        except TransactionFailedError as error:
+        except znodes.TransactionFailedError as error:
             raise MetadataVersionError(
                 f"another process changed the log first: {error.cause}", cause=str(error.cause)
             ) from error
@@ -164,10 +115,10 @@ async def read_each(read: Callable[[V], Awaitable[T]], values: Sequence[V]) -> l
     return answers
 
 
-def version_of(result: Created | Version | None) -> Version:
+def version_of(result: znodes.Created | Version | None) -> Version:
     """The version of a node after an operation of a transaction."""
     assert result is not None
-    return result.version if isinstance(result, Created) else result
+    return result.version if isinstance(result, znodes.Created) else result
 
 
 class CommitQueue:
@@ -178,7 +129,7 @@ class CommitQueue:
     keeps its place for at most a session timeout.
     """
 
-    def __init__(self, tree: ZnodeTree, directory: str) -> None:
+    def __init__(self, tree: znodes.ZnodeTree, directory: str) -> None:
         """The queue in `directory`; each child of this node is a member."""
         self._tree = tree
         self._directory = directory
@@ -192,13 +143,13 @@ class CommitQueue:
         path = f"{self._directory}/{token}-"
         try:
             try:
-                created = await self._tree.create(path, kind=NodeKind.EPHEMERAL_SEQUENTIAL)
-            except NodeMissingError:
+                created = await self._tree.create(path, kind=znodes.NodeKind.EPHEMERAL_SEQUENTIAL)
+            except znodes.NodeMissingError:
                 # The log is of an earlier release. Ancestors are not created, because a removed log
                 # must not be re-created.
-                with contextlib.suppress(NodeExistsError):
+                with contextlib.suppress(znodes.NodeExistsError):
                     await self._tree.create(self._directory)
-                created = await self._tree.create(path, kind=NodeKind.EPHEMERAL_SEQUENTIAL)
+                created = await self._tree.create(path, kind=znodes.NodeKind.EPHEMERAL_SEQUENTIAL)
         except MetadataUnknownError:
             await self._tree.sync(self._directory)
             for name in await self.members():
@@ -209,10 +160,8 @@ class CommitQueue:
 
     async def members(self) -> Sequence[str]:
         """Names of all members of the queue, the first member first."""
-        with contextlib.suppress(NodeMissingError):
-            names = await self._tree.children(self._directory)
-            return sorted(names, key=lambda name: name.rpartition("-")[2])
-        return ()
+        names = await znodes.children_of(self._tree, self._directory)
+        return sorted(names, key=lambda name: name.rpartition("-")[2])
 
     async def until_gone(self, name: str) -> bool:
         """Wait until a member has left (True) or may have left (False). Callers set a deadline."""
@@ -220,5 +169,5 @@ class CommitQueue:
 
     async def leave(self, name: str) -> None:
         """Remove any member from the queue; does nothing when the member has left."""
-        with contextlib.suppress(NodeMissingError):
+        with contextlib.suppress(znodes.NodeMissingError):
             await self._tree.delete(f"{self._directory}/{name}")

@@ -6,9 +6,10 @@ No version lists a ledger with a mark. The sweeper later deletes the ledger.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from urllib.parse import unquote
 
 from ledgerlog_spark.errors import (
     LedgerExistsError,
@@ -17,23 +18,10 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
+from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
-from ledgerlog_spark.metadata.logs.nodes import LogNodes, app_of_segment, read_each, version_of
-from ledgerlog_spark.metadata.tree import (
-    CheckNode,
-    CreateNode,
-    DeleteNode,
-    NodeExistsError,
-    NodeMissingError,
-    NodeOperation,
-    SetNode,
-    TransactionFailedError,
-    WriteAttempts,
-    make_persistent,
-    parent_of,
-)
+from ledgerlog_spark.metadata.logs.nodes import LogNodes, read_each, version_of
 from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
-from ledgerlog_spark.protocol.log.messages import StagedRegistration
 from ledgerlog_spark.protocol.log.state.codec import decode_producer, encode_producer
 from ledgerlog_spark.protocol.log.state.records import ProducerRecord
 from ledgerlog_spark.wire.ledger_metadata.record import encode_ledger_metadata
@@ -65,15 +53,13 @@ class LogProducers:
 
     async def read(self, log_id: str, app: str) -> Versioned[ProducerRecord] | None:
         """The record of a producer; None if this replica of the store has no such record."""
-        with contextlib.suppress(NodeMissingError):
-            node = await self._tree.get(self._paths.producer(log_id, app))
-            return Versioned(decode_producer(node.value), node.version)
-        return None
+        node = await znodes.get_or_none(self._tree, self._paths.producer(log_id, app))
+        return Versioned(decode_producer(node.value), node.version) if node is not None else None
 
     async def names(self, log_id: str) -> Sequence[str]:
         """Names of all producers, sorted."""
-        segments = await self._nodes.children(self._paths.producers(log_id))
-        return sorted(map(app_of_segment, segments))
+        segments = await znodes.children_of(self._tree, self._paths.producers(log_id))
+        return sorted(map(unquote, segments))
 
     async def write(
         self,
@@ -91,12 +77,12 @@ class LogProducers:
         exists or has another version; nothing was changed.
         """
         path, data = self._paths.producer(log_id, app), encode_producer(producer)
-        operations: list[NodeOperation]
+        operations: list[znodes.NodeOperation]
         if version is None:
             assert not (*deregistered, *released), "a new producer has no registrations"
-            operations = [CreateNode(path, data), CreateNode(f"{path}/ledgers")]
+            operations = [znodes.CreateNode(path, data), znodes.CreateNode(f"{path}/ledgers")]
         else:
-            operations = [SetNode(path, data, version)]
+            operations = [znodes.SetNode(path, data, version)]
         operations += await self._ended(log_id, app, deregistered, released)
         return version_of((await self._nodes.transact(operations))[0])
 
@@ -115,37 +101,33 @@ class LogProducers:
         """
         path = self._paths.producer(log_id, app)
         operations = await self._ended(log_id, app, deregistered, released)
-        operations += [DeleteNode(f"{path}/ledgers"), DeleteNode(path, version)]
+        operations += [znodes.DeleteNode(f"{path}/ledgers"), znodes.DeleteNode(path, version)]
         await self._nodes.transact(operations)
 
     async def _ended(
         self, log_id: str, app: str, deregistered: Sequence[int], released: Sequence[int]
-    ) -> list[NodeOperation]:
+    ) -> list[znodes.NodeOperation]:
         """The operations that end registrations; ledgers that were never listed get a mark."""
-        operations: list[NodeOperation] = [
-            DeleteNode(self._paths.registration(log_id, app, ledger_id))
-            for ledger_id in (*deregistered, *released)
-        ]
-        return operations + await self.marks(log_id, deregistered, STAGED)
+        ended = [self._paths.registration(log_id, app, i) for i in (*deregistered, *released)]
+        marks = await self.marks(log_id, deregistered, STAGED)
+        return [*map(znodes.DeleteNode, ended), *marks]
 
     async def registered(self, log_id: str, app: str) -> Sequence[int]:
         """The registered ledgers of the producer, in rising order of ids."""
-        return sorted(map(int, await self._nodes.children(self._paths.registrations(log_id, app))))
+        return await self._ids_below(self._paths.registration(log_id, app))
 
     async def registered_before(self, log_id: str, app: str, epoch: int) -> Sequence[int]:
         """The registered ledgers of epochs before `epoch`."""
         ledger_ids = await self.registered(log_id, app)
-        epochs = await read_each(partial(self._epoch_of, log_id, app), ledger_ids)
-        return [i for i, found in zip(ledger_ids, epochs, strict=True) if -1 < found < epoch]
+        paths = [self._paths.registration(log_id, app, each) for each in ledger_ids]
+        found = await read_each(partial(znodes.get_or_none, self._tree), paths)
+        pairs = zip(ledger_ids, found, strict=True)
+        return [i for i, node in pairs if node is not None and int(node.value) < epoch]
 
-    async def staged(self, log_id: str, app: str) -> Sequence[StagedRegistration]:
-        """The registered ledgers with the times of their registrations, by the store's clock."""
-        return [
-            StagedRegistration(ledger_id, created_ms)
-            async for ledger_id, created_ms, _ in self._ledgers_below(
-                self._paths.registrations(log_id, app)
-            )
-        ]
+    async def staged_ms(self, log_id: str, app: str) -> dict[int, int]:
+        """When each registered ledger was registered, by the store's clock; in order of ids."""
+        found = await self._ledgers_below(self._paths.registration(log_id, app))
+        return {ledger_id: stat.created_ms for ledger_id, stat in found}
 
     async def register_ledger(
         self,
@@ -168,10 +150,10 @@ class LogProducers:
         """
         path = self._ledgers.path(ledger_id)
         registration = self._paths.registration(log_id, app, ledger_id)
-        operations: list[NodeOperation] = [
-            CheckNode(self._paths.producer(log_id, app), version),
-            CreateNode(path, encode_ledger_metadata(metadata)),
-            CreateNode(registration, str(epoch).encode()),
+        operations: list[znodes.NodeOperation] = [
+            znodes.CheckNode(self._paths.producer(log_id, app), version),
+            znodes.CreateNode(path, encode_ledger_metadata(metadata)),
+            znodes.CreateNode(registration, str(epoch).encode()),
         ]
         return await self._create_ledger(operations, registration, ledger_id, metadata)
 
@@ -184,8 +166,8 @@ class LogProducers:
         the same as in `register_ledger`. Raises LogNotFoundError if the log was deleted.
         """
         mark = self._paths.mark(log_id, ledger_id)
-        record = CreateNode(self._ledgers.path(ledger_id), encode_ledger_metadata(metadata))
-        operations: list[NodeOperation] = [CreateNode(mark, MADE), record]
+        record = znodes.CreateNode(self._ledgers.path(ledger_id), encode_ledger_metadata(metadata))
+        operations: list[znodes.NodeOperation] = [znodes.CreateNode(mark, MADE), record]
         return await self._create_ledger(operations, mark, ledger_id, metadata)
 
     async def claim_made(self, log_id: str, ledger_id: int) -> None:
@@ -194,14 +176,14 @@ class LogProducers:
         Does nothing when the ledger does not have the mark `made` (any more).
         """
         path = self._paths.mark(log_id, ledger_id)
-        with contextlib.suppress(NodeMissingError, MetadataVersionError):
+        with contextlib.suppress(znodes.NodeMissingError, MetadataVersionError):
             mark = await self._tree.get(path)
             if mark.value == MADE:
                 await self._tree.set(path, STAGED, mark.version)
 
     async def _create_ledger(
         self,
-        operations: Sequence[NodeOperation],
+        operations: Sequence[znodes.NodeOperation],
         proof: str,
         ledger_id: int,
         metadata: LedgerMetadata,
@@ -211,16 +193,16 @@ class LogProducers:
         After a lost reply, the metadata is valid only if the node `proof` exists.
         """
         path = self._ledgers.path(ledger_id)
-        attempts = WriteAttempts(ATTEMPTS_MAX)
+        attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
         for attempt in attempts:
             with attempt:
                 try:
                     done = await self._tree.transact(operations)
-                except TransactionFailedError as error:
-                    if not isinstance(error.cause, NodeMissingError) or error.index != 1:
+                except znodes.TransactionFailedError as error:
+                    if not isinstance(error.cause, znodes.NodeMissingError) or error.index != 1:
                         lost = attempts.lost
                         return await self._settle_creation(error, proof, ledger_id, metadata, lost)
-                    await make_persistent(self._tree, parent_of(path))
+                    await znodes.make_persistent(self._tree, znodes.parent_of(path))
                 else:
                     return Versioned(metadata, version_of(done[1]))
         raise attempts.lost or MetadataUnknownError(
@@ -235,12 +217,13 @@ class LogProducers:
 
     async def marked(self, log_id: str) -> Sequence[MarkedLedger]:
         """All ledgers with marks, in rising order of ids."""
-        found = [each async for each in self._ledgers_below(self._paths.marks(log_id))]
-        states = await read_each(partial(self._was, log_id), [ledger for ledger, _, _ in found])
+        found = await self._ledgers_below(self._paths.marks(log_id))
+        paths = [self._paths.mark(log_id, ledger_id) for ledger_id, _ in found]
+        marks = await read_each(partial(znodes.get_or_none, self._tree), paths)
         return [
-            MarkedLedger(ledger_id, changed_ms, is_staged=was == STAGED, is_made=was == MADE)
-            for (ledger_id, _, changed_ms), was in zip(found, states, strict=True)
-            if was is not None
+            MarkedLedger(i, stat.changed_ms, mark.value == STAGED, mark.value == MADE)
+            for (i, stat), mark in zip(found, marks, strict=True)
+            if mark is not None
         ]
 
     async def marked_ms(self, log_id: str, ledger_id: int) -> int | None:
@@ -252,22 +235,9 @@ class LogProducers:
         """Delete the mark of a deleted ledger; does nothing when the ledger has no mark."""
         await self._nodes.delete(self._paths.mark(log_id, ledger_id))
 
-    async def _was(self, log_id: str, ledger_id: int) -> bytes | None:
-        """The earlier state of a ledger, stored in its mark; None when the mark is deleted."""
-        with contextlib.suppress(NodeMissingError):
-            return (await self._tree.get(self._paths.mark(log_id, ledger_id))).value
-        return None
-
-    async def _epoch_of(self, log_id: str, app: str, ledger_id: int) -> int:
-        """The epoch of the ledger's registration; -1 if the ledger is not registered."""
-        with contextlib.suppress(NodeMissingError):
-            path = self._paths.registration(log_id, app, ledger_id)
-            return int((await self._tree.get(path)).value)
-        return -1
-
     async def _settle_creation(
         self,
-        failed: TransactionFailedError,
+        failed: znodes.TransactionFailedError,
         proof: str,
         ledger_id: int,
         metadata: LedgerMetadata,
@@ -280,11 +250,11 @@ class LogProducers:
                 found = await self._ledgers.load(ledger_id)
                 if found.value.token == metadata.token:
                     return found
-        if isinstance(failed.cause, NodeExistsError):
+        if isinstance(failed.cause, znodes.NodeExistsError):
             raise LedgerExistsError(
                 f"ledger id {ledger_id} is taken: use a new one", ledger_id=ledger_id
             )
-        if isinstance(failed.cause, NodeMissingError):
+        if isinstance(failed.cause, znodes.NodeMissingError):
             raise LogNotFoundError(
                 f"the log of ledger {ledger_id} is gone; the ledger was not created",
                 ledger_id=ledger_id,
@@ -296,38 +266,39 @@ class LogProducers:
 
     async def marks(
         self, log_id: str, ledger_ids: Sequence[int], was: bytes
-    ) -> list[NodeOperation]:
+    ) -> list[znodes.NodeOperation]:
         """The operations that mark ledgers as `was`. LISTED also renews the time of a present mark.
 
         A commit at the same time can make the change that needs these marks fail.
         """
-        operations: list[NodeOperation] = []
+        operations: list[znodes.NodeOperation] = []
         paths = [self._paths.mark(log_id, ledger_id) for ledger_id in ledger_ids]
         for path, stat in zip(paths, await read_each(self._tree.stat, paths), strict=True):
             if stat is None:
-                operations.append(CreateNode(path, was))
+                operations.append(znodes.CreateNode(path, was))
             elif was == LISTED:
-                operations.append(SetNode(path, was, None))
+                operations.append(znodes.SetNode(path, was, None))
         return operations
 
     async def listings(
         self, log_id: str, ledger_ids: Sequence[int], head_version: Version
-    ) -> list[NodeOperation]:
+    ) -> list[znodes.NodeOperation]:
         """The operations that delete the marks of newly listed ledgers.
 
         Raises the errors of `write_head`.
         """
         return [await self._listing(log_id, each, head_version) for each in ledger_ids]
 
-    async def _listing(self, log_id: str, ledger_id: int, head_version: Version) -> NodeOperation:
+    async def _listing(
+        self, log_id: str, ledger_id: int, head_version: Version
+    ) -> znodes.NodeOperation:
         path = self._paths.mark(log_id, ledger_id)
         for is_synced in (False, True):
             if is_synced:
                 await self._tree.sync()
-            with contextlib.suppress(NodeMissingError):
-                mark = await self._tree.get(path)
-                if mark.value == MADE:
-                    return DeleteNode(path, mark.version)
+            mark = await znodes.get_or_none(self._tree, path)
+            if mark is not None and mark.value == MADE:
+                return znodes.DeleteNode(path, mark.version)
         # Only the change of the head that lists a ledger, or the sweeper, deletes the mark `made`
         # of the ledger. So if the head is the same, the ledger was not listed and never will be.
         head = await self._tree.stat(self._paths.head(log_id))
@@ -341,11 +312,11 @@ class LogProducers:
             ledger_id=ledger_id,
         )
 
-    async def _ledgers_below(self, path: str) -> AsyncIterator[tuple[int, int, int]]:
-        """Yield each child's ledger id, creation and change time (ms), in rising order of ids."""
-        ledger_ids = sorted(map(int, await self._nodes.children(path)))
-        paths = [f"{path}/{ledger_id}" for ledger_id in ledger_ids]
-        stats = await read_each(self._tree.stat, paths)
-        for ledger_id, stat in zip(ledger_ids, stats, strict=True):
-            if stat is not None:
-                yield ledger_id, stat.created_ms, stat.changed_ms
+    async def _ids_below(self, path: str) -> list[int]:
+        return sorted(map(int, await znodes.children_of(self._tree, path)))
+
+    async def _ledgers_below(self, path: str) -> list[tuple[int, znodes.NodeStat]]:
+        """The ledgers with a node below `path`, in rising order of ids, with the nodes' stats."""
+        ledger_ids = await self._ids_below(path)
+        stats = await read_each(self._tree.stat, [f"{path}/{each}" for each in ledger_ids])
+        return [(i, stat) for i, stat in zip(ledger_ids, stats, strict=True) if stat is not None]

@@ -12,10 +12,8 @@ had another version), `MetadataUnavailableError` (definite: nothing was sent) or
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ledgerlog_spark.errors import (
@@ -25,32 +23,16 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
+from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.ledgers.ids import require_cluster
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.logs.nodes import (
-    REQUESTS_AT_ONCE,
     CommitQueue,
     LogNodes,
     read_each,
     version_of,
 )
 from ledgerlog_spark.metadata.logs.producers import ATTEMPTS_MAX, LISTED, LogProducers
-from ledgerlog_spark.metadata.tree import (
-    CancelWatch,
-    CheckNode,
-    CreateNode,
-    DeleteNode,
-    NodeMissingError,
-    NodeNotEmptyError,
-    NodeOperation,
-    OnChange,
-    SetNode,
-    TransactionFailedError,
-    WriteAttempts,
-    ZnodeTree,
-    make_persistent,
-    operations_size_bytes,
-)
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.protocol.log.messages import WriteHead
 from ledgerlog_spark.protocol.log.state.codec import (
@@ -70,18 +52,10 @@ CLOCK_ATTEMPTS_MAX = 3
 """Number of lost answers of the store's clock after which it counts as unavailable."""
 
 
-@dataclass(frozen=True, slots=True)
-class PagesNode:
-    """The node above the pages of one attempt, with the time of its write by the store's clock."""
-
-    token: str
-    created_ms: int
-
-
 class LogStore:
     """The logs of the cluster at one root: names, heads and pages."""
 
-    def __init__(self, tree: ZnodeTree, root: str, ledgers: LedgerStore) -> None:
+    def __init__(self, tree: znodes.ZnodeTree, root: str, ledgers: LedgerStore) -> None:
         """The logs of the cluster at `root`; `ledgers` has the same tree and root."""
         self._tree = tree
         self._root = root
@@ -97,32 +71,32 @@ class LogStore:
         same head is safe.
         """
         paths, log_id = self._paths, head.log_id
-        token_node = [CreateNode(paths.pages(log_id, head.token))] if pages else []
-        operations: list[NodeOperation] = [
-            CreateNode(paths.name(head.name), log_id.encode()),
-            CreateNode(paths.log(log_id)),
-            CreateNode(paths.pages(log_id)),
+        token_node = [znodes.CreateNode(paths.pages(log_id, head.token))] if pages else []
+        operations: list[znodes.NodeOperation] = [
+            znodes.CreateNode(paths.name(head.name), log_id.encode()),
+            znodes.CreateNode(paths.log(log_id)),
+            znodes.CreateNode(paths.pages(log_id)),
             *token_node,
             *(
-                CreateNode(paths.page(log_id, head.token, number), page)
+                znodes.CreateNode(paths.page(log_id, head.token, number), page)
                 for number, page in enumerate(pages)
             ),
-            CreateNode(paths.producers(log_id)),
-            CreateNode(paths.marks(log_id)),
-            CreateNode(paths.queue(log_id)),
-            CreateNode(paths.clock(log_id)),
-            CreateNode(paths.head(log_id), encode_head(head)),
+            znodes.CreateNode(paths.producers(log_id)),
+            znodes.CreateNode(paths.marks(log_id)),
+            znodes.CreateNode(paths.queue(log_id)),
+            znodes.CreateNode(paths.clock(log_id)),
+            znodes.CreateNode(paths.head(log_id), encode_head(head)),
         ]
-        attempts = WriteAttempts(ATTEMPTS_MAX)
+        attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
         for attempt in attempts:
             with attempt:
                 try:
                     done = await self._tree.transact(operations)
-                except TransactionFailedError as error:
-                    if not isinstance(error.cause, NodeMissingError):
+                except znodes.TransactionFailedError as error:
+                    if not isinstance(error.cause, znodes.NodeMissingError):
                         return await self._own_or_taken(head)
-                    await make_persistent(self._tree, paths.names)
-                    await make_persistent(self._tree, paths.ids)
+                    await znodes.make_persistent(self._tree, paths.names)
+                    await znodes.make_persistent(self._tree, paths.ids)
                 else:
                     return Versioned(head, version_of(done[-1]))
         raise attempts.lost or MetadataUnknownError(
@@ -144,8 +118,9 @@ class LogStore:
         for is_synced in (False, True):
             if is_synced:
                 await self.sync()
-            with contextlib.suppress(NodeMissingError):
-                return (await self._tree.get(self._paths.name(name))).value.decode()
+            node = await znodes.get_or_none(self._tree, self._paths.name(name))
+            if node is not None:
+                return node.value.decode()
         await require_cluster(self._tree, self._root)
         raise LogNotFoundError(
             f"log {name!r} does not exist: `ledgerlog logs list` shows all logs. A write from "
@@ -155,11 +130,11 @@ class LogStore:
 
     async def names(self) -> Sequence[str]:
         """Names of all logs, sorted."""
-        return await self._nodes.children(self._paths.names)
+        return await znodes.children_of(self._tree, self._paths.names)
 
     async def ids(self) -> Sequence[str]:
         """Ids of all logs, sorted. Includes deleted logs with ledgers that still exist."""
-        return await self._nodes.children(self._paths.ids)
+        return await znodes.children_of(self._tree, self._paths.ids)
 
     async def delete_log(self, head: LogHead, version: Version) -> Version:
         """Delete a log: free its name and store the deletion in its head, in one transaction.
@@ -167,19 +142,18 @@ class LogStore:
         Raises MetadataVersionError if the head has another version, or another log has the name.
         """
         name = self._paths.name(head.name)
-        try:
-            pointer = await self._tree.get(name)
-        except NodeMissingError:
-            raise MetadataVersionError(f"log {head.name!r} is deleted", log=head.name) from None
+        pointer = await znodes.get_or_none(self._tree, name)
+        if pointer is None:
+            raise MetadataVersionError(f"log {head.name!r} is deleted", log=head.name)
         if pointer.value.decode() != head.log_id:
             raise MetadataVersionError(
                 f"{head.name!r} is the name of another log now", log=head.name, log_id=head.log_id
             )
         done = await self._nodes.transact(
             [
-                SetNode(self._paths.head(head.log_id), encode_head(head), version),
-                DeleteNode(name, pointer.version),
-                CreateNode(self._paths.deleted(head.log_id)),
+                znodes.SetNode(self._paths.head(head.log_id), encode_head(head), version),
+                znodes.DeleteNode(name, pointer.version),
+                znodes.CreateNode(self._paths.deleted(head.log_id)),
             ]
         )
         return version_of(done[0])
@@ -191,7 +165,7 @@ class LogStore:
         MetadataVersionError if a ledger is still registered, or a producer was created.
         """
         paths = self._paths
-        if await self._nodes.children(paths.marks(log_id)):
+        if await znodes.children_of(self._tree, paths.marks(log_id)):
             return False
         # A task may register a ledger until its producer record is deleted, and a new producer may
         # be created until the node above all producers is deleted. The store refuses to delete a
@@ -200,21 +174,21 @@ class LogStore:
             found = await self.producers.read(log_id, app)
             if found is not None:
                 await self.producers.delete(log_id, app, found.version)
-        with contextlib.suppress(NodeMissingError):
+        with contextlib.suppress(znodes.NodeMissingError):
             await self._tree.delete(paths.producers(log_id))
         # Until the node for marks is deleted, a leader may create a ledger, and another pass may
         # mark a ledger that it cannot seal.
         try:
             await self._tree.delete(paths.marks(log_id))
-        except NodeMissingError:
+        except znodes.NodeMissingError:
             pass
-        except NodeNotEmptyError:
+        except znodes.NodeNotEmptyError:
             return False
         # The head is deleted first. Without a head all other nodes will be removed, even if this
         # process dies here. A head without its pages has no list of its ledgers. The node that
         # marks the deletion is deleted last.
         await self._nodes.delete(paths.head(log_id))
-        for name in await self._nodes.children(paths.log(log_id)):
+        for name in await znodes.children_of(self._tree, paths.log(log_id)):
             path = f"{paths.log(log_id)}/{name}"
             if path != paths.deleted(log_id):
                 await self._nodes.delete_below(path)
@@ -230,36 +204,29 @@ class LogStore:
 
     async def read_head(self, log_id: str) -> Versioned[LogHead] | None:
         """The head of a log; None if this replica of the store has no such head."""
-        with contextlib.suppress(NodeMissingError):
-            node = await self._tree.get(self._paths.head(log_id))
-            return Versioned(decode_head(node.value), node.version)
-        return None
+        node = await znodes.get_or_none(self._tree, self._paths.head(log_id))
+        return Versioned(decode_head(node.value), node.version) if node is not None else None
 
     async def read_pages(
         self, log_id: str, pages: Sequence[PageRequest]
     ) -> tuple[tuple[Any, ...], ...] | None:
         """The content of each page, in the order of `pages`; None when a page is missing."""
-        records: list[tuple[Any, ...]] = []
-        for first in range(0, len(pages), REQUESTS_AT_ONCE):
-            some = pages[first : first + REQUESTS_AT_ONCE]
-            reads = (self._tree.get(self._page_path(log_id, page)) for page in some)
-            for page, node in zip(
-                some, await asyncio.gather(*reads, return_exceptions=True), strict=True
-            ):
-                if isinstance(node, NodeMissingError):
-                    return None
-                if isinstance(node, BaseException):
-                    raise node
-                records.append(decode_page(page.kind, node.value))
-        return tuple(records)
+        paths = [self._paths.page(log_id, each.ref.token, each.ref.number) for each in pages]
+        with contextlib.suppress(znodes.NodeMissingError):
+            nodes = await read_each(self._tree.get, paths)
+            found = zip(pages, nodes, strict=True)
+            return tuple(decode_page(page.kind, node.value) for page, node in found)
+        return None
 
     async def write_pages(self, log_id: str, token: str, pages: Sequence[bytes]) -> Version:
         """Create `pages/<token>` and its pages. Returns the node's version, for the commit."""
-        operations: list[NodeOperation] = [CreateNode(self._paths.pages(log_id, token))]
+        operations: list[znodes.NodeOperation] = [
+            znodes.CreateNode(self._paths.pages(log_id, token))
+        ]
         version: Version | None = None
         for number, page in enumerate(pages):
-            operation = CreateNode(self._paths.page(log_id, token, number), page)
-            if operations_size_bytes((*operations, operation)) > TRANSACTION_SIZE_BYTES_MAX:
+            operation = znodes.CreateNode(self._paths.page(log_id, token, number), page)
+            if znodes.operations_size_bytes((*operations, operation)) > TRANSACTION_SIZE_BYTES_MAX:
                 done = await self._nodes.transact(operations)
                 version = version or version_of(done[0])
                 operations = []
@@ -277,16 +244,17 @@ class LogStore:
                 Nothing was changed, and no change that lists the ledger can ever succeed.
         """
         paths = self._paths
-        operations: list[NodeOperation] = [
-            SetNode(paths.head(log_id), encode_head(write.head), write.head_version)
+        operations: list[znodes.NodeOperation] = [
+            znodes.SetNode(paths.head(log_id), encode_head(write.head), write.head_version)
         ]
         if write.app is not None:
             assert write.producer is not None
             record = encode_producer(write.producer)
             path = paths.producer(log_id, write.app)
-            operations.append(SetNode(path, record, write.producer_version))
+            operations.append(znodes.SetNode(path, record, write.producer_version))
         if write.pages_version is not None:
-            operations.append(CheckNode(paths.pages(log_id, write.token), write.pages_version))
+            path = paths.pages(log_id, write.token)
+            operations.append(znodes.CheckNode(path, write.pages_version))
         operations += await self.producers.listings(log_id, write.listed, write.head_version)
         operations += await self.producers.marks(log_id, write.unlisted, LISTED)
         return version_of((await self._nodes.transact(operations))[0])
@@ -294,29 +262,26 @@ class LogStore:
     async def touch_pages(self, log_id: str, token: str) -> Version:
         """Write the node `pages/<token>`, so that a commit that checks the node's version fails."""
         done = await self._nodes.transact(
-            [SetNode(self._paths.pages(log_id, token), b"swept", None)]
+            [znodes.SetNode(self._paths.pages(log_id, token), b"swept", None)]
         )
         return version_of(done[0])
 
     async def delete_pages(self, log_id: str, token: str, kept: Sequence[int]) -> None:
         """Delete the pages with numbers not in `kept`; if `kept` is empty, also delete the node."""
         above = self._paths.pages(log_id, token)
-        for number in await self._nodes.children(above):
+        for number in await znodes.children_of(self._tree, above):
             if int(number) not in kept:
                 await self._nodes.delete(f"{above}/{number}")
         if not kept:
             await self._nodes.delete(above)
 
-    async def page_nodes(self, log_id: str) -> Sequence[PagesNode]:
-        """All tokens that have pages, sorted."""
-        tokens = await self._nodes.children(self._paths.pages(log_id))
+    async def page_nodes(self, log_id: str) -> dict[str, int]:
+        """When each token that has pages was written, by the store's clock; sorted by token."""
+        tokens = await znodes.children_of(self._tree, self._paths.pages(log_id))
         paths = [self._paths.pages(log_id, token) for token in tokens]
         stats = await read_each(self._tree.stat, paths)
-        return [
-            PagesNode(token, stat.created_ms)
-            for token, stat in zip(tokens, stats, strict=True)
-            if stat is not None
-        ]
+        found = zip(tokens, stats, strict=True)
+        return {token: stat.created_ms for token, stat in found if stat is not None}
 
     async def now_ms(self, log_id: str) -> int:
         """The time of the store's clock, read with a write. This class uses no other clock.
@@ -325,7 +290,7 @@ class LogStore:
         """
         try:
             await self._ask_clock(self._paths.clock(log_id))
-        except NodeMissingError:
+        except znodes.NodeMissingError:
             raise LogNotFoundError(f"the log with id {log_id} is gone", log=log_id) from None
         return self.clock_ms()
 
@@ -340,9 +305,9 @@ class LogStore:
             return found_ms
         try:
             await self._ask_clock(self._paths.top)
-        except NodeMissingError:
+        except znodes.NodeMissingError:
             await require_cluster(self._tree, self._root)
-            await make_persistent(self._tree, self._paths.ids)
+            await znodes.make_persistent(self._tree, self._paths.ids)
             await self._ask_clock(self._paths.top)
         return self.clock_ms()
 
@@ -354,11 +319,11 @@ class LogStore:
         """Return the queue of the log's waiting writers. Sends no request."""
         return CommitQueue(self._tree, self._paths.queue(log_id))
 
-    def watch_head(self, log_id: str, on_change: OnChange) -> CancelWatch:
+    def watch_head(self, log_id: str, on_change: znodes.OnChange) -> znodes.CancelWatch:
         """Watch the head of a log: `on_change` is called after a change or a new session."""
         return self._tree.watch(self._paths.head(log_id), on_change)
 
-    def watch_names(self, on_change: OnChange) -> CancelWatch:
+    def watch_names(self, on_change: znodes.OnChange) -> znodes.CancelWatch:
         """Watch the names of logs: `on_change` is called after a change or a new session."""
         return self._tree.watch_children(self._paths.names, on_change)
 
@@ -376,6 +341,3 @@ class LogStore:
             f"the metadata store's time could not be read: {CLOCK_ATTEMPTS_MAX} answers were lost",
             path=path,
         )
-
-    def _page_path(self, log_id: str, page: PageRequest) -> str:
-        return self._paths.page(log_id, page.ref.token, page.ref.number)

@@ -8,6 +8,7 @@ store. The replica may lag, so a machine needs a `Sync` before `GONE` proves any
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -86,18 +87,10 @@ class Written(LogReply):
 
 
 @dataclass(frozen=True, slots=True)
-class StagedRegistration:
-    """A registration, and its time by the store's clock."""
-
-    ledger_id: int
-    registered_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class StagedRead(LogReply):
-    """Reply to `ReadStaged`. `now_ms` is the time of the store's clock."""
+    """Reply to `ReadStaged`, with the times of registrations and the time of the store's clock."""
 
-    ledgers: tuple[StagedRegistration, ...] = ()
+    registered_ms: Mapping[int, int] = field(default_factory=dict)
     now_ms: int = 0
 
 

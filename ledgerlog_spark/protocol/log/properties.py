@@ -12,13 +12,14 @@ from ledgerlog_spark.protocol.log.messages import Finished
 from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK
 from ledgerlog_spark.protocol.log.state.codec import PROPERTIES_SIZE_BYTES_MAX
 from ledgerlog_spark.protocol.log.state.records import LogHead
-from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction, Plan
+from ledgerlog_spark.protocol.log.transaction import HeadTransaction, Plan, rewritten
 
 NAME_LENGTH_MAX = 200
 JOB_APP_PREFIX = "job:"
 """Prefix of the names of producers with a single job; they are deleted some time after the job."""
 
-CHANGE_ENSEMBLE, ROLL_LEDGER = ON_BOOKIE_FAILURE = ("change_ensemble", "roll_ledger")
+CHANGE_ENSEMBLE = "change_ensemble"
+ON_BOOKIE_FAILURE = (CHANGE_ENSEMBLE, "roll_ledger")
 
 _NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _HOUR_MS = 3_600_000
@@ -63,26 +64,17 @@ class LogProperties:
 
     def __post_init__(self) -> None:
         Quorum(self.ensemble_size, self.write_quorum, self.ack_quorum)
-        if self.digest_type not in DigestType.__members__:
-            raise ConfigurationError(
-                f"digestType must be one of {', '.join(DigestType.__members__)}, got "
-                f"{self.digest_type!r}",
-                key="digestType",
-            )
-        if self.on_bookie_failure not in ON_BOOKIE_FAILURE:
-            raise ConfigurationError(
-                f"onBookieFailure must be one of {', '.join(ON_BOOKIE_FAILURE)}, got "
-                f"{self.on_bookie_failure!r}",
-                key="onBookieFailure",
-            )
-        for field in fields(self):
-            value = getattr(self, field.name)
-            keeps = field.name in {"retention_ms", "retention_bytes"} and value == -1
-            if field.type == "int" and value <= 0 and not keeps:
-                raise ConfigurationError(
-                    f"{_OPTION_OF[field.name]} must be greater than 0, got {value}",
-                    key=_OPTION_OF[field.name],
-                )
+        Quorum(self.ensemble_size, self.write_quorum, self.ack_quorum)
+        for name, key in _OPTION_OF.items():
+            value = getattr(self, name)
+            keeps = name in {"retention_ms", "retention_bytes"} and value == -1
+            wrong = None
+            if name in _TEXTS and value not in _TEXTS[name]:
+                wrong = f"one of {', '.join(_TEXTS[name])}, got {value!r}"
+            elif name not in _TEXTS and value <= 0 and not keeps:
+                wrong = f"greater than 0, got {value}"
+            if wrong is not None:
+                raise ConfigurationError(f"{key} must be {wrong}", key=key)
 
     @property
     def quorum(self) -> Quorum:
@@ -127,7 +119,7 @@ class LogProperties:
 
 
 _OPTION_OF = {field.name: option_of(field.name) for field in fields(LogProperties)}
-_TEXTS = {"digest_type", "on_bookie_failure"}
+_TEXTS = {"digest_type": DigestType.__members__, "on_bookie_failure": ON_BOOKIE_FAILURE}
 _FIELD_OF = {option.lower(): name for name, option in _OPTION_OF.items()}
 _FIXED = {"name", "kind", "content", "schema", "id"}
 
@@ -251,7 +243,5 @@ class PropertiesMachine(HeadTransaction[dict[str, str]]):
         properties = changed_properties(head.properties, self._changes)
         if properties == head.properties:
             return Finished(user_properties(properties))
-        return HeadChange(
-            lambda token, _: (replace(head, token=token, properties=properties), ()),
-            lambda changed: user_properties(changed.properties),
-        )
+        changed = replace(head, properties=properties)
+        return rewritten(changed, lambda made: user_properties(made.properties))

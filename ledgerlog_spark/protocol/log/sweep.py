@@ -7,9 +7,8 @@ page or ledger. They delete it only after that.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
@@ -26,10 +25,10 @@ from ledgerlog_spark.protocol.log.messages import (
 )
 from ledgerlog_spark.protocol.log.read.versions import listed_ledgers, listing_of
 from ledgerlog_spark.protocol.log.state.pages import end_key
-from ledgerlog_spark.protocol.log.state.records import LogHead
-from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, SCHEMAS
+from ledgerlog_spark.protocol.log.state.records import LogHead, Paged
+from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, SCHEMAS, RecordKind
 from ledgerlog_spark.protocol.log.state.walk import Walk
-from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction, Plan
+from ledgerlog_spark.protocol.log.transaction import HeadTransaction, Plan, rewritten
 
 STEP_LEDGERS_MAX = 1_000
 """Maximum number of ledgers in a transaction, which is then far below the store's 1 MiB."""
@@ -68,20 +67,16 @@ class PagesSweep(LogMachine[tuple[str, ...]]):
 
     def _named(self, head: LogHead) -> Steps[dict[str, set[int]]]:
         """The pages that the head names, by token."""
-        walks: list[Walk[Any]] = [
-            Walk(ITEMS, head.items, 0, head.end_offset + 1),
-            Walk(HISTORY, head.history, 0, head.version + 1),
-            # After an overwrite or a restore, the current schema may be an older one.
-            Walk(SCHEMAS, head.schemas, 0, end_key(SCHEMAS, head.schemas)),
+        sequences: list[tuple[RecordKind[Any], Paged[Any]]] = [
+            (ITEMS, head.items),
+            (HISTORY, head.history),
+            (SCHEMAS, head.schemas),
         ]
-        refs = []
-        for paged in (head.items, head.history, head.schemas):
-            refs += [*paged.index, *paged.pages]
-        for walk in walks:
-            refs += yield from self._refs(walk)
         named: dict[str, set[int]] = {}
-        for ref in refs:
-            named.setdefault(ref.token, set()).add(ref.number)
+        for kind, paged in sequences:
+            refs = yield from self._refs(Walk(kind, paged, 0, end_key(kind, paged)))
+            for ref in (*paged.index, *refs):
+                named.setdefault(ref.token, set()).add(ref.number)
         return named
 
 
@@ -97,10 +92,8 @@ class Deregistered:
 class StagedSweep(LogMachine[Deregistered]):
     """Ends registrations of one producer that are too old (LOGS.md#W3).
 
-    An unlisted ledger gets a mark, and is deleted later. A listed ledger stays and loses its
-    registration, because every commit reads the registrations, so their number must not grow for
-    ever. Ends with `Finished(Deregistered)`. The producer record is read before the head, and is
-    replaced at the version that was read. So a commit in between makes this sweep fail.
+    The producer record is read before the head, and is replaced at the version that was read. So a
+    commit in between makes this sweep fail.
     """
 
     def __init__(self, log: str, *, app: str, staging_ttl_ms: int) -> None:
@@ -113,11 +106,8 @@ class StagedSweep(LogMachine[Deregistered]):
         if producer is None:
             return Deregistered()
         reply = yield from self._read(ReadStaged(self._app))
-        due = [
-            staged.ledger_id
-            for staged in reply.ledgers
-            if reply.now_ms - staged.registered_ms > self._staging_ttl_ms
-        ]
+        at_ms = reply.registered_ms
+        due = [i for i in at_ms if reply.now_ms - at_ms[i] > self._staging_ttl_ms]
         if not due:
             return Deregistered()
         listed = yield from self._look(self._listed)
@@ -144,19 +134,15 @@ class StagedSweep(LogMachine[Deregistered]):
 class LedgerSweep(LogMachine[tuple[int, ...]]):
     """Deletes ledgers whose marks are old enough, unless the log lists them (LOGS.md#W4).
 
-    A writer may have continued with a marked ledger, so that it is listed again. The sweep does not
-    change such a ledger, its mark or its registration. It deregisters the other ledgers with each
-    producer, which changes the producer records. Then it searches the list for these ledgers once
-    more, seals them and deletes them. After that search no commit can list them, so their marks are
-    not renewed any more. A ledger whose mark was renewed earlier is not deleted. Ends with
-    `Finished(tuple[int, ...])`, the deleted ledgers.
+    After the second look at the list no commit can list these ledgers, so their marks are not
+    renewed any more. Ends with `Finished(tuple[int, ...])`, the deleted ledgers.
     """
 
     def __init__(self, log: str, marked_ms: Mapping[int, int]) -> None:
-        """`marked_ms` has the time of each due ledger's mark. The first 1,000 are handled."""
+        """`marked_ms` has the time of each due ledger's mark, of at most 1,000 ledgers."""
         super().__init__(log)
         self._marked_ms = marked_ms
-        self._ledger_ids = tuple(itertools.islice(marked_ms, STEP_LEDGERS_MAX))
+        self._ledger_ids = tuple(marked_ms)
         self.is_crossed = False  # a producer changed, so nothing was deleted, and a retry is needed
 
     def _run(self) -> Steps[tuple[int, ...]]:
@@ -210,6 +196,4 @@ class OrphansMachine(HeadTransaction[tuple[int, ...]]):
         if not unlisted:
             return Finished(())
         # The head gets another token, so every pending change of it fails.
-        return HeadChange(
-            lambda token, _: (replace(head, token=token), ()), lambda _: unlisted, unlisted=unlisted
-        )
+        return rewritten(head, lambda _: unlisted, unlisted=unlisted)

@@ -4,19 +4,17 @@ An attempt reads the head, plans, reads the pages that the change needs and writ
 it writes the head at the version that was read, so when the transaction succeeds, all conclusions
 from the head still hold. An attempt that was overtaken is retried under another token.
 
-A change without a producer is idempotent (LOGS.md#U1, LOGS.md#U3). Its plan first checks whether
-the head is already as wanted. It moves no offset unless it makes a version (LOGS.md#U2). So after
-an unknown outcome the machine reads the head again, and changes it if needed. An earlier attempt
-may still be in flight. If the head still has the version that this attempt compares, only one of
-the two attempts succeeds. Otherwise the earlier attempt fails. A commit is not idempotent, so
-`commit/commit.py` settles its outcome with the producer record.
+A change without a producer is idempotent (LOGS.md#U1, LOGS.md#U2, LOGS.md#U3). So after an unknown
+outcome the machine reads the head again, and changes it if needed. If the earlier attempt is still
+in flight, only one of the two succeeds, because both compare a version of the head. A commit is not
+idempotent, so `commit/commit.py` settles its outcome with the producer record.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from ledgerlog_spark.errors import (
@@ -64,6 +62,13 @@ class HeadChange(Generic[R]):
     wanted: tuple[PageRequest, ...] = ()  # pages that have to be read before `build`
     unlisted: tuple[int, ...] = ()  # ledgers that no retained version names after the change
     listed: tuple[int, ...] = ()  # ledgers of a leader that the change adds to the list
+
+
+def rewritten(
+    head: LogHead, result: Callable[[LogHead], R], *, unlisted: tuple[int, ...] = ()
+) -> HeadChange[R]:
+    """The change to `head` without new pages, and with the token of the attempt."""
+    return HeadChange(lambda token, _: (replace(head, token=token), ()), result, unlisted=unlisted)
 
 
 Plan = Steps[HeadChange[R] | Finished[R] | None]

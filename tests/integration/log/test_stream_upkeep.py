@@ -10,7 +10,7 @@ import pytest
 import ledgerlog_spark as ll
 from ledgerlog_spark.local.cluster import Cluster
 from ledgerlog_spark.log.blocking.logs import BlockingLogs
-from ledgerlog_spark.upkeep import background
+from ledgerlog_spark.upkeep import upkeep as upkeep_module
 from tests.fixtures.stream_query import WORKERS, StreamQuery
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def uri(tmp_path: Path) -> Iterator[str]:
 def test_stream_has_its_closed_ranges_merged_and_goes_on(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "COMMITS_BETWEEN", BATCHES)
+    monkeypatch.setattr(upkeep_module, "COMMITS_BETWEEN", BATCHES)
     query = StreamQuery(uri, "flights")
     for _ in range(BATCHES - 1):
         query.batch(WORKERS)
@@ -44,7 +44,7 @@ def test_stream_has_its_closed_ranges_merged_and_goes_on(
         assert len(log.snapshot().items) == (BATCHES - 1) * WORKERS
         query.batch(WORKERS)
         for thread in threading.enumerate():
-            if thread.name == background.THREAD_NAME:
+            if thread.name == upkeep_module.THREAD_NAME:
                 thread.join()
         merged = log.snapshot()
         assert merged.interval.rows == BATCHES * WORKERS

@@ -130,7 +130,9 @@ def retention_drops_retained_version(patch: pytest.MonkeyPatch) -> None:
     """Drops items, and goes on to offer the versions that had them."""
 
     def keeps_versions(head: Any, oldest: Any, items: Any) -> Any:
-        return replace(expiry_step(head, oldest, items), oldest_version=head.oldest_version)
+        step = expiry_step(head, oldest, items)
+        kept = replace(step.head, oldest_version=head.oldest_version, history=head.history)
+        return replace(step, head=kept)
 
     patch.setattr(log_truncate, "expiry_step", keeps_versions)
 

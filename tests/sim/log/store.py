@@ -224,9 +224,8 @@ class SimStore:
                 ids = tuple(sorted(state.registered.get(request.app, {})))
                 return m.RegisteredRead(number, Outcome.OK, ids)
             case m.ReadStaged():
-                found_ledgers = sorted(state.registered.get(request.app, {}).items())
-                ledgers = tuple(m.StagedRegistration(i, at) for i, at in found_ledgers)
-                return m.StagedRead(number, Outcome.OK, ledgers, self.now_ms())
+                staged_ms = dict(sorted(state.registered.get(request.app, {}).items()))
+                return m.StagedRead(number, Outcome.OK, staged_ms, self.now_ms())
             case m.ReadRegistrations():
                 found_at = []
                 for app in sorted(state.producers):

@@ -97,8 +97,8 @@ async def test_page_that_is_gone_is_not_an_empty_one(
     assert len(await driver.run(ListingMachine("flights"))) == 16
     pages = await store.page_nodes(log.log_id)
     assert pages
-    for node in pages:
-        await store.delete_pages(log.log_id, node.token, kept=())
+    for each in pages:
+        await store.delete_pages(log.log_id, each, kept=())
     with pytest.raises(DataLossError, match="a page of its list that is not there"):
         await driver.run(ListingMachine("flights"))
 

@@ -152,4 +152,4 @@ def test_range_that_a_retained_version_begins_within_stays(before: int) -> None:
     oldest = VersionInterval(2, before * 10 + 5, head.end_offset, 1, token(1))
     step = expiry_step(head, oldest, listing_of(head))
     assert step.unlisted == tuple(range(before))
-    assert (step.oldest_offset, step.is_last) == (oldest.start_offset, True)
+    assert (step.head.oldest_offset, step.is_last) == (oldest.start_offset, True)

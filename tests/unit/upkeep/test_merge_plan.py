@@ -13,7 +13,6 @@ from ledgerlog_spark.protocol.log.state.records import Item
 from ledgerlog_spark.upkeep import merge_plan
 from ledgerlog_spark.upkeep.merge_plan import (
     BACKGROUND,
-    MergeableLedger,
     MergePolicy,
     plan_merges,
 )
@@ -26,11 +25,10 @@ def items(*sizes: int) -> list[Item]:
 
 
 def planned(
-    listed: list[Item], policy: MergePolicy = ALL, **others: MergeableLedger
+    listed: list[Item], policy: MergePolicy = ALL, passwords: dict[int, bytes] | None = None
 ) -> list[list[int]]:
-    ledgers = {item.ledger_id: MergeableLedger(is_closed=True) for item in listed}
-    ledgers |= {int(name[1:]): ledger for name, ledger in others.items()}
-    runs = plan_merges(listed, ledgers, policy)
+    closed = {item.ledger_id: b"" for item in listed} | (passwords or {})
+    runs = plan_merges(listed, closed, policy)
     return [[item.ledger_id for item in run] for run in runs]
 
 
@@ -48,8 +46,7 @@ def test_single_ranges_are_left_alone() -> None:
 
 def test_ranges_of_open_or_unknown_ledgers_are_left_alone() -> None:
     listed = items(10, 10, 10, 10, 10)
-    assert planned(listed, _2=MergeableLedger(is_closed=False)) == [[0, 1], [3, 4]]
-    closed = {n: MergeableLedger(is_closed=True) for n in (0, 1, 3, 4)}
+    closed = dict.fromkeys((0, 1, 3, 4), b"")
     runs = plan_merges(listed, closed, ALL)
     assert [[i.ledger_id for i in run] for run in runs] == [[0, 1], [3, 4]]
 
@@ -58,8 +55,8 @@ def test_ranges_of_other_schemas_or_passwords_are_not_mixed() -> None:
     listed = items(10, 10, 10, 10)
     listed[2:] = [replace(item, schema_id=1) for item in listed[2:]]
     assert planned(listed) == [[0, 1], [2, 3]]
-    secret = MergeableLedger(is_closed=True, password=b"secret")
-    assert planned(items(10, 10, 10, 10), _0=secret, _1=secret) == [[0, 1], [2, 3]]
+    secret = {0: b"secret", 1: b"secret"}
+    assert planned(items(10, 10, 10, 10), passwords=secret) == [[0, 1], [2, 3]]
 
 
 def test_a_run_has_at_most_so_many_ranges_and_ledgers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,8 +75,8 @@ def test_background_merging_writes_each_row_again_a_few_times_however_long_the_l
         first = len(sizes) - len(listed)
         if len(sizes) % 16:
             continue
-        ledgers = {item.ledger_id: MergeableLedger(is_closed=True) for item in listed}
-        for run in reversed(plan_merges(listed, ledgers, BACKGROUND)):
+        closed = {item.ledger_id: b"" for item in listed}
+        for run in reversed(plan_merges(listed, closed, BACKGROUND)):
             at, end = first + run[0].ledger_id, first + run[-1].ledger_id + 1
             written += sum(sizes[at:end])
             sizes[at:end] = [sum(sizes[at:end])]

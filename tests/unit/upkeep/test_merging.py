@@ -23,7 +23,7 @@ from ledgerlog_spark.protocol.log.state.records import (
 )
 from ledgerlog_spark.protocol.log.state.statistics import decode_statistics
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
-from ledgerlog_spark.upkeep.merging import LogMerger, Merged, MergeProgress
+from ledgerlog_spark.upkeep.merging import LogMerger, Merged
 from ledgerlog_spark.upkeep.rows import restore, write_range
 from tests.unit.upkeep.upkeep_world import SCHEMA, RowsWorld, append, numbers
 
@@ -63,11 +63,11 @@ async def test_many_ranges_become_one_with_larger_entries_and_an_index(world: Ro
 
 async def test_ranges_that_others_commit_during_a_merge_are_not_counted(world: RowsWorld) -> None:
     log, _ = await many(world)
-    copied: list[MergeProgress] = []
+    copied: list[tuple[int, int]] = []
     commits: list[asyncio.Future[CommitResult]] = []
 
-    def on_progress(progress: MergeProgress) -> None:
-        copied.append(progress)
+    def on_progress(done: int, total: int) -> None:
+        copied.append((done, total))
         commits.append(asyncio.ensure_future(append(log, 7, 3)))
 
     client, _ = world.opened()
@@ -204,14 +204,14 @@ async def test_ranges_of_two_schemas_stay_apart_and_the_password_is_kept(world: 
         await append(log, 4, 4, password=b"secret")
     for _ in range(2):
         await append(log, 4, schema=wider, password=b"secret")
-    progress: list[MergeProgress] = []
-    merger = LogMerger(log, client, ALL, on_progress=progress.append)
+    progress: list[tuple[int, int]] = []
+    merger = LogMerger(log, client, ALL, on_progress=lambda *at: progress.append(at))
     assert (await merger.merge()).ranges_after == 2
     first, second = (await log.snapshot()).items
     for item in (first, second):
         assert (await client.ledger_metadata(item.ledger_id)).password == b"secret"
     assert (first.schema_id, second.schema_id) == (0, 1)
-    assert progress[-1] == MergeProgress(6, 6)
+    assert progress[-1] == (6, 6)
 
 
 async def test_restoring_a_version_that_ends_within_a_merged_range_copies_its_rows(

@@ -11,11 +11,17 @@ import pytest
 from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.errors import ConfigurationError, DataLossError
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
-from ledgerlog_spark.upkeep import background
-from ledgerlog_spark.upkeep.background import COMMITS_BETWEEN, upkeep_after_commit
+from ledgerlog_spark.upkeep import upkeep as upkeep_module
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
 from ledgerlog_spark.upkeep.service import UpkeepService
-from ledgerlog_spark.upkeep.upkeep import Kept, Upkeep, holder, leased
+from ledgerlog_spark.upkeep.upkeep import (
+    COMMITS_BETWEEN,
+    Kept,
+    Upkeep,
+    holder,
+    leased,
+    upkeep_after_commit,
+)
 from tests.unit.upkeep.upkeep_world import RowsWorld, append, numbers
 
 ALL = MergePolicy()
@@ -96,12 +102,12 @@ async def test_background_upkeep_goes_on_until_it_is_told_to_stop(world: RowsWor
     client, logs = world.opened()
     log = await logs.create("flights")
     await append(log, *[1] * 64)
-    stop, done = asyncio.Event(), asyncio.Event()
+    done = asyncio.Event()
     service = UpkeepService(None, lambda _: done.set())
-    task = asyncio.ensure_future(service.keep_up(client, stop, 0.01))
+    task = asyncio.ensure_future(service.keep_up(client, 0.01))
     await done.wait()
-    stop.set()
-    await task
+    task.cancel()
+    await asyncio.wait([task])
     assert len((await log.snapshot()).items) == 1
 
 
@@ -111,13 +117,12 @@ async def test_background_upkeep_ends_at_once_in_the_middle_of_a_pass(world: Row
     await append(log, *[1] * 64)
     world.transport.held.update(world.names)
     before = len(world.transport.asked)
-    stop = asyncio.Event()
     service = UpkeepService(None, lambda _: None)
-    task = asyncio.ensure_future(service.keep_up(client, stop, 0.001))
+    task = asyncio.ensure_future(service.keep_up(client, 0.001))
     while len(world.transport.asked) == before:  # noqa: ASYNC110 (nobody tells)
         await asyncio.sleep(0)
-    stop.set()
-    await task
+    task.cancel()
+    await asyncio.wait([task])
     for name in world.names:
         world.transport.release(name)
     assert len((await log.snapshot()).items) == 64
@@ -148,7 +153,7 @@ class WaitingClient(BlockingClient):
 
 def join_pass() -> None:
     for thread in threading.enumerate():
-        if thread.name == background.THREAD_NAME:
+        if thread.name == upkeep_module.THREAD_NAME:
             thread.join()
 
 

@@ -1,11 +1,7 @@
 """Deletes versions that were replaced long ago, and the items that only they name.
 
 LOGS.md#W5, LOGS.md#Q5. Intervals of versions only move forward. So the items that end at or before
-the start of the oldest retained version are in no retained version. A step drops at most 1,000 of
-these items in one change of the head, which also marks their ledgers. A step reads only the oldest
-pages of the items and of the history. So it may mark a ledger that has another item much later in
-the list, for example after a restore. Therefore the sweeper reads the whole list before it deletes
-marked ledgers. The step that drops the last item of a ledger renews the mark.
+the start of the oldest retained version are in no retained version.
 """
 
 from __future__ import annotations
@@ -40,22 +36,16 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryStep:
-    """The oldest retained version and the oldest listed offset after one step."""
+    """One step. `head` is the head after the step, with its old token."""
 
-    oldest_version: int
-    oldest_offset: int
+    head: LogHead
     unlisted: tuple[int, ...]
     is_last: bool
 
-    def applied(self, head: LogHead) -> LogHead:
-        """The head after the step, with its old token."""
-        return replace(
-            head,
-            oldest_version=self.oldest_version,
-            oldest_offset=self.oldest_offset,
-            items=drop_before(ITEMS, head.items, self.oldest_offset),
-            history=drop_before(HISTORY, head.history, self.oldest_version),
-        )
+    def changes(self, head: LogHead) -> bool:
+        """Whether the step drops versions or items of `head`."""
+        oldest = head.oldest_version, head.oldest_offset
+        return (self.head.oldest_version, self.head.oldest_offset) != oldest
 
 
 class ExpiryMachine(LogMachine[Expired]):
@@ -83,10 +73,9 @@ class ExpiryMachine(LogMachine[Expired]):
         step = yield from self._look(self._step_of)
         found = self._head
         assert found is not None
-        head = found.value
-        if (step.oldest_version, step.oldest_offset) == (head.oldest_version, head.oldest_offset):
+        if not step.changes(found.value):
             return Expired(is_changed=False, is_complete=True)
-        changed = replace(step.applied(head), token=self._token)
+        changed = replace(step.head, token=self._token)
         write = WriteHead(self._token, changed, found.version, unlisted=step.unlisted)
         if (yield from self._reply_to(write)).outcome is not MetadataOutcome.OK:
             return Expired(is_changed=False, is_complete=False)
@@ -140,9 +129,12 @@ def expiry_step(head: LogHead, oldest: VersionInterval, listed: Walk[Item] | Non
     near = (*items, *head.items.recent)
     kept = {item.ledger_id for item in near if item.end_offset > offset}
     ledgers = dict.fromkeys(item.ledger_id for item in dropped)
-    return ExpiryStep(
+    oldest_offset = max(offset, head.oldest_offset)
+    shorter = replace(
+        head,
         oldest_version=oldest.version,
-        oldest_offset=max(offset, head.oldest_offset),
-        unlisted=tuple(ledger for ledger in ledgers if ledger not in kept),
-        is_last=is_last,
+        oldest_offset=oldest_offset,
+        items=drop_before(ITEMS, head.items, oldest_offset),
+        history=drop_before(HISTORY, head.history, oldest.version),
     )
+    return ExpiryStep(shorter, tuple(each for each in ledgers if each not in kept), is_last)

@@ -1,17 +1,14 @@
 """Drops rows because of `retentionMs` and `retentionBytes` (LOGS.md#U8).
 
-Retention drops whole items, the oldest first. It drops them only when that frees a ledger, because
-otherwise versions would end and no space would become free. Because of the size it never drops the
-newest item, so a log always keeps at least `retentionBytes`. A pass reads only about 8,000 of the
-oldest items. For the size, it also reads the pages that no earlier pass counted. Items of an older
-list may have no time. Then the pass continues to read. If all items that a pass read are due, the
-pass drops them even when that frees no ledger. Otherwise no later pass would read the items after
-them.
+Items are dropped only when that frees a ledger, because otherwise versions would end and no space
+would become free. If all items that a pass read are due, the pass drops them even when that frees
+no ledger. Otherwise no later pass would read the items after them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ledgerlog_spark.protocol.log.change.expiry import STEP_ITEMS_MAX
 from ledgerlog_spark.protocol.log.change.truncate import Truncated, TruncateMachine
@@ -97,6 +94,14 @@ class RetentionMachine(TruncateMachine):
             self.untimed_to = items[-1].end_offset
             ages.append(_items_from(head, self.untimed_to))
             yield from self._walk(ages[-1])
+
+    def _state_of(self, head: LogHead) -> Truncated:
+        return replace(
+            super()._state_of(head),
+            next_due_ms=self.next_due_ms,
+            is_more_due=self.is_more_due,
+            untimed_to=self.untimed_to,
+        )
 
     def _target(
         self,

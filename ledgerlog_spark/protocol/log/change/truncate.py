@@ -1,8 +1,6 @@
 """Drops the oldest rows: truncation to an offset, and retention (LOGS.md#U4-U7).
 
-The first step makes a version that begins at the offset, ends every version that begins below the
-offset, and drops up to 1,000 items. Steps of `expiry` drop the other items, in this process or in
-the sweeper of another process (LOGS.md#U5). Nothing is deleted while the head lists it.
+This is the first step. Steps of `expiry` drop the items after the first 1,000 (LOGS.md#U5).
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from ledgerlog_spark.protocol.log.state.records import (
     next_version,
 )
 from ledgerlog_spark.protocol.log.state.walk import Walk
-from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction, Plan
+from ledgerlog_spark.protocol.log.transaction import HeadTransaction, Plan, rewritten
 
 _IN_USE = "; only the leader can delete rows of the ledger in use, which it closes first"
 
@@ -75,44 +73,39 @@ class TruncateMachine(HeadTransaction[Truncated]):
     def _plan(self, head: LogHead) -> Plan[Truncated]:
         oldest = oldest_of(head, STEP_ITEMS_MAX)
         yield from self._walk(oldest)
-        return (yield from self._drop(head, oldest, self._checked(head)))
-
-    def _checked(self, head: LogHead) -> int:
-        """The first row that stays."""
-        is_leader_log = head.kind is LogKind.LEADER
         if not 0 <= self._offset <= head.end_offset:
             raise ConfigurationError(
                 f"log {head.name!r} cannot be truncated to offset {self._offset}: its rows that "
-                f"can be dropped end at {head.end_offset}. Set an offset from "
-                f"{head.start_offset} to {head.end_offset}{_IN_USE if is_leader_log else ''}",
+                f"can be dropped end at {head.end_offset}. Set an offset from {head.start_offset} "
+                f"to {head.end_offset}{_IN_USE if head.kind is LogKind.LEADER else ''}",
                 log=head.name,
                 offset=self._offset,
                 end_offset=head.end_offset,
             )
-        return self._offset
+        return (yield from self._drop(head, oldest, self._offset))
 
     def _drop(self, head: LogHead, items: Walk[Item], offset: int) -> Plan[Truncated]:
         """Drop the rows below the offset. `items` are the oldest items."""
         history = yield from self._ending(head, offset)
         oldest, interval = _oldest_left(head, history, offset, self._now_ms)
         step = expiry_step(head, oldest, items)
-        unchanged = step.oldest_version == head.oldest_version and interval is None
-        if unchanged and step.oldest_offset == head.oldest_offset and offset <= head.start_offset:
-            return Finished(Truncated(head.version, head.start_offset, head.oldest_version))
-        shorter = replace(step.applied(head), start_offset=max(head.start_offset, offset))
-        # A new version is the only one left, so its history has no page to merge.
-        new = None if interval is None else NewVersion(shorter, interval)
-        return HeadChange(
-            (lambda token, _: (replace(shorter, token=token), ())) if new is None else new.build,
-            lambda changed: Truncated(
-                version=changed.version,
-                start_offset=changed.start_offset,
-                oldest_version=changed.oldest_version,
-                unlisted=step.unlisted,
-                is_complete=step.is_last,
+        if interval is None and not step.changes(head) and offset <= head.start_offset:
+            return Finished(self._state_of(head))
+        shorter = replace(step.head, start_offset=max(head.start_offset, offset))
+        change = rewritten(
+            shorter,
+            lambda made: replace(
+                self._state_of(made), unlisted=step.unlisted, is_complete=step.is_last
             ),
             unlisted=step.unlisted,
         )
+        if interval is None:
+            return change
+        # A new version is the only one left, so its history has no page to merge.
+        return replace(change, build=NewVersion(shorter, interval).build)
+
+    def _state_of(self, head: LogHead) -> Truncated:
+        return Truncated(head.version, head.start_offset, head.oldest_version)
 
     def _ending(self, head: LogHead, offset: int) -> Steps[tuple[VersionInterval, ...]]:
         """The versions that end, and the next version, which stays.

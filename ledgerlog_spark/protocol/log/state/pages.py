@@ -211,18 +211,13 @@ def replace_run(
         at, old = at - 1, [before, *old]
     new = [writer.write(kind, chunk) for chunk in chunks(kind, records)]
     refs[at : at + len(old)] = new
-    kept_index = (*paged.index[:place], *paged.index[place + len(index) :])
-    if not kept_index and len(refs) <= SHARES[kind.name].pages_max:
-        return Paged((), tuple(refs), recent)
-    if not index:
-        return Paged(paged.index, tuple(refs), recent)
+    above, behind = paged.index[:place], paged.index[place + len(index) :]
+    is_short = not above and not behind and len(refs) <= SHARES[kind.name].pages_max
+    if is_short or not index:
+        return Paged((*above, *behind), tuple(refs), recent)
     moved = len(refs) - sum(ref not in old for ref in paged.pages)  # unchanged pages stay
     rewritten = (writer.write(REFS, chunk) for chunk in chunks(REFS, refs[:moved]))
-    return Paged(
-        (*paged.index[:place], *rewritten, *paged.index[place + len(index) :]),
-        tuple(refs[moved:]),
-        recent,
-    )
+    return Paged((*above, *rewritten, *behind), tuple(refs[moved:]), recent)
 
 
 def _without(

@@ -158,8 +158,6 @@ def _ref(row: tuple[Any, ...], _: ByteReader) -> PageRef:
 ITEMS: RecordKind[Item] = RecordKind(
     name="items",
     page_kind=2,
-    # ledger, first entry, last entry, index entry, rows, size, first offset, schema,
-    # statistics size
     layout=Struct(">qqqqqqqiH"),
     first_key=attrgetter("first_offset"),
     end_key=attrgetter("end_offset"),
@@ -170,7 +168,6 @@ ITEMS: RecordKind[Item] = RecordKind(
 HISTORY: RecordKind[VersionInterval] = RecordKind(
     name="history",
     page_kind=3,
-    # version, start offset, end offset, commit time, schema, operation, token
     layout=Struct(">qqqqiB16s"),
     first_key=attrgetter("version"),
     end_key=lambda interval: interval.version + 1,

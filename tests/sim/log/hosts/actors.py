@@ -18,7 +18,7 @@ from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS
 from ledgerlog_spark.log.maintenance.sweep_memory import SweepMemory
 from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 from ledgerlog_spark.protocol.log.state.records import WriteMode
-from ledgerlog_spark.upkeep.merge_plan import MergeableLedger, MergePolicy, plan_merges
+from ledgerlog_spark.upkeep.merge_plan import MergePolicy, plan_merges
 from ledgerlog_spark.upkeep.upkeep import Upkeep
 from tests.sim.log import rows
 from tests.sim.log.checks import ENTRY_ROWS, Attempt, place_of
@@ -246,11 +246,8 @@ def _run_of(process: Process, items: Sequence[Item]) -> list[Item]:
     run = [item for item in items[first : first + 4] if item.schema_id == items[first].schema_id]
     if random.random() < 0.5:
         some = {i: world.ledgers[i] for i in {item.ledger_id for item in items}}
-        ledgers = {
-            i: MergeableLedger(is_closed=each.sealed_at is not None, password=each.password)
-            for i, each in some.items()
-        }
-        plans = plan_merges(items, ledgers, MergePolicy(target_bytes=2_000))
+        closed = {i: each.password for i, each in some.items() if each.sealed_at is not None}
+        plans = plan_merges(items, closed, MergePolicy(target_bytes=2_000))
         run = list(random.choice(plans)) if plans else []
         world.counts["merges planned"] += bool(run)
         for item in run:

@@ -14,6 +14,7 @@ from ledgerlog_spark.log.maintenance.sweeper import _LogSweep
 from ledgerlog_spark.log.retries import Retries
 from ledgerlog_spark.metadata.logs.producers import LogProducers
 from ledgerlog_spark.metadata.logs.store import LogStore
+from ledgerlog_spark.metadata.tree import children_of
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log import password as log_password
 from ledgerlog_spark.protocol.log.commit import commit as log_commit
@@ -66,7 +67,7 @@ def deleted_log_is_removed_from_its_leaves(patch: pytest.MonkeyPatch) -> None:
             if found is not None:
                 await self.producers.delete(log_id, app, found.version)
         await self._nodes.delete(paths.producers(log_id))
-        for name in await self._nodes.children(paths.log(log_id)):
+        for name in await children_of(self._tree, paths.log(log_id)):
             path = f"{paths.log(log_id)}/{name}"
             if path not in {paths.head(log_id), paths.deleted(log_id)}:
                 await self._nodes.delete_below(path)

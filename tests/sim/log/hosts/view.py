@@ -6,8 +6,9 @@ import itertools
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-from ledgerlog_spark.metadata.logs.nodes import LogPaths, app_of_segment
+from ledgerlog_spark.metadata.logs.nodes import LogPaths
 from ledgerlog_spark.model import Versioned
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log.properties import LogProperties
@@ -34,10 +35,10 @@ def read_state(nodes: NodeMap, paths: LogPaths, log_id: str) -> State | None:
 
     producers, registered = {}, {}
     for segment in below(paths.producers(log_id)):
-        app = app_of_segment(segment)
+        app = unquote(segment)
         node = nodes.nodes[paths.producer(log_id, app)]
         producers[app] = Versioned(decode_producer(node.data), node.version)
-        above = paths.registrations(log_id, app)
+        above = paths.registration(log_id, app)
         registered[app] = {int(i): nodes.nodes[f"{above}/{i}"].created_ms for i in below(above)}
     pages = {}
     for token in below(paths.pages(log_id)):

@@ -178,7 +178,7 @@ async def sweep_pages(process: StoreProcess) -> None:
         with StoreCall(process):
             log_id = world.some_log()
             found = await head_of(process, log_id)
-            tokens = [node.token for node in await process.logs.page_nodes(log_id)]
+            tokens = list(await process.logs.page_nodes(log_id))
             if found is None or not tokens:
                 continue
             written = [token for token in world.pages if token in tokens]
