@@ -41,6 +41,8 @@ WORLDS = {
 
 Rows are encoded in threads, so a `RowsWorld` is in real time."""
 
+MARKED = "pytestmark = pytest.mark.virtual_time"
+
 GIVEN_TIME = {
     "tests/fixtures/counted_tree.py": "for worlds in virtual time",
     "tests/sim/": "each simulator runs its processes on a clock of its own",
@@ -76,6 +78,11 @@ def sleeps(inside: Iterable[ast.AST]) -> Iterator[ast.Call]:
                 yield node
 
 
+def is_marked(inside: tuple[ast.AST, ...]) -> bool:
+    """Whether all tests of a module have the mark `virtual_time`."""
+    return any(isinstance(node, ast.Assign) and ast.unparse(node) == MARKED for node in inside)
+
+
 def worlds_of(test: ast.AsyncFunctionDef) -> set[str]:
     """The class of the world that a test asks for, if it does."""
     annotations = [each.annotation for each in test.args.args if each.arg == "world"]
@@ -86,9 +93,10 @@ def in_real_time(inside: tuple[ast.AST, ...]) -> list[str]:
     """Sleeps on a loop whose clock is this machine's.
 
     pytest-asyncio runs tests that are coroutines on such a loop, unless they ask for a world in
-    virtual time; whatever else sleeps has to be run in virtual time by its module.
+    virtual time or their module has the mark `virtual_time`. Other code that sleeps has to be run
+    in virtual time by its module.
     """
-    if not (all_of_it := list(sleeps(inside))):
+    if is_marked(inside) or not (all_of_it := list(sleeps(inside))):
         return []
     names = {node.id for node in inside if isinstance(node, ast.Name)}
     tests = [
@@ -161,8 +169,20 @@ def test_long_checks_that_may_sleep_do() -> None:
         ("async def test_it():\n    await asyncio.sleep(1)\nrun_in_virtual_time(work())", True),
         ("async def test_it(world: ClientWorld):\n    await asyncio.sleep(1)", False),
         ("async def test_it(world: RowsWorld):\n    await asyncio.sleep(1)", True),
+        (f"{MARKED}\nasync def test_it():\n    await asyncio.sleep(1)", False),
     ],
 )
 def test_the_rule_tells_real_time_from_virtual_time(code: str, is_found: bool) -> None:
     inside = tuple(ast.walk(ast.parse(code)))
     assert bool([*real_clocks(inside), *in_real_time(inside)]) == is_found
+
+
+def test_marked_modules_are_in_folders_that_read_the_mark() -> None:
+    offenders = [
+        path
+        for path, inside in all_nodes().items()
+        if is_marked(inside)
+        and "pytest_asyncio_loop_factories"
+        not in (ROOT / path).with_name("conftest.py").read_text()
+    ]
+    assert_none(offenders, "import pytest_asyncio_loop_factories in the conftest of the folder")

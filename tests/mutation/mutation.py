@@ -138,7 +138,7 @@ SUITES = {
         ((f"{_UNIT}/metadata", "tests/contract/test_log_store.py"), (f"{_UNIT}/log",)),
     ),
     "ledgerlog_spark/lines": Suite((), ((f"{_UNIT}/test_lines.py", f"{_UNIT}/upkeep"),)),
-    "ledgerlog_spark/waits": Suite((), ((f"{_UNIT}/test_waits.py", f"{_UNIT}/log"),)),
+    "ledgerlog_spark/waits": Suite((), ((f"{_UNIT}/client/test_waits.py", f"{_UNIT}/log"),)),
     "ledgerlog_spark/upkeep/": Suite(("stores", "log"), ((f"{_UNIT}/upkeep",), (f"{_UNIT}/log",))),
     "ledgerlog_spark/client/append_queue": Suite(
         ("handles", *_LEADER_HOSTS),
