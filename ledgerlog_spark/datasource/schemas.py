@@ -1,8 +1,8 @@
 """The schema that a scan shows: all or some columns of the log, and metadata columns.
 
 Spark passes its setting `spark.sql.caseSensitive` to tasks but not to the planner. So planning
-accepts names in any case, and a task of a case-sensitive query fails if the log has a name only in
-another case.
+accepts a name in upper or lower case. But a task of a case-sensitive query fails if the name in the
+log differs in upper and lower case.
 """
 
 from __future__ import annotations
