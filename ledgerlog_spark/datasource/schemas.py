@@ -131,7 +131,9 @@ def task_ignores_case() -> bool:
 def reject_unknown_columns(
     schema: pa.Schema, logs: Iterable[LogSnapshot], *, include_metadata: bool
 ) -> None:
-    """Raise an error if a column or field of a scan exists in no log. The case is ignored.
+    """Raise an error if a column or field of a scan exists in no log.
+
+    Upper and lower case are not distinguished.
 
     A log without columns may get any column. So if a log has no columns, every name is accepted.
     """
@@ -175,7 +177,7 @@ def reject_unknown_raw_columns(schema: pa.Schema) -> None:
 
 
 def _paths(fields: Iterable[pa.Field], prefix: str) -> Iterator[str]:
-    """Yield the names of all fields, also of nested fields, in the form that errors use."""
+    """Yield the names of all fields, including nested fields, in the form that errors use."""
     for field in fields:
         path = f"{prefix}{field.name}"
         yield path

@@ -1,7 +1,7 @@
 """Places where a process can be killed or stopped, for tests of the state after a crash.
 
 `reach(name)` is called between two steps that a crash may separate. `reach` does nothing unless the
-environment variable `LEDGERLOG_FAILPOINT` has the name when the process starts:
+environment variable `LEDGERLOG_FAILPOINT` contains this name when the process starts:
 
 - `commit.before_multi`: SIGKILL of the own process the first time that the place is reached;
 - `commit.before_multi:3`: SIGKILL the third time;
@@ -9,7 +9,7 @@ environment variable `LEDGERLOG_FAILPOINT` has the name when the process starts:
   removes `FILE`. So one Python worker of many dies, and its replacement continues;
 - `stop:commit.before_multi`: SIGSTOP instead of SIGKILL. After a SIGCONT the process continues.
 
-Several failpoints, separated by commas, are independent.
+The variable may have several failpoints, separated by commas. They are independent of each other.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ QUEUE_FROM_CONFLICTS = 2
 """Number of conflicts over the head after which a writer waits in the queue."""
 
 TURN_CONFLICTS_MAX = 10
-"""The first writer in the queue retries after this number of conflicts without a pause."""
+"""The first writer in the queue begins to pause only after this number of further conflicts."""
 
 TURN_MS = 2_000
 """If the same writer is first in the queue for this time, other writers remove this writer."""

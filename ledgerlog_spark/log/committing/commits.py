@@ -223,7 +223,7 @@ class LogCommits:
                 is not definite; a retry is safe.
         """
         check_type("job", job, Job)
-        ranges = tuple(ranges)  # an iterator is read only once
+        ranges = tuple(ranges)  # `ranges` may be an iterator, which can be read only once
         for staged in ranges:
             check_type("each of ranges", staged, StagedRange)
         request = CommitRequest(

@@ -110,7 +110,7 @@ def _seen(future: asyncio.Future[int]) -> None:
 
 
 PENDING_SIZE_BYTES_MAX = 32 << 20
-"""`append` waits while more payload bytes than this are appended and not acknowledged."""
+"""`append` waits while more than this number of appended payload bytes are unacknowledged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,7 +289,7 @@ class Leader:
     async def truncate(self, position: Position | int) -> None:
         """Delete every record before `position`. The change is durable when this returns.
 
-        Ledgers are deleted after `deletedRetentionMs`, so that running readers finish. If
+        Ledgers are deleted after `deletedRetentionMs`, so that running readers can finish. If
         `position` is in the ledger in use, the leader rolls first.
 
         Args:
@@ -332,7 +332,7 @@ class Leader:
         if self._error is not None:
             raise self._error
         assert self._head is not None
-        return self._head.end_offset  # another leader may have taken over after this leader ended
+        return self._head.end_offset  # without records of a leader that took over later
 
     def abandon(self) -> None:
         """Stop without closing: pending appends fail, and their outcome is unknown.

@@ -109,7 +109,7 @@ class Sweeper:
         self._random = random
 
     async def sweep_all(self) -> tuple[list[Swept], list[LedgerLogError]]:
-        """Run one pass over every log. Returns the results, and the errors of failed logs."""
+        """Run one pass over every log. Return the results, and the errors of the other logs."""
         swept, errors = [], []
         for log_id in await self._store.ids():
             try:

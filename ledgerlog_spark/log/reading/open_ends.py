@@ -146,8 +146,8 @@ async def open_items(
 
     Raises:
         LedgerNotFoundError: A ledger was deleted, so the head has changed and must be read again.
-        EntryUnknownError: Too few bookies answered to find the last add confirmed of a ledger, or
-            an entry before `seen_offset` could not be read; retriable.
+        EntryUnknownError: Too few bookies answered, so the last add confirmed of a ledger is
+            unknown. Or an entry before `seen_offset` could not be read. Retriable.
         DataLossError: A ledger ends at an offset before its first offset in the list.
     """
     items: list[Item] = []
