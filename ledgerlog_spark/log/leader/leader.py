@@ -332,7 +332,7 @@ class Leader:
         if self._error is not None:
             raise self._error
         assert self._head is not None
-        return self._head.end_offset  # without records of a leader that took over later
+        return self._head.end_offset  # another leader may have appended records since
 
     def abandon(self) -> None:
         """Stop without closing: pending appends fail, and their outcome is unknown.
