@@ -110,9 +110,10 @@ class CommitMachine(HeadTransaction[CommitResult]):
         known: KnownLog | None = None,
         now_ms: int = 0,
     ) -> None:
-        """`known` is the state after the app's last commit, and may be old. None reads all records.
+        """`known` is the state after the app's last commit, and may be old.
 
-        `now_ms`, by the store's clock, is only used with `known`.
+        If `known` is None, all records are read. `now_ms` is a time by the store's clock, and is
+        only used with `known`.
         """
         super().__init__(log, token=token)
         self._request = request
@@ -338,7 +339,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         assert before is not None
         reply = yield from self._read(ReadHead(self.time_needed))
         if reply.head is None or reply.head.version.number <= before.version.number:
-            # Another node changed too, or this replica lags.
+            # A node other than the head changed, or this replica lags.
             return (yield from self._read_all())
         self._head, self._now_ms = reply.head, reply.now_ms
         self._check_head()

@@ -62,7 +62,7 @@ class CommitRequest:
 
     def __post_init__(self) -> None:
         if self.batch_id < 0:
-            raise LocalProtocolError(f"batch id {self.batch_id}: it counts from 0")
+            raise LocalProtocolError(f"the batch id is {self.batch_id}, but it must be at least 0")
         for staged in self.ranges:
             ordered = 0 <= staged.first_entry_id <= staged.last_entry_id
             if not ordered or staged.rows < 1 or staged.size_bytes < 0:
@@ -131,7 +131,7 @@ def plan_commit(
 ) -> NewVersion:
     """The change of `head` for `request`, which the caller checked against the producer record.
 
-    `current_schema` is needed if `needs_current_schema`. The errors are definite.
+    `current_schema` is needed if `needs_current_schema` is true. The errors are definite.
 
     Raises:
         ConcurrentCommitError: Another commit followed after the job was planned. The job's rows
@@ -142,8 +142,8 @@ def plan_commit(
     changed = head.version != request.planned_version
     if overwrites and changed and not request.overwrite_if_changed:  # LOGS.md#K9
         raise ConcurrentCommitError(
-            f"log {head.name!r} is at version {head.version}, the overwrite was planned at "
-            f"{request.planned_version}: run the job again, or set overwriteIfChanged",
+            f"log {head.name!r} is at version {head.version}, but the overwrite was planned at "
+            f"version {request.planned_version}: run the job again, or set overwriteIfChanged",
             log=head.name,
             version=head.version,
             planned_version=request.planned_version,
@@ -241,7 +241,7 @@ def _schema(
         if head.schema_id != NO_SCHEMA and current_schema == request.schema:
             return head.schema_id, ()
         raise ConcurrentCommitError(
-            f"the schema of log {head.name!r} changed since the job was planned: run it again",
+            f"the schema of log {head.name!r} changed after the job was planned: run the job again",
             log=head.name,
             schema_id=head.schema_id,
             planned_schema_id=request.base_schema_id,
@@ -249,8 +249,8 @@ def _schema(
     is_new = request.schema_id != request.base_schema_id
     if request.is_first and is_new and head.version > 0:
         raise ConcurrentCommitError(
-            f"log {head.name!r} got its first rows since the job was planned, and they have other "
-            "columns than the job's: run it again",
+            f"log {head.name!r} got its first rows after the job was planned, and these rows have "
+            "other columns than the rows of the job: run the job again",
             log=head.name,
             version=head.version,
         )
@@ -263,7 +263,7 @@ def _schema(
 def _storable(log: str, schema: bytes) -> bytes:
     if len(schema) > SCHEMA_SIZE_BYTES_MAX:
         raise SchemaMismatchError(
-            f"the schema of log {log!r} takes {len(schema)} bytes, "
+            f"the schema of log {log!r} takes {len(schema)} bytes, but at most "
             f"{SCHEMA_SIZE_BYTES_MAX} can be stored: use fewer columns or less metadata",
             log=log,
             size_bytes=len(schema),
