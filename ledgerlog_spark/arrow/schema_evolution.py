@@ -1,8 +1,9 @@
 """Decides which rows a log accepts. Its schema can change only by new columns and fields.
 
 A log's schema is nullable at every level, because a new column is null in rows that were written
-before. Columns are matched by name in any case. A log keeps the metadata of a field (comment,
-collation, length of char and varchar, attributes of ML) as it was when the field was added.
+before. Columns are matched by name, without regard to upper and lower case. A log keeps the
+metadata of a field (comment, collation, length of char and varchar, attributes of ML) as it was
+when the field was added.
 """
 
 from __future__ import annotations

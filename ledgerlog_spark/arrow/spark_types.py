@@ -3,8 +3,9 @@
 Spark 4.3 requires exactly these Arrow types of a Python source. A test compares the whole table of
 types with `pyspark.sql.pandas.types.to_arrow_schema`.
 
-By default, Spark ignores the case of names. In a log, two columns, or two fields of one struct,
-never have names that differ only in case. So a name in any case identifies one column or field.
+By default, Spark does not distinguish upper and lower case in names. In a log, the names of two
+columns, or of two fields of one struct, never differ only in upper and lower case. So such a name
+identifies one column or field.
 """
 
 from __future__ import annotations

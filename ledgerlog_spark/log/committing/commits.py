@@ -85,7 +85,7 @@ class LogCommits:
         A job calls this once, before its tasks, and sends the result to the tasks.
 
         Args:
-            schema: Schema of the rows, as an Arrow schema message. The caller decides on it.
+            schema: Schema of the rows, as an Arrow schema message. The caller chooses the schema.
             mode: Append or overwrite.
             app: The producer. None creates a UUID, so the batch is never skipped as a duplicate.
             batch_id: Number of the batch, at least 0.
@@ -109,7 +109,9 @@ class LogCommits:
         check_type("kind", kind, JobKind)
         app = f"{JOB_APP_PREFIX}{uuid.uuid4()}" if app is None else checked_app(app)
         if batch_id < 0:
-            raise ConfigurationError(f"txnVersion {batch_id}: it counts from 0", key="txnVersion")
+            raise ConfigurationError(
+                f"txnVersion must be 0 or more, got {batch_id}", key="txnVersion"
+            )
         checked_new_password(password)
         run = str(uuid.uuid4()) if run is None else run
         if planned is None:
@@ -221,7 +223,7 @@ class LogCommits:
                 is not definite; a retry is safe.
         """
         check_type("job", job, Job)
-        ranges = tuple(ranges)  # an iterator is read only once
+        ranges = tuple(ranges)  # `ranges` may be an iterator, which can be read only once
         for staged in ranges:
             check_type("each of ranges", staged, StagedRange)
         request = CommitRequest(
@@ -286,7 +288,7 @@ class LogCommits:
     async def release(self, job: Job) -> None:
         """Delete the generated producer of a job; the job can then commit nothing more.
 
-        The sweeper deletes the unlisted ledgers of the job, and need not wait `stagingTtlMs`.
+        Then the sweeper deletes the unlisted ledgers of the job without waiting `stagingTtlMs`.
 
         Raises:
             LocalProtocolError: `job` is not a job; nothing was changed.
@@ -328,7 +330,8 @@ class LogCommits:
             joined = await self.take_over(
                 job,
                 may_create=job.kind is JobKind.STREAM,
-                syncs_first=attempt > 0,  # the registration checks the version
+                # The registration checks the version, so the first attempt needs no sync.
+                syncs_first=attempt > 0,
             )
             try:
                 return await self._host.store.producers.register_ledger(

@@ -63,7 +63,7 @@ OnProgress = Callable[[int, int], None]
 RESTORE_ATTEMPTS_MAX = 5
 DELETE_ATTEMPTS_MAX = 20
 STEP_ATTEMPTS_MAX = 20
-"""Maximum attempts of one step of a truncation or of retention. Then the sweeper continues."""
+"""Maximum attempts of one step of a truncation or of retention. The sweeper does the rest later."""
 
 
 def no_progress(_done: int, _total: int) -> None:
@@ -71,7 +71,7 @@ def no_progress(_done: int, _total: int) -> None:
 
 
 class LogMaintenance:
-    """Changes a log without committing rows."""
+    """The changes of a log that add no new rows."""
 
     def __init__(self, host: LogHost, commits: LogCommits) -> None:
         self._host = host
@@ -105,8 +105,8 @@ class LogMaintenance:
         Raises:
             ConfigurationError: The log does not have that offset. Nothing was changed.
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Other changes were faster. Not definite if the log begins at the
-                offset already, and the sweeper will delete the rows below the offset.
+            ConcurrentCommitError: Other changes were faster. If the error is not definite, the log
+                already begins at the offset, and the sweeper deletes the rows below it later.
             MetadataUnknownError: The outcome of the change is unknown; a retry is safe.
             LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
                 nothing was sent.
@@ -170,16 +170,16 @@ class LogMaintenance:
 
         Args:
             version: The version.
-            copy: A coroutine function that copies these rows into a ledger of the job that it
-                gets, as the command `ledgerlog logs restore` does. None if copies are not allowed.
-            overwrite_if_changed: Replace also rows that others commit during this call.
+            copy: A coroutine function that copies these rows into a ledger of the job that is its
+                argument. None if copies are not allowed.
+            overwrite_if_changed: Whether to replace also rows that others commit during this call.
 
         Raises:
             VersionNotAvailableError: The version cannot be read any more, or never existed. The
                 error has `oldest`.
             ConcurrentCommitError: Others committed during this call. Nothing was changed.
-            LocalProtocolError: Rows have to be copied, and there is no `copy`; or `version` is not
-                a number. Nothing was changed.
+            LocalProtocolError: Rows have to be copied, but `copy` is None. Or `version` is not a
+                number. Nothing was changed.
             LogKindError: The log is a leader log, which has no versions.
             CommitUnknownError: The outcome is unknown; the log's history shows it.
         """
@@ -189,7 +189,8 @@ class LogMaintenance:
             try:
                 return await self._restore(version, copy, overwrite_if_changed)
             except ConcurrentCommitError as error:
-                # The error is retriable if only a merge happened in between: it changed no row.
+                # The error is retriable if only a merge happened in between, because a merge
+                # changes no row.
                 if not error.retriable:
                     raise
         return await self._restore(version, copy, overwrite_if_changed)
@@ -217,10 +218,10 @@ class LogMaintenance:
     async def check(
         self, *, every_entry: bool = False, on_progress: OnProgress = no_progress
     ) -> LogCheck:
-        """Check that every listed range has enough copies; changes nothing.
+        """Check that every listed range has enough copies. The check changes nothing.
 
         Args:
-            every_entry: Check all entries and not only the first and last of each range.
+            every_entry: Check all entries, not only the first and the last entry of each range.
             on_progress: Called with the number of checked ledgers and of all ledgers.
 
         Raises:
@@ -356,8 +357,8 @@ class LogMaintenance:
             ledger_ids = frozenset(staged.ledger_id for staged in copies.values())
             await self._commits.forget_job(job.app, machine, ledger_ids)
         finally:
-            # The restore is committed, or its error is raised. If the release fails, the sweeper
-            # deletes the producer.
+            # The outcome of the restore is already decided here, so an error of the release is
+            # ignored. The sweeper then deletes the producer.
             with contextlib.suppress(LedgerLogError):
                 await self._commits.release(job)
         return result
