@@ -164,6 +164,12 @@ class SourceOptions:
         "an overwrite also replaces the columns of the log")] = False
     overwrite_if_changed: Annotated[bool, Option(Use.WRITE, boolean,
         "an overwrite also replaces rows that other jobs committed after it began")] = False
+    expected_version: Annotated[int | None, Option(Use.WRITE, whole_number(0),
+        "number of the version that the job read; the write fails if the log has another version",
+        )] = None
+    expected_log_id: Annotated[str | None, Option(Use.WRITE, text,
+        "id of the log that the job read; the write fails if the name belongs to another log",
+        )] = None
     retention_ms: Annotated[int | None, Option(Use.WRITE, whole_number(1),
         "maximum age of rows, for a new log; no limit by default", "ms")] = None
     retention_bytes: Annotated[int | None, Option(Use.WRITE, size_bytes(1),
@@ -303,6 +309,12 @@ class SourceOptions:
                     'write with mode("overwrite"), or outputMode("complete") in a stream',
                     option=name,
                 )
+        if self.overwrite_if_changed and self.expected_version is not None:
+            raise ConfigurationError(
+                'option "expectedVersion" allows no change of the log, and "overwriteIfChanged" '
+                "allows each change: set only one",
+                option="expectedVersion",
+            )
         if self.overwrite_schema and self.merge_schema:
             raise ConfigurationError(
                 'options "overwriteSchema" and "mergeSchema" both change the columns: set only one',
@@ -317,6 +329,16 @@ class SourceOptions:
                 'option "txnVersion" is the batch id in a stream: leave it out',
                 option="txnVersion",
             )
+        for name, is_set in (
+            ("expectedVersion", self.expected_version is not None),
+            ("expectedLogId", self.expected_log_id is not None),
+        ):
+            if is_set:
+                raise ConfigurationError(
+                    f'option "{name}" is for one write, and a stream writes many batches: leave it '
+                    "out, or write the batch in foreachBatch",
+                    option=name,
+                )
         return self
 
     def _check_write(self) -> None:

@@ -34,6 +34,8 @@ def begin_job(
         LogKindError: The log is a leader log.
         SchemaMismatchError: Rows of this schema cannot be stored in the log.
         ConfigurationError: The options differ from the properties of the existing log.
+        ConcurrentCommitError: The log is not the log, or not at the version, that the options
+            expect.
         UnauthorizedError: The log has another password.
         NotEnoughBookiesError: The cluster has fewer writable bookies than the log's ensemble. The
             message has both numbers.
@@ -53,6 +55,7 @@ def begin_job(
             batch_id=options.txn_version or 0,
             overwrite_if_changed=options.overwrite_if_changed,
             password=password,
+            expected_version=options.expected_version,
         )
         # The commit detects changes after `begin`. The check here detects changes shortly before
         # `begin`. The first commit may keep the id of the schema, so the check also compares
@@ -76,16 +79,45 @@ def opened(client: BlockingLogClient, options: SourceOptions, schema: bytes) -> 
     """
     logs = client.logs
     try:
-        return logs.open(options.target)
+        log = logs.open(options.target)
     except LogNotFoundError as error:
+        for name, is_set in (
+            ("expectedVersion", options.expected_version is not None),
+            ("expectedLogId", options.expected_log_id is not None),
+        ):
+            if is_set:
+                raise LogNotFoundError(
+                    f'log {options.target!r} does not exist, and the option "{name}" requires it: '
+                    "it was deleted after it was read",
+                    log=options.target,
+                ) from error
         if not options.create_if_missing:
             raise LogNotFoundError(
                 f'log {options.target!r} does not exist, and the option "createIfMissing" is false',
                 log=options.target,
             ) from error
+    else:
+        check_log_id(options, log)
+        return log
     properties = _properties(options)
     check_bookies(client, LogProperties.from_mapping(properties))
     return logs.open_or_create(options.target, schema=schema, properties=properties)
+
+
+def check_log_id(options: SourceOptions, log: BlockingLog) -> None:
+    """Raise if the name belongs to another log than the log that the write expects.
+
+    All later steps of the write use the id of the log, so they need not compare it.
+    """
+    if options.expected_log_id not in {None, log.log_id}:
+        raise ConcurrentCommitError(
+            f"log {options.target!r} has the id {log.log_id}, and the write expects "
+            f"{options.expected_log_id}: it was deleted and re-created after it was read; nothing "
+            "was changed: read the new log, then repeat the write",
+            log=options.target,
+            log_id=log.log_id,
+            expected_log_id=options.expected_log_id,
+        )
 
 
 def check_bookies(client: BlockingLogClient, properties: LogProperties) -> None:

@@ -24,7 +24,7 @@ from ledgerlog_spark.model import LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
 from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind, Joined
 from ledgerlog_spark.protocol.log.commit.merge import MergeMachine, MergeRequest
-from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest, check_expected
 from ledgerlog_spark.protocol.log.commit.result import CommitResult, KnownLog
 from ledgerlog_spark.protocol.log.password import check_password
 from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX, LogProperties
@@ -79,6 +79,7 @@ class LogCommits:
         overwrite_if_changed: bool = False,
         password: bytes = b"",
         planned: LogState | None = None,
+        expected_version: int | None = None,
     ) -> Job:
         """Make the job of a batch for its tasks and its commit, and take over the producer.
 
@@ -96,9 +97,12 @@ class LogCommits:
                 the log. Passwords prevent mistakes only.
             planned: The state of the log for which the caller decided on `schema`; None reads the
                 state now. If others change the schema after this state, the commit fails.
+            expected_version: The version of the log that the caller read. The job is committed
+                only if the log still has this version. None requires no version.
 
         Raises:
             ConfigurationError: The app or batch id is not valid, or the password is too long.
+            ConcurrentCommitError: The log does not have the expected version.
             LocalProtocolError: An argument has a wrong type; nothing was changed.
             StaleCheckpointError: The batch id of a stream is lower than before.
             ProducerFencedError: A later run of the producer took over.
@@ -107,13 +111,18 @@ class LogCommits:
         check_type("schema", schema, bytes)
         check_type("mode", mode, WriteMode)
         check_type("kind", kind, JobKind)
-        app = f"{JOB_APP_PREFIX}{uuid.uuid4()}" if app is None else checked_app(app)
+        if expected_version is not None:
+            check_type("expected_version", expected_version, int)
+        is_named = app is not None
+        app = checked_app(app) if app is not None else f"{JOB_APP_PREFIX}{uuid.uuid4()}"
         if batch_id < 0:
             raise ConfigurationError(f"txnVersion {batch_id}: it counts from 0", key="txnVersion")
         checked_new_password(password)
         run = str(uuid.uuid4()) if run is None else run
         if planned is None:
             planned = await self._host.run(StateMachine(self._host.name))
+            if not is_named:  # a batch of a named producer may be in the log already
+                check_expected(planned.head, expected_version)
         check_password(self._host.name, planned.head, password)
         plan = plan_job(
             planned,
@@ -121,6 +130,7 @@ class LogCommits:
             mode=mode,
             overwrite_if_changed=overwrite_if_changed,
             password=password,
+            expected_version=expected_version,
         )
         job = plan.job(app=app, run=run, batch_id=batch_id, kind=kind)
         return replace(job, is_replay=(await self.take_over(job)).is_replay)
@@ -237,6 +247,7 @@ class LogCommits:
             overwrite_if_changed=job.overwrite_if_changed,
             password=job.password,
             is_first=bool(job.schema) and job.planned_version == 0,
+            expected_version=job.expected_version,
         )
         reach("commit.begun")
         before = known.take(self._host.log_id, job.app) if known is not None else None

@@ -60,6 +60,7 @@ class Attempt:
     password: bytes
     planned_version: int = 0
     overwrite_if_changed: bool = True
+    expected_version: int | None = None
     reported_unknown: bool = False
     reported_committed: bool = False
     reported_failed: bool = False
@@ -183,6 +184,7 @@ class Checks:
         is_planned = jobs[0].planned_version == old.head.value.version
         may_replace = jobs[0].mode is WriteMode.APPEND or jobs[0].overwrite_if_changed
         self.require(is_planned or may_replace, f"{batch} replaced what it had not seen")
+        self.expected(jobs[0].expected_version, old)
         named = request.head.properties.get(PASSWORD_CHECK)
         if places and named is not None:
             is_right = rows.is_password(named, jobs[0].password)
@@ -193,6 +195,12 @@ class Checks:
         for attempt in self.attempts:
             if attempt.reported_failed:
                 self.failed(attempt)
+
+    def expected(self, version: int | None, old: State) -> None:
+        """What expects a version is committed on that version alone (LOGS.md#K17)."""
+        before = old.head.value.version
+        self.require(version in {None, before}, f"version {before} is not the expected {version}")
+        self.counts["expected versions"] += version is not None
 
     def columns(self, job: Attempt, old: State, new: State) -> None:
         """Rows that stand beside others lose no column of those; only a first commit may."""
@@ -250,6 +258,7 @@ class Checks:
         self.require(
             is_planned or planned.overwrite_if_changed, "a restore replaced what it had not seen"
         )
+        self.expected(planned.expected_version, old)
 
     def rows(self, state: State, items: Sequence[Item]) -> None:
         """The list has no gap, and every offset in it has the rows that it always had."""

@@ -80,6 +80,7 @@ def job(world: World, app: str, batch_id: int, run: str, mode: WriteMode, kind: 
         overwrite_if_changed=begun.overwrite_if_changed,
         password=begun.password,
         is_first=is_first,
+        expected_version=begun.expected_version,
     )
     places = tuple(map(place_of, ranges))
     attempt = Attempt(
@@ -92,6 +93,7 @@ def job(world: World, app: str, batch_id: int, run: str, mode: WriteMode, kind: 
         begun.password,
         begun.planned_version,
         request.overwrite_if_changed,
+        request.expected_version,
     )
     world.checks.attempts.append(attempt)
     yield from _committed(world, session, request, attempt)
@@ -116,6 +118,7 @@ def _planned(
         mode=mode,
         overwrite_if_changed=random.random() < 0.5,
         password=rows.password_given(random, world.password),
+        expected_version=world.expected(state.head.version),
     )
     return plan.job(app=app, run=run, batch_id=batch_id, kind=kind)
 

@@ -41,6 +41,7 @@ from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log.commit.plan import (
     CommitRequest,
     NewVersion,
+    check_expected,
     needs_current_schema,
     plan_commit,
 )
@@ -169,6 +170,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         head = self._head.value
         if self._request.ranges:
             yield from self._compare_password(head)
+        check_expected(head, self._request.expected_version)
         if self._request.is_nothing_for(head):
             return Finished(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
         return (yield from self._plan(head))

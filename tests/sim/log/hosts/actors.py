@@ -76,6 +76,7 @@ async def job(
             overwrite_if_changed=random.random() < 0.5,
             password=call.password,
             planned=state,
+            expected_version=state.head.version if world.extra.random() < 0.1 else None,
         )
         call.check_password(state.head)
         if begun.is_replay:
@@ -112,6 +113,7 @@ async def _commit(
         begun.password,
         begun.planned_version,
         begun.overwrite_if_changed,
+        begun.expected_version,
     )
     view.checks.attempts.append(attempt)
     known = process.known if random.random() < 0.7 else None
