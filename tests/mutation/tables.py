@@ -18,8 +18,8 @@ _VERSIONS = [
     Mutation(
         "append_without_rows_expects_nothing",
         f"{COMMIT}/plan.py",
-        "return self._appends_nothing and not self.is_first and self.expected_version is None",
-        "return self._appends_nothing and not self.is_first",
+        "return self.is_bare and not self.is_first and self.expected_version is None",
+        "return self.is_bare and not self.is_first",
         "a statement that read an old version succeeds, if it has no rows",
     ),
     Mutation(
@@ -63,4 +63,129 @@ _VERSIONS = [
     ),
 ]
 
-MUTATIONS = [*_VERSIONS]
+_NEW_LOGS = [
+    Mutation(
+        "log_without_a_commit_is_unused",
+        f"{COMMITTING}/new_log.py",
+        "return head.version == 0 and created is not None and created.token == head.token",
+        "return head.version == 0",
+        "a failed write deletes a log whose properties somebody has changed",
+    ),
+    Mutation(
+        "producer_of_a_commit_is_deleted",
+        f"{COMMITTING}/new_log.py",
+        "if found.value.runs != (job.run,) or found.value.last_batch_id != NO_BATCH:",
+        "if found.value.runs != (job.run,):",
+        "an abort after the commit forgets which batch was committed",
+        equivalent="the head of a log with a commit has changed, so nobody gets as far as this",
+    ),
+    Mutation(
+        "producer_of_another_run_is_deleted",
+        f"{COMMITTING}/new_log.py",
+        "if found.value.runs != (job.run,) or found.value.last_batch_id != NO_BATCH:",
+        "if found.value.last_batch_id != NO_BATCH:",
+        "a failed write ends the run that took over its producer",
+    ),
+    Mutation(
+        "staged_ledgers_of_a_failed_write_keep_the_log",
+        f"{COMMITTING}/new_log.py",
+        "        if await producers.registered(host.log_id, job.app):\n"
+        "            await host.run(StagedSweep(host.name, app=job.app, staging_ttl_ms=-1))\n"
+        "            continue\n",
+        "",
+        "a failed write with rows leaves its log",
+    ),
+    Mutation(
+        "deletion_does_not_look_for_producers",
+        f"{COMMITTING}/new_log.py",
+        "state.version, if_no_producers=True)",
+        "state.version)",
+        "a failed write deletes the log of a job that has begun",
+    ),
+    Mutation(
+        "log_with_producers_is_tried_again",
+        f"{COMMITTING}/new_log.py",
+        "                if await host.store.producers.names(host.log_id):\n"
+        "                    return False\n",
+        "",
+        "a failed write changes nothing, twenty times",
+        equivalent="only the number of requests differs",
+    ),
+    Mutation(
+        "lost_deletion_is_an_error",
+        f"{COMMITTING}/new_log.py",
+        "            except MetadataUnknownError:\n"
+        "                await retries.after(MetadataOutcome.UNKNOWN, is_of_head=True)\n",
+        "            except MetadataUnknownError:\n                raise\n",
+        "a failed write leaves its log after a lost reply",
+    ),
+    Mutation(
+        "every_job_deletes_its_log",
+        f"{COMMITTING}/commits.py",
+        "        if job.is_log_new:\n            await delete_new_log",
+        "        if True:\n            await delete_new_log",
+        "an aborted job deletes a log that somebody created for others",
+    ),
+    Mutation(
+        "new_producer_waits_for_a_deleted_log",
+        "ledgerlog_spark/metadata/logs/producers.py",
+        "            if not is_gone:\n                raise\n",
+        "            raise\n",
+        "a job that begins on a deleted log tries a hundred times",
+    ),
+    Mutation(
+        "node_above_the_producers_stays",
+        "ledgerlog_spark/metadata/logs/store.py",
+        "[DeleteNode(self._paths.producers(head.log_id))] if if_no_producers else []",
+        "[]",
+        "a failed write deletes the log of a job that has begun",
+    ),
+]
+
+_COLUMNS = [
+    Mutation(
+        "columns_without_rows_are_nothing",
+        f"{COMMIT}/plan.py",
+        "return self._appends_nothing and not self.changes_schema",
+        "return self._appends_nothing",
+        "columns are not added if the rows that bring them are none",
+    ),
+    Mutation(
+        "every_empty_append_is_a_version",
+        f"{COMMIT}/plan.py",
+        "return bool(self.schema) and self.schema_id != self.base_schema_id",
+        "return bool(self.schema)",
+        "an append of no rows and no columns makes a version",
+    ),
+    Mutation(
+        "columns_that_others_added_are_added_once_more",
+        f"{COMMIT}/plan.py",
+        "return self._appends_nothing and self.schema == current_schema",
+        "return False",
+        "a version is made that changes nothing",
+    ),
+    Mutation(
+        "columns_in_an_old_head_are_a_result",
+        f"{COMMIT}/commit.py",
+        "return nothing if self._is_synced else None",
+        "return nothing",
+        "columns that another process has replaced are taken for columns of the log",
+    ),
+    Mutation(
+        "added_columns_expect_no_version",
+        f"{COMMITTING}/commits.py",
+        "            job = await self.begin(schema=after, planned=state, "
+        "expected_version=expected_version)\n",
+        "            job = await self.begin(schema=after, planned=state)\n",
+        "columns are added to a version that the caller did not read",
+    ),
+    Mutation(
+        "columns_of_others_are_an_error",
+        f"{COMMITTING}/commits.py",
+        "if expected_version is not None or attempt == COLUMNS_ATTEMPTS_MAX:",
+        "if True:",
+        "of two calls that add columns at the same time one fails",
+    ),
+]
+
+MUTATIONS = [*_VERSIONS, *_NEW_LOGS, *_COLUMNS]

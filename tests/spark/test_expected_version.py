@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledgerlog_spark.log.blocking.logs import BlockingLogs
-from tests.spark.frames import load, rows_of, same_rows
+from tests.spark.frames import load, make_active, rows_of, same_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,15 +66,12 @@ def test_three_threads_that_add_one_to_what_they_read_lose_no_update(
     save(spark.range(1))
     log = BlockingLogs(client).open(log_name)
 
-    def update(number: int) -> bool:
-        """By SQL, because `save` works only in the thread that made the session."""
-        version = log.state().head.version
-        load(spark, log_name, versionAsOf=str(version)).createOrReplaceTempView(f"read_{number}")
-        options = f"path '{log_name}', expectedVersion '{version}'"
-        target = f"CREATE OR REPLACE TEMPORARY VIEW write_{number} USING ledger OPTIONS ({options})"
-        spark.sql(target)
+    def update(_: int) -> bool:
+        make_active(spark)
+        version = str(log.state().head.version)
+        rows = load(spark, log_name, versionAsOf=version).selectExpr("id + 1 AS id")
         try:
-            spark.sql(f"INSERT OVERWRITE write_{number} SELECT id + 1 FROM read_{number}")
+            save(rows, mode="overwrite", expectedVersion=version)
         except Exception as error:
             if "ConcurrentCommitError" not in str(error):
                 raise

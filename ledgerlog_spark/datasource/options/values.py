@@ -145,6 +145,8 @@ class SourceOptions:
         "maximum number of rows of one task, rounded up to whole entries", "rows")] = None
     create_if_missing: Annotated[bool, Option(Use.WRITE, boolean,
         "creates the log if it does not exist")] = True
+    error_if_exists: Annotated[bool, Option(Use.WRITE, boolean,
+        "true: the write creates the log, and fails if the log exists")] = False
     ensemble_size: Annotated[int | None, Option(Use.WRITE, whole_number(1, 1024),
         "number of bookies of a ledger, for a new log; 3 by default", "bookies")] = None
     write_quorum: Annotated[int | None, Option(Use.WRITE, whole_number(1, 1024),
@@ -297,6 +299,12 @@ class SourceOptions:
             )
         return self
 
+    @property
+    def may_create(self) -> bool:
+        """Whether a write creates a missing log, and accepts a log that exists."""
+        requires_log = self.expected_version is not None or self.expected_log_id is not None
+        return self.create_if_missing and not self.error_if_exists and not requires_log
+
     def check_mode(self, *, overwrite: bool) -> None:
         """Raise an error if the options do not fit the mode of the write: overwrite or append."""
         for name, is_set in (
@@ -309,6 +317,8 @@ class SourceOptions:
                     'write with mode("overwrite"), or outputMode("complete") in a stream',
                     option=name,
                 )
+        if self.error_if_exists:
+            self._check_creation(overwrite=overwrite)
         if self.overwrite_if_changed and self.expected_version is not None:
             raise ConfigurationError(
                 'option "expectedVersion" allows no change of the log, and "overwriteIfChanged" '
@@ -321,6 +331,22 @@ class SourceOptions:
                 option="overwriteSchema",
             )
 
+    def _check_creation(self, *, overwrite: bool) -> None:
+        """Raise an error if an option or the mode of the write needs a log that exists."""
+        for name, is_set in (
+            ("mode", overwrite),
+            ("createIfMissing", not self.create_if_missing),
+            ("expectedVersion", self.expected_version is not None),
+            ("expectedLogId", self.expected_log_id is not None),
+        ):
+            if is_set:
+                what = 'mode("overwrite")' if name == "mode" else f'the option "{name}"'
+                raise ConfigurationError(
+                    f'option "errorIfExists" creates the log, and {what} is for a log that exists: '
+                    "use only one of them",
+                    option="errorIfExists",
+                )
+
     def for_stream_write(self) -> SourceOptions:
         """The same options, checked for a streaming write."""
         self._check_write()
@@ -332,6 +358,7 @@ class SourceOptions:
         for name, is_set in (
             ("expectedVersion", self.expected_version is not None),
             ("expectedLogId", self.expected_log_id is not None),
+            ("errorIfExists", self.error_if_exists),
         ):
             if is_set:
                 raise ConfigurationError(

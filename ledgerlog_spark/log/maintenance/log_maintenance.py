@@ -22,6 +22,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.committing.commits import LogCommits
 from ledgerlog_spark.log.committing.job import Job, plan_job
+from ledgerlog_spark.log.committing.new_log import delete_new_log
 from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS, LogHost
 from ledgerlog_spark.log.maintenance.check import LogCheck, LogChecker
 from ledgerlog_spark.log.reading.version_at import version_at
@@ -288,6 +289,17 @@ class LogMaintenance:
             "writers, then delete it",
             log=self._host.name,
         )
+
+    async def delete_if_unused(self) -> bool:
+        """Delete the log if it is as it was created: without a change, and without a job.
+
+        Returns whether the log does not exist any more. A change or a job that begins during this
+        call keeps the log.
+
+        Raises:
+            MetadataError: The store failed. The log may be deleted; a retry is safe.
+        """
+        return await delete_new_log(self._host, None)
 
     async def _state(self) -> LogState:
         return await self._host.run(StateMachine(self._host.name))

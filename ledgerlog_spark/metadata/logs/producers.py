@@ -74,17 +74,35 @@ class LogProducers:
 
         Each ledger in `deregistered` gets a mark as never listed, unless it has a mark. The ledgers
         in `released` are listed, so they get no mark. Raises MetadataVersionError if the record
-        exists or has another version; nothing was changed.
+        exists or has another version, and LogNotFoundError if a new producer finds no log; nothing
+        was changed.
         """
         path, data = self._paths.producer(log_id, app), encode_producer(producer)
-        operations: list[znodes.NodeOperation]
         if version is None:
             assert not (*deregistered, *released), "a new producer has no registrations"
-            operations = [znodes.CreateNode(path, data), znodes.CreateNode(f"{path}/ledgers")]
-        else:
-            operations = [znodes.SetNode(path, data, version)]
+            return await self._create(log_id, app, [znodes.CreateNode(path, data)])
+        operations: list[znodes.NodeOperation] = [znodes.SetNode(path, data, version)]
         operations += await self._ended(log_id, app, deregistered, released)
         return version_of((await self._nodes.transact(operations))[0])
+
+    async def _create(self, log_id: str, app: str, operations: list[znodes.NodeOperation]) -> Version:
+        """Create the record of a producer with `operations`, and the node of its registrations."""
+        operations.append(znodes.CreateNode(self._paths.registrations(log_id, app)))
+        try:
+            return version_of((await self._nodes.transact(operations))[0])
+        except MetadataVersionError as error:
+            cause = error.__cause__
+            is_gone = isinstance(cause, znodes.TransactionFailedError) and isinstance(
+                cause.cause, znodes.NodeMissingError
+            )
+            if not is_gone:
+                raise
+            # A log loses the node above its producers when it is deleted, or later.
+            raise LogNotFoundError(
+                f"the log of producer {app!r} was deleted; nothing was changed",
+                log_id=log_id,
+                app=app,
+            ) from error
 
     async def delete(
         self,

@@ -61,6 +61,7 @@ class Attempt:
     planned_version: int = 0
     overwrite_if_changed: bool = True
     expected_version: int | None = None
+    changes_schema: bool = False
     reported_unknown: bool = False
     reported_committed: bool = False
     reported_failed: bool = False
@@ -210,8 +211,13 @@ class Checks:
         if job.mode is WriteMode.OVERWRITE or before.version == 0:
             self.counts["columns replaced"] += current.get(before.schema_id) not in {None, stored}
             return
+        self.counts["columns added alone"] += job.changes_schema and not job.places
         lost = rows.columns_of(current.get(before.schema_id, b"")) - rows.columns_of(job.schema)
         self.require(not lost, f"{job} took the columns {sorted(lost)} away")
+
+    def schema_of(self, state: State) -> bytes | None:
+        """The current one."""
+        return self.schemas_of(state).get(state.head.value.schema_id)
 
     def schemas_of(self, state: State) -> dict[int, bytes]:
         """By id: all that the log has."""
@@ -309,6 +315,11 @@ class Checks:
             is_nothing = not attempt.places and attempt.mode is WriteMode.APPEND
             has_columns = self.world.store.state.head.value.version > 0
             self.require(is_nothing and has_columns, f"{batch} has something to commit")
+            if attempt.changes_schema:
+                self.counts["columns added by others"] += 1
+                states = reversed(self.world.store.states)
+                is_there = any(self.schema_of(state) == attempt.schema for state in states)
+                self.require(is_there, f"{batch} has columns to commit")
         elif result.status is CommitStatus.COMMITTED:
             is_there = set(attempt.places) <= self.places_ever and batch in self.committed
             self.require(is_there, f"{batch} was said to be committed, and it is not")

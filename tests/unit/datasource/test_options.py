@@ -316,3 +316,32 @@ def test_an_expected_version_and_any_version_contradict_each_other() -> None:
     with pytest.raises(ConfigurationError, match="set only one"):
         options.check_mode(overwrite=True)
     write(expectedVersion="3").check_mode(overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("overwrite", "other"),
+    [
+        (True, {}),
+        (False, {"createIfMissing": "false"}),
+        (False, {"expectedVersion": "1"}),
+        (False, {"expectedLogId": "ab"}),
+    ],
+)
+def test_a_write_that_creates_its_log_needs_no_log(overwrite: bool, other: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match=r"errorIfExists.*is for a log that exists"):
+        write(errorIfExists="true", **other).check_mode(overwrite=overwrite)
+    write(errorIfExists="true").check_mode(overwrite=False)
+    options = SourceOptions.parse({"path": "flights", "errorIfExists": "true"})
+    with pytest.raises(ConfigurationError, match='"errorIfExists" is for one write'):
+        options.for_stream_write()
+
+
+def test_which_writes_create_a_missing_log_and_accept_an_existing_one() -> None:
+    assert write().may_create
+    for other in (
+        {"createIfMissing": "false"},
+        {"errorIfExists": "true"},
+        {"expectedVersion": "1"},
+        {"expectedLogId": "ab"},
+    ):
+        assert not write(**other).may_create

@@ -43,7 +43,7 @@ class CommitRequest:
         expected_version: The only version of the log on which the batch may be committed, also
             without rows. None if the caller requires no version.
         is_first: Whether the job was planned on a log without commits. Then `schema` replaces the
-            schema of the new log, and is committed even without rows.
+            schema of the new log, and is committed even without rows (LOGS.md#K8).
 
     Raises:
         LocalProtocolError: A range is invalid.
@@ -74,11 +74,25 @@ class CommitRequest:
     @property
     def is_empty(self) -> bool:
         """Whether the commit succeeds without reading the log."""
-        return self._appends_nothing and not self.is_first and self.expected_version is None
+        return self.is_bare and not self.is_first and self.expected_version is None
 
     def is_nothing_for(self, head: LogHead) -> bool:
         """Whether there is nothing to write to a log with this head."""
-        return self._appends_nothing and not (self.is_first and head.version == 0)
+        return self.is_bare and not (self.is_first and head.version == 0)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the batch appends no rows, and adds no columns to the log as it was planned."""
+        return self._appends_nothing and not self.changes_schema
+
+    @property
+    def changes_schema(self) -> bool:
+        """Whether the batch has another schema than the log had when the job was planned."""
+        return bool(self.schema) and self.schema_id != self.base_schema_id
+
+    def is_done_by(self, current_schema: bytes | None) -> bool:
+        """Whether the batch adds only columns, and others have added exactly these meanwhile."""
+        return self._appends_nothing and self.schema == current_schema
 
     @property
     def _appends_nothing(self) -> bool:
