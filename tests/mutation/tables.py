@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutation.mutation import Mutation
 
 COMMIT = "ledgerlog_spark/protocol/log/commit"
+ARROW = "ledgerlog_spark/arrow"
 COMMITTING = "ledgerlog_spark/log/committing"
 
 _VERSIONS = [
@@ -174,9 +175,8 @@ _COLUMNS = [
     Mutation(
         "added_columns_expect_no_version",
         f"{COMMITTING}/commits.py",
-        "            job = await self.begin(schema=after, planned=state, "
-        "expected_version=expected_version)\n",
-        "            job = await self.begin(schema=after, planned=state)\n",
+        "schema=after, planned=state, expected_version=expected)",
+        "schema=after, planned=state)",
         "columns are added to a version that the caller did not read",
     ),
     Mutation(
@@ -188,4 +188,93 @@ _COLUMNS = [
     ),
 ]
 
-MUTATIONS = [*_VERSIONS, *_NEW_LOGS, *_COLUMNS]
+_DEFINITIONS = [
+    Mutation(
+        "text_of_n_characters_is_too_long",
+        f"{ARROW}/char_lengths.py",
+        "if longest is None or longest <= length:",
+        "if longest is None or longest < length:",
+        "texts as long as their column are cut and copied for nothing",
+        equivalent="nothing follows the n-th character, so the cut text is the same",
+    ),
+    Mutation(
+        "texts_are_cut",
+        f"{ARROW}/char_lengths.py",
+        'if pc.any(pc.not_equal(_trimmed(pc.utf8_slice_codeunits(array, length)), "")).as_py():',
+        "if False:",
+        "a text that is too long loses its end",
+    ),
+    Mutation(
+        "lengths_are_bytes",
+        f"{ARROW}/char_lengths.py",
+        "longest = pc.max(pc.utf8_length(array)).as_py()",
+        "longest = pc.max(pc.binary_length(array)).as_py()",
+        "a text of long characters is measured again",
+        equivalent="only texts that are really too long have characters after the n-th",
+    ),
+    Mutation(
+        "char_is_not_filled",
+        f"{ARROW}/char_lengths.py",
+        'return pc.utf8_rpad(_checked_varchar(array, length=length, column=column), length, " ")',
+        "return _checked_varchar(array, length=length, column=column)",
+        "a char is compared as a shorter text",
+    ),
+    Mutation(
+        "lengths_below_a_column_are_not_checked",
+        f"{ARROW}/char_lengths.py",
+        "    if isinstance(data_type, dict):\n        return _nested_check",
+        "    if isinstance(data_type, dict):\n        return None\n        return _nested_check",
+        "an element of an array may have any length",
+    ),
+    Mutation(
+        "lengths_are_not_checked",
+        "ledgerlog_spark/datasource/write/task.py",
+        "stored = self._lengths.checked(self._conformer.conform(batch))",
+        "stored = self._conformer.conform(batch)",
+        "save stores a text that is too long",
+    ),
+    Mutation(
+        "missing_default_is_null",
+        "ledgerlog_spark/datasource/write/job.py",
+        "        reject_missing_defaults(before, schema_json, log=options.target)\n",
+        "",
+        "rows that lack a column get null in place of its default",
+    ),
+    Mutation(
+        "default_for_older_rows_is_kept",
+        f"{ARROW}/schema_evolution.py",
+        "fields.append(_without_existence_default(field))",
+        "fields.append(field)",
+        "a log says of its older rows that they have a default, and they read null",
+    ),
+    Mutation(
+        "default_is_added_to_rows",
+        f"{COMMITTING}/columns.py",
+        "if head.start_offset != head.end_offset:",
+        "if head.version == 0:",
+        "older rows read null in place of the default of a new column",
+    ),
+    Mutation(
+        "rows_come_before_a_default",
+        f"{COMMITTING}/commits.py",
+        "expected = head.version if has_defaults(schema) else expected_version",
+        "expected = expected_version",
+        "rows that come before a column with a default read null",
+    ),
+    Mutation(
+        "new_columns_lose_the_comment",
+        "ledgerlog_spark/datasource/write/job.py",
+        "return current if after == before else stored_schema(after, comment=comment)",
+        "return current if after == before else stored_schema(after)",
+        "a write with mergeSchema erases the comment of the log",
+    ),
+    Mutation(
+        "varchar_of_an_older_log_stays",
+        f"{ARROW}/spark_types.py",
+        'if "char(" in text else text',
+        'if "char(" in "" else text',
+        "a log of an older release takes no rows",
+    ),
+]
+
+MUTATIONS = [*_VERSIONS, *_NEW_LOGS, *_COLUMNS, *_DEFINITIONS]

@@ -30,6 +30,7 @@ from ledgerlog_spark.datasource.options.table import (
     TABLE_OPTION_PREFIX,
     Option,
     Use,
+    any_text,
     boolean,
     choice,
     log_name,
@@ -166,6 +167,8 @@ class SourceOptions:
         "an overwrite also replaces the columns of the log")] = False
     overwrite_if_changed: Annotated[bool, Option(Use.WRITE, boolean,
         "an overwrite also replaces rows that other jobs committed after it began")] = False
+    log_comment: Annotated[str | None, Option(Use.WRITE, any_text,
+        "comment of the log, for a new log or with overwriteSchema")] = None
     expected_version: Annotated[int | None, Option(Use.WRITE, whole_number(0),
         "number of the version that the job read; the write fails if the log has another version",
         )] = None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from ledgerlog_spark.arrow.schema_evolution import merge, storable
-from ledgerlog_spark.arrow.spark_types import spark_schema, stored_schema
+from ledgerlog_spark.arrow.schema_evolution import merge, reject_missing_defaults, storable
+from ledgerlog_spark.arrow.spark_types import comment_of, spark_schema, stored_schema
 from ledgerlog_spark.datasource.cluster import password_in
 from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.errors import (
@@ -244,10 +244,21 @@ def schema_after(
     current = state.schema
     replaces = overwrite and options.overwrite_schema
     if current is None or state.head.version == 0 or replaces:
-        return stored_schema(storable(schema_json))
+        kept = comment_of(current) if replaces and current is not None else ""
+        comment = kept if options.log_comment is None else options.log_comment
+        return stored_schema(storable(schema_json), comment=comment)
+    comment = comment_of(current)
+    if options.log_comment not in {None, comment}:
+        raise ConfigurationError(
+            f'option "logComment" is {options.log_comment!r}, and log {options.target!r} has the '
+            f"comment {comment!r}. Leave the option out: it applies to new logs, and to an overwrite with "
+            '"overwriteSchema".',
+            option="logComment",
+        )
     before = spark_schema(current)
     try:
         after = merge(before, schema_json, log=options.target, add_columns=options.merge_schema)
+        reject_missing_defaults(before, schema_json, log=options.target)
     except SchemaMismatchError as error:
         if not overwrite:
             raise
@@ -255,7 +266,7 @@ def schema_after(
             f'{error.message} To replace the log\'s columns too, set "overwriteSchema" to "true".',
             **error.fields,
         ) from error
-    return current if after == before else stored_schema(after)
+    return current if after == before else stored_schema(after, comment=comment)
 
 
 _PROPERTIES = (

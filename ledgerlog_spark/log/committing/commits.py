@@ -15,7 +15,7 @@ from ledgerlog_spark.errors import (
     LedgerLogError,
     MetadataVersionError,
 )
-from ledgerlog_spark.log.committing.columns import with_columns
+from ledgerlog_spark.log.committing.columns import has_defaults, with_columns
 from ledgerlog_spark.log.committing.job import Job, checked_app, plan_job
 from ledgerlog_spark.log.committing.new_log import delete_new_log
 from ledgerlog_spark.log.committing.range_writer import RangeWriter, StagedLedger
@@ -304,7 +304,8 @@ class LogCommits:
                 if it still has this version. None requires no version.
 
         Raises:
-            SchemaMismatchError: A column has another type in the log, or cannot be stored.
+            SchemaMismatchError: A column has another type in the log, or cannot be stored, or has
+                a default that existing rows would need.
             LogKindError: The log is a leader log, whose columns are fixed.
             ConcurrentCommitError: The log does not have the expected version, or others changed
                 the columns at every attempt. Nothing was changed.
@@ -320,7 +321,9 @@ class LogCommits:
             check_expected(head, expected_version)
             if after == state.schema and head.version > 0:
                 return CommitResult(CommitStatus.NOTHING_TO_COMMIT, head.version, head.end_offset)
-            job = await self.begin(schema=after, planned=state, expected_version=expected_version)
+            # A default is allowed only as long as the log has no rows.
+            expected = head.version if has_defaults(schema) else expected_version
+            job = await self.begin(schema=after, planned=state, expected_version=expected)
             try:
                 return await self.commit(job, (), is_last=True)
             except ConcurrentCommitError:

@@ -458,6 +458,7 @@ async def _deleted(process: Process) -> None:
     call = Call(world, process, world.newest_id)
     try:
         log = await process.logs.open("log")
+        call = Call(world, process, log.log_id)
         world.deleting.add(log.log_id)
         await log.delete()
         world.counts["logs deleted"] += 1
