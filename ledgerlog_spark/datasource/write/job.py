@@ -251,8 +251,8 @@ def schema_after(
     if options.log_comment not in {None, comment}:
         raise ConfigurationError(
             f'option "logComment" is {options.log_comment!r}, and log {options.target!r} has the '
-            f"comment {comment!r}. Leave the option out: it applies to new logs, and to an overwrite with "
-            '"overwriteSchema".',
+            f"comment {comment!r}. Leave the option out: it applies to new logs, and to an "
+            'overwrite with "overwriteSchema".',
             option="logComment",
         )
     before = spark_schema(current)
