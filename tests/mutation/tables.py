@@ -137,8 +137,8 @@ _NEW_LOGS = [
     Mutation(
         "node_above_the_producers_stays",
         "ledgerlog_spark/metadata/logs/store.py",
-        "[DeleteNode(self._paths.producers(head.log_id))] if if_no_producers else []",
-        "[]",
+        "*([znodes.DeleteNode(producers)] if if_no_producers else []),",
+        "",
         "a failed write deletes the log of a job that has begun",
     ),
 ]

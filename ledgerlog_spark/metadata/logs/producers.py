@@ -80,14 +80,14 @@ class LogProducers:
         path, data = self._paths.producer(log_id, app), encode_producer(producer)
         if version is None:
             assert not (*deregistered, *released), "a new producer has no registrations"
-            return await self._create(log_id, app, [znodes.CreateNode(path, data)])
+            made = [znodes.CreateNode(path, data), znodes.CreateNode(f"{path}/ledgers")]
+            return await self._create(app, made)
         operations: list[znodes.NodeOperation] = [znodes.SetNode(path, data, version)]
         operations += await self._ended(log_id, app, deregistered, released)
         return version_of((await self._nodes.transact(operations))[0])
 
-    async def _create(self, log_id: str, app: str, operations: list[znodes.NodeOperation]) -> Version:
-        """Create the record of a producer with `operations`, and the node of its registrations."""
-        operations.append(znodes.CreateNode(self._paths.registrations(log_id, app)))
+    async def _create(self, app: str, operations: list[znodes.CreateNode]) -> Version:
+        """Create the nodes of a new producer."""
         try:
             return version_of((await self._nodes.transact(operations))[0])
         except MetadataVersionError as error:
@@ -100,7 +100,6 @@ class LogProducers:
             # A log loses the node above its producers when it is deleted, or later.
             raise LogNotFoundError(
                 f"the log of producer {app!r} was deleted; nothing was changed",
-                log_id=log_id,
                 app=app,
             ) from error
 
