@@ -1,4 +1,4 @@
-"""Places of the entries of one ledger: pieces of consecutive ids, which do not overlap.
+"""The places of one ledger's entries. A piece is the place of consecutive ids. No pieces overlap.
 
 If two pieces contain the same id, only the newer piece keeps the id. The newer piece is the piece
 with the larger origin sequence, so the result does not depend on the order of inserts.

@@ -84,7 +84,8 @@ class Journal:
         self._busy_until_ms = 0  # the time up to which `journal_busy_ms` is counted
         self._running = 0  # number of writers; when the last writer ends, `_ended` is set
         self._ended: Future[None] = self._tasks.future()
-        # heap of callbacks by ticket, above `durable_ticket`; the number orders equal tickets
+        # a heap of (ticket, number, callback) for the tickets above `durable_ticket`, with the
+        # lowest ticket first; the number decides the order of callbacks with the same ticket
         self._waiters: list[tuple[int, int, Callable[[Code], None]]] = []
         self._waiter_number = 0
         self._is_closing = False  # once True, no record is submitted

@@ -86,6 +86,8 @@ class Log:
     open_range = _call_of(_commits, LogCommits.open_range)
     commit = _call_of(_commits, LogCommits.commit)
     abort = _call_of(_commits, LogCommits.abort)
+    add_columns = _call_of(_commits, LogCommits.add_columns)
+    has_batch = _call_of(_commits, LogCommits.has_batch)
     switch = _call_of(_commits, LogCommits.switch)
     release = _call_of(_commits, LogCommits.release)
     version_at = _call_of(_maintenance, LogMaintenance.version_at)
@@ -96,6 +98,7 @@ class Log:
     check = _call_of(_maintenance, LogMaintenance.check)
     delete_orphans = _call_of(_maintenance, LogMaintenance.delete_orphans)
     delete = _call_of(_maintenance, LogMaintenance.delete)
+    delete_if_unused = _call_of(_maintenance, LogMaintenance.delete_if_unused)
 
     async def state(self, *, is_fresh: bool = True) -> LogState:
         """The present head and schemas of the log.

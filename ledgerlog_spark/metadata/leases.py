@@ -1,6 +1,7 @@
 """Leases on a tree of nodes. Each held lease is an ephemeral node.
 
-A lease only prevents double work. The versions of nodes, and not the lease, protect the data.
+A lease only keeps two processes from doing the same work. Data is protected by the versions of
+nodes, not by leases.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Leases:
         self._directory = f"{root}-leases"
 
     async def acquire(self, name: str, holder: Mapping[str, str]) -> bool:
-        """Take the lease if it is free. Returns True if this session now holds the lease.
+        """Take the lease if it is free. Return True if this session now holds the lease.
 
         After a lost reply, the owner of the node shows the outcome.
         """
@@ -56,7 +57,7 @@ class Leases:
         return False
 
     async def release(self, name: str) -> None:
-        """Give the lease back; does nothing when this session does not hold the lease."""
+        """Give the lease back. Do nothing if this session does not hold the lease."""
         path = self._path(name)
         for attempt in range(1, ATTEMPTS_MAX + 1):
             stat = await znodes.synced_stat(self._tree, path)
@@ -89,8 +90,8 @@ class Leases:
     def _path(self, name: str) -> str:
         if not _NAME.fullmatch(name) or name in (".", ".."):
             raise ConfigurationError(
-                f"a lease's name has 1 to 200 letters, digits, dots, dashes and underscores, got "
-                f"{name!r}",
+                f"{name!r} cannot be the name of a lease: use 1 to 200 letters, digits, dots, "
+                "dashes and underscores, but not '.' or '..'",
                 name=name,
             )
         return f"{self._directory}/{name}"

@@ -1,6 +1,6 @@
-"""The bookies of a cluster on a tree of nodes: `available`, `cookies`, `INSTANCEID`, `LAYOUT`.
+"""The bookies of a cluster. The nodes are `available`, `cookies`, `INSTANCEID` and `LAYOUT`.
 
-A bookie announces itself by an ephemeral node. If the node is lost, the bookie creates a new node.
+A bookie announces itself with an ephemeral node. If the node is lost, the bookie creates a new one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Announcement:
-    """A bookie's node at one of its two places: `available/<id>` or `available/readonly/<id>`."""
+    """A bookie's node at one of two paths: `available/<id>` or `available/readonly/<id>`."""
 
     def __init__(
         self, tree: znodes.ZnodeTree, info: BookieInfo, *, place: str, other_place: str
@@ -49,10 +49,10 @@ class Announcement:
         self._keeper: asyncio.Task[None] | None = None
 
     async def announce(self) -> None:
-        """Create our node, and wait until no other node of this bookie exists.
+        """Create this session's node, after the nodes of the bookie's other sessions are deleted.
 
-        The node of an older session of the bookie is deleted within the timeout of that session,
-        unless the session is alive.
+        When the process of an older session has died, its node is deleted within the timeout of
+        that session. Raises LocalProtocolError if a node of another session is not deleted in time.
         """
         loop = asyncio.get_running_loop()
         patience_seconds = self._tree.session_timeout_ms * 1.5 / 1000 + 0.5
@@ -70,9 +70,9 @@ class Announcement:
                         await changed.wait()
                         continue
                 raise LocalProtocolError(
-                    f"another live session ({foreign:#x}) has registered bookie "
-                    f"{self._bookie_id} and kept it for {patience_seconds:g} s: stop that bookie, "
-                    "or give this one an id of its own",
+                    f"bookie {self._bookie_id} is registered by another session ({foreign:#x}), "
+                    f"which did not end within {patience_seconds:g} s: stop the other bookie, or "
+                    "give this bookie another id",
                     bookie_id=self._bookie_id,
                 )
         finally:
@@ -80,7 +80,7 @@ class Announcement:
                 cancel()
 
     async def withdraw(self) -> None:
-        """Delete our nodes of this bookie."""
+        """Delete the nodes of this bookie that belong to this session."""
         for path in (self._place, self._other_place):
             stat = await znodes.synced_stat(self._tree, path)
             if stat is not None and stat.owner == self._tree.session_id:
@@ -101,7 +101,7 @@ class Announcement:
     async def _keep(self) -> None:
         changed = asyncio.Event()
         cancel = self._tree.watch(self._place, changed.set)
-        # Checks once at the start: the node may have been deleted before the watch was set.
+        # Check once at the start, because the node may have been deleted before the watch was set.
         changed.set()
         try:
             while True:
@@ -117,7 +117,7 @@ class Announcement:
             cancel()
 
     async def _try(self) -> int | None:
-        """Try to announce. Returns None after success, otherwise the bookie's other session."""
+        """Try to announce. Return None after success, otherwise the id of the other session."""
         while True:
             here = await znodes.synced_stat(self._tree, self._place)
             there = await self._tree.stat(self._other_place)
@@ -143,7 +143,7 @@ class Announcement:
     async def _operations(
         self, here: znodes.NodeStat | None, there: znodes.NodeStat | None
     ) -> list[znodes.NodeOperation]:
-        """The operations that are needed to announce. All existing nodes are ours."""
+        """The operations that announce the bookie. `here` and `there` belong to this session."""
         operations: list[znodes.NodeOperation] = []
         if there is not None:
             operations.append(znodes.DeleteNode(self._other_place, there.version))
@@ -170,10 +170,10 @@ class Registration:
         self._announcements: dict[str, Announcement] = {}
 
     async def register(self, info: BookieInfo, *, read_only: bool = False) -> None:
-        """Announce a bookie for as long as this session lives.
+        """Announce a bookie, and keep it announced until `unregister` or `close`.
 
-        The bookie stays announced until `unregister` or `close`: when the session is lost or the
-        node is deleted, a new node is made. A second call changes the announced data.
+        If the session is lost or the node is deleted, a new node is created. A second call changes
+        the announced data.
 
         The call waits until a node of an older session of the same bookie is deleted.
         """
@@ -190,7 +190,7 @@ class Registration:
         announcement.keep()
 
     async def unregister(self, bookie_id: str) -> None:
-        """Withdraw the announcement of a bookie; does nothing if the bookie is not announced."""
+        """Withdraw the announcement of a bookie. Do nothing if the bookie is not announced."""
         announcement = self._announcements.pop(_checked(bookie_id), None)
         if announcement is not None:
             await announcement.stop_keeping()
@@ -217,13 +217,13 @@ class Registration:
             if record is not None:
                 return decode_service_info(bookie_id, record.value)
         raise BookieUnavailableError(
-            f"bookie {bookie_id} is not registered at {self._root}: it is down, or cut off from "
+            f"bookie {bookie_id} is not registered at {self._root}: it is down, or it cannot reach "
             "ZooKeeper",
             bookie_id=bookie_id,
         )
 
     def watch_writable(self, on_change: znodes.OnChange) -> znodes.CancelWatch:
-        """Watch `writable`: `on_change` is called after a change, and after a replaced session."""
+        """Watch `writable`: `on_change` is called after a change or a new session."""
         return self._tree.watch_children(self._available, on_change)
 
     async def read_cookie(self, bookie_id: str) -> Versioned[bytes] | None:
@@ -245,7 +245,7 @@ class Registration:
         except znodes.NodeMissingError:
             await require_cluster(self._tree, self._root)
             raise MetadataVersionError(
-                f"the cookie of bookie {bookie_id} is gone, or {self._cookies} is",
+                f"the cookie of bookie {bookie_id}, or the node {self._cookies}, does not exist",
                 bookie_id=bookie_id,
             ) from None
 
@@ -256,13 +256,13 @@ class Registration:
         if record is None:
             await require_cluster(self._tree, self._root)
             raise MetadataError(
-                f"the cluster at {self._root} has no INSTANCEID: a bookie makes it when it starts",
+                f"the cluster at {self._root} has no INSTANCEID: start a bookie, which creates it",
                 root=self._root,
             )
         try:
             return record.value.decode("ascii").strip()
         except UnicodeDecodeError as error:
-            raise MetadataFormatError(f"{path} is not text", path=path) from error
+            raise MetadataFormatError(f"the data of {path} is not ASCII text", path=path) from error
 
     async def initialize(self, layout: Layout = HIERARCHICAL) -> None:
         """Create the missing nodes of the cluster (LAYOUT, INSTANCEID, available, cookies)."""
@@ -277,7 +277,7 @@ class Registration:
         await self._tree.sync(self._root)
 
     async def close(self) -> None:
-        """Stop announcing. The session stays open, and its nodes are deleted when it ends."""
+        """Stop announcing. The nodes exist until the session ends. This call does not end it."""
         announcements, self._announcements = self._announcements, {}
         for announcement in announcements.values():
             await announcement.stop_keeping()
@@ -302,7 +302,7 @@ def _checked(bookie_id: str) -> str:
     if not _BOOKIE_ID.fullmatch(bookie_id) or bookie_id in (".", "..", READ_ONLY):
         raise ConfigurationError(
             f"{bookie_id!r} cannot be a bookie id: use letters, digits, dots, dashes, underscores "
-            f"and colons, and not {READ_ONLY!r}",
+            f"and colons, but not {READ_ONLY!r}",
             bookie_id=bookie_id,
         )
     return bookie_id

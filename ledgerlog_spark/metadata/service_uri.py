@@ -17,7 +17,7 @@ LAYOUTS = {
     "zk+hierarchical": "hierarchical",
     "zk+longhierarchical": "longhierarchical",
 }
-"""The layout for each scheme of a URI. None uses the layout of the cluster's LAYOUT node."""
+"""The layout for each scheme of a URI. None means the layout in the cluster's LAYOUT node."""
 
 _URI = re.compile(r"(?P<scheme>[^:/]+)://(?P<hosts>[^/]*)(?P<root>.*)", re.DOTALL)
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
@@ -30,7 +30,7 @@ class ServiceUri:
 
     hosts: tuple[str, ...]  # `host:port` of each server
     root: str  # such as `/ledgers`
-    layout: str | None = None  # the layout that the scheme names; None for the cluster's own
+    layout: str | None = None  # the layout in the scheme; None means the layout of the cluster
 
     @property
     def connect_string(self) -> str:
@@ -48,7 +48,7 @@ def parse_service_uri(text: str) -> ServiceUri:
         raise _wrong(text, "it is not of type str")
     match = _URI.fullmatch(text.strip())
     if match is None:
-        raise _wrong(text, "it has no scheme and hosts")
+        raise _wrong(text, "it does not begin with a scheme such as zk://")
     scheme = match["scheme"].lower()
     if scheme not in LAYOUTS:
         known = ", ".join(LAYOUTS)
@@ -56,7 +56,7 @@ def parse_service_uri(text: str) -> ServiceUri:
     hosts = tuple(_host(text, part.strip()) for part in re.split("[,;]", match["hosts"]))
     root = match["root"].rstrip("/")
     if not root:
-        raise _wrong(text, "it names no root, the path after the hosts (usually /ledgers)")
+        raise _wrong(text, "the path after the hosts is missing (usually /ledgers)")
     if not _ROOT.fullmatch(root) or {".", ".."} & set(root.split("/")):
         raise _wrong(text, f"{match['root']!r} is not a path of nodes")
     return ServiceUri(hosts, root, LAYOUTS[scheme])

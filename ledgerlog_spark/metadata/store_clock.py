@@ -1,8 +1,9 @@
 """Estimates the time of the store's clock, usually without a request (LOGS.md#G12).
 
-The answer to each write contains the time of the write by the store's own clock. A clock of this
-machine that only measures durations measures the time since then. So a wrong wall clock does not
-matter. The estimate is never ahead of the store, because an answer arrives after its write.
+The answer to each write contains the time of the write, by the store's own clock. A clock of this
+machine that never goes back measures the time since the answer. So a wrong date on this machine has
+no effect. The estimate is never ahead of the store's clock, because an answer arrives after its
+write.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ class EstimatedClock(Protocol):
     """An estimate of the store's clock in this process."""
 
     def estimate_ms(self, age_ms_max: int | None = None) -> int | None:
-        """The store's time or a little less, in ms since the epoch; None if no answer is recent."""
+        """The store's time or a little less, in ms since the epoch.
+
+        None if there is no answer yet, or if the last answer is more than `age_ms_max` old.
+        """
 
 
 def elapsed_ns() -> int:
@@ -37,10 +41,10 @@ class StoreClock:
         self._noted_ns = 0
 
     def note(self, store_ms: int) -> None:
-        """Note the store's time in the answer to a write.
+        """Take the store's time from the answer to a write.
 
-        The newest answer counts, even if its time is lower. A lower time means that the store's
-        clock was set back, or that another server of the store answered.
+        The newest answer counts, even if its time is lower than that of an earlier answer. A lower
+        time means that the store's clock was set back, or that another server answered.
         """
         self._store_ms = store_ms
         self._noted_ns = self._elapsed_ns()

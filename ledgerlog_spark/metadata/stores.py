@@ -29,7 +29,7 @@ class MetadataStores:
 
     @classmethod
     def on(cls, tree: ZnodeTree, root: str, layout: Layout = HIERARCHICAL) -> MetadataStores:
-        """The stores below `root` of any tree, without a request."""
+        """Return the stores below `root` of any tree. This sends no request."""
         return cls(
             tree=tree,
             root=root,
@@ -41,7 +41,7 @@ class MetadataStores:
 
     @property
     def logs(self) -> LogStore:
-        """The store of the cluster's logs, without a request."""
+        """The store of the cluster's logs. To get it sends no request."""
         return LogStore(self.tree, self.root, self.ledgers)
 
     async def initialize(self) -> None:
@@ -66,15 +66,16 @@ async def open_metadata(
 ) -> MetadataStores:
     """Open the stores of the cluster at a metadata service URI. The cluster need not exist yet.
 
-    Ephemeral nodes exist for `session_timeout_ms` after the process ended. `request_timeout_ms`
-    includes the wait for a connection.
+    If the process dies, its ephemeral nodes are deleted `session_timeout_ms` later.
+    `request_timeout_ms` includes the wait for a connection.
 
     Raises:
         ConfigurationError: The URI is wrong, or the cluster has another layout than the URI.
         MetadataUnavailableError: ZooKeeper did not answer.
         MetadataFormatError: The cluster has an unknown layout of ledgers.
     """
-    # kazoo takes 60 ms to import, and only clients of a ZooKeeper need it.
+    # The import of kazoo takes 60 ms, and programs without ZooKeeper do not need kazoo. So it is
+    # imported here.
     from ledgerlog_spark.metadata.zookeeper.session import ZookeeperSession
 
     parsed = parse_service_uri(uri) if isinstance(uri, str) else uri

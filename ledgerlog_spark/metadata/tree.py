@@ -1,22 +1,25 @@
-"""A tree of small versioned nodes, like the tree of ZooKeeper: the base of all metadata stores.
+"""A tree of small versioned nodes, like the tree of ZooKeeper. All metadata stores use this tree.
 
 `zookeeper.session.ZookeeperSession` and `testing.memory.MemoryTree` implement `ZnodeTree`.
-`tests/contract/test_metadata_tree.py` checks that both do what these docstrings state.
+`tests/contract/test_metadata_tree.py` checks that both classes do what these docstrings state.
 
 Every write ends in one of four ways, on every tree:
 
-- it returns: the change is durable on a majority of the ensemble;
-- a `MetadataError` about the node (`NodeMissingError`, `NodeExistsError`, `NodeNotEmptyError`,
-  `MetadataVersionError`, `TransactionFailedError`): definite, nothing was changed;
-- `MetadataUnavailableError`: definite, nothing was sent;
-- `MetadataUnknownError`: the write was sent, and may have happened or may still happen.
+- It returns. Then the change is durable on a majority of the ensemble.
+- It raises a `MetadataError` about the node (`NodeMissingError`, `NodeExistsError`,
+  `NodeNotEmptyError`, `MetadataVersionError`, `TransactionFailedError`). This is definite: nothing
+  was changed.
+- It raises `MetadataUnavailableError`. This is definite: nothing was sent.
+- It raises `MetadataUnknownError`. The write was sent, and may have happened or may still happen.
 
-All methods of stores are coroutines on the client's event loop, and stores raise the same errors.
-Reads may be stale until `sync`. A later read of one tree never returns an older state, even after
-its session was replaced. Each server gets the newest transaction id that the tree saw, and refuses
-the session if the server does not have that transaction. A read with a lost reply is repeated until
-the tree's own deadline. So a read ends with a value or with `MetadataUnavailableError`, and never
-waits forever.
+The stores run on the client's event loop, and raise the same errors.
+
+Reads may be stale until `sync`. A later read of one tree never returns an older state, even if the
+session was replaced between the two reads. For this, each server gets the newest transaction id
+that the tree has seen. A server that does not have this transaction refuses the session.
+
+If the reply to a read is lost, the read is repeated until the tree's own deadline. So a read never
+waits forever: it ends with the store's answer, or with `MetadataUnavailableError`.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ class Session(Protocol):
 
     @property
     def is_connected(self) -> bool:
-        """Whether requests are sent immediately. Any thread may call this method."""
+        """Whether requests are sent immediately. Any thread may read this property."""
 
     async def is_orphaned(self) -> bool:
         """Whether the address of this session's store now belongs to another store."""
@@ -55,7 +58,8 @@ class Session(Protocol):
 
 
 NODE_SIZE_BYTES_MAX = 1_000_000
-"""Maximum data of one node, and of one transaction. ZooKeeper's own limit is 1 MiB a packet."""
+"""Maximum size of one node's data, and of one transaction's data and paths. ZooKeeper itself limits
+each packet to 1 MiB."""
 
 
 class NodeMissingError(MetadataError):
@@ -79,7 +83,7 @@ class TransactionFailedError(MetadataError):
 
 
 class NodeKind(Enum):
-    """The lifetime of a node, and how it gets its name.
+    """The lifetime of a node, and whether the tree adds digits to the name.
 
     The path of a sequential node ends with ten decimal digits, from a counter of the parent node.
     """
@@ -90,7 +94,7 @@ class NodeKind(Enum):
 
     @property
     def is_ephemeral(self) -> bool:
-        """Whether the node is deleted when the session that made it ends."""
+        """Whether the node is deleted at the end of the session that created it."""
         return self is not NodeKind.PERSISTENT
 
     @property
@@ -129,7 +133,7 @@ class CheckNode:
 
 @dataclass(frozen=True, slots=True)
 class CreateNode:
-    """In a transaction: create a node below a parent that exists or that was created earlier."""
+    """In a transaction: create a node. The parent exists, or an earlier operation creates it."""
 
     path: str
     data: bytes = b""
@@ -159,7 +163,7 @@ NodeOperation = CheckNode | CreateNode | SetNode | DeleteNode
 class ZnodeTree(Session, Protocol):
     """One session with a tree of nodes. All methods must run on the event loop of the tree.
 
-    During one connection, requests are executed in the order in which their coroutines first ran.
+    During one connection, requests are executed in the order in which their coroutines started.
     Paths are absolute, without a slash at the end.
     """
 
@@ -253,24 +257,24 @@ class ZnodeTree(Session, Protocol):
     def watch(self, path: str, on_change: OnChange) -> CancelWatch:
         """Watch a node: `on_change` is called after the node changed or the session was replaced.
 
-        A change creates or deletes the node, or replaces its data.
+        A change creates or deletes the node, or replaces its data. One call may report several
+        changes, and a call may happen without a change.
 
-        One call may report several changes, and a call may happen without a change. If a read
-        begins after this method returned, or in `on_change`, each change that the read misses
-        causes a later call.
+        No change is lost: a read after this method returned, or in `on_change`, may miss a change,
+        but each missed change causes a later call.
         """
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
         """Watch the names of a node's children, with the promises of `watch`."""
 
     async def until_gone(self, path: str) -> bool:
-        """Wait, with one request, until the node may have changed. After that, no watch remains.
+        """Wait until the node may have changed. This sends one request, and no watch remains.
 
         The wait has no limit, so callers set a deadline.
 
         Returns:
-            True when the node does not exist (any more). False when the node was changed or the
-            connection was lost.
+            True when the node does not exist, or does not exist any more. False when the node was
+            changed or the connection was lost.
 
         Raises:
             MetadataUnavailableError: The request could not be sent.
@@ -285,7 +289,7 @@ class ZnodeTree(Session, Protocol):
     async def end_session(self, secret: bytes) -> None:
         """End another session and its ephemeral nodes immediately, if the session still exists.
 
-        Only sessions of dead processes should be ended: a live owner gets a new session.
+        Use this only for sessions of dead processes. A live process would get a new session.
 
         Raises:
             MetadataUnavailableError: The store did not answer. The session ends at its timeout.
@@ -338,7 +342,7 @@ class WriteAttempts:
 
     def __init__(self, attempts_max: int, *, settles: bool = True) -> None:
         """Allow `attempts_max` attempts. Without `settles`, the first lost answer is an error."""
-        # the newest lost answer; if the store is unavailable afterwards, the outcome is unknown
+        # the error for the newest lost answer; later attempts raise it if the store is unavailable
         self.lost: MetadataUnknownError | None = None
         self._attempts_max = attempts_max
         self._settles = settles

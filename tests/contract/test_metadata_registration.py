@@ -197,7 +197,7 @@ async def test_second_live_registrant_of_a_bookie_id_is_refused(
     )
     for refusal in refusals:
         assert isinstance(refusal, LocalProtocolError)
-        assert "another live session" in str(refusal)
+        assert "registered by another session" in str(refusal)
     assert await reader.registration.writable() == [BOOKIE.bookie_id]
     assert await reader.registration.read_only() == []
 

@@ -93,7 +93,7 @@ class ReplyStream(Generic[Request, Reply]):
         )
 
     def offer(self) -> None:
-        """Note that the library gets the reply that `serve` yielded last."""
+        """Record the time at which the library gets the reply that `serve` yielded last."""
         self._writes_since = asyncio.get_running_loop().time()
 
     def is_stuck(self, seconds: float) -> bool:

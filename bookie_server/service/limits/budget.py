@@ -43,8 +43,8 @@ COST_OF_UNTRUSTED: Final = 16  # cost of each byte, if the request is larger tha
 class Budget:
     """The bytes of one lane.
 
-    Invariant: `shared_bytes` is the sum of the shares' bytes beyond their reserves. Only bytes of
-    `Share.force` can make `shared_bytes` larger than `size_bytes_max`.
+    Invariant: `shared_bytes` is the sum of the bytes of all shares, without the bytes within their
+    reserves. Only bytes of `Share.force` can make `shared_bytes` larger than `size_bytes_max`.
     """
 
     name: str  # name in metrics

@@ -87,9 +87,9 @@ class PeerShares:
 
 
 class ReadReserve:
-    """The number of bytes that are taken for a read before the size of the answer is known.
+    """The bytes that a read takes from the lane before the size of its answer is known.
 
-    The number follows the largest recent answer to one peer. It grows immediately after a larger
+    This reserve follows the largest recent answer to one peer. It grows immediately after a larger
     answer, and shrinks by at most 1/8 after a smaller answer.
     """
 

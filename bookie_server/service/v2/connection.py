@@ -88,7 +88,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Join the server's connections, or close if the server has no place."""
+        """Add this connection to the server's connections. Close it if the server has no room."""
         # uvloop's transports have the methods of asyncio.Transport, but are not of this class.
         transport = cast("asyncio.Transport", transport)
         self._transport = transport
@@ -140,11 +140,11 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         return False
 
     def pause_writing(self) -> None:
-        """Note that the kernel has not taken all answers."""
+        """Record that the kernel has not taken all answers."""
         self._is_writing_paused = True
 
     def resume_writing(self) -> None:
-        """Note that the kernel has taken all answers."""
+        """Record that the kernel has taken all answers."""
         self._is_writing_paused = False
         self._count_sent()
 

@@ -22,8 +22,10 @@ class PeerWatch:
 
     opened_at: float  # in seconds of the loop's clock, like all times here
     received_at: float = field(init=False)  # time at which the last new bytes were seen
-    took_at: float = field(init=False)  # last time at which the peer took answers, or none waited
-    sent_at: float = field(init=False)  # last time at which bytes of a frame came, or none were due
+    # last time at which the peer took answers, or at which no answers waited
+    took_at: float = field(init=False)
+    # last time at which bytes of a frame arrived, or at which no frame was incomplete
+    sent_at: float = field(init=False)
     frame_began_at: float | None = field(default=None, init=False)  # start of an incomplete frame
     _received_bytes: int = field(default=0, init=False)
     _received_bytes_moved: int = field(default=0, init=False)

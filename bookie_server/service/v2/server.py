@@ -57,7 +57,7 @@ class V2Server:
         self._sweeping = asyncio.create_task(self.sweeper.run(), name="v2 sweeper")
 
     def admit(self, connection: PeerConnection) -> bool:
-        """Add a new connection and return True, or return False if there is no place."""
+        """Add a new connection and return True. Return False if the server has no room for it."""
         if self.is_stopping or not self._has_place(connection):
             self._shared.counters.connections_refused += 1
             _logger.warning("connection_refused", peer=connection.peer, open=self.connections_count)

@@ -404,7 +404,7 @@ class WrittenCache:
             oldest.drop_cached(start, length)
 
     def synced(self, file: CachedFile, offset: int, size_bytes: int) -> None:
-        """Note bytes that were written and synced."""
+        """Record that these bytes were written and synced."""
         ranges = self._ranges
         if ranges:
             last, start, length = ranges[-1]

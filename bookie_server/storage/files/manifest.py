@@ -96,8 +96,8 @@ class ManifestStore:
         name = self.current.state_file
         if name not in names:
             raise DamagedDirectoryError(
-                f"the ledger-state file {name!r} that the MANIFEST names does not exist; it holds "
-                f"keys and fences. Restore the file. {REPLACEMENT_ADVICE}",
+                f"the ledger-state file {name!r} is missing, but the MANIFEST lists it. The file "
+                f"has the keys and fences of ledgers: restore it. {REPLACEMENT_ADVICE}",
                 path=name,
                 reason="missing",
             )

@@ -64,6 +64,11 @@ def text(value: str) -> str:
     return value
 
 
+def any_text(value: str) -> str:
+    """Accept any text, also an empty one."""
+    return value
+
+
 def log_name(value: str) -> str:
     """Parse the name of a log."""
     try:

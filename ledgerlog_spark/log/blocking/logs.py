@@ -124,6 +124,8 @@ class BlockingLog(Blocking[Log]):
     open_range = derived_as(Log.open_range, _writer)
     commit = derived(Log.commit)
     abort = derived(Log.abort)
+    add_columns = derived(Log.add_columns)
+    has_batch = derived(Log.has_batch)
     floor = derived(Log.floor)
     seal = derived(Log.seal)
     truncate = derived(Log.truncate)
@@ -135,6 +137,7 @@ class BlockingLog(Blocking[Log]):
     check = derived(Log.check)
     delete_orphans = derived(Log.delete_orphans)
     delete = derived(Log.delete)
+    delete_if_unused = derived(Log.delete_if_unused)
     watch_end = derived_as(as_coroutine(Log.watch_end), _on_loop)
 
     @documented_by(Log.read_range)

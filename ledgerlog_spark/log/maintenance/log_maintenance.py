@@ -22,6 +22,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.committing.commits import LogCommits
 from ledgerlog_spark.log.committing.job import Job, plan_job
+from ledgerlog_spark.log.committing.new_log import delete_new_log
 from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS, LogHost
 from ledgerlog_spark.log.maintenance.check import LogCheck, LogChecker
 from ledgerlog_spark.log.reading.version_at import version_at
@@ -32,6 +33,7 @@ from ledgerlog_spark.protocol.log.change.expiry import Expired, ExpiryMachine
 from ledgerlog_spark.protocol.log.change.retention import KEPT, PageSizes, RetentionMachine
 from ledgerlog_spark.protocol.log.change.truncate import Truncated, TruncateMachine
 from ledgerlog_spark.protocol.log.commit.epoch import JobKind
+from ledgerlog_spark.protocol.log.commit.plan import check_expected
 from ledgerlog_spark.protocol.log.commit.restore import (
     CutRange,
     RestoreMachine,
@@ -161,7 +163,12 @@ class LogMaintenance:
         return await self._drop(machine, no_progress)
 
     async def restore(
-        self, version: int, *, copy: CopyRows | None = None, overwrite_if_changed: bool = False
+        self,
+        version: int,
+        *,
+        copy: CopyRows | None = None,
+        overwrite_if_changed: bool = False,
+        expected_version: int | None = None,
     ) -> CommitResult:
         """Make the rows of an older version the newest again, at new offsets.
 
@@ -173,27 +180,32 @@ class LogMaintenance:
             copy: A coroutine function that copies these rows into a ledger of the job that is its
                 argument. None if copies are not allowed.
             overwrite_if_changed: Whether to replace also rows that others commit during this call.
+            expected_version: The version of the log that the caller read. The log is changed only
+                if it still has this version. None requires no version.
 
         Raises:
             VersionNotAvailableError: The version cannot be read any more, or never existed. The
                 error has `oldest`.
-            ConcurrentCommitError: Others committed during this call. Nothing was changed.
+            ConcurrentCommitError: Others committed during this call, or the log does not have the
+                expected version. Nothing was changed.
             LocalProtocolError: Rows have to be copied, but `copy` is None. Or `version` is not a
                 number. Nothing was changed.
             LogKindError: The log is a leader log, which has no versions.
             CommitUnknownError: The outcome is unknown; the log's history shows it.
         """
         check_type("version", version, int)
+        if expected_version is not None:
+            check_type("expected_version", expected_version, int)
         await self._require_versions()
         for _ in range(RESTORE_ATTEMPTS_MAX - 1):
             try:
-                return await self._restore(version, copy, overwrite_if_changed)
+                return await self._restore(version, copy, overwrite_if_changed, expected_version)
             except ConcurrentCommitError as error:
                 # The error is retriable if only a merge happened in between, because a merge
                 # changes no row.
                 if not error.retriable:
                     raise
-        return await self._restore(version, copy, overwrite_if_changed)
+        return await self._restore(version, copy, overwrite_if_changed, expected_version)
 
     async def set_properties(self, changes: Mapping[str, str | None]) -> dict[str, str]:
         """Change properties of the log, without a new version.
@@ -279,6 +291,17 @@ class LogMaintenance:
             log=self._host.name,
         )
 
+    async def delete_if_unused(self) -> bool:
+        """Delete the log if it is as it was created: without a change, and without a job.
+
+        Returns whether the log does not exist any more. A change or a job that begins during this
+        call keeps the log.
+
+        Raises:
+            MetadataError: The store failed. The log may be deleted; a retry is safe.
+        """
+        return await delete_new_log(self._host, None)
+
     async def _state(self) -> LogState:
         return await self._host.run(StateMachine(self._host.name))
 
@@ -322,9 +345,14 @@ class LogMaintenance:
             )
 
     async def _restore(
-        self, version: int, copy: CopyRows | None, overwrite_if_changed: bool
+        self,
+        version: int,
+        copy: CopyRows | None,
+        overwrite_if_changed: bool,
+        expected_version: int | None,
     ) -> CommitResult:
         planned = await self._state()
+        check_expected(planned.head, expected_version)
         snapshot = await self._host.run(SnapshotMachine(self._host.name, version=version))
         parts = cut_ranges(snapshot.interval, snapshot.items)
         if parts and copy is None:
@@ -350,6 +378,7 @@ class LogMaintenance:
                 planned_version=job.planned_version,
                 copies=copies,
                 overwrite_if_changed=overwrite_if_changed,
+                expected_version=expected_version,
                 password=await self._password_of(copies.values()),
             )
             machine = RestoreMachine(self._host.name, request, token=uuid.uuid4().hex)

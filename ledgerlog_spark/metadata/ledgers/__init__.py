@@ -1,4 +1,5 @@
 """Ledgers in the metadata store.
 
-- `store`: reads and changes ledger metadata. `ids`: new ledger ids. `layout`: how paths are formed.
+- `store`: reads and changes ledger metadata. `ids`: new ledger ids.
+- `layout`: the layout of a cluster, which determines the paths of its ledgers.
 """

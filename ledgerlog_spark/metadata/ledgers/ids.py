@@ -3,7 +3,8 @@
 A separate counter would return ids that a Java client also gets. An id is the number of an
 EPHEMERAL_SEQUENTIAL node under `idgen`. One transaction creates the nodes of several ids. After the
 31 bits of the counter are used up, an id has two parts, as in Apache BookKeeper. The high 32 bits
-are the number of a directory `idgen-long/HOB-<n>`. The low 31 bits are the number of a node in it.
+are the number of a directory `idgen-long/HOB-<n>`. The low 31 bits are the number of a node in this
+directory.
 """
 
 from __future__ import annotations
@@ -41,14 +42,17 @@ class LedgerIds:
     async def take(self, count: int) -> list[int]:
         """Return `count` (1 to 64) new ids, in rising order."""
         if not 1 <= count <= COUNT_MAX:
-            raise LocalProtocolError(f"1 to {COUNT_MAX} ids at a time, not {count}", count=count)
+            raise LocalProtocolError(
+                f"{count} ids were requested, but one call returns 1 to {COUNT_MAX} ids",
+                count=count,
+            )
         if self._is_short is None:
             self._is_short = await self._tree.stat(self._long) is None
         if self._is_short:
             numbers = await self._numbers(self._short, count)
             if numbers is not None:
                 return numbers
-            # No more ids exist below `idgen`: the counter would overflow and repeat its numbers.
+            # The counter of `idgen` is used up. It would overflow and repeat its numbers.
             self._is_short = False
         return await self._take_long(count)
 
@@ -72,7 +76,7 @@ class LedgerIds:
         raise RemoteProtocolError(f"the ledger id counters below {self._long} are all used up")
 
     async def _highest(self) -> int:
-        """Number of the directory of new ids; 1 when no directory exists."""
+        """The number of the newest directory `HOB-<n>`; 1 when no directory exists."""
         await self._tree.sync(self._root)
         names = await znodes.children_of(self._tree, self._long)
         numbers = [n.removeprefix(HIGH_PREFIX) for n in names if n.startswith(HIGH_PREFIX)]
@@ -81,7 +85,7 @@ class LedgerIds:
     async def _numbers(self, directory: str, count: int) -> list[int] | None:
         """Return `count` new numbers of a directory's counter; None if the counter is used up.
 
-        After a lost reply, only numbers are lost: the next attempt gets other numbers.
+        A lost reply only loses numbers, because the next attempt gets other numbers.
         """
         create = znodes.CreateNode(f"{directory}/ID-", kind=znodes.NodeKind.EPHEMERAL_SEQUENTIAL)
         lost: MetadataUnknownError | None = None
@@ -107,7 +111,7 @@ class LedgerIds:
         )
 
     def _remove_later(self, paths: list[str]) -> None:
-        """Delete ephemeral nodes before the session ends, to keep the directory small."""
+        """Begin to delete ephemeral nodes before the session ends, to keep the directory small."""
         task = asyncio.get_running_loop().create_task(self._remove(paths))
         self._removals.add(task)
         task.add_done_callback(self._removals.discard)

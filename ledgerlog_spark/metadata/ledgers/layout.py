@@ -1,4 +1,4 @@
-"""The layout of ledgers below a root, which is in the cluster's LAYOUT node."""
+"""The layout of a cluster's ledgers, which determines their paths. The LAYOUT node stores it."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def settled_layout(stored: Layout | None, requested: str | None, root: str) -> L
     wanted = BY_NAME[requested]
     if stored is not None and stored != wanted:
         raise ConfigurationError(
-            f"the metadata service URI names the layout {requested!r}, and the cluster at {root} "
-            f"has {stored.factory}: write zk:// to take the cluster's layout",
+            f"the metadata service URI has the layout {requested!r}, but the cluster at {root} "
+            f"has {stored.factory}: begin the URI with zk:// to use the cluster's layout",
             layout=requested,
             factory=stored.factory,
         )

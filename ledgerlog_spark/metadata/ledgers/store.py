@@ -1,7 +1,7 @@
 """Ledger metadata on a tree of nodes, in Apache BookKeeper's paths and formats.
 
-Ledger ids are unique, so the path of a ledger is never created twice. So a condition on the version
-number alone is enough for a write. Incarnations are compared too if they are known.
+Ledger ids are unique, so the path of a ledger is never created twice. So a write is safe if the
+store compares only the version number.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ LONG_LEVELS = tuple(map(re.compile, ("[0-9]{3}", "[0-9]{4}", "[0-9]{4}", "[0-9]{
 
 
 class LedgerStore:
-    """The metadata of the ledgers below one root. In the long layout, ids have nineteen digits."""
+    """The metadata of the ledgers below one root.
+
+    In the long layout, every path contains the ledger id with nineteen digits.
+    """
 
     def __init__(self, tree: znodes.ZnodeTree, root: str, layout: Layout) -> None:
         self._tree = tree
@@ -56,8 +59,8 @@ class LedgerStore:
     async def create(self, ledger_id: int, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
         """Create the metadata of a ledger.
 
-        After a lost reply the create is retried. If the metadata exists at the retry,
-        `metadata.token` shows whether this client created the metadata.
+        If the metadata has a token, the call is retried after a lost reply. If the retry finds
+        metadata, the token shows whether this client created it.
         """
         path, data = self.path(ledger_id), encode_ledger_metadata(metadata)
         attempts = znodes.WriteAttempts(CREATE_ATTEMPTS_MAX, settles=metadata.token is not None)
@@ -88,7 +91,8 @@ class LedgerStore:
             return Versioned(decode_ledger_metadata(record.value), record.version)
         except MetadataFormatError as error:
             raise MetadataFormatError(
-                f"the record of ledger {ledger_id} is left alone: {error}", ledger_id=ledger_id
+                f"the metadata of ledger {ledger_id} cannot be read, and was not changed: {error}",
+                ledger_id=ledger_id,
             ) from error
 
     async def write(
@@ -111,13 +115,13 @@ class LedgerStore:
                 raise _not_found(ledger_id) from None
 
     async def ids(self) -> AsyncIterator[int]:
-        """All ledger ids in rising order, not read at one moment. An error ends the iteration."""
+        """Yield all ledger ids in rising order, from several reads. An error ends the iteration."""
         try:
             names = await self._tree.children(self._root)
         except znodes.NodeMissingError:
             await require_cluster(self._tree, self._root)
             names = await self._tree.children(self._root)
-        # Low ids come first.
+        # Ids in the short directories are lower, so these directories are read first.
         for levels in (LONG_LEVELS,) if self._is_long else (SHORT_LEVELS, LONG_LEVELS):
             for name in names:
                 if levels[0].fullmatch(name):
@@ -164,13 +168,13 @@ class LedgerStore:
     ) -> AsyncIterator[str]:
         """Paths of ledgers in a directory, in rising order. An unexpected name is an error.
 
-        A directory that is deleted during the iteration had no ledgers.
+        A directory that is deleted during the iteration counts as empty.
         """
         for name in await znodes.children_of(self._tree, self._root + directory):
             path = f"{directory}/{name}"
             if not levels[0].fullmatch(name):
                 raise MetadataFormatError(
-                    f"{self._root}{path} does not belong among the ledgers", path=path
+                    f"{self._root}{path} is not a path of the layout of ledgers", path=path
                 )
             if len(levels) == 1:
                 yield path

@@ -31,7 +31,7 @@ from ledgerlog_spark.model import Version
 
 
 def _path(*above: str) -> Callable[[LogPaths, str, *tuple[str | int, ...]], str]:
-    """Returns a method for the path of a node of a log, or of a node below this node."""
+    """Return a method that returns the path of a node of a log, or of a node below this node."""
 
     def path(paths: LogPaths, log_id: str, /, *below: str | int) -> str:
         return "/".join((paths.ids, log_id, *above, *map(str, below)))
@@ -57,7 +57,7 @@ class LogPaths:
     deleted = _path("deleted")
 
     def name(self, name: str) -> str:
-        """The path of the node with a log's id, by the log's name."""
+        """The path of the node that stores the id of the log with this name."""
         return f"{self.names}/{name}"
 
     def producer(self, log_id: str, app: str, *below: str | int) -> str:
@@ -85,7 +85,7 @@ class LogNodes:
         self.paths = LogPaths(root)
 
     async def delete(self, path: str) -> None:
-        """Delete a node; does nothing if it does not exist or has children."""
+        """Delete a node. Do nothing if the node does not exist or has children."""
         with contextlib.suppress(znodes.NodeMissingError, znodes.NodeNotEmptyError):
             await self.tree.delete(path)
 
@@ -98,7 +98,7 @@ class LogNodes:
     async def transact(
         self, operations: Sequence[znodes.NodeOperation]
     ) -> list[znodes.Created | Version | None]:
-        """Run all operations or none; raises MetadataVersionError if an operation fails."""
+        """Run all operations or none. Raise MetadataVersionError if an operation fails."""
         try:
             return await self.tree.transact(operations)
         except znodes.TransactionFailedError as error:
@@ -108,7 +108,10 @@ class LogNodes:
 
 
 async def read_each(read: Callable[[V], Awaitable[T]], values: Sequence[V]) -> list[T]:
-    """Call `read` for each value, some calls in parallel; the results are in the values' order."""
+    """Call `read` for each value, and return the results in the order of the values.
+
+    Up to 64 calls run in parallel.
+    """
     answers: list[T] = []
     for first in range(0, len(values), REQUESTS_AT_ONCE):
         answers += await asyncio.gather(*map(read, values[first : first + REQUESTS_AT_ONCE]))
@@ -122,7 +125,7 @@ def version_of(result: znodes.Created | Version | None) -> Version:
 
 
 class CommitQueue:
-    """The queue of waiting writers of one log. The queue avoids requests, but protects no data.
+    """The queue of waiting writers of one log. It reduces requests, but it does not protect data.
 
     The name of a member is `<token>-<ten digits>`. The digits are a counter of the tree, and the
     lowest number is first. The node of a member is deleted when its session ends. So a dead process
@@ -137,16 +140,16 @@ class CommitQueue:
     async def join(self, token: str) -> str:
         """Join the queue after all present members, and return the name of the new member.
 
-        After a lost reply, the token in the name shows the outcome. The member leaves the queue
-        when the session ends, or by `leave`.
+        After a lost reply, the token in the names of the members shows whether the node was
+        created. The member stays in the queue until `leave`, or until the session ends.
         """
         path = f"{self._directory}/{token}-"
         try:
             try:
                 created = await self._tree.create(path, kind=znodes.NodeKind.EPHEMERAL_SEQUENTIAL)
             except znodes.NodeMissingError:
-                # The log is of an earlier release. Ancestors are not created, because a removed log
-                # must not be re-created.
+                # An earlier release created the log without a queue. Only the node of the queue is
+                # created, and not the nodes above it, because a removed log must not be re-created.
                 with contextlib.suppress(znodes.NodeExistsError):
                     await self._tree.create(self._directory)
                 created = await self._tree.create(path, kind=znodes.NodeKind.EPHEMERAL_SEQUENTIAL)
@@ -164,10 +167,13 @@ class CommitQueue:
         return sorted(names, key=lambda name: name.rpartition("-")[2])
 
     async def until_gone(self, name: str) -> bool:
-        """Wait until a member has left (True) or may have left (False). Callers set a deadline."""
+        """Wait until a member has left. Callers set a deadline.
+
+        Return False if the member only may have left.
+        """
         return await self._tree.until_gone(f"{self._directory}/{name}")
 
     async def leave(self, name: str) -> None:
-        """Remove any member from the queue; does nothing when the member has left."""
+        """Remove a member of any session from the queue. Do nothing if the member has left."""
         with contextlib.suppress(znodes.NodeMissingError):
             await self._tree.delete(f"{self._directory}/{name}")

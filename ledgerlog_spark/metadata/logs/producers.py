@@ -28,17 +28,18 @@ from ledgerlog_spark.wire.ledger_metadata.record import encode_ledger_metadata
 
 ATTEMPTS_MAX = 5
 LISTED, STAGED, MADE = b"listed", b"staged", b"made"
-"""The earlier state of a marked ledger. A leader made a `made` ledger, and may still list it."""
+"""The values of a mark: the state of the ledger before it was marked. `MADE` means that a leader
+created the ledger, and may still list it."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedLedger:
-    """A ledger that no version lists, with the time of its mark by the store's clock."""
+    """A ledger that no version lists, and the time of its mark by the store's clock."""
 
     ledger_id: int
     marked_ms: int
     is_staged: bool  # the ledger was never listed, so no reader can be using it
-    is_made: bool = False  # a leader made the ledger, and may still list it
+    is_made: bool = False  # a leader created the ledger, and may still list it
 
 
 class LogProducers:
@@ -72,19 +73,36 @@ class LogProducers:
     ) -> Version:
         """Create (`version` None) or replace a producer record, and end registrations.
 
-        Each ledger in `deregistered` gets a mark as never listed, unless it has a mark. The ledgers
-        in `released` are listed, so they get no mark. Raises MetadataVersionError if the record
-        exists or has another version; nothing was changed.
+        Each ledger in `deregistered` gets the mark `staged`, unless it has a mark. The ledgers in
+        `released` are listed, so they get no mark. Raises MetadataVersionError, and changes
+        nothing, if `version` is None and the record exists, or if the record has another version.
+        Raises LogNotFoundError, and changes nothing, if a new producer finds no log.
         """
         path, data = self._paths.producer(log_id, app), encode_producer(producer)
-        operations: list[znodes.NodeOperation]
         if version is None:
             assert not (*deregistered, *released), "a new producer has no registrations"
-            operations = [znodes.CreateNode(path, data), znodes.CreateNode(f"{path}/ledgers")]
-        else:
-            operations = [znodes.SetNode(path, data, version)]
+            made = [znodes.CreateNode(path, data), znodes.CreateNode(f"{path}/ledgers")]
+            return await self._create(app, made)
+        operations: list[znodes.NodeOperation] = [znodes.SetNode(path, data, version)]
         operations += await self._ended(log_id, app, deregistered, released)
         return version_of((await self._nodes.transact(operations))[0])
+
+    async def _create(self, app: str, operations: list[znodes.CreateNode]) -> Version:
+        """Create the nodes of a new producer."""
+        try:
+            return version_of((await self._nodes.transact(operations))[0])
+        except MetadataVersionError as error:
+            cause = error.__cause__
+            is_gone = isinstance(cause, znodes.TransactionFailedError) and isinstance(
+                cause.cause, znodes.NodeMissingError
+            )
+            if not is_gone:
+                raise
+            # A log loses the node above its producers when it is deleted, or later.
+            raise LogNotFoundError(
+                f"the log of producer {app!r} was deleted; nothing was changed",
+                app=app,
+            ) from error
 
     async def delete(
         self,
@@ -96,8 +114,8 @@ class LogProducers:
     ) -> None:
         """Delete a producer and end its last registrations. The name must never be used again.
 
-        The ledgers get marks as in `write`. Raises MetadataVersionError if the record has another
-        version, or the producer has other registrations; nothing was changed.
+        The ledgers get the same marks as in `write`. Raises MetadataVersionError, and changes
+        nothing, if the record has another version, or if the producer has other registrations.
         """
         path = self._paths.producer(log_id, app)
         operations = await self._ended(log_id, app, deregistered, released)
@@ -107,7 +125,7 @@ class LogProducers:
     async def _ended(
         self, log_id: str, app: str, deregistered: Sequence[int], released: Sequence[int]
     ) -> list[znodes.NodeOperation]:
-        """The operations that end registrations; ledgers that were never listed get a mark."""
+        """The operations that end registrations. The ledgers in `deregistered` get a mark."""
         ended = [self._paths.registration(log_id, app, i) for i in (*deregistered, *released)]
         marks = await self.marks(log_id, deregistered, STAGED)
         return [*map(znodes.DeleteNode, ended), *marks]
@@ -125,7 +143,7 @@ class LogProducers:
         return [i for i, node in pairs if node is not None and int(node.value) < epoch]
 
     async def staged_ms(self, log_id: str, app: str) -> dict[int, int]:
-        """When each registered ledger was registered, by the store's clock; in order of ids."""
+        """The time by the store's clock at which each ledger was registered, in order of ids."""
         found = await self._ledgers_below(self._paths.registration(log_id, app))
         return {ledger_id: stat.created_ms for ledger_id, stat in found}
 
@@ -162,8 +180,13 @@ class LogProducers:
     ) -> Versioned[LedgerMetadata]:
         """Create the metadata of a leader's ledger and its mark `made`, in one transaction.
 
-        The change of the head that lists the ledger deletes the mark. Lost replies and errors are
-        the same as in `register_ledger`. Raises LogNotFoundError if the log was deleted.
+        The change of the head that lists the ledger deletes the mark. After a lost reply, the token
+        in `metadata` and the mark show the outcome.
+
+        Raises:
+            LogNotFoundError: The log was deleted. Nothing was created.
+            LedgerExistsError: Another client has used the id.
+            MetadataUnknownError: The outcome is unknown, and the id must not be used any more.
         """
         mark = self._paths.mark(log_id, ledger_id)
         record = znodes.CreateNode(self._ledgers.path(ledger_id), encode_ledger_metadata(metadata))
@@ -171,9 +194,9 @@ class LogProducers:
         return await self._create_ledger(operations, mark, ledger_id, metadata)
 
     async def claim_made(self, log_id: str, ledger_id: int) -> None:
-        """Change the mark of a ledger from `made` to `staged`, so that it cannot be listed.
+        """Change the mark of a ledger from `made` to `staged`, so that no leader can list it.
 
-        Does nothing when the ledger does not have the mark `made` (any more).
+        Do nothing if the ledger does not have the mark `made`, or does not have it any more.
         """
         path = self._paths.mark(log_id, ledger_id)
         with contextlib.suppress(znodes.NodeMissingError, MetadataVersionError):
@@ -188,9 +211,9 @@ class LogProducers:
         ledger_id: int,
         metadata: LedgerMetadata,
     ) -> Versioned[LedgerMetadata]:
-        """Run the operations, the second of which creates the metadata of the ledger.
+        """Run the operations. The second operation creates the metadata of the ledger.
 
-        After a lost reply, the metadata is valid only if the node `proof` exists.
+        After a lost reply, the ledger counts as created only if the node `proof` exists.
         """
         path = self._ledgers.path(ledger_id)
         attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
@@ -206,7 +229,7 @@ class LogProducers:
                 else:
                     return Versioned(metadata, version_of(done[1]))
         raise attempts.lost or MetadataUnknownError(
-            f"whether ledger {ledger_id} was created is unknown: abandon it",
+            f"it is unknown whether ledger {ledger_id} was created: do not use this ledger",
             ledger_id=ledger_id,
         )
 
@@ -232,7 +255,7 @@ class LogProducers:
         return None if stat is None else stat.changed_ms
 
     async def forget_mark(self, log_id: str, ledger_id: int) -> None:
-        """Delete the mark of a deleted ledger; does nothing when the ledger has no mark."""
+        """Delete the mark of a deleted ledger. Do nothing if the ledger has no mark."""
         await self._nodes.delete(self._paths.mark(log_id, ledger_id))
 
     async def _settle_creation(
@@ -243,7 +266,7 @@ class LogProducers:
         metadata: LedgerMetadata,
         lost: MetadataUnknownError | None,
     ) -> Versioned[LedgerMetadata]:
-        """Return this client's metadata if an earlier transaction succeeded and `proof` exists."""
+        """Return the metadata if an earlier attempt created the ledger. Otherwise raise."""
         await self._tree.sync()
         if lost is not None and await self._tree.stat(proof) is not None:
             with contextlib.suppress(LedgerNotFoundError):
@@ -256,20 +279,23 @@ class LogProducers:
             )
         if isinstance(failed.cause, znodes.NodeMissingError):
             raise LogNotFoundError(
-                f"the log of ledger {ledger_id} is gone; the ledger was not created",
+                f"the log of ledger {ledger_id} was deleted, so the ledger was not created",
                 ledger_id=ledger_id,
             ) from failed
         raise MetadataVersionError(
-            f"the producer of ledger {ledger_id} changed meanwhile; the ledger was not created",
+            f"another process changed the producer of ledger {ledger_id}, so the ledger was not "
+            "created",
             ledger_id=ledger_id,
         ) from failed
 
     async def marks(
         self, log_id: str, ledger_ids: Sequence[int], was: bytes
     ) -> list[znodes.NodeOperation]:
-        """The operations that mark ledgers as `was`. LISTED also renews the time of a present mark.
+        """The operations that give ledgers the mark `was`.
 
-        A commit at the same time can make the change that needs these marks fail.
+        A ledger that has a mark keeps it, but `LISTED` replaces the mark and renews its time. If
+        another process creates or deletes a mark at the same time, the transaction with these
+        operations fails.
         """
         operations: list[znodes.NodeOperation] = []
         paths = [self._paths.mark(log_id, ledger_id) for ledger_id in ledger_ids]
@@ -299,8 +325,9 @@ class LogProducers:
             mark = await znodes.get_or_none(self._tree, path)
             if mark is not None and mark.value == MADE:
                 return znodes.DeleteNode(path, mark.version)
-        # Only the change of the head that lists a ledger, or the sweeper, deletes the mark `made`
-        # of the ledger. So if the head is the same, the ledger was not listed and never will be.
+        # A ledger loses the mark `made` in two ways only: a change of the head lists the ledger, or
+        # the sweeper claims it. So if the head has the same version, the ledger was not listed, and
+        # no change can list it later.
         head = await self._tree.stat(self._paths.head(log_id))
         if head is None or head.version != head_version:
             raise MetadataVersionError(
@@ -308,7 +335,7 @@ class LogProducers:
             )
         raise LedgerNotFoundError(
             f"ledger {ledger_id} was deleted before it was listed, or is being deleted, because "
-            "it was made longer than stagingTtlMs ago: open the log again",
+            "it was created more than stagingTtlMs ago: open the log again",
             ledger_id=ledger_id,
         )
 

@@ -4,10 +4,10 @@ Transactions compare only version numbers. The numbers are enough, because no pa
 version is created twice: log ids, tokens and ledger ids are unique, and the name of a deleted
 producer is never used again.
 
-Reads may be stale until `sync`. A write returns, or raises `MetadataVersionError` (definite: a node
-had another version), `MetadataUnavailableError` (definite: nothing was sent) or
-`MetadataUnknownError`. Nodes that cannot be decoded raise `MetadataFormatError` or
-`WireFormatError`.
+Reads may be stale until `sync`. A write returns after it succeeded. Otherwise it raises
+`MetadataVersionError` (a node had another version), `MetadataUnavailableError` (nothing was sent)
+or `MetadataUnknownError`. The first two errors are definite. A read of a node that cannot be
+decoded raises `MetadataFormatError` or `WireFormatError`.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from ledgerlog_spark.protocol.log.state.records import LogHead
 
 TRANSACTION_SIZE_BYTES_MAX = 900_000
 CLOCK_AGE_MS_MAX = 600_000
-"""How long the store's clock is estimated from its last answer. In this time, the error of a clock
-that measures durations is about 30 ms."""
+"""Maximum age of an answer from which the store's clock is estimated. In this time, the local clock
+deviates by about 30 ms."""
 CLOCK_ATTEMPTS_MAX = 3
-"""Number of lost answers of the store's clock after which it counts as unavailable."""
+"""Number of lost answers after which the store's clock counts as unavailable."""
 
 
 class LogStore:
@@ -66,8 +66,8 @@ class LogStore:
     async def create_log(self, head: LogHead, pages: Sequence[bytes]) -> Versioned[LogHead]:
         """Create a log with `head.name` and `head.log_id`, in one transaction.
 
-        After a lost reply the log is read, and the id shows which client created the log. Raises
-        LogExistsError if another log has the name. After a MetadataUnknownError a retry with the
+        After a lost reply the log is read, and its id shows whether this client created it. Raises
+        LogExistsError if another log has the name. After a MetadataUnknownError, a retry with the
         same head is safe.
         """
         paths, log_id = self._paths, head.log_id
@@ -100,7 +100,7 @@ class LogStore:
                 else:
                     return Versioned(head, version_of(done[-1]))
         raise attempts.lost or MetadataUnknownError(
-            f"whether log {head.name!r} was created is unknown: create it again", log=head.name
+            f"it is unknown whether log {head.name!r} was created: create it again", log=head.name
         )
 
     async def _own_or_taken(self, head: LogHead) -> Versioned[LogHead]:
@@ -136,12 +136,15 @@ class LogStore:
         """Ids of all logs, sorted. Includes deleted logs with ledgers that still exist."""
         return await znodes.children_of(self._tree, self._paths.ids)
 
-    async def delete_log(self, head: LogHead, version: Version) -> Version:
+    async def delete_log(
+        self, head: LogHead, version: Version, *, if_no_producers: bool = False
+    ) -> Version:
         """Delete a log: free its name and store the deletion in its head, in one transaction.
 
         Raises MetadataVersionError if the head has another version, or another log has the name.
+        With `if_no_producers`, also if the log has a producer; and no job can begin afterwards.
         """
-        name = self._paths.name(head.name)
+        name, producers = self._paths.name(head.name), self._paths.producers(head.log_id)
         pointer = await znodes.get_or_none(self._tree, name)
         if pointer is None:
             raise MetadataVersionError(f"log {head.name!r} is deleted", log=head.name)
@@ -154,15 +157,17 @@ class LogStore:
                 znodes.SetNode(self._paths.head(head.log_id), encode_head(head), version),
                 znodes.DeleteNode(name, pointer.version),
                 znodes.CreateNode(self._paths.deleted(head.log_id)),
+                # The store refuses to delete a node that is not empty.
+                *([znodes.DeleteNode(producers)] if if_no_producers else []),
             ]
         )
         return version_of(done[0])
 
     async def remove_log(self, log_id: str) -> bool:
-        """Remove the last nodes of a deleted log; does nothing if the nodes are already removed.
+        """Remove the last nodes of a deleted log. Do nothing if the nodes are already removed.
 
-        Returns false if a ledger still has a mark; then the head and the marks stay. Raises
-        MetadataVersionError if a ledger is still registered, or a producer was created.
+        Return False if a ledger still has a mark. Then the head and the marks stay. Raise
+        MetadataVersionError if a ledger is still registered, or if a producer was created.
         """
         paths = self._paths
         if await znodes.children_of(self._tree, paths.marks(log_id)):
@@ -184,9 +189,9 @@ class LogStore:
             pass
         except znodes.NodeNotEmptyError:
             return False
-        # The head is deleted first. Without a head all other nodes will be removed, even if this
-        # process dies here. A head without its pages has no list of its ledgers. The node that
-        # marks the deletion is deleted last.
+        # The head is deleted first, because the list of a head without its pages cannot be read. If
+        # this process dies after that, a later call removes the other nodes. The node that marks
+        # the deletion is deleted last.
         await self._nodes.delete(paths.head(log_id))
         for name in await znodes.children_of(self._tree, paths.log(log_id)):
             path = f"{paths.log(log_id)}/{name}"
@@ -219,7 +224,7 @@ class LogStore:
         return None
 
     async def write_pages(self, log_id: str, token: str, pages: Sequence[bytes]) -> Version:
-        """Create `pages/<token>` and its pages. Returns the node's version, for the commit."""
+        """Create `pages/<token>` and its pages. Return the node's version, for the commit."""
         operations: list[znodes.NodeOperation] = [
             znodes.CreateNode(self._paths.pages(log_id, token))
         ]
@@ -235,7 +240,7 @@ class LogStore:
         return version or version_of(done[0])
 
     async def write_head(self, log_id: str, write: WriteHead) -> Version:
-        """Run the transaction that `write` describes; returns the head's new version.
+        """Run the transaction that `write` describes. Return the head's new version.
 
         Raises:
             MetadataVersionError: The head, the producer record or the node of the pages has another
@@ -267,7 +272,7 @@ class LogStore:
         return version_of(done[0])
 
     async def delete_pages(self, log_id: str, token: str, kept: Sequence[int]) -> None:
-        """Delete the pages with numbers not in `kept`; if `kept` is empty, also delete the node."""
+        """Delete the pages that are not in `kept`. If `kept` is empty, also delete the node."""
         above = self._paths.pages(log_id, token)
         for number in await znodes.children_of(self._tree, above):
             if int(number) not in kept:
@@ -276,7 +281,7 @@ class LogStore:
             await self._nodes.delete(above)
 
     async def page_nodes(self, log_id: str) -> dict[str, int]:
-        """When each token that has pages was written, by the store's clock; sorted by token."""
+        """The time by the store's clock at which each token's node was created, sorted by token."""
         tokens = await znodes.children_of(self._tree, self._paths.pages(log_id))
         paths = [self._paths.pages(log_id, token) for token in tokens]
         stats = await read_each(self._tree.stat, paths)
@@ -284,21 +289,21 @@ class LogStore:
         return {token: stat.created_ms for token, stat in found if stat is not None}
 
     async def now_ms(self, log_id: str) -> int:
-        """The time of the store's clock, read with a write. This class uses no other clock.
+        """The time of the store's clock, read with a write. Deletions calculate ages from it.
 
-        The time is never ahead of the store's clock. Deletions use this time to calculate ages.
+        The time is never ahead of the store's clock.
         """
         try:
             await self._ask_clock(self._paths.clock(log_id))
         except znodes.NodeMissingError:
-            raise LogNotFoundError(f"the log with id {log_id} is gone", log=log_id) from None
+            raise LogNotFoundError(f"the log with id {log_id} was deleted", log=log_id) from None
         return self.clock_ms()
 
     async def recent_ms(self) -> int:
         """The time of the store's clock, estimated from its last answer and the time since then.
 
-        The time is never ahead of the store's clock, and is stored in new nodes. The estimate sends
-        no request, or one write if the last answer is more than 10 minutes old.
+        The time is never ahead of the store's clock. New nodes store this time. If there was no
+        answer in the last 10 minutes, a write gets a new answer. Otherwise no request is sent.
         """
         found_ms = self._tree.clock.estimate_ms(CLOCK_AGE_MS_MAX)
         if found_ms is not None:
@@ -316,7 +321,7 @@ class LogStore:
         return self._tree.clock.estimate_ms() or 0
 
     def queue(self, log_id: str) -> CommitQueue:
-        """Return the queue of the log's waiting writers. Sends no request."""
+        """Return the queue of the log's waiting writers. This sends no request."""
         return CommitQueue(self._tree, self._paths.queue(log_id))
 
     def watch_head(self, log_id: str, on_change: znodes.OnChange) -> znodes.CancelWatch:
@@ -332,7 +337,7 @@ class LogStore:
         await self._tree.sync()
 
     async def _ask_clock(self, path: str) -> None:
-        """Write a node only to get the store's time. Lost answers are retried, as for reads."""
+        """Write a node to get the store's time. Retry if the answer is lost."""
         for _ in range(CLOCK_ATTEMPTS_MAX):
             with contextlib.suppress(MetadataUnknownError):
                 await self._tree.set(path, b"", None)

@@ -15,8 +15,9 @@ _logger.addHandler(logging.NullHandler())
 def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
     """Return the id of the newest transaction of the ensemble at `hosts`. This call blocks.
 
-    Before a server answers, it catches up with its leader. So a lower id than before comes from
-    another ensemble, or the ensemble lost its data. Return None if no server answers in time.
+    Before a server answers, it catches up with its leader. So if the id is lower than an earlier
+    id, this is another ensemble, or the ensemble has lost its data. Return None if no server
+    answers in time.
     """
     client = KazooClient(hosts=hosts, timeout=timeout_seconds, logger=_logger)
     try:
@@ -30,8 +31,8 @@ def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
 
 
 def stop(client: KazooClient) -> None:
-    """End the session and its threads. If the server is silent, block up to a session time-out."""
-    # The stop of kazoo may raise errors, and no caller needs these errors.
+    """End the session and its threads. Without answers, this blocks for up to a session timeout."""
+    # kazoo may raise errors when it stops. No caller needs these errors, so they are dropped.
     with contextlib.suppress(Exception):
         client.stop()
     with contextlib.suppress(Exception):

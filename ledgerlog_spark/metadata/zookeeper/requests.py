@@ -167,7 +167,7 @@ def error_of(failure: BaseException, path: str) -> Exception:
         if isinstance(failure, kind):
             return error(f"{path} {says}", path=path)
     if isinstance(failure, kazoo_errors.ZookeeperError):
-        return MetadataError(f"ZooKeeper refused {path}: {failure!r}", path=path)
+        return MetadataError(f"ZooKeeper refused a request for {path}: {failure!r}", path=path)
     return RemoteProtocolError(
         f"ZooKeeper's answer about {path} is invalid: {failure!r}", definite=False, path=path
     )
@@ -177,7 +177,7 @@ _FORBIDDEN = "is forbidden by ZooKeeper's access list: check its ACL and the cli
 _REFUSALS: tuple[tuple[type[Exception], type[LedgerLogError], str], ...] = (
     (kazoo_errors.NoNodeError, znodes.NodeMissingError, "or the node above it does not exist"),
     (kazoo_errors.NodeExistsError, znodes.NodeExistsError, "exists"),
-    (kazoo_errors.BadVersionError, MetadataVersionError, "is at another version"),
+    (kazoo_errors.BadVersionError, MetadataVersionError, "has another version"),
     (kazoo_errors.NotEmptyError, znodes.NodeNotEmptyError, "has children"),
     (kazoo_errors.NoChildrenForEphemeralsError, LocalProtocolError, "is below an ephemeral node"),
     (kazoo_errors.NoAuthError, MetadataError, _FORBIDDEN),

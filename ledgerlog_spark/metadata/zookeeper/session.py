@@ -1,9 +1,9 @@
-"""A `ZnodeTree` on ZooKeeper. The threads of its kazoo client pass all results to the loop.
+"""A `ZnodeTree` in ZooKeeper. The threads of its kazoo client pass all results to the event loop.
 
 Every wait has a limit. If ZooKeeper is unavailable, a request waits for the connection up to the
-request timeout. Then the request fails with `MetadataUnavailableError`, and nothing was sent. If
-kazoo got a write and no answer arrives, the error is `MetadataUnknownError`, because kazoo does not
-report whether the write was sent. A read is simply retried.
+request timeout. Then the request fails with `MetadataUnavailableError`, and nothing was sent. If no
+answer to a write arrives, the error is `MetadataUnknownError`, because kazoo does not report
+whether it sent the write. If no answer to a read arrives, the read is retried.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ RECONNECT_DELAY_SECONDS_MAX = 1.0
 SESSION_ID_SIZE_BYTES = 8
 PROBE_SECONDS = 2.0
 
-# kazoo logs each failed attempt to connect. Without a handler, Python would print these lines.
-# Callers get the important failures as errors.
+# kazoo logs each failed attempt to connect. Without a handler, Python would print these lines. So
+# this handler drops them. Callers get the important failures as errors.
 _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())
 
@@ -61,7 +61,7 @@ class _Client(KazooClient):  # type: ignore[misc]
     """A kazoo client that keeps the newest transaction id when it begins a new session.
 
     The client sends this id to the server. A server without this transaction refuses the session.
-    Otherwise a read could be older than a sync of an earlier session.
+    Otherwise a read could return an older state than a read of an earlier session.
     """
 
     def _reset(self) -> None:
@@ -113,7 +113,7 @@ class ZookeeperSession:
         cls,
         hosts: str,
         *,
-        session_timeout_ms: int = SESSION_TIMEOUT_MS,  # requested; the server may grant another one
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,  # requested; the server may set another one
         connect_timeout_ms: int = REQUEST_TIMEOUT_MS,  # for the first connection
         # for one request, including the wait for the connection
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
@@ -144,7 +144,7 @@ class ZookeeperSession:
 
     @property
     def session_timeout_ms(self) -> int:
-        """The requested timeout. Servers limit the timeout to 2 to 20 of their ticks."""
+        """The requested timeout. Servers adjust a timeout outside of 2 to 20 of their ticks."""
         return self._session_timeout_ms
 
     @property
@@ -175,8 +175,8 @@ class ZookeeperSession:
         """Whether the address of this session's ensemble now belongs to another ensemble.
 
         A server refuses a session that saw later transactions than the server has. So if a new
-        cluster has this address, the session would wait for hours. For a connected session, this
-        call is immediate. Otherwise it takes up to `PROBE_SECONDS`.
+        cluster has this address, the session would wait for hours to connect. For a connected
+        session, this call is immediate. Otherwise it takes up to `PROBE_SECONDS`.
         """
         if self.is_connected or self._is_closed:
             return False
@@ -292,7 +292,8 @@ class ZookeeperSession:
     async def until_gone(self, path: str) -> bool:
         """Implements `ZnodeTree.until_gone`.
 
-        No watch remains: a read of a missing node sets no watch, and a deletion ends the watch.
+        No watch remains, because a read of a missing node sets no watch, and a change of the node
+        ends the watch.
         """
         znodes.checked_path(path)
         happened: asyncio.Future[bool] = self._loop.create_future()
@@ -316,7 +317,7 @@ class ZookeeperSession:
         return lambda: self._session_watches.pop(key, None) and None
 
     async def end_session(self, secret: bytes) -> None:
-        """Implements `ZnodeTree.end_session`: a new connection resumes and closes the session."""
+        """Implements `ZnodeTree.end_session`. A new connection resumes the session to close it."""
         session_id = int.from_bytes(secret[:SESSION_ID_SIZE_BYTES], "big", signed=True)
         # If the session has ended, the server begins a new session, which is closed instead.
         client = KazooClient(
@@ -344,20 +345,20 @@ class ZookeeperSession:
         for future in self._pending:
             if not future.done():
                 future.set_exception(self._closed())
-        # kazoo has no deadline for its stop, so the thread may continue after this wait.
+        # The stop of kazoo has no deadline, so the thread may continue after this wait.
         with contextlib.suppress(TimeoutError):
             await within(asyncio.to_thread(self._stop_client), self._stop_seconds_max)
 
     def _stop_client(self) -> None:
-        """Stop kazoo. This blocks, up to a session time-out if the server is silent."""
+        """Stop kazoo. If the server does not answer, this blocks for up to a session timeout."""
         self._client.remove_listener(self._state_changed)
         stop(self._client)
 
     async def _refuse_later_incarnation(self, path: str, version: Version | None) -> None:
-        """Raise an error if the node was created again, so that its incarnation is after `version`.
+        """Raise an error if the node was deleted and created again after `version` was read.
 
-        If the read shows an earlier incarnation or no node, the read is stale, and the write will
-        detect a wrong version.
+        If the read shows an earlier incarnation or no node, the read may be stale. Then ZooKeeper
+        itself compares the version number of the write.
         """
         if version is None:
             return

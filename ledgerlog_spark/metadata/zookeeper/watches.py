@@ -1,4 +1,7 @@
-"""Lasting watches. ZooKeeper's own watches fire once and are lost with the connection."""
+"""Watches that stay until they are cancelled.
+
+A watch of ZooKeeper itself fires only once, and is lost when the connection is lost.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,7 @@ class ZookeeperWatches:
     def _armed(self, watched: _Watched, result: Any, announce: bool, by_existence: bool) -> None:
         failure = result.exception
         if isinstance(failure, kazoo_errors.NoNodeError):
-            # The node does not exist, so its children cannot be watched: wait for the node itself.
+            # The node does not exist, so its children cannot be watched. So watch the node itself.
             self._arm(watched, announce=True, by_existence=True)
         elif by_existence and failure is None and result.value is not None:
             # The node was created between the two requests, so its children can be watched now.

@@ -1,6 +1,6 @@
 """Appends of a leader that are not acknowledged yet, in the order of their offsets (LOGS.md#J7-J9).
 
-An append first waits. Then it is ordered into one ledger, as the entry that `AppendEntry` names. An
+An append first waits. Then it is assigned to one ledger, with the entry id in `AppendEntry`. An
 append is acknowledged when this append and all earlier appends are confirmed. If the ledger is
 closed without the append, the append waits again and keeps its offset.
 """
@@ -49,7 +49,7 @@ class LeaderLedger:
     entries: int = 0
     """Number of appends to the ledger that the leader requested; also the id of the next entry."""
     size_bytes: int = 0
-    """Size of the appends that were ordered into the ledger."""
+    """Size of the appends that were assigned to the ledger."""
     last_confirmed: int = NO_ENTRY
     """The last entry that the ledger's writer confirmed."""
     confirmed_end_offset: int = 0
@@ -67,7 +67,7 @@ class LeaderLedger:
         return f"LeaderLedger({self.ledger_id}: {self.last_confirmed + 1} of {self.entries})"
 
     def close_at(self, last_entry_id: int, size_bytes: int) -> None:
-        """Note that the ledger is closed at its last confirmed entry."""
+        """Record that the ledger is closed at its last confirmed entry."""
         assert last_entry_id == self.last_confirmed, (self, last_entry_id)
         self.end = LedgerEnd(
             last_entry_id=last_entry_id,
@@ -80,7 +80,7 @@ class LeaderLedger:
 
 @dataclass(slots=True, eq=False)
 class PendingAppend:
-    """One append, and the ledger that it was last ordered into."""
+    """One append, and the ledger to which it was assigned last."""
 
     number: int
     first_offset: int
@@ -129,13 +129,14 @@ class LeaderAppends:
 
     @property
     def has_ordered(self) -> bool:
-        """Whether an append was ordered into a ledger and is not acknowledged yet."""
+        """Whether an append is assigned to a ledger and is not acknowledged yet."""
         return bool(self._ordered)
 
     def deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
-        """The error of this leader after another leader took over, which `reason` shows.
+        """The error of this leader after another leader took over. The error `reason` shows this.
 
-        The message of `reason` is for the writer of a single ledger, so it is replaced.
+        The message of `reason` is written for the writer of a single ledger, so this error has
+        another message.
         """
         others, then = "No other record of this leader is in it", ""
         if self.end_offset < self.next_offset:
@@ -183,7 +184,11 @@ class LeaderAppends:
                 "the window is full: wait until can_add is true again", log=self._log
             )
         if event.records < 1 or self.next_offset + event.records > OFFSET_END:
-            raise LocalProtocolError(f"an append of {event.records} records", log=self._log)
+            raise LocalProtocolError(
+                f"the append at offset {self.next_offset} has {event.records} records: an append "
+                f"needs at least 1 record, and offsets must be less than {OFFSET_END}",
+                log=self._log,
+            )
         self.last_ms = max(self.last_ms, event.now_ms)
         self._waiting.append(
             PendingAppend(
@@ -195,7 +200,7 @@ class LeaderAppends:
         self._size_bytes += event.size_bytes
 
     def order(self, ledger: LeaderLedger) -> Iterator[AppendEntry]:
-        """Order all waiting appends into a ledger, as its next entries."""
+        """Assign all waiting appends to a ledger, as its next entries."""
         waiting, self._waiting = self._waiting, deque()
         for append in waiting:
             append.ledger = ledger
@@ -215,7 +220,7 @@ class LeaderAppends:
             )
 
     def requeue_ordered(self) -> int:
-        """Make all ordered, unacknowledged appends wait again; returns their number.
+        """Make all appends wait again that are assigned and not acknowledged. Return their number.
 
         A call is allowed only after the ledger was closed without these appends.
         """
@@ -227,7 +232,7 @@ class LeaderAppends:
     def confirm(self, ledger: LeaderLedger, last_entry_id: int) -> list[AppendsAcknowledged]:
         """Confirm the entries of a ledger up to `last_entry_id` (inclusive).
 
-        Returns the acknowledgements that these entries allow.
+        Return the acknowledgements that these entries allow.
         """
         ledger.last_confirmed = max(ledger.last_confirmed, last_entry_id)
         acknowledged: list[AppendsAcknowledged] = []
@@ -236,7 +241,7 @@ class LeaderAppends:
         return acknowledged
 
     def _acknowledge_oldest(self) -> AppendsAcknowledged:
-        """Acknowledge the oldest confirmed appends, as many as are in the same ledger."""
+        """Acknowledge the oldest confirmed appends, up to the last one in the same ledger."""
         ordered = self._ordered
         first = last = ordered[0]
         ledger = first.ledger

@@ -1,4 +1,4 @@
-"""Attempts of a leader to do one operation, repeated after a failure and a delay."""
+"""The attempts of a leader at one operation. A delay follows each failed attempt."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Attempts:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether the policy allows no more failures in a row."""
+        """Whether the policy allows no further attempt after these failures."""
         return self._failures >= self._policy.attempts_max
 
     def forgive(self) -> None:
@@ -36,18 +36,18 @@ class Attempts:
         self._failures = 0
 
     def begin(self) -> int:
-        """Begin an attempt; returns the number of its request."""
+        """Begin an attempt, and return the number of its request."""
         assert self.is_idle
         self.request = self._numbers.next()
         return self.request
 
     def succeed(self) -> None:
-        """Note that the current attempt succeeded."""
+        """Record that the current attempt succeeded."""
         self.request = self._failures = 0
         self.error = None
 
     def fail(self, error: LedgerLogError) -> StartTimer:
-        """Note that the current attempt failed; returns the timer before the next attempt."""
+        """Record that the current attempt failed. Return the timer before the next attempt."""
         self.request = 0
         self.error = error
         self._failures += 1

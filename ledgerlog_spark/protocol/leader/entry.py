@@ -9,12 +9,12 @@
     u32  size of the body before compression
 
 The body follows. With codec 0 the body is one i32 length for each record, then the records. With
-codec 1 the body is the same bytes as one LZ4 block, and the block does not store its size. With
-codec 2 the body is one encapsulated Arrow record batch message of `count` rows. All numbers are
-big-endian.
+codec 1 the body is these bytes, compressed as one LZ4 block. The block does not store the size
+before compression, because the header has this size. With codec 2 the body is one encapsulated
+Arrow record batch message of `count` rows. All numbers are big-endian.
 
 Decoders accept any bytes. For an invalid entry they raise `WireFormatError`, before they allocate
-memory for the size in the header.
+memory for the size in the header. For another format they raise `MetadataFormatError`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class LeaderEntryHeader:
 
     codec: LeaderCodec
     first_offset: int
-    append_time_ms: int  # time of the append call by the store's clock, since the epoch
+    append_time_ms: int  # time of the append call by the store's clock, ms since the epoch
     count: int
     body_size_bytes: int  # size of the body before compression
 
@@ -83,14 +83,14 @@ def encode_entry_header(header: LeaderEntryHeader) -> bytes:
 
 
 def decode_entry_header(entry: Payload) -> LeaderEntryHeader:
-    """The header of a whole entry. Checks the length of the body unless the body is compressed."""
+    """Decode the header of a whole entry. Check the body's length, unless the codec is LZ4."""
     if len(entry) < HEADER_SIZE_BYTES or bytes(entry[:2]) != _MAGIC:
         raise WireFormatError(f"these {len(entry)} bytes are not an entry of a leader log")
     _, entry_format, codec, first_offset, time_ms, count, size = _HEADER.unpack_from(entry)
     if entry_format != _FORMAT:
         raise MetadataFormatError(
-            f"an entry of a leader log in format {entry_format}, this version reads {_FORMAT}: "
-            "use the version of ledgerlog that wrote it, or a later one",
+            f"an entry of a leader log has format {entry_format}, but this version reads only "
+            f"format {_FORMAT}: use the version of ledgerlog that wrote it, or a later version",
             entry_format=entry_format,
         )
     if codec not in LeaderCodec.__members__.values():

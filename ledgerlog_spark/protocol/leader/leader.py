@@ -5,7 +5,7 @@ append to the current ledger and acknowledges the appends in sequence. The leade
 ledgers, closes the old ledgers and updates the list in the head. As soon as another leader may have
 taken over, this leader stops permanently.
 
-After an event `_advance` finds out from the state which operations are due, and starts those that
+After an event, `_advance` determines from the state which operations are due, and starts those that
 do not run yet. At most one creation, one close and one change of the list run at the same time.
 """
 
@@ -82,7 +82,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         self.phase = LeaderPhase.NEW
         self.properties = LogProperties()  # the properties that this leader last read
         self._settings = settings or LeaderSettings()
-        self._token = token  # for the next change of the list; no change gets it twice
+        self._token = token  # for the next change of the list; each change gets another token
         self._numbers = numbers = RequestNumbers()
         self._appends = LeaderAppends(log, self._settings.window)
         self._ledgers: LeaderLedgers  # set by `_on_opened`; not used before that
@@ -99,8 +99,8 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         self._aging: LeaderLedger | None = None  # the ledger that the age timer was started for
         self._dropping: set[int] = set()  # pending requests that delete a ledger
         self._is_unsure = False  # an attempt at `_change` may have changed the list
-        self._broken_early: set[int] = set()  # ledgers that broke before `LedgerCreated` came
-        self._now_ms = 0  # the time of the newest append; the first ledger's before that
+        self._broken_early: set[int] = set()  # ledgers that broke before `LedgerCreated` arrived
+        self._now_ms = 0  # time of the newest append; before any append, of the first ledger
 
     @property
     def can_add(self) -> bool:
@@ -119,7 +119,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
     @property
     def roll_wait(self) -> tuple[RollStep, LedgerLogError | None]:
-        """The step that a roll waits for, and the error of its newest attempt if that failed."""
+        """The step that a roll waits for, and the error of its newest attempt, if any."""
         errors = self._closing.error, self._creating.error, self._listing.error
         return self._ledgers.roll_wait(errors, is_closing=self._is_finishing)
 
@@ -157,7 +157,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return [*self._drop(self._opening.unlisted_ledger), self._appends.stopped(error)]
 
     def _on_broken_early(self, event: LedgerBroken) -> list[LeaderEffect]:
-        """Note that a ledger is broken, because its `LedgerCreated` may not have arrived yet."""
+        """Record that a ledger is broken. Its `LedgerCreated` may not have arrived yet."""
         self._broken_early.add(event.ledger_id)
         return []
 
@@ -223,7 +223,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
     @property
     def _is_finishing(self) -> bool:
-        """Whether the leader is closing, and only has to close its ledgers and to list them."""
+        """Whether the leader is closing, and only its ledgers have to be closed and listed."""
         return self.phase is LeaderPhase.CLOSING and self._appends.is_empty
 
     def _switch(self) -> list[LeaderEffect]:
@@ -278,7 +278,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._drop(event.ledger_id) if event.error is None else []
 
     def _try_again(self, attempts: Attempts, error: LedgerLogError) -> list[LeaderEffect]:
-        """Wait before a retry. After too many failures, stop if appends or the close wait."""
+        """Wait before a retry. After too many failures, stop if appends or the end need it."""
         timer = attempts.fail(error)
         is_needed = self._ledgers.current.is_broken and not self._appends.is_empty
         if attempts.is_hopeless and (is_needed or self.phase is LeaderPhase.CLOSING):
@@ -286,7 +286,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return [timer, *self._advance()]
 
     def _forgive(self) -> None:
-        """Forget failures from a time when no append waited for the operation."""
+        """Reset the numbers of failures, because they are from a time without waiting appends."""
         for attempts in (self._closing, self._creating, self._listing):
             attempts.forgive()
 
@@ -370,9 +370,10 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._on_looked(*self._look.start())
 
     def _on_looked(self, effect: LogEffect[LogHead]) -> list[LeaderEffect]:
-        """A failed read is retried without a limit, because a leader needs the store only later.
+        """Perform or end the read of the head.
 
-        The next change of the list reports a head that cannot be decoded.
+        A failed read is retried without a limit, because a leader needs the store only later. The
+        next change of the list reports a head that cannot be decoded.
         """
         if isinstance(effect, Failed) and isinstance(effect.error, LogNotFoundError):
             return self._stop(self._appends.deleted())
@@ -427,7 +428,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._advance() if any(woken) else []
 
     def _arm_age_timer(self) -> list[LeaderEffect]:
-        """Start the timer of a roll by age, for a log without appends, unless it runs already."""
+        """Start the timer for a roll by age, unless it runs. A log without new appends needs it."""
         if self._age_timer:
             return []
         self._age_timer, self._aging = self._numbers.next(), self._ledgers.current

@@ -1,7 +1,8 @@
 """How a leader changes the list in the head of its log (LOGS.md#J1-J5).
 
-The list has the items, which are closed ledgers. At most two open ledgers follow. A change makes
-items of the oldest open ledgers after they are closed, or adds one new open ledger, or both.
+The list consists of items, which are closed ledgers, and at most two open ledgers after them. A
+change turns the oldest open ledgers into items after they were closed. It may also add one new open
+ledger. Some changes only add a ledger.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 Closed = Mapping[int, LedgerEnd]
-"""Closed ledgers and their contents, in the order of the list, which still shows them as open."""
+"""Closed ledgers and their contents, in the order of the list. The list still has them as open."""
 
 
 def list_change(
     head: LogHead, closed: Closed, added: int | None, now_ms: int
 ) -> HeadChange[LogHead]:
-    """The change that makes items of the oldest open ledgers, which are closed, and adds a ledger.
+    """The change that turns the `closed` ledgers into items, and adds the ledger `added`.
 
-    The added ledger follows the other open ledgers; None adds no ledger. Closed ledgers without
-    entries leave the list. Raises DataLossError if a closed ledger begins later than the previous
-    ledger ends (LOGS.md#J6).
+    `closed` has the oldest open ledgers of the list. The added ledger follows the other open
+    ledgers; None adds no ledger. Closed ledgers without entries leave the list. Raises
+    DataLossError if a closed ledger does not begin at the end of the previous ledger (LOGS.md#J6).
     """
     assert open_ids(head)[: len(closed)] == tuple(closed)
     schema_id = head.schema_id if head.content is LogContent.ROWS else NO_SCHEMA
@@ -81,8 +82,8 @@ def _checked_end(head: LogHead, items: tuple[Item, ...]) -> int:
         if item.first_offset != offset:
             raise DataLossError(
                 f"ledger {item.ledger_id} of log {head.name!r} begins at offset "
-                f"{item.first_offset} instead of {offset}: entries before it are "
-                "lost, so an operator must inspect its ledgers",
+                f"{item.first_offset} instead of {offset}: entries before this ledger are lost, "
+                "so an operator must inspect the ledgers of the log",
                 log=head.name,
                 ledger_id=item.ledger_id,
                 expected_offset=offset,
@@ -101,7 +102,7 @@ class ListChange(HeadTransaction[LogHead]):
     """One change of the list by the current leader; ends with `Finished(LogHead)`.
 
     After a lost reply, the plan compares the open ledgers in the head with the open ledgers before
-    and after the change. The result shows whether the change was made. Only this leader lists its
+    and after the change. This shows whether the change was made, because only this leader lists its
     ledgers, and another leader removes them only when it takes over (LOGS.md#J2, LOGS.md#J4).
 
     Fails with `LeaderDeposedError` when the head has another leader's list, so that no attempt can
@@ -119,7 +120,7 @@ class ListChange(HeadTransaction[LogHead]):
         token: str,
         numbers: RequestNumbers,
     ) -> None:
-        """`mine` has all ledgers that were open, oldest first. `closed` are its first ones."""
+        """`mine` has the open ledgers before the change, oldest first; `closed` has the first."""
         super().__init__(log, token=token, numbers=numbers)
         self._mine = tuple(mine)
         self._closed = closed

@@ -1,6 +1,6 @@
 """Phases, limits, events and effects of the machine of a leader log.
 
-The host is in `ledgerlog_spark.log`, the rules are in LOGS.md#leader-logs. There are three kinds of
+The host is in `ledgerlog_spark.log`. The rules are in LOGS.md#leader-logs. There are three kinds of
 effects:
 
 - A *request* has a number in `request`. The host always answers a request with exactly one reply,
@@ -8,21 +8,21 @@ effects:
   so the host need not delay a reply.
 - A *command* (`AppendEntry`) has no reply of its own. The host hands the entries to the ledger's
   writer in the sequence of the commands. `EntriesConfirmed` reports the confirmed entries.
-- An *indication* notifies the application. `LeaderClosed` or `LeaderStopped` is the last. The
-  requests that are pending at this time also get replies, so the machine can drop a ledger with a
-  late reply.
+- An *indication* notifies the application. The last indication is `LeaderClosed` or
+  `LeaderStopped`. Requests that are still pending at this time also get replies. After such a late
+  reply, the machine can drop a ledger that it does not need.
 
 Duties of the host for the writer of each ledger that `CreateLedger` made:
 
-1. The host passes each `EntriesConfirmed` on in sequence, before a later `LedgerBroken` or
+1. The host passes on each `EntriesConfirmed` in sequence, and before a later `LedgerBroken` or
    `CloseAnswered` of the same ledger. The host never confirms an entry that the writer withdrew.
 2. The host reports the first failure of a writer with one `LedgerBroken`. After that the host
    reports only `CloseAnswered` for this ledger.
 3. If `changes_ensemble` is false, the writer may not replace a bookie. Then the first failed bookie
    breaks the ledger (`WriterSettings.ensemble_changes_max=0`).
-4. The host keeps the payload of an append until `AppendsAcknowledged` contains the append. The
-   machine may put the append into another ledger, with the same offset and time. So the host may
-   also keep the encoded entry.
+4. The host keeps the payload of an append until `AppendsAcknowledged` contains the append, because
+   the machine may move the append to another ledger. The offset and the time stay the same. So the
+   host may keep the encoded entry instead of the payload.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ class LeaderSettings:
     window: Window = field(default_factory=Window)
     """Limits of the unacknowledged appends: their number and their bytes."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    """Delays between attempts to change the list, to create or to close a ledger. The number of
-    attempts has a limit only if the leader is closing or appends wait for another ledger."""
+    """Delays between attempts to change the list, to create a ledger or to close a ledger. The
+    number of attempts has a limit only if the leader is closing or appends wait for another ledger.
+    """
     open_timeout_ms: int = 120_000
     """Maximum time from `Start` to `LeaderOpened`."""
 
@@ -151,7 +152,7 @@ class LedgerBroken:
 
 @dataclass(frozen=True, slots=True)
 class RollRequested:
-    """Continue in a new ledger as soon as possible, for any size and age of the current ledger.
+    """Continue in a new ledger as soon as possible, even if the current ledger is small and new.
 
     The event has no effect during a roll, or when the current ledger is empty.
     """
@@ -242,7 +243,8 @@ class CloseAnswered:
 class LeaderOpened:
     """This client is the leader now, and appends are allowed.
 
-    The stored head ends with its ledger. The first append gets the end offset of the head.
+    The last open ledger in `head` is the ledger of this leader. The first append gets the end
+    offset of `head`.
     """
 
     head: LogHead
@@ -300,7 +302,8 @@ class LeaderStopped:
     """The offset after the last acknowledged record. Records with lower offsets are in the log,
     unless the log was deleted."""
     first_unknown_append: int | None
-    """The oldest append that was not acknowledged but may be in the log."""
+    """The oldest append that was not acknowledged but may be in the log; None without such an
+    append."""
     first_unsent_append: int
     """The first append that was not sent or was cut off. This append and all later appends are
     certainly not in the log."""

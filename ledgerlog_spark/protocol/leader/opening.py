@@ -1,8 +1,8 @@
-"""Becomes the leader of a log (LOGS.md#J1-J4).
+"""Makes a client the leader of a log (LOGS.md#J1-J4).
 
 An opening reads the list, seals every open ledger in the list and creates a ledger. Then it lists
 the new ledger in place of the sealed ledgers, by compare-and-swap. After that, appends are allowed.
-An opening that loses the compare-and-swap starts again with the current list.
+If the compare-and-swap fails, the opening starts again with the current list.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 _LISTING = "reading or changing the list"
 _PHASES: dict[type[Any], str] = {
     SealLedger: "sealing an open ledger",
-    CreateLedger: "making a ledger",
+    CreateLedger: "creating a ledger",
     DropLedger: "deleting a ledger that can no longer be listed",
 }
 """What the opening does while a request of this type is pending."""
@@ -32,10 +32,10 @@ _PHASES: dict[type[Any], str] = {
 class LeaderOpening(HeadTransaction[LogHead]):
     """Makes this client the leader of a log. Ends with `Finished(LogHead)` or with `Failed`.
 
-    The created ledger is the last open ledger of the head that is the result.
+    The last open ledger of the resulting head is the ledger that this opening created.
 
     Fails with `LogNotFoundError`, `LogKindError`, `ConfigurationError`, `DataLossError`
-    (LOGS.md#J6), `ConcurrentCommitError` (other clients took the log over again and again) or
+    (LOGS.md#J6), `ConcurrentCommitError` (other clients changed the list at every attempt) or
     `LedgerNotFoundError` (a listed ledger does not exist). Also fails with the error of a ledger
     that could not be sealed or created, and with the store's errors.
     """
@@ -51,7 +51,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
 
     @property
     def unlisted_ledger(self) -> int | None:
-        """The ledger that this opening created, if no attempt can list the ledger any more."""
+        """The ledger that this opening created. None if there is none or the list may have it."""
         return None if self.may_write else self._own
 
     def give_up(self, timeout_ms: int) -> LeaderTimeoutError:
@@ -86,14 +86,14 @@ class LeaderOpening(HeadTransaction[LogHead]):
         )
 
     def _plan(self, head: LogHead) -> Plan[LogHead]:
-        """Plan the change of the list in `head`, also after an attempt that failed."""
+        """Plan the change of the list in `head`, even after a failed attempt."""
         self._head_of(head, writes=LogKind.LEADER)
         if self._own is not None and open_ids(head) == (self._own,):
             return Finished(head)
         assert self._head is not None
         if self._is_unsure and self._head.version != self._compared:
             # The head changed, so no attempt can succeed any more. If an attempt succeeded, the
-            # next leader has sealed the ledger and removed it from the list for ever.
+            # next leader has sealed the ledger and removed it from the list forever.
             self._is_unsure = False
             yield from self._drop_own()
             return None
@@ -113,7 +113,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         return self._list_own(head, closed)
 
     def _on_unlistable(self, _: HeadChange[LogHead]) -> Steps[None]:
-        """Drop the ledger, because it is older than `stagingTtlMs`. The retry creates another."""
+        """Drop the ledger, because it is older than `stagingTtlMs`. The retry creates a new one."""
         return self._drop_own()
 
     def _drop_own(self) -> Steps[None]:
@@ -127,7 +127,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         return [ledger_id for ledger_id in open_ids(head) if ledger_id not in self._ends]
 
     def _seal(self, ledger_id: int) -> Steps[bool]:
-        """Seal a ledger; returns False when it was deleted, so that the list is read again."""
+        """Seal a ledger. Return False if it was deleted and the list has to be read again."""
         assert self._head is not None
         reply = yield from self._reply_to(SealLedger(ledger_id))
         is_gone = isinstance(reply.error, LedgerNotFoundError)

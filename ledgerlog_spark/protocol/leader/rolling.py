@@ -52,7 +52,7 @@ class LeaderLedgers:
 
     @property
     def takes_entries(self) -> bool:
-        """Whether appends may be ordered into the current ledger.
+        """Whether appends may be assigned to the current ledger.
 
         After the next ledger is listed, further appends wait, because all appends of the current
         ledger have to be acknowledged before the switch (LOGS.md#J7).
@@ -65,7 +65,7 @@ class LeaderLedgers:
         return self.listed == [self.current]
 
     def find(self, ledger_id: int) -> LeaderLedger | None:
-        """The open ledger with that id; None if no open ledger has this id."""
+        """The open ledger with this id; None if there is no such ledger."""
         for ledger in (self.current, self.next, *self.listed):
             if ledger is not None and ledger.ledger_id == ledger_id:
                 return ledger
@@ -90,7 +90,8 @@ class LeaderLedgers:
     ) -> tuple[RollStep, LedgerLogError | None]:
         """The step that a roll waits for, and the error of its newest attempt.
 
-        `errors` has the errors of closing, creating and listing. A failed step has priority.
+        `errors` has the errors of closing, creating and listing. If the roll waits for several
+        steps, a failed step has priority.
         """
         due = {
             RollStep.CLOSING: self.to_close(is_closing=is_closing) is not None,
@@ -134,8 +135,8 @@ class LeaderLedgers:
         """The oldest listed ledgers that can become items now.
 
         At least one ledger stays open, unless the same change lists the next ledger or the leader
-        ends. If the list had no open ledger of this leader, the list could not show whether another
-        leader took over for some time (LOGS.md#J3).
+        ends. If the list had no open ledger of this leader, this leader could not detect that
+        another leader took over and ended (LOGS.md#J3).
         """
         done: dict[int, LedgerEnd] = {}
         for ledger in self.listed:
@@ -160,7 +161,7 @@ class LeaderLedgers:
         return (closed, added) if closed or added is not None else None
 
     def relist(self, closed: Closed, added: LeaderLedger | None) -> None:
-        """Note that this change of the list was made."""
+        """Record that this change of the list was made."""
         del self.listed[: len(closed)]
         if added is not None:
             self.listed.append(added)

@@ -1,8 +1,9 @@
 """A log as a list of ledger ranges in the metadata store (docs/LOGS.md).
 
-- `machine`, `messages`: one request at a time; requests and replies.
-- `transaction`: the only way to change a head; every change is a plan for it.
+- `machine`: the base of the machines. `messages`: their requests, and the replies.
+- `transaction`: changes a head. Most changes are plans for this transaction.
 - `state`: the stored state. `read`: reads versions. `commit`: commits of producers. `change`:
   changes without a producer. `sweep`: deletes ledgers and pages that no version lists.
-- `properties`, `password`, `seal`: settings of a log, its password, the floor of its ledgers.
+- `properties`: the settings of a log. `password`: the password of its ledgers. `seal`: the last
+  listed entry of each ledger.
 """

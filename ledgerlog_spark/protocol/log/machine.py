@@ -1,4 +1,4 @@
-"""Base of the log's machines: requests and replies, failures, reading the head and its pages.
+"""The base of the log's machines: requests, replies, failures, and reads of a head and its pages.
 
 Pages are immutable, but a page is deleted some time after its records were merged into a larger
 page. So a machine that misses a page reads the head again, because the records are then in other
@@ -62,7 +62,7 @@ WRITER_FEATURES: tuple[str, ...] = (PASSWORD_CHECK,)
 
 _WRITTEN_BY = {
     LogKind.LEADER: "write to it through its leader",
-    LogKind.TRANSACTIONAL: "write to it with commits, it has no leader",
+    LogKind.TRANSACTIONAL: "write to it with commits, because it has no leader",
 }
 
 _WRITES = (WriteHead, WriteProducer, DropLedger)
@@ -83,10 +83,11 @@ class PageMissingError(Exception):
 
 
 class LogMachine(ABC, Generic[R_co]):
-    """One request at a time: `start`, then `handle` of each reply, until `Finished` or `Failed`.
+    """A machine with one request at a time.
 
-    `_run` is a generator. It yields requests, gets their replies and returns the result. If it
-    raises a `LedgerLogError`, the machine ends with `Failed`.
+    The host calls `start`, and then `handle` for each reply, until the machine returns `Finished`
+    or `Failed`. `_run` is a generator. It yields requests, gets their replies and returns the
+    result. If it raises a `LedgerLogError`, the machine ends with `Failed`.
     """
 
     time_needed = TimeNeeded.NONE  # the time that a reply with the head has to contain
@@ -94,10 +95,11 @@ class LogMachine(ABC, Generic[R_co]):
     def __init__(
         self, log: str, *, is_fresh: bool = True, numbers: RequestNumbers | None = None
     ) -> None:
-        """With `is_fresh`, the machine synchronises before it reads the head.
+        """With `is_fresh`, the machine sends a `Sync` before it reads the head.
 
         Otherwise the head may be old. An old head is enough to read more rows, but it does not
-        prove that something does not exist. `numbers` are those of an outer machine, if any.
+        prove that something does not exist. A machine inside another machine gets the request
+        numbers of the outer machine in `numbers`.
         """
         self.log = log
         self._is_fresh = is_fresh
@@ -120,26 +122,26 @@ class LogMachine(ABC, Generic[R_co]):
         return self._out is not None and reply.request == self._out.request
 
     def give_up(self, timeout_ms: int) -> LedgerLogError:
-        """End without the pending reply; returns the error for the waiting caller (LOGS.md#K16)."""
+        """End without the pending reply. Return the error for the waiting caller (LOGS.md#K16)."""
         definite = not self.may_write
         self.has_ended = True
-        then = "nothing was changed" if definite else "it may have been changed nevertheless"
+        then = "the log was not changed" if definite else "the log may have been changed"
         return LogTimeoutError(
-            f"log {self.log!r} was not changed within {timeout_ms / 1e3:g} s, and {then}: check "
-            "that ZooKeeper runs (`ledgerlog doctor`), then try again",
+            f"the operation on log {self.log!r} did not end within {timeout_ms / 1e3:g} s, and "
+            f"{then}: check that ZooKeeper runs (`ledgerlog doctor`), then try again",
             definite=definite,
             log=self.log,
             timeout_ms=timeout_ms,
         )
 
     def start(self) -> LogEffects[R_co]:
-        """The first effects; called once."""
+        """Start the machine, and return the first effects. Call this once."""
         assert self._running is None, "started twice"
         self._running = self._run()
         return self._go_on(None)
 
     def handle(self, reply: LogReply) -> LogEffects[R_co]:
-        """The next effects, after the reply to the pending request."""
+        """Take the reply to the pending request, and return the next effects."""
         assert not self.has_ended, "a reply after the end"
         assert self.awaits(reply), (reply, self._out)
         self._out = None
@@ -213,7 +215,7 @@ class LogMachine(ABC, Generic[R_co]):
         return self._head_of(reply.head.value if reply.head else None, writes=None)
 
     def _look(self, at: Callable[[LogHead], Steps[T]]) -> Steps[T]:
-        """The result of `at` for the head. After a missing page, the head is read again."""
+        """The result of `at` for the head. If a page is missing, read the head and try again."""
         while True:
             head = yield from self._read_head()
             try:
@@ -222,7 +224,7 @@ class LogMachine(ABC, Generic[R_co]):
                 self._miss_page()
 
     def _miss_page(self) -> None:
-        """Note that a page is missing. Raise if the same head missed a page before (LOGS.md#Q3)."""
+        """Record a missing page. Raise if the same head missed a page before (LOGS.md#Q3)."""
         assert self._head is not None
         token = self._head.value.token
         if token == self._missed_token:

@@ -3,7 +3,7 @@
 A request has a number in `request`, and the host answers it with exactly one reply that repeats the
 number. A machine ends with one indication, `Finished` or `Failed`. The outcomes are those of
 `MetadataOutcome`. `GONE` for a read means that the node does not exist on this replica of the
-store. The replica may lag, so a machine needs a `Sync` before `GONE` proves anything.
+store. The replica may lag, so `GONE` proves nothing unless the machine sent a `Sync` before.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RegisteredRead(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class PagesRead(LogReply):
-    """Reply to `ReadPages`; the records of each page, in the order of the request."""
+    """Reply to `ReadPages`, with the records of each page, in the order of the request."""
 
     pages: tuple[tuple[Any, ...], ...] = ()
 
@@ -88,7 +88,7 @@ class Written(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class StagedRead(LogReply):
-    """Reply to `ReadStaged`, with the times of registrations and the time of the store's clock."""
+    """Reply to `ReadStaged`: when each ledger was registered, and the time by the store's clock."""
 
     registered_ms: Mapping[int, int] = field(default_factory=dict)
     now_ms: int = 0
@@ -102,7 +102,7 @@ class RegistrationsRead(LogReply):
 
 
 class TimeNeeded(Enum):
-    """The time that a reply has to contain. It is never later than the store's (LOGS.md#G12)."""
+    """The time that a reply contains. It is never ahead of the store's clock (LOGS.md#G12)."""
 
     NONE = "none"
     RECENT = "computed from the last answer of the store: for dates"
@@ -145,7 +145,7 @@ class ReadRegistered(LogRequest[RegisteredRead]):
 
 @dataclass(frozen=True, slots=True)
 class ReadPages(LogRequest[PagesRead]):
-    """Read pages; `GONE` when one of them is missing."""
+    """Read pages. The outcome is `GONE` when a page is missing."""
 
     pages: tuple[PageRequest, ...]
 
@@ -154,7 +154,7 @@ class ReadPages(LogRequest[PagesRead]):
 class ReadPassword(LogRequest[PasswordRead]):
     """Read the password in the metadata of a ledger.
 
-    `GONE` when the ledger does not exist, or its metadata has no password.
+    The outcome is `GONE` when the ledger does not exist, or its metadata has no password.
     """
 
     ledger_id: int
@@ -164,7 +164,7 @@ class ReadPassword(LogRequest[PasswordRead]):
 class WritePages(LogRequest[PagesWritten]):
     """Create `pages/<token>` and the pages under it.
 
-    `CONFLICT` when the node exists already.
+    The outcome is `CONFLICT` when the node exists already.
     """
 
     token: str
@@ -177,7 +177,7 @@ class WriteHead(LogRequest[Written]):
 
     The transaction also compares the version of the pages' node. If one version differs, nothing
     changes. `listed` are ledgers of a leader that the new head adds. The outcome is `GONE` when one
-    of them was deleted or is being deleted. Then no transaction that lists the ledger has
+    of these ledgers was deleted or is being deleted. Then no transaction that lists the ledger has
     succeeded, and none can succeed later. `unlisted` are ledgers that no retained version names any
     more.
     """
@@ -227,7 +227,7 @@ class ReadRegistrations(LogRequest[RegistrationsRead]):
 class TouchPages(LogRequest[Written]):
     """Change the node `pages/<token>`, so that a commit that compares the node's version fails.
 
-    `GONE` when the node does not exist.
+    The outcome is `GONE` when the node does not exist.
     """
 
     token: str
@@ -243,11 +243,11 @@ class DeletePages(LogRequest[Written]):
 
 @dataclass(frozen=True, slots=True)
 class DropLedger(LogRequest[Written]):
-    """Seal the ledger, delete it, then its mark `unlisted/<ledger>`.
+    """Seal the ledger, delete it, and then delete its mark `unlisted/<ledger>`.
 
-    A ledger that does not exist is fine. `CONFLICT`, and nothing done, when the time of its
-    mark is not `marked_ms` any more: the mark was renewed, so its grace period restarted.
-    `marked_ms` is None for a ledger without a mark.
+    A missing ledger is no error. If the time of the mark is not `marked_ms` any more, nothing is
+    done and the outcome is `CONFLICT`. In this case the mark was renewed, so the grace period has
+    restarted. `marked_ms` is None for a ledger without a mark.
     """
 
     ledger_id: int
@@ -267,7 +267,7 @@ class Finished(Generic[R_co]):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The machine has failed; the error shows whether anything may have happened."""
+    """The machine has failed. `error.definite` shows whether anything may have changed."""
 
     error: LedgerLogError
 

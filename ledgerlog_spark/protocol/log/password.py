@@ -2,8 +2,8 @@
 
 Ledgers with different passwords cannot be read together. So every commit that lists new ledgers
 compares its password with the password of the first such commit. The head stores an HMAC of the
-password under a random salt, so that heads, snapshots and printed output do not contain the
-password. A slow hash is not needed, because each ledger's metadata in the same store has the
+password with a random salt, so that heads, snapshots and printed output do not contain the
+password. A slow hash is not needed, because each ledger's metadata in the same store contains the
 password itself.
 """
 
@@ -16,7 +16,7 @@ from ledgerlog_spark.errors import MetadataFormatError, UnauthorizedError
 from ledgerlog_spark.protocol.log.state.records import LogHead
 
 PASSWORD_CHECK = "passwordCheck"  # noqa: S105 (a name)
-"""Name of the property and of the writer feature. A program without this check must not write."""
+"""Name of the property and of the writer feature. A program without this feature must not write."""
 
 NO_PASSWORD = "none"  # noqa: S105 (a value that says that there is none)
 _SCHEME = "hmac-sha256"
@@ -31,7 +31,7 @@ def password_check(password: bytes, salt: bytes) -> str:
 
 
 def check_password(log: str, head: LogHead, password: bytes) -> None:
-    """Raise unless the log may list ledgers with this password. A head without a check allows all.
+    """Raise unless the log may list ledgers with this password. Without a check, each is allowed.
 
     Raises:
         UnauthorizedError: The log has another password. Definite.

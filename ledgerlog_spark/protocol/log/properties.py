@@ -38,12 +38,12 @@ class LogProperties:
 
     Attributes:
         roll_bytes: Payload bytes after which a writer continues in a new ledger.
-        retention_ms: Rows older than this may be dropped; -1 keeps them.
-        retention_bytes: Bytes above which the oldest rows may be dropped; -1 keeps them.
+        retention_ms: Rows older than this may be dropped; -1 keeps all rows.
+        retention_bytes: If the log is larger, the oldest rows may be dropped; -1 keeps all rows.
         version_retention_ms: How long a replaced version can still be read.
         deleted_retention_ms: How long a ledger is kept after no version names it.
         staging_ttl_ms: Maximum time of a job from a ledger's creation to its commit.
-        txn_retention_ms: How long a producer's query runs are remembered.
+        txn_retention_ms: How long a producer's replaced query runs are remembered.
         on_bookie_failure: Reaction of a leader to a failed bookie: `change_ensemble` replaces it in
             the ledger, `roll_ledger` closes the ledger and continues in another.
     """
@@ -90,7 +90,7 @@ class LogProperties:
     def from_mapping(cls, properties: Mapping[str, str]) -> LogProperties:
         """The properties from a head or a user, by option name. Missing ones get their defaults.
 
-        Ignores the password check of a head. Raises `ConfigurationError` for an unknown name or
+        The password check of a head is ignored. Raises `ConfigurationError` for an unknown name or
         an invalid value.
         """
         values: dict[str, int | str] = {}
@@ -101,7 +101,7 @@ class LogProperties:
         return cls(**values)  # type: ignore[arg-type]  # checked above, by name
 
     def updated(self, properties: Mapping[str, str]) -> LogProperties:
-        """The properties of a newer head, or these if this release does not support the newer."""
+        """The properties of a newer head. If this release does not support them, return `self`."""
         try:
             return LogProperties.from_mapping(properties)
         except ConfigurationError:
@@ -131,16 +131,18 @@ def _field_of(option: str) -> str:
         return name
     if option.lower() == PASSWORD_CHECK.lower():
         raise ConfigurationError(
-            "the password of a log is set by its first write: set the option there",
+            "the first write to a log sets its password: set the option passwordFile of that write",
             key=option,
         )
     if option.lower() in _FIXED:
         raise ConfigurationError(
-            f"the {option.lower()} of a log is fixed when it is created: create another log",
+            f"the {option.lower()} of a log is fixed when the log is created: create another log",
             key=option,
         )
     near = difflib.get_close_matches(option, _OPTION_OF.values(), n=1)
-    meant = f"; did you mean {near[0]}?" if near else f": one of {', '.join(_OPTION_OF.values())}"
+    meant = (
+        f"; did you mean {near[0]}?" if near else f": use one of {', '.join(_OPTION_OF.values())}"
+    )
     raise ConfigurationError(f"a log has no property {option!r}{meant}", key=option, nearest=near)
 
 
@@ -196,7 +198,7 @@ def check_has_properties(log: str, stored: Mapping[str, str], wanted: Mapping[st
 
 
 def check_log_name(name: object) -> str:
-    """The name, if it is valid: 1 to 200 of letters, digits, `.`, `_` and `-`."""
+    """Return the name if it is valid: 1 to 200 letters, digits, `.`, `_` and `-`."""
     if not isinstance(name, str):
         raise ConfigurationError(
             f"the name of a log must be a str such as 'flights', not {type(name).__name__}",

@@ -1,7 +1,8 @@
-"""Reads the last listed entry of a ledger, below which no ledger may be closed (LOGS.md#S1-S3).
+"""Reads the last listed entry of a ledger. The ledger must not be closed below it (LOGS.md#S1-S3).
 
 All entries of a listed range are on their ack quorums. If a recovery finds fewer entries than the
-log lists, it has not read enough bookies. To close the ledger there would cut off committed rows.
+log lists, it has not read enough bookies. If it closed the ledger nevertheless, committed rows
+would be lost.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class FloorMachine(LogMachine[dict[int, int]]):
     """
 
     def __init__(self, log: str, since_offsets: Mapping[int, int]) -> None:
-        """`since_offsets` has the first offset at which each ledger may be listed, 0 for any."""
+        """`since_offsets` has the first offset at which each ledger may be listed; 0 means any."""
         super().__init__(log)
         self._floors = dict.fromkeys(since_offsets, NO_ENTRY)
         self._since_offset = min(since_offsets.values(), default=0)

@@ -2,7 +2,7 @@
 
 All machines of this module follow one rule. First they change a node that commits check, so that
 each commit that could still name the page or ledger fails. Then they read whether the log names the
-page or ledger. They delete it only after that.
+page or ledger. If not, they delete it.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from ledgerlog_spark.protocol.log.state.walk import Walk
 from ledgerlog_spark.protocol.log.transaction import HeadTransaction, Plan, rewritten
 
 STEP_LEDGERS_MAX = 1_000
-"""Maximum number of ledgers in a transaction, which is then far below the store's 1 MiB."""
+"""Maximum number of ledgers in one transaction. Such a transaction is far below the store's limit
+of 1 MiB."""
 
 
 class PagesSweep(LogMachine[tuple[str, ...]]):
-    """Deletes pages that the head does not name, of tokens that are old enough (LOGS.md#W2).
+    """Deletes the pages of the given tokens, except pages that the head names (LOGS.md#W2).
 
-    Ends with `Finished(tuple[str, ...])`, the tokens whose pages were deleted. A token whose touch
-    has an unknown outcome is left for a later sweep.
+    Ends with `Finished(tuple[str, ...])`, the tokens whose pages were deleted. If the touch of a
+    token has an unknown outcome, a later sweep deletes its pages.
     """
 
     def __init__(self, log: str, tokens: tuple[str, ...]) -> None:
@@ -85,7 +86,7 @@ class Deregistered:
     """The result of one step of `StagedSweep`."""
 
     unlisted: tuple[int, ...] = ()  # marked ledgers, which no version and no commit can name
-    released: tuple[int, ...] = ()  # listed ledgers to which no commit can add
+    released: tuple[int, ...] = ()  # ledgers that the log lists
     is_complete: bool = True  # nothing more was due; False after a concurrent change
 
 
@@ -134,8 +135,9 @@ class StagedSweep(LogMachine[Deregistered]):
 class LedgerSweep(LogMachine[tuple[int, ...]]):
     """Deletes ledgers whose marks are old enough, unless the log lists them (LOGS.md#W4).
 
-    After the second look at the list no commit can list these ledgers, so their marks are not
-    renewed any more. Ends with `Finished(tuple[int, ...])`, the deleted ledgers.
+    The list is read twice. Before the second read, the registrations of the ledgers are deleted. So
+    no later commit can list them, and their marks are not renewed any more. Ends with
+    `Finished(tuple[int, ...])`, the deleted ledgers.
     """
 
     def __init__(self, log: str, marked_ms: Mapping[int, int]) -> None:
@@ -161,12 +163,12 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
         return tuple(deleted)
 
     def _keep_unlisted(self, head: LogHead) -> Steps[None]:
-        """Keep the ledgers that the head lists."""
+        """Remove the ledgers that the head lists from the ledgers to delete."""
         listed = listed_ledgers(head, (yield from self._walk(listing_of(head))))
         self._ledger_ids = tuple(ledger for ledger in self._ledger_ids if ledger not in listed)
 
     def _deregister(self) -> Steps[None]:
-        """Delete the ledgers' registrations, so that each pending commit of them fails."""
+        """Delete the ledgers' registrations, so that each pending commit of these ledgers fails."""
         reply = yield from self._reply_to(ReadRegistrations(self._ledger_ids))
         if reply.outcome is not MetadataOutcome.OK:
             raise self._read_error(reply.outcome)
@@ -180,13 +182,13 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
 class OrphansMachine(HeadTransaction[tuple[int, ...]]):
     """Marks orphans, so that they are swept (LOGS.md#U19).
 
-    Ends with `Finished(tuple[int, ...])`, the given ledgers that the log does not list. These get
-    the same marks as unlisted ledgers, so they stay for `deletedRetentionMs`. Fails with
+    Ends with `Finished(tuple[int, ...])`, the given ledgers that the log does not list. Each of
+    them gets the mark of an unlisted ledger, so it stays for `deletedRetentionMs`. Fails with
     `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
     """
 
     def __init__(self, log: str, ledger_ids: tuple[int, ...], *, token: str) -> None:
-        """`ledger_ids` are at most 1,000, registered nowhere."""
+        """`ledger_ids` has at most 1,000 ledgers, which no producer has registered."""
         super().__init__(log, token=token)
         self._ledger_ids = ledger_ids
 

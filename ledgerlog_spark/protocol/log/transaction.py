@@ -1,13 +1,14 @@
-"""The transaction that changes a head. Every machine that writes a head makes a plan for it.
+"""The transaction that changes a head. A machine that uses it only plans the change.
 
-An attempt reads the head, plans, reads the pages that the change needs and writes new pages. Then
-it writes the head at the version that was read, so when the transaction succeeds, all conclusions
-from the head still hold. An attempt that was overtaken is retried under another token.
+An attempt reads the head, plans the change, reads the pages that the change needs and writes new
+pages. Then it replaces the head, if the head still has the version that was read. So when the
+transaction succeeds, all conclusions from the head still hold. If the head has another version, the
+attempt is repeated with another token.
 
 A change without a producer is idempotent (LOGS.md#U1, LOGS.md#U2, LOGS.md#U3). So after an unknown
 outcome the machine reads the head again, and changes it if needed. If the earlier attempt is still
-in flight, only one of the two succeeds, because both compare a version of the head. A commit is not
-idempotent, so `commit/commit.py` settles its outcome with the producer record.
+in flight, only one of the two attempts succeeds, because both compare a version of the head. A
+commit is not idempotent, so `commit/commit.py` settles its outcome with the producer record.
 """
 
 from __future__ import annotations
@@ -67,12 +68,12 @@ class HeadChange(Generic[R]):
 def rewritten(
     head: LogHead, result: Callable[[LogHead], R], *, unlisted: tuple[int, ...] = ()
 ) -> HeadChange[R]:
-    """The change to `head` without new pages, and with the token of the attempt."""
+    """The change that stores `head` with the token of the attempt. It writes no pages."""
     return HeadChange(lambda token, _: (replace(head, token=token), ()), result, unlisted=unlisted)
 
 
 Plan = Steps[HeadChange[R] | Finished[R] | None]
-"""Steps to the change of the head, to the machine's end, or to None for another attempt."""
+"""Steps that return a change of the head, the machine's end, or None for another attempt."""
 
 
 class HeadTransaction(LogMachine[R]):
@@ -90,11 +91,11 @@ class HeadTransaction(LogMachine[R]):
 
     @property
     def may_write(self) -> bool:
-        """Whether an attempt is pending or got no answer: it may change the head at any time."""
+        """Whether an attempt is pending or got no answer. Such an attempt may change the head."""
         return self._is_unsure or isinstance(self._out, WriteHead)
 
     def leave(self, reply: Any) -> bool:
-        """End with a late reply. Returns whether it shows that no attempt can succeed any more."""
+        """Take a late reply. Return whether it shows that no attempt can succeed any more."""
         if not self.awaits(reply):
             return False
         self._out = None
@@ -131,7 +132,7 @@ class HeadTransaction(LogMachine[R]):
         return (yield from self._plan(head))
 
     def _prepare(self, change: HeadChange[R]) -> Steps[WriteHead | None]:
-        """Write the pages; returns the transaction, or None when another attempt is needed."""
+        """Write the pages. Return the transaction, or None when another attempt is needed."""
         loaded: Loaded = {}
         if change.wanted:
             pages = yield from self._pages(change.wanted)
@@ -161,7 +162,7 @@ class HeadTransaction(LogMachine[R]):
         )
 
     def _send(self, change: HeadChange[R], write: WriteHead) -> Steps[Finished[R] | None]:
-        """Send the transaction; returns the machine's end, or None for another attempt."""
+        """Send the transaction. Return the machine's end, or None for another attempt."""
         reply = yield from self._reply_to(write)
         match reply.outcome:
             case MetadataOutcome.OK:
@@ -179,7 +180,7 @@ class HeadTransaction(LogMachine[R]):
         return None
 
     def _on_unlistable(self, change: HeadChange[R]) -> Steps[None]:
-        """Raise, because no attempt has listed the change's ledgers, or can list them later."""
+        """Raise, because no attempt has listed the change's ledgers, and none can do so later."""
         yield from ()
         raise LedgerNotFoundError(
             f"log {self.log!r} cannot list ledger {', '.join(map(str, change.listed))}, because it "
@@ -197,7 +198,7 @@ class HeadTransaction(LogMachine[R]):
             raise self._overtaken()
 
     def _next_token(self) -> None:
-        """Use another token of pages: the sweeper may have changed pages of the last attempt."""
+        """Use another token, because the sweeper may have changed pages of the last attempt."""
         self._token = token_after(self._token)
 
     def _overtaken(self) -> ConcurrentCommitError:
@@ -218,6 +219,6 @@ class HeadTransaction(LogMachine[R]):
         """The store's error. While an attempt may be in flight, the outcome is unknown."""
         if self._is_unsure:
             return MetadataUnknownError(
-                f"whether log {self.log!r} was changed is unknown: try again", log=self.log
+                f"it is unknown whether log {self.log!r} was changed: try again", log=self.log
             )
         return super()._read_error(outcome)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _WAITED_FOR: dict[type, str] = {
     lm.SealLedger: "sealing an open ledger",
-    lm.CreateLedger: "making a ledger",
+    lm.CreateLedger: "creating a ledger",
     m.DropLedger: "deleting a ledger that can no longer be listed",
 }
 

@@ -58,7 +58,7 @@ def test_a_ledger_that_comes_too_late_is_dropped() -> None:
     process.start()
     process.answer_until(lm.CreateLedger)
     error = time_out(process)
-    assert (error.definite, error.waited_for) == (True, "making a ledger")
+    assert (error.definite, error.waited_for) == (True, "creating a ledger")
     process.settle()
     assert bench.dropped == list(bench.ledgers) != []
 

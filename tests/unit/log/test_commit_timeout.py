@@ -60,7 +60,7 @@ async def test_commit_that_gets_no_answer_to_a_read_ends_in_time_and_happened_no
     setattr(requests, request_name, never)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    with pytest.raises(LogTimeoutError, match="nothing was changed") as failed:
+    with pytest.raises(LogTimeoutError, match="the log was not changed") as failed:
         await log.commit(job, ranges, timeout_ms=5_000)
     assert 5 <= loop.time() - began < 6
     error = failed.value

@@ -31,9 +31,9 @@ def test_service_uri_is_taken_apart(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "no scheme"),
-        ("127.0.0.1:2181/ledgers", "no scheme"),
-        ("/ledgers", "no scheme"),
+        ("", "begin with a scheme"),
+        ("127.0.0.1:2181/ledgers", "begin with a scheme"),
+        ("/ledgers", "begin with a scheme"),
         ("etcd://a:1/l", "scheme 'etcd' is not one of zk, zk\\+null"),
         ("zk+flat://a:1/l", "scheme 'zk\\+flat'"),
         ("zk:///ledgers", "host is missing"),
@@ -42,8 +42,8 @@ def test_service_uri_is_taken_apart(
         ("zk://a:1 b:2/ledgers", "is not host:port"),
         ("zk://a:0/ledgers", "0 is not a port"),
         ("zk://a:65536/ledgers", "65536 is not a port"),
-        ("zk://a:1", "no root"),
-        ("zk://a:1/", "no root"),
+        ("zk://a:1", "path after the hosts is missing"),
+        ("zk://a:1/", "path after the hosts is missing"),
         ("zk://a:1//ledgers", "not a path of nodes"),
         ("zk://a:1/led gers", "not a path of nodes"),
         ("zk://a:1/../ledgers", "not a path of nodes"),

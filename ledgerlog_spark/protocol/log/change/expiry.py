@@ -1,4 +1,4 @@
-"""Deletes versions that were replaced long ago, and the items that only they name.
+"""Deletes versions that were replaced long ago, and the items that only these versions name.
 
 LOGS.md#W5, LOGS.md#Q5. Intervals of versions only move forward. So the items that end at or before
 the start of the oldest retained version are in no retained version.
@@ -21,7 +21,7 @@ from ledgerlog_spark.protocol.log.state.walk import Walk
 
 STEP_ITEMS_MAX = 1_000
 VERSIONS_AT_ONCE = 1_000
-"""Number of versions in one read, from the oldest on. The last page is read completely."""
+"""Number of versions in one read, beginning with the oldest. The last page is read completely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class ExpiryStep:
 
 
 class ExpiryMachine(LogMachine[Expired]):
-    """One step; ends with `Finished(Expired)`. Further steps are due until `is_complete`.
+    """One step of the expiry; ends with `Finished(Expired)`. The last step has `is_complete` set.
 
     After a conflict or an unknown outcome the step ends, and a later step reads the head again. A
     step need not synchronise (`is_fresh`), because it writes at the version that it read.
@@ -110,7 +110,7 @@ def oldest_retained(history: Sequence[VersionInterval], since_ms: int) -> Versio
 
 
 def oldest_versions(head: LogHead, first: int) -> Walk[VersionInterval]:
-    """A walk over some versions from `first` on."""
+    """A walk over some versions, beginning with `first`."""
     return Walk(HISTORY, head.history, first, head.version + 1, records_min=VERSIONS_AT_ONCE)
 
 

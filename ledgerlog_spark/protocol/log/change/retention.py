@@ -32,7 +32,7 @@ KEPT = -1
 
 
 class RetentionMachine(TruncateMachine):
-    """One pass over a log of either kind; ends with `Finished(Truncated)`.
+    """One pass of retention over a log of either kind; ends with `Finished(Truncated)`.
 
     `Truncated` explains `next_due_ms`, `is_more_due` and `untimed_to`.
     """
@@ -53,8 +53,8 @@ class RetentionMachine(TruncateMachine):
 
         Pages in `page_sizes` are not read for their size. The pass replaces the contents of
         `page_sizes` with the sizes of the current pages. `untimed_to` is the result of an earlier
-        pass. Items before it are not read again, and are dropped with the first later item that is
-        due.
+        pass. Items before this offset are not read again, and are dropped with the first later item
+        that is due.
         """
         super().__init__(log, offset=0, token=token)
         self._retention_ms = retention_ms
@@ -71,7 +71,7 @@ class RetentionMachine(TruncateMachine):
         ages = [_items_from(head, first)]
         dropped = ages[0]
         is_prefix_unread = first > head.oldest_offset
-        if is_prefix_unread:  # the items that the step drops and marks begin earlier
+        if is_prefix_unread:  # the step drops items from the oldest one on, so read them too
             dropped = oldest_of(head, STEP_ITEMS_MAX)
             yield from self._walk(dropped)
         yield from self._walk(ages[0])
@@ -130,7 +130,7 @@ class RetentionMachine(TruncateMachine):
             self.next_due_ms = self._now_ms
             return offset
         if is_prefix_unread and offset >= self.untimed_to:
-            return offset  # the prefix is dropped too, with ledgers of its own
+            return offset  # the unread items before are dropped too, which may free their ledgers
         gone = {item.ledger_id for item in items if item.end_offset <= offset}
         kept = {item.ledger_id for item in items if item.end_offset > offset}
         return offset if gone - kept else 0
@@ -198,7 +198,7 @@ def due_by_age(items: Sequence[Item], *, since_ms: int) -> int:
 
 
 def due_by_size(items: Sequence[Item], *, surplus_bytes: int, is_all: bool = True) -> int:
-    """The end of the oldest items of at most `surplus_bytes` in all; 0 if there are none.
+    """The end of the oldest items of at most `surplus_bytes` in total; 0 if there are none.
 
     With `is_all`, the last of `items` is the last item of the log, which is never dropped.
     """

@@ -1,6 +1,7 @@
 """Drops the oldest rows: truncation to an offset, and retention (LOGS.md#U4-U7).
 
-This is the first step. Steps of `expiry` drop the items after the first 1,000 (LOGS.md#U5).
+This module has the first step, which drops at most 1,000 items. Steps of `expiry` drop the other
+items (LOGS.md#U5).
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ class Truncated:
         unlisted: Ledgers of the items that this step dropped, except ledgers with a later item that
             the step has read.
         is_complete: Whether no item is left to be dropped.
-        next_due_ms: For retention, the time from which the next item is too old. None if age never
-            drops an item; the present time if `is_more_due`.
-        is_more_due: For retention, whether more may be due now, among the items that were not read.
+        next_due_ms: For retention, the time at which the next item becomes too old. None if no item
+            is ever dropped because of its age; the present time if `is_more_due`.
+        is_more_due: For retention, whether items that were not read may be due now.
         untimed_to: For retention, the offset up to which no item has the time of its rows.
     """
 
@@ -60,8 +61,9 @@ class Truncated:
 
 
 class TruncateMachine(HeadTransaction[Truncated]):
-    """Ends with `Finished(Truncated)`; the log then begins at the offset, or after it.
+    """Truncates a log to an offset; ends with `Finished(Truncated)`.
 
+    The log then begins at the offset. If it already began later, its beginning does not change.
     Fails with `ConfigurationError` (the log does not have this offset yet), `LogNotFoundError`,
     `ConcurrentCommitError`, or the store's errors.
     """
@@ -129,7 +131,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
 def _oldest_left(
     head: LogHead, history: Sequence[VersionInterval], offset: int, now_ms: int
 ) -> tuple[VersionInterval, VersionInterval | None]:
-    """The oldest version after a truncation, and this version again if it is new."""
+    """The oldest version after a truncation; then the same version if it is new, otherwise None."""
     is_leader_log = head.kind is LogKind.LEADER
     if not is_leader_log and offset <= head.start_offset:
         return next(v for v in history if v.start_offset >= offset), None

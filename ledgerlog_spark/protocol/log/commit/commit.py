@@ -41,6 +41,7 @@ from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log.commit.plan import (
     CommitRequest,
     NewVersion,
+    check_expected,
     needs_current_schema,
     plan_commit,
 )
@@ -110,9 +111,10 @@ class CommitMachine(HeadTransaction[CommitResult]):
         known: KnownLog | None = None,
         now_ms: int = 0,
     ) -> None:
-        """`known` is the state after the app's last commit, and may be old. None reads all records.
+        """`known` is the state after the app's last commit, and may be old.
 
-        `now_ms`, by the store's clock, is only used with `known`.
+        If `known` is None, all records are read. `now_ms` is a time by the store's clock, and is
+        only used with `known`.
         """
         super().__init__(log, token=token)
         self._request = request
@@ -169,6 +171,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         head = self._head.value
         if self._request.ranges:
             yield from self._compare_password(head)
+        check_expected(head, self._request.expected_version)
         if self._request.is_nothing_for(head):
             return Finished(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
         return (yield from self._plan(head))
@@ -177,6 +180,10 @@ class CommitMachine(HeadTransaction[CommitResult]):
         schema: bytes | None = None
         if needs_current_schema(head, self._request):
             schema = yield from self._current_schema(head)
+            if self._request.is_done_by(schema):
+                # If the head may be old, the columns may have been replaced since (LOGS.md#K11).
+                nothing = Finished(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
+                return nothing if self._is_synced else None
         new = plan_commit(head, self._request, now_ms=self._now_ms, current_schema=schema)
         return self._changed(new)
 
@@ -338,7 +345,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         assert before is not None
         reply = yield from self._read(ReadHead(self.time_needed))
         if reply.head is None or reply.head.version.number <= before.version.number:
-            # Another node changed too, or this replica lags.
+            # A node other than the head changed, or this replica lags.
             return (yield from self._read_all())
         self._head, self._now_ms = reply.head, reply.now_ms
         self._check_head()

@@ -2,7 +2,8 @@
 
 A run that is not in the producer record takes over by compare-and-swap, if its batch is not older
 than the last committed batch. If a later run follows in the record, the earlier run is a zombie and
-may not write any more. Run ids are unique, so the record settles an unknown outcome.
+may not write any more. Run ids are unique, so after an unknown outcome the record shows whether the
+run took over.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ UNKNOWN_MAX = 10
 
 
 class JobKind(Enum):
-    """The kind of job, which decides what a batch id means that was committed before.
+    """The kind of a job. It decides what happens if the batch id was committed before.
 
     A batch job that is run again has nothing to do. A stream commits its last batch again after a
-    restart, and this has no effect. An older batch means that the stream's checkpoint went back.
+    restart, and this has no effect. An older batch means that the stream has an older checkpoint.
     """
 
     BATCH = "batch"
@@ -63,8 +64,8 @@ class EpochMachine(LogMachine[Joined]):
 
     Ends with `Finished(Joined)`, or with `Failed` and `ProducerFencedError` (a later run took
     over), `StaleCheckpointError` (the batch id went back, or belongs to another query),
-    `MetadataVersionError` (too many conflicts) or the store's errors. To take over is idempotent,
-    so an unknown outcome does no harm.
+    `MetadataVersionError` (too many conflicts) or the store's errors. A take-over is idempotent, so
+    an unknown outcome does no harm.
     """
 
     def __init__(
@@ -81,8 +82,10 @@ class EpochMachine(LogMachine[Joined]):
         """`run` is `query/run` for a query that writes under the name of another app.
 
         With `may_create` False, the machine does not create the record of an unknown producer. The
-        tasks of a batch job need this: the job created the record, and the sweeper may have deleted
-        it. With `syncs_first` False, the caller expects that the run is current, and checks the
+        tasks of a batch job need this, because the job has created the record. If the record is
+        missing, the sweeper has deleted it.
+
+        With `syncs_first` False, the caller expects that the run is current, and checks the
         returned version, because this result may be old. Any other state is read again after a
         sync.
         """
@@ -132,7 +135,7 @@ class EpochMachine(LogMachine[Joined]):
         if record.last_batch_id > self._batch_id:
             raise StaleCheckpointError(
                 f"log {self.log!r} holds batches of {self._app!r} up to {record.last_batch_id}, "
-                f"and the query begins with {self._batch_id}: the query's checkpoint is older than "
+                f"but the query begins with {self._batch_id}: the query's checkpoint is older than "
                 "the log. Restore the newer checkpoint, or start a query with a new checkpoint",
                 **self._batches_of(record),
             )
@@ -161,8 +164,9 @@ class EpochMachine(LogMachine[Joined]):
     def _of_a_stream(self, record: ProducerRecord) -> StaleCheckpointError:
         """The error for a batch job. A stream has batch numbers of its own (LOGS.md#P4)."""
         return StaleCheckpointError(
-            f"a streaming query writes to log {self.log!r} as {self._app!r}, and this job is its "
-            f"number {self._batch_id}: set a different txnAppId for the job",
+            f"a streaming query writes to log {self.log!r} as {self._app!r}, so this job cannot "
+            f"write its batch {self._batch_id} as {self._app!r}: set a different txnAppId for the "
+            "job",
             **self._batches_of(record),
         )
 
@@ -207,7 +211,8 @@ class EpochMachine(LogMachine[Joined]):
         if self._unknowns == 0:
             return super()._read_error(outcome)
         return MetadataUnknownError(
-            f"whether run {self._run_id!r} took over producer {self._app!r} is unknown: try again",
+            f"it is unknown whether run {self._run_id!r} took over producer {self._app!r}: try "
+            "again",
             app=self._app,
             run=self._run_id,
         )

@@ -2,8 +2,8 @@
 
 Before the switch, the rows are copied into a ledger that is registered under a producer of its own.
 The switch is one transaction, which writes the head and the producer record. A switch moves no
-offset and creates no version, so every version has the same rows before and after the switch. It
-succeeds only if the log still lists exactly the copied ranges. Readers that planned earlier
+offset and creates no version, so every version has the same rows before and after the switch. The
+switch succeeds only if the log still lists exactly the copied ranges. Readers that planned earlier
 continue to read the old ledgers, which are marked and stay for `deletedRetentionMs`.
 """
 
@@ -41,13 +41,13 @@ class MergeRequest:
         if gaps or len(schemas) != 1 or rows != self.staged.rows:
             raise LocalProtocolError(
                 f"ranges of {rows} rows in {len(schemas)} schemas with {len(gaps)} gaps cannot be "
-                f"replaced by one of {self.staged.rows}",
+                f"replaced by one range of {self.staged.rows} rows",
                 staged=self.staged,
             )
 
 
 class MergeMachine(CommitMachine):
-    """Ends with `Finished(CommitResult)`, or with `Failed` and the errors of a commit.
+    """Switches to a merged range. Ends with `Finished(CommitResult)`, or fails as a commit does.
 
     The version in the result is the newest version of the log, which the merge did not create.
     `ConcurrentCommitError` means that the log does not list these ranges any more, because they

@@ -1,8 +1,8 @@
 """Restores a version: lists its ranges again at new offsets (LOGS.md#U10-U12).
 
-A merged range may reach beyond the start or the end of the version. A list names only whole ranges.
-So the part that belongs to the version is copied first, and the copy is listed in place of the
-range. All other ranges are listed again unchanged, and their rows are not copied.
+A merged range may begin before the start of the version, or end after its end. But a list has only
+whole ranges. So the part that belongs to the version is copied first, and the copy is listed in
+place of the range. All other ranges are listed again unchanged, and their rows are not copied.
 """
 
 from __future__ import annotations
@@ -55,10 +55,11 @@ class RestoreRequest:
     copies: Mapping[tuple[int, int], StagedRange]
     overwrite_if_changed: bool = False
     password: bytes = field(repr=False, default=b"")
+    expected_version: int | None = None  # the only version on which the restore may be committed
 
 
 def cut_ranges(interval: VersionInterval, items: Iterable[Item]) -> tuple[CutRange, ...]:
-    """The parts of ranges that reach beyond the start or the end of a version; at most two."""
+    """The version's part of each range that reaches beyond the version; at most two parts."""
     start, end = interval.start_offset, interval.end_offset
     return tuple(
         CutRange(item, max(start, item.first_offset), min(end, item.end_offset))
@@ -71,8 +72,8 @@ class RestoreMachine(CommitMachine):
     """Makes a new version with the rows of an older one; ends with `Finished(CommitResult)`.
 
     The status is `NOTHING_TO_COMMIT` when the newest version already has exactly these rows. Fails
-    with the errors of a commit, or with `VersionNotAvailableError`. `ConcurrentCommitError` also
-    means that others committed since the restore was planned, or merged a copied range.
+    with the errors of a commit, or with `VersionNotAvailableError`. `ConcurrentCommitError` may
+    mean that another process committed after the restore was planned, or merged a copied range.
     """
 
     def __init__(self, log: str, restore: RestoreRequest, *, token: str) -> None:
@@ -84,6 +85,7 @@ class RestoreMachine(CommitMachine):
             mode=WriteMode.OVERWRITE,
             planned_version=restore.planned_version,
             password=restore.password,
+            expected_version=restore.expected_version,
         )
         super().__init__(log, request, token=token)
         self._restore = restore
@@ -110,12 +112,12 @@ class RestoreMachine(CommitMachine):
         return self._changed(NewVersion(head, interval, again))
 
     def _check_planned(self, head: LogHead) -> None:
-        """Raise if others committed since the restore was planned."""
+        """Raise if another process committed after the restore was planned."""
         if head.version != self._restore.planned_version and not self._restore.overwrite_if_changed:
             raise ConcurrentCommitError(
-                f"log {head.name!r} is at version {head.version}, restoring "
-                f"{self._restore.version} was planned at {self._restore.planned_version}: check "
-                "the new commits, then restore again",
+                f"log {head.name!r} is at version {head.version}, but the restore of version "
+                f"{self._restore.version} was planned at version {self._restore.planned_version}: "
+                "check the new commits, then restore again",
                 log=head.name,
                 version=head.version,
                 planned_version=self._restore.planned_version,

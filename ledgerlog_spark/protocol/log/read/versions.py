@@ -24,7 +24,7 @@ from ledgerlog_spark.protocol.log.state.walk import Walk
 
 
 class SnapshotMachine(LogMachine[LogSnapshot]):
-    """Reads one version; ends with `Finished(LogSnapshot)`. With None, reads the newest version.
+    """Reads one version, or the newest version for None; ends with `Finished(LogSnapshot)`.
 
     Fails with `VersionNotAvailableError` (LOGS.md#Q4), `LogNotFoundError`, `LogKindError` or the
     store's errors. A leader log has no versions. Its snapshot ends with its newest item, and
@@ -100,7 +100,7 @@ def listing_of(head: LogHead) -> Walk[Item]:
 
 
 def oldest_of(head: LogHead, count: int) -> Walk[Item]:
-    """A walk over all items, or over the oldest ones: more than `count`, by at most two pages."""
+    """A walk over the oldest items: more than `count`, but at most two pages more, or all items."""
     return Walk(ITEMS, head.items, head.oldest_offset, head.end_offset, records_min=count)
 
 

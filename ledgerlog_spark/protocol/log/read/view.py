@@ -1,7 +1,7 @@
 """The state from which a stream continues, read in as few requests as possible.
 
 Offsets are dense over all versions, so a stream reads all *retained* rows, not the rows of one
-version. It also reads rows that were overwritten in the meantime, as long as a version with these
+version. These include rows that were overwritten in the meantime, as long as a version with these
 rows is retained.
 """
 
@@ -24,12 +24,13 @@ from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, SCHEMAS
 from ledgerlog_spark.protocol.log.state.walk import Walk
 
 VERSIONS_AT_ONCE = 64
-"""Number of versions in the first read without a known version. Each further read doubles it."""
+"""Number of versions in the first read, if the caller has no version. Each further read doubles the
+number of versions that were read."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """A log's retained rows from some offset on.
+    """A log's retained rows, beginning at an offset.
 
     Attributes:
         oldest_offset: The first retained row.
@@ -61,10 +62,11 @@ class LogView:
 
 
 class ViewMachine(LogMachine[LogView]):
-    """Ends with `Finished(LogView)`, or with `Failed` and the errors of the other reads.
+    """Reads a `LogView`. Ends with `Finished(LogView)`, or fails with the errors of other reads.
 
-    The caller has the versions up to `known_version`, and `known_schemas`. If `known_version` is
-    None, versions are read back to the version that ends before `first_offset`, or to the oldest.
+    The caller already has the versions up to `known_version`, and the schemas `known_schemas`. If
+    `known_version` is None, versions are read back to the version that ends before `first_offset`,
+    or to the oldest.
     """
 
     def __init__(
@@ -110,7 +112,7 @@ class ViewMachine(LogMachine[LogView]):
         )
 
     def _versions(self, head: LogHead) -> Steps[tuple[VersionInterval, ...]]:
-        """The versions that the caller does not have, back to its first row."""
+        """The versions that the caller does not have, back to the caller's first row."""
         known = self._known_version
         first = head.version + 1 - VERSIONS_AT_ONCE if known is None else known + 1
         versions = older = yield from self._history(head, first, head.version + 1)

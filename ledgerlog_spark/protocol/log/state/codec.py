@@ -103,8 +103,8 @@ def encode_head(head: LogHead) -> bytes:
     data = _wrap(_HEAD, bytes(out), log_format=head.log_format)
     if len(data) > HEAD_SIZE_BYTES_MAX:
         raise LocalProtocolError(
-            f"the head of log {head.name!r} takes {len(data)} bytes, {HEAD_SIZE_BYTES_MAX} are "
-            "allowed",
+            f"the head of log {head.name!r} takes {len(data)} bytes, but at most "
+            f"{HEAD_SIZE_BYTES_MAX} are allowed",
             log=head.name,
             size_bytes=len(data),
         )
@@ -154,7 +154,8 @@ def encode_page(kind: RecordKind[T], records: Sequence[T]) -> bytes:
     data = _wrap(kind.page_kind, kind.encode(records))
     if len(data) > PAGE_SIZE_BYTES_MAX:
         raise LocalProtocolError(
-            f"a page of {kind.name} has {len(data)} bytes, more than {PAGE_SIZE_BYTES_MAX}",
+            f"a page of {kind.name} has {len(data)} bytes, but at most {PAGE_SIZE_BYTES_MAX} are "
+            "allowed",
             size_bytes=len(data),
         )
     return data
@@ -235,8 +236,8 @@ def _unwrap(kind: int, data: bytes, *, size_bytes_max: int) -> bytes:
     _, found, log_format, compression, _, size, crc = _ENVELOPE.unpack_from(data)
     if log_format != LOG_FORMAT:
         raise MetadataFormatError(
-            f"a record of a log in format {log_format}, this version reads {LOG_FORMAT}: use the "
-            "version of ledgerlog that wrote it, or a later one",
+            f"a record of a log has format {log_format}, but this version reads only format "
+            f"{LOG_FORMAT}: use the version of ledgerlog that wrote it, or a later version",
             log_format=log_format,
         )
     if found != kind:

@@ -1,11 +1,12 @@
 """The parts of a log's sequences: records in the head, and records in pages (LOGS.md#G2).
 
 A sequence grows at its end. New records go to the head while they fit there. When they do not fit,
-all records of the head are *spilled* into pages. If the last page has room, a new page replaces it,
-with its records and the records of the head. Otherwise the records of the head go into further
-pages. When the head names too many pages, an index page names all of them except the last, by the
-same rule. So a commit of one range usually writes only the head. About every fiftieth commit also
-writes one page. A full page is never rewritten.
+all records of the head are *spilled* into pages. If the last page has room, a new page replaces it.
+The new page has the records of the last page and of the head. Otherwise the records of the head go
+into further pages. When the head names too many pages, an index page names all of them except the
+last. If the last index page has room, a new index page replaces it. So a commit of one range
+usually writes only the head. About every fiftieth commit also writes one page. A full page is never
+rewritten.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ SHARES: Mapping[str, HeadShare] = {
     HISTORY.name: HeadShare(recent_size_bytes_max=3_072, pages_max=24),
     SCHEMAS.name: HeadShare(recent_size_bytes_max=2_048, pages_max=12),
 }
-"""With the properties (up to 2 KiB) and names, the head stays below 16 KiB before compression."""
+"""With these limits, the head stays below 16 KiB before compression. This includes the properties
+(up to 2 KiB) and the names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class PageWriter:
         self.pages: list[bytes] = []
 
     def write(self, kind: RecordKind[T], records: Sequence[T]) -> PageRef:
-        """Add a page of these records, at least one. Returns a reference to the page."""
+        """Add a page of these records, at least one. Return a reference to the page."""
         number = len(self.pages)
         self.pages.append(encode_page(kind, records))
         is_index = kind is REFS
@@ -126,7 +128,7 @@ def append(
 
 
 def drop_before(kind: RecordKind[T], paged: Paged[T], key: int) -> Paged[T]:
-    """The sequence without the records that end at or before `key`. Pages stay or go as a whole."""
+    """The sequence without the records that end at or before `key`. It drops only whole pages."""
     return Paged(
         tuple(ref for ref in paged.index if ref.end_key > key),
         tuple(ref for ref in paged.pages if ref.end_key > key),
@@ -186,8 +188,8 @@ def replace_run(
     """The sequence with `by` in place of `run` (LOGS.md#U13); its new pages go to `writer`.
 
     Pages never change. New pages replace the pages with a part of the run, and the index pages that
-    name these pages. The other records of a replaced page join the page before when both fit into
-    one page. So merging also reduces the number of pages.
+    name these pages. If the new records and the records of the page before them fit into one page,
+    they are stored in one page. So merging also reduces the number of pages.
 
     `by` has at least one record, and covers the same keys as the run. `loaded` has the records of
     all pages and index pages with retained keys.

@@ -29,7 +29,7 @@ RUNS_REMEMBERED_MAX = 64
 STATISTICS_SIZE_BYTES_MAX = 1_024
 STATISTICS_SIZE_BYTES_MAX_LARGE_LOG = 64
 LARGE_LOG_ITEMS = 10_000
-"""A log with more items than this keeps the short statistics."""
+"""A log with more items than this keeps only short statistics."""
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class StagedRange:
         first_entry_id: The first record batch (inclusive). The schema message of a ledger, which is
             entry 0, is in no range.
         last_entry_id: The last entry (inclusive), which is the index entry if the range has one.
-        index_entry_id: The index entry; NO_ENTRY when fencing cut the range short.
+        index_entry_id: The index entry; NO_ENTRY if a fence ended the range early.
         rows: Number of rows, at least 1.
         size_bytes: Payload bytes of the entries in the range.
         statistics: The result of `statistics.encode_statistics`; empty if there are no statistics.
@@ -147,7 +147,8 @@ class VersionInterval:
         version: Number of the version. A new, empty log has version 0.
         start_offset: Start (inclusive), which never decreases from version to version.
         end_offset: End (exclusive), which never decreases from version to version.
-        commit_time_ms: By the store's clock, ms since the epoch; rises from version to version.
+        commit_time_ms: Time of the commit by the store's clock, ms since the epoch. It rises from
+            version to version.
         token: Token of the commit that created the version.
         schema_id: Id of the log's schema in this version.
     """
@@ -206,7 +207,7 @@ class Paged(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class LogHead:
-    """The state of a log; the parts that do not fit are in pages (LOGS.md#G2).
+    """The state of a log. Parts that do not fit into the head are in pages (LOGS.md#G2).
 
     Attributes:
         log_id: Id of the log, which is never used for another log, even after deletion.
@@ -223,11 +224,11 @@ class LogHead:
             offset is not listed.
         deleted_ms: When the log was deleted, 0 while it exists. The head stays until the log's
             ledgers are deleted.
-        items: Every item that a retained version names, by first offset.
-        history: Every retained version, the newest included, by version.
-        schemas: Every schema that a listed item may name, by id.
-        reader_features: Sorted names; a reader that does not support one refuses the log.
-        writer_features: Sorted names; a writer that does not support one refuses to write.
+        items: Every item that a retained version names, sorted by first offset.
+        history: Every retained version, including the newest, sorted by version.
+        schemas: Every schema that a listed item may name, sorted by id.
+        reader_features: Sorted names. A reader that does not support all of them refuses the log.
+        writer_features: Sorted names. A writer that does not support all of them refuses to write.
         open_ledgers: In a leader log, the ledgers that are listed after `items`: at most two,
             oldest first. The oldest begins at `end_offset`.
     """

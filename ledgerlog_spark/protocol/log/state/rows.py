@@ -55,7 +55,7 @@ class RecordKind(Generic[T]):
     """The record's part of variable length, None for a kind without one."""
 
     def size_bytes(self, records: Sequence[T]) -> int:
-        """Size of the records in a sequence, without its count."""
+        """Size of the records in a stored sequence, without the count before the records."""
         tails = sum(len(self.tail(record)) for record in records) if self.tail else 0
         return self.layout.size * len(records) + tails
 

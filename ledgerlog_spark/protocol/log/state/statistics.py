@@ -10,8 +10,8 @@ Layout: a sequence of columns, each
 
 A bound of kind int is a zigzag varint. A float has 8 bytes, big-endian. A bool has one byte. Text
 and bytes have a varint length and at most 32 bytes. Text is cut between two characters. A maximum
-that was cut is raised to the next text of the same length, so that it stays a bound. If there is no
-such text, the maximum is omitted.
+that was cut is replaced with a larger value of at most 32 bytes, so that it stays a bound. If there
+is no such value, the maximum is omitted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads the records of one sequence of a head that cover given keys, in two rounds."""
+"""Reads those records of one sequence of a head that cover given keys, in at most two rounds."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Walk(Generic[T]):
     ) -> None:
         """Walk over the keys [first_key, end_key).
 
-        With `records_min`, only some of the oldest pages are read, with more records than this. The
-        records of the head follow only after the last page.
+        With `records_min`, only the oldest pages are read, until they have more records than this.
+        The records of the head are included only if the last page is included.
         """
         self._kind = kind
         self._paged = paged
@@ -64,7 +64,7 @@ class Walk(Generic[T]):
         return select(self._kind, everything, self._first_key, self._end_key)
 
     def _oldest(self, refs: list[PageRef]) -> list[PageRef]:
-        """The oldest pages. The first does not count, because some of its records may be gone."""
+        """The oldest pages. The first is not counted: some of its records may be dropped."""
         if self._records_min is None:
             return refs
         count = 0
