@@ -121,9 +121,7 @@ class LogCommits:
         is_named = app is not None
         app = checked_app(app) if app is not None else f"{JOB_APP_PREFIX}{uuid.uuid4()}"
         if batch_id < 0:
-            raise ConfigurationError(
-                f"txnVersion must be 0 or more, got {batch_id}", key="txnVersion"
-            )
+            raise ConfigurationError(f"txnVersion {batch_id} is less than 0", key="txnVersion")
         checked_new_password(password)
         run = str(uuid.uuid4()) if run is None else run
         if planned is None:
