@@ -133,7 +133,7 @@ class Log:
         return EndWatch(self.host, on_change).cancel
 
     async def floor(self, ledger_id: int) -> int:
-        """The highest entry of a ledger that a retained version lists; NO_ENTRY without one.
+        """The last listed entry of a ledger; NO_ENTRY if no retained version lists the ledger.
 
         The commits since the creation of the ledger are read, a few pages at a time.
 
