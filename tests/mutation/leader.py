@@ -403,8 +403,8 @@ MUTATIONS = [
     Mutation(
         "leader_close_says_its_own_end",
         f"{LOG}/leader/leader.py",
-        "        return self._head.end_offset  # another leader",
-        "        return self.end_offset  # another leader",
+        "        return self._head.end_offset  # without records",
+        "        return self.end_offset  # without records",
         "a close says that the log ends before what it holds",
     ),
     Mutation(

@@ -101,8 +101,7 @@ class LogCommits:
                 the log. Passwords prevent mistakes only.
             planned: The state of the log for which the caller decided on `schema`; None reads the
                 state now. If others change the schema after this state, the commit fails.
-            expected_version: The version of the log that the caller read. The job is committed
-                only if the log still has this version. None requires no version.
+            expected_version: The version that the caller read, if the commit requires this version.
             is_log_new: Whether `abort` deletes the log, which the caller created for this job.
 
         Raises:
