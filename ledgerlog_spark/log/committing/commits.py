@@ -119,10 +119,7 @@ class LogCommits:
             check_type("expected_version", expected_version, int)
         is_named = app is not None
         app = checked_app(app) if app is not None else f"{JOB_APP_PREFIX}{uuid.uuid4()}"
-        if batch_id < 0:
-            raise ConfigurationError(
-                f"txnVersion must be 0 or more, got {batch_id}", key="txnVersion"
-            )
+        _check_batch_id(batch_id)
         checked_new_password(password)
         run = str(uuid.uuid4()) if run is None else run
         if planned is None:
@@ -476,3 +473,8 @@ def _apart(ledger_ids: Sequence[int], listed: frozenset[int]) -> tuple[list[int]
         [ledger_id for ledger_id in ledger_ids if ledger_id not in listed],
         [ledger_id for ledger_id in ledger_ids if ledger_id in listed],
     )
+
+
+def _check_batch_id(batch_id: int) -> None:
+    if batch_id < 0:
+        raise ConfigurationError(f"txnVersion must be 0 or more, got {batch_id}", key="txnVersion")
