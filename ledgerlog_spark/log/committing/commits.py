@@ -101,8 +101,7 @@ class LogCommits:
                 the log. Passwords prevent mistakes only.
             planned: The state of the log for which the caller decided on `schema`; None reads the
                 state now. If others change the schema after this state, the commit fails.
-            expected_version: The version of the log that the caller read. The job is committed
-                only if the log still has this version. None requires no version.
+            expected_version: The version that the caller read, if the commit requires this version.
             is_log_new: Whether `abort` deletes the log, which the caller created for this job.
 
         Raises:
@@ -120,8 +119,7 @@ class LogCommits:
             check_type("expected_version", expected_version, int)
         is_named = app is not None
         app = checked_app(app) if app is not None else f"{JOB_APP_PREFIX}{uuid.uuid4()}"
-        if batch_id < 0:
-            raise ConfigurationError(f"txnVersion {batch_id} is less than 0", key="txnVersion")
+        _check_batch_id(batch_id)
         checked_new_password(password)
         run = str(uuid.uuid4()) if run is None else run
         if planned is None:
@@ -475,3 +473,8 @@ def _apart(ledger_ids: Sequence[int], listed: frozenset[int]) -> tuple[list[int]
         [ledger_id for ledger_id in ledger_ids if ledger_id not in listed],
         [ledger_id for ledger_id in ledger_ids if ledger_id in listed],
     )
+
+
+def _check_batch_id(batch_id: int) -> None:
+    if batch_id < 0:
+        raise ConfigurationError(f"txnVersion must be 0 or more, got {batch_id}", key="txnVersion")
