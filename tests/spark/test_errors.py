@@ -200,6 +200,6 @@ def test_an_end_before_the_start_is_an_error(
 ) -> None:
     save(spark.range(10))
     frame = load(spark, log_name, startingOffsets="7", endingOffsets="3")
-    with pytest.raises(Exception, match="begin at offset 7 and to end at offset 3"):
+    with pytest.raises(Exception, match="begin at offset 7 and end before it, at offset 3"):
         frame.collect()
     assert load(spark, log_name, startingOffsets="7", endingOffsets="7").count() == 0
