@@ -128,7 +128,7 @@ def append(
 
 
 def drop_before(kind: RecordKind[T], paged: Paged[T], key: int) -> Paged[T]:
-    """The sequence without the records that end at or before `key`. It drops only whole pages."""
+    """The sequence without records that end at or before `key`. Only whole pages are dropped."""
     return Paged(
         tuple(ref for ref in paged.index if ref.end_key > key),
         tuple(ref for ref in paged.pages if ref.end_key > key),
