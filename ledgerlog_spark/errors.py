@@ -246,7 +246,7 @@ class LogKindError(LogError):
 
 
 class ConcurrentCommitError(LogError):
-    """Another producer made a commit after the job was planned."""
+    """Another producer made a commit after the job was planned, or after the version it expects."""
 
 
 class CommitUnknownError(LogError):

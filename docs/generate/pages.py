@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from docs.generate import api, commands, errors, metrics, options, settings
+from docs.generate import api, commands, errors, metrics, modules, options, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,6 +14,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/client-settings.md": settings.client_page,
     "reference/errors.md": errors.page,
     "reference/metrics.md": metrics.page,
+    "reference/modules.md": modules.page,
     "reference/options.md": options.page,
     "reference/python.md": api.page,
     "reference/settings.md": settings.bookie_page,

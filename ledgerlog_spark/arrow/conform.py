@@ -8,7 +8,7 @@ names that differ only in case are the same name. Otherwise, such names are an e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -125,7 +125,7 @@ def conversion(
             wanted.value_field,
             f"{column}.element",
         )
-        return partial(_list_array, wanted=wanted, convert=element)
+        return partial(list_array, wanted=wanted, convert=element)
     if types.is_map(got) and types.is_map(wanted):
         key = conversion(got.key_type, wanted.key_type, f"{column}.key", ignores_case)
         value = _checked(
@@ -133,7 +133,7 @@ def conversion(
             wanted.item_field,
             f"{column}.value",
         )
-        return partial(_map_array, wanted=wanted, key=key, value=value)
+        return partial(map_array, wanted=wanted, key=key, value=value)
     if not _casts_safely(got, wanted):
         raise _mismatch(column, str(wanted), str(got))
     return partial(_cast, wanted=wanted)
@@ -192,12 +192,13 @@ def _struct_conversion(
         else:
             inner = conversion(got.field(place).type, field.type, path, ignores_case)
             children.append((place, inner))
-    return partial(_struct_array, wanted=wanted, children=children)
+    return partial(struct_array, wanted=wanted, children=children)
 
 
-def _struct_array(
-    array: pa.StructArray, *, wanted: pa.DataType, children: list[tuple[int, Convert] | None]
+def struct_array(
+    array: pa.StructArray, *, wanted: pa.DataType, children: Sequence[tuple[int, Convert] | None]
 ) -> pa.StructArray:
+    """The structs with the fields of `wanted`: converted children, or nulls."""
     # `field` returns a child without the nulls of its structs, so `mask` has these nulls.
     arrays = [
         pa.nulls(len(array), wanted.field(at).type)
@@ -216,7 +217,8 @@ def _struct_array(
     return pa.StructArray.from_arrays(arrays, fields=list(wanted), mask=mask)
 
 
-def _list_array(array: pa.Array, *, wanted: pa.DataType, convert: Convert) -> pa.ListArray:
+def list_array(array: pa.Array, *, wanted: pa.DataType, convert: Convert) -> pa.ListArray:
+    """The lists with converted elements."""
     if not types.is_list(array.type):
         array = array.cast(pa.list_(array.type.value_field))
     # `flatten` drops values that are in null lists, so `_offsets` counts null lists as empty.
@@ -226,9 +228,10 @@ def _list_array(array: pa.Array, *, wanted: pa.DataType, convert: Convert) -> pa
     return pa.ListArray.from_arrays(offsets, convert(array.flatten()), type=wanted, mask=mask)
 
 
-def _map_array(
+def map_array(
     array: pa.MapArray, *, wanted: pa.DataType, key: Convert, value: Convert
 ) -> pa.MapArray:
+    """The maps with converted keys and values."""
     # The map cannot be built as a list of structs: Arrow cannot build null structs with fields
     # that are not nullable.
     ends = array.offsets

@@ -1,8 +1,9 @@
 """Decides which rows a log accepts. Its schema can change only by new columns and fields.
 
 A log's schema is nullable at every level, because a new column is null in rows that were written
-before. Columns are matched by name in any case. A log keeps the metadata of a field (comment,
-collation, length of char and varchar, attributes of ML) as it was when the field was added.
+before. Columns are matched by name, without regard to upper and lower case. A log keeps the
+metadata of a field (comment, collation, length of char and varchar, attributes of ML) as it was
+when the field was added.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ledgerlog_spark.arrow.char_lengths import checked_types
+from ledgerlog_spark.arrow.char_types import with_strings
 from ledgerlog_spark.arrow.spark_types import (
     SparkType,
     arrow_type_of,
@@ -25,6 +28,9 @@ _INTEGERS = ("byte", "short", "integer", "long")
 _FRACTIONS = ("float", "double")
 COLLATIONS_KEY = "__COLLATIONS"
 """Key of the metadata that contains the collations of a field's strings in Spark's JSON."""
+_DEFAULT_KEY, _EXISTENCE_DEFAULT_KEY = "CURRENT_DEFAULT", "EXISTS_DEFAULT"
+"""Spark's keys of the SQL text of a default: for later rows, and for rows before the column."""
+
 _OWN_PREFIX = "ledgerlog."
 _OF_ONE_QUERY = frozenset(
     {
@@ -45,7 +51,7 @@ def storable(schema_json: str) -> str:
 
     Metadata of fields is kept, but not metadata that Spark or this source uses in one query only.
     """
-    struct = struct_of(schema_json)
+    struct = with_strings(struct_of(schema_json))
     if not struct["fields"]:
         raise SchemaMismatchError("a log needs at least one column, but the rows have none.")
     for path, fields in _structs(struct):
@@ -59,6 +65,7 @@ def storable(schema_json: str) -> str:
             )
     for field in struct["fields"]:
         arrow_type_of(field["type"], field["name"])
+    checked_types(struct)
     return type_text(_nullable(struct))
 
 
@@ -82,6 +89,51 @@ def merge(
     new = struct_of(storable(rows_schema))
     merged = _merge_struct(old, new, "", _Rules(log, add_columns, ignores_case))
     return log_schema if merged == old else type_text(merged)
+
+
+def reject_missing_defaults(log_schema: str, rows_schema: str, *, log: str) -> None:
+    """Raise an error if the rows lack a column with a default that is not NULL.
+
+    Spark alone can compute a default. It does so in an INSERT into a table of a catalog, whose rows
+    then have the column. A null in place of the default would be a wrong value.
+    """
+    given = {field["name"].lower() for field in struct_of(rows_schema)["fields"]}
+    for field in struct_of(log_schema)["fields"]:
+        default = field.get("metadata", {}).get(_DEFAULT_KEY)
+        if field["name"].lower() in given or _is_null(default):
+            continue
+        raise SchemaMismatchError(
+            f"column {field['name']!r} of log {log!r} has the default {default}, and the rows lack "
+            "the column. Only Spark can compute a default, in an INSERT into a table: add the "
+            "column to the rows.",
+            log=log,
+            column=field["name"],
+            expected=f"a column with the default {default}",
+            got="no such column",
+        )
+
+
+def existence_defaults(before: str | None, added: str) -> dict[str, str]:
+    """The defaults that existing rows would need, by name of the columns that are new."""
+    known = struct_of(before)["fields"] if before is not None else []
+    names = {field["name"].lower() for field in known}
+    return {
+        field["name"]: default
+        for field in struct_of(added)["fields"]
+        if not _is_null(default := field.get("metadata", {}).get(_EXISTENCE_DEFAULT_KEY))
+        and field["name"].lower() not in names
+    }
+
+
+def _is_null(default: Any) -> bool:
+    return default is None or str(default).strip().upper() == "NULL"
+
+
+def _without_existence_default(field: dict[str, Any]) -> dict[str, Any]:
+    """The field of a new column, which is null in older rows, whatever Spark's default for them."""
+    metadata = field.get("metadata", {})
+    kept = {key: value for key, value in metadata.items() if key != _EXISTENCE_DEFAULT_KEY}
+    return {**field, "metadata": kept}
 
 
 def reject_collations(one_schema: str, other_schema: str, *, log: str) -> None:
@@ -136,7 +188,7 @@ def _merge_struct(
                 raise _mismatch(rules.log, column, expected, field["name"])
             known["type"] = _merge_type(known["type"], field["type"], column, rules)
         elif rules.add_columns:
-            fields.append(field)
+            fields.append(_without_existence_default(field))
         else:
             raise SchemaMismatchError(
                 f"log {rules.log!r} has no column {column!r}. Its columns are {', '.join(names)}. "

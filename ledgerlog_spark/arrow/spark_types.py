@@ -3,8 +3,9 @@
 Spark 4.3 requires exactly these Arrow types of a Python source. A test compares the whole table of
 types with `pyspark.sql.pandas.types.to_arrow_schema`.
 
-By default, Spark ignores the case of names. In a log, two columns, or two fields of one struct,
-never have names that differ only in case. So a name in any case identifies one column or field.
+By default, Spark does not distinguish upper and lower case in names. In a log, the names of two
+columns, or of two fields of one struct, never differ only in upper and lower case. So such a name
+identifies one column or field.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
+from ledgerlog_spark.arrow.char_types import with_strings
 from ledgerlog_spark.arrow.stream_codec import decode_schema, encode_schema
 from ledgerlog_spark.errors import SchemaMismatchError
 
@@ -58,6 +60,7 @@ _STRING_LIKE = re.compile(r"(?:char|varchar)\(\d+\)|string collate \w+")
 _DAY_TIME = re.compile(r"interval (?:day|hour|minute|second)(?: to (?:hour|minute|second))?")
 _TIME = re.compile(r"time\(\d\)")
 _SPARK_SCHEMA = b"ledgerlog.spark_schema"
+_COMMENT = b"ledgerlog.comment"
 _FIELD_METADATA = b"SPARK::metadata::json"
 """Key in a field's metadata under which Spark's Arrow schemas have Spark's own metadata."""
 
@@ -84,25 +87,36 @@ def arrow_schema_of(schema_json: str) -> pa.Schema:
     return pa.schema([_field_of(field, field["name"]) for field in fields])
 
 
-def stored_schema(schema_json: str) -> bytes:
+def stored_schema(schema_json: str, *, comment: str = "") -> bytes:
     """Encode a Spark schema as an Arrow schema message, the form in a log (LOGS.md#G6).
 
     Arrow has no form for the metadata of fields (collations, comments) and for the fields of an
     interval. A schema with these parts is also stored as Spark's JSON, in the schema's metadata.
+    The comment of the log is also in this metadata.
     """
     schema = arrow_schema_of(schema_json)
+    metadata = {}
     if json.loads(schema_json_of(schema)) != json.loads(schema_json):
-        schema = schema.with_metadata({_SPARK_SCHEMA: schema_json.encode()})
-    return encode_schema(schema)
+        metadata[_SPARK_SCHEMA] = schema_json.encode()
+    if comment:
+        metadata[_COMMENT] = comment.encode()
+    return encode_schema(schema.with_metadata(metadata) if metadata else schema)
 
 
 def spark_schema(stored: bytes) -> str:
     """The Spark schema, as JSON, of a stored schema."""
     schema = decode_schema(stored)
     stored_json = (schema.metadata or {}).get(_SPARK_SCHEMA)
-    if stored_json is not None:
-        return str(stored_json.decode())
-    return schema_json_of(schema)
+    if stored_json is None:
+        return schema_json_of(schema)
+    text = str(stored_json.decode())
+    # Logs of older releases may have columns of type char and varchar.
+    return type_text(with_strings(struct_of(text))) if "char(" in text else text
+
+
+def comment_of(stored: bytes) -> str:
+    """The comment of the log, in its stored schema; empty if it has none."""
+    return bytes((decode_schema(stored).metadata or {}).get(_COMMENT, b"")).decode()
 
 
 def arrow_type_of(data_type: SparkType, column: str) -> pa.DataType:

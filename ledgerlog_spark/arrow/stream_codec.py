@@ -147,9 +147,9 @@ def decode_entries(
 ) -> Iterator[DecodedEntry]:
     """Decode record batch entries of one ledger, from entry 1 on, in order and possibly with gaps.
 
-    Uncompressed columns use the memory of the entries. `columns` has the names, in any case, of the
-    top-level columns to decode. The batches have these columns in the ledger's order. Names that do
-    not exist in the ledger are ignored.
+    Uncompressed columns use the memory of the entries. `columns` has the names of the top-level
+    columns to decode, in upper or lower case. The batches have these columns in the ledger's order.
+    Names that do not exist in the ledger are ignored.
     """
     schema = decode_schema(schema_entry)
     source = _EntrySource(schema_entry, entries)

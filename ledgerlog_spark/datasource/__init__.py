@@ -4,7 +4,7 @@
   Python worker.
 - `options`: parsed options. `cluster`: the client of the cluster.
 - `scan`: batch reads. `write`: batch writes. `stream`: the streaming source and sink.
-- `schemas`: the schema that a scan shows, and Spark's rule for the case of names.
+- `schemas`: the schema that a scan shows, and Spark's rule for upper and lower case in names.
 """
 
 from ledgerlog_spark.datasource.worker import hide_broken_pipes

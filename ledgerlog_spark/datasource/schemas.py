@@ -1,8 +1,8 @@
 """The schema that a scan shows: all or some columns of the log, and metadata columns.
 
 Spark passes its setting `spark.sql.caseSensitive` to tasks but not to the planner. So planning
-accepts names in any case, and a task of a case-sensitive query fails if the log has a name only in
-another case.
+accepts a name in upper or lower case. But a task of a case-sensitive query fails if the name in the
+log differs in upper and lower case.
 """
 
 from __future__ import annotations
@@ -131,7 +131,9 @@ def task_ignores_case() -> bool:
 def reject_unknown_columns(
     schema: pa.Schema, logs: Iterable[LogSnapshot], *, include_metadata: bool
 ) -> None:
-    """Raise an error if a column or field of a scan exists in no log. The case is ignored.
+    """Raise an error if a column or field of a scan exists in no log.
+
+    Upper and lower case are not distinguished.
 
     A log without columns may get any column. So if a log has no columns, every name is accepted.
     """
@@ -175,7 +177,7 @@ def reject_unknown_raw_columns(schema: pa.Schema) -> None:
 
 
 def _paths(fields: Iterable[pa.Field], prefix: str) -> Iterator[str]:
-    """Yield the names of all fields, also of nested fields, in the form that errors use."""
+    """Yield the names of all fields, including nested fields, in the form that errors use."""
     for field in fields:
         path = f"{prefix}{field.name}"
         yield path

@@ -1,9 +1,9 @@
-"""Named logs over ledgers: hosts of the machines of logs, and the API for programs and Spark.
+"""Named logs over ledgers: the API for programs and Spark, and the hosts of the logs' machines.
 
 - `logs`, `log`: all logs of a cluster, and one log. `clients`: the clients that `connect` returns.
-- `host`, `ports`, `retries`, `clock`: the host of `protocol.log`, and its dependencies.
+- `host`: runs the machines of `protocol.log`. `ports`, `retries`, `clock`: what this host needs.
 - `committing`, `reading`, `leader`, `maintenance`: the four uses of a log.
-- `records`, `entry_codec`: records of a leader log, and their entries.
+- `records`: records of a leader log. `entry_codec`: converts records to entries, and back.
 - `blocking`: the same API without `await`. `picture`: a log as an SVG.
 - `failpoints`: places where tests kill or stop a process.
 """

@@ -1,4 +1,4 @@
-"""Clients that open logs and ledgers: the results of `connect`."""
+"""The clients that `connect` returns. They open logs and ledgers."""
 
 from __future__ import annotations
 
@@ -67,25 +67,26 @@ class LogClient(LedgerClient):
             name: 1 to 200 letters, digits, `.`, `_` and `-`.
             lead: Become the leader; an earlier leader can then append nothing more. Without `lead`,
                 the log is not changed.
-            create_if_missing: With `lead`, make the log if it does not exist. With a schema it is a
-                log of rows, otherwise a log of records.
+            create_if_missing: With `lead`, create the log if it does not exist. With a schema, the
+                new log is a log of rows; otherwise it is a log of records.
             properties: Properties of a new log, by option name, such as `rollBytes`; all other
                 properties have their defaults. An existing log must have the given properties.
             schema: With `lead`, the schema of the rows to append. An existing log must already have
                 the columns of the schema. Without a schema, rows have the columns of the log.
 
         Raises:
-            ConfigurationError: The name, a property or the schema is not valid, which is found
-                before any I/O. Or the log exists with other properties; nothing was changed.
+            ConfigurationError: The name, a property or the schema is not valid; this is checked
+                before any I/O. Or the log exists with other properties. Nothing was changed.
             LogNotFoundError: The log does not exist, and `create_if_missing` is false.
             MetadataError: There is no cluster at the path of the service URI.
             LogKindError: With `lead`, the log is transactional. Or a schema was given for a log of
                 records.
-            SchemaMismatchError: Spark has no types for the schema, or the rows of the log do not
-                have the schema; nothing was changed.
+            SchemaMismatchError: Spark has no types for the schema, or the schema does not fit the
+                rows of the log; nothing was changed.
             LedgerLogError: The errors of `Leader.open`.
         """
-        # Imported here because most programs open ledgers, or read logs with Spark.
+        # Imported here because most programs do not need these modules: they only open ledgers, or
+        # they read logs with Spark.
         from ledgerlog_spark.log.reading.record_log import RecordLog
         from ledgerlog_spark.protocol.log.properties import new_properties
         from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
@@ -118,20 +119,20 @@ class LogClient(LedgerClient):
 def _refuse_what_is_for_leaders(name: str, properties: object, schema: object) -> None:
     if properties is not None:
         raise LocalProtocolError(
-            "properties are set when a log is created: open it with lead=True, or change them "
-            "with `ledgerlog logs set`",
+            "properties are set only when a log is created: open the log with lead=True, or change "
+            "its properties with `ledgerlog logs set`",
             log=name,
         )
     if schema is not None:
         raise LocalProtocolError(
-            "a schema is given to a leader only: open the log with lead=True; a log that is "
-            "opened for reading has its own schema, as `.schema`",
+            "only a leader accepts a schema: open the log with lead=True, or read the log's own "
+            "schema from `.schema`",
             log=name,
         )
 
 
 class BlockingLogClient(BlockingClient):
-    """Ledgers and logs of one cluster. Several threads may use it, also after a fork.
+    """Ledgers and logs of one cluster. Several threads may use the client, even after a fork.
 
     Every call waits for its result. `with` closes the client at the end of the block.
     """

@@ -1,7 +1,8 @@
 """Converts records to entries of a leader log, and back (LOGS.md#G10).
 
-The body of an entry is compressed when this makes it at least an eighth smaller. A smaller saving
-would not be worth the decompression. Layout and limits are in `protocol/leader/entry.py`.
+The body of an entry is stored compressed if compression makes it at least an eighth smaller. A
+smaller saving would not be worth the time to decompress the body. The layout and the limits are in
+`protocol/leader/entry.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ledgerlog_spark.protocol.leader.entry import (
 from ledgerlog_spark.protocol.ledger.messages import Payload
 
 COMPRESSED_SIZE_BYTES_MIN = 256
-"""Bodies of entries below this size are not compressed."""
+"""Smaller bodies of entries are not compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class EncodedBody:
 
 
 def encode_body(records: Sequence[Payload]) -> EncodedBody:
-    """Encode one or more records as the body of an entry, compressed if it becomes small enough."""
+    """Encode one or more records as the body of an entry. Compress it if this saves an eighth."""
     plain = encode_records(records)
     size = len(plain)
     if size >= COMPRESSED_SIZE_BYTES_MIN:
@@ -88,7 +89,11 @@ def _unpacked(packed: memoryview, size_bytes: int) -> bytes:
     try:
         body: bytes = lz4.block.decompress(packed, uncompressed_size=size_bytes)
     except lz4.block.LZ4BlockError as error:
-        raise WireFormatError(f"a body of {len(packed)} bytes that LZ4 refuses: {error}") from None
+        raise WireFormatError(
+            f"LZ4 cannot decompress the body of {len(packed)} bytes: {error}"
+        ) from None
     if len(body) != size_bytes:
-        raise WireFormatError(f"a body of {len(body)} bytes that should have {size_bytes}")
+        raise WireFormatError(
+            f"the decompressed body has {len(body)} bytes, but its header states {size_bytes}"
+        )
     return body

@@ -1,7 +1,7 @@
 """Places where a process can be killed or stopped, for tests of the state after a crash.
 
 `reach(name)` is called between two steps that a crash may separate. `reach` does nothing unless the
-environment variable `LEDGERLOG_FAILPOINT` has the name when the process starts:
+environment variable `LEDGERLOG_FAILPOINT` contains this name when the process starts:
 
 - `commit.before_multi`: SIGKILL of the own process the first time that the place is reached;
 - `commit.before_multi:3`: SIGKILL the third time;
@@ -9,7 +9,7 @@ environment variable `LEDGERLOG_FAILPOINT` has the name when the process starts:
   removes `FILE`. So one Python worker of many dies, and its replacement continues;
 - `stop:commit.before_multi`: SIGSTOP instead of SIGKILL. After a SIGCONT the process continues.
 
-Several failpoints, separated by commas, are independent.
+The variable may have several failpoints, separated by commas. They are independent of each other.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from ledgerlog_spark.errors import ConfigurationError
 VARIABLE = "LEDGERLOG_FAILPOINT"
 
 NAMES = {
-    "run.taken_over": "a task took over the producer, and has not received the answer",
-    "ledger.registered": "a task's ledger has its record and its registration, and no entry",
+    "run.taken_over": "a task took over the producer, but has not received the answer",
+    "ledger.registered": "a task's ledger has its metadata and its registration, but no entry",
     "range.rows_sent": "a task has sent an entry that is perhaps not acknowledged",
-    "range.acknowledged": "a task's range is on its ack quorums, and was not reported to Spark",
-    "ledger.closed": "a ledger was closed, and its ranges are not listed",
-    "commit.begun": "the driver has every range, and has read nothing",
+    "range.acknowledged": "a task's range is on its ack quorums, but was not reported to Spark",
+    "ledger.closed": "a ledger was closed, but its ranges are not listed",
+    "commit.begun": "the driver has every range, but has read nothing",
     "commit.pages_written": "the pages that the new head will name are written",
     "commit.before_multi": "the commit's transaction is about to be sent",
-    "commit.after_multi": "the commit's transaction passed, and was not reported to Spark",
-    "sweep.unlisted": "the head forgot old items, and their ledgers are marked",
-    "sweep.deregistered": "registrations have ended, and nothing was deleted",
-    "sweep.pages_touched": "no commit can name these pages any more, and they still exist",
-    "sweep.ledger_sealed": "a ledger that nothing names is sealed, and still there",
-    "sweep.ledger_deleted": "a ledger is deleted, and its mark is still there",
+    "commit.after_multi": "the commit's transaction succeeded, but was not reported to Spark",
+    "sweep.unlisted": "the head no longer lists some items, and their ledgers are marked",
+    "sweep.deregistered": "registrations have ended, but nothing was deleted",
+    "sweep.pages_touched": "no commit can name these pages any more, but they still exist",
+    "sweep.ledger_sealed": "an unlisted ledger is sealed, but not deleted",
+    "sweep.ledger_deleted": "a ledger is deleted, but its mark still exists",
 }
 """Every failpoint, and the state when the process reaches it."""
 

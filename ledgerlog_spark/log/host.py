@@ -1,4 +1,4 @@
-"""Runs the log's machines against a log store: the host of `protocol/log/`.
+"""Runs the machines of `protocol/log/` for one log, against a log store.
 
 The host performs one request at a time, and each request gets one reply. An error of the store
 becomes the outcome of a reply. Any other error ends the machine, because it is a bug.
@@ -65,8 +65,9 @@ class LogHost:
     ) -> None:
         """A host of one log.
 
-        With `keeps_pages` each page is read once for all machines, because pages never change. Use
-        it for a few machines that run one after the other on nearly the same head.
+        With `keeps_pages`, each page is read only once for all machines. This is correct, because
+        pages never change. But the pages stay in memory, so use `keeps_pages` only for a few
+        machines that run one after the other on nearly the same head.
         """
         self.name = name
         self.log_id = log_id
@@ -93,7 +94,7 @@ class LogHost:
         }
 
     async def run(self, machine: LogMachine[R], *, timeout_ms: int | None = None) -> R:
-        """Run the machine; returns its result, or raises its error.
+        """Run the machine. Return its result, or raise its error.
 
         Without `timeout_ms` only the limits of the machine apply: each request has a deadline, and
         the number of attempts is limited. After `timeout_ms`, LogTimeoutError is raised; a commit
@@ -115,12 +116,12 @@ class LogHost:
         return effect.result
 
     async def perform(self, effect: m.LogRequest[Any]) -> m.LogReply:
-        """Perform one request without a pause; returns the reply of a success or a failure."""
+        """Perform one request once. Return its reply, even if the request failed."""
         return await self._carry_out[type(effect)](effect)
 
     @contextlib.asynccontextmanager
     async def retries(self) -> AsyncIterator[Retries]:
-        """The retries of one change of the log. At its end, the writer leaves the queue."""
+        """The retries of one change of the log. After the change, the writer leaves the queue."""
         retries = Retries(self.store, self.log_id, self.random)
         try:
             yield retries
@@ -144,7 +145,7 @@ class LogHost:
     async def _time(
         self, needed: m.TimeNeeded, outcome: MetadataOutcome
     ) -> tuple[MetadataOutcome, int]:
-        """The outcome of a reply that needs the store's time, and that time."""
+        """Read the store's time if a reply needs it. Return the reply's outcome and the time."""
         if needed is m.TimeNeeded.NONE or outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
             return outcome, 0
         if needed is m.TimeNeeded.RECENT:
@@ -154,7 +155,7 @@ class LogHost:
         else:
             return outcome, 0
         if read is not MetadataOutcome.OK or now_ms is None:
-            # The write that reads the time changes nothing, whatever its outcome.
+            # The clock is read by a write that changes no data, so its outcome does not matter.
             return MetadataOutcome.UNAVAILABLE, 0
         return outcome, now_ms
 
@@ -239,8 +240,8 @@ class LogHost:
     ) -> list[tuple[str, Versioned[ProducerRecord], tuple[int, ...]]]:
         found = []
         for app in await self.store.producers.names(self.log_id):
-            # If a registration ends between these reads, the write at this version of the record
-            # fails.
+            # If a registration ends between these reads, the later write fails, because it expects
+            # this version of the producer record.
             producer = await self.store.producers.read(self.log_id, app)
             ids = wanted.intersection(await self.store.producers.registered(self.log_id, app))
             if ids and producer is not None:
@@ -273,9 +274,9 @@ class LogHost:
     async def drop_ledger(self, ledger_id: int, *, may_seal: bool = True) -> bool:
         """Seal and delete a ledger that no version can list any more, then delete its mark.
 
-        The seal stops a writer that still exists. Returns False when the ledger is kept, because it
-        could not be sealed, or because it is open and `may_seal` is false. After a
-        MetadataUnknownError the ledger may be deleted; a retry is safe.
+        The seal stops a writer that still exists. Return False if the ledger is not deleted: it
+        could not be sealed, or it is open and `may_seal` is false. After a MetadataUnknownError,
+        the ledger may be deleted; a retry is safe.
         """
         try:
             metadata = await self.ledgers.ledger_metadata(ledger_id)

@@ -1,7 +1,6 @@
-"""One log of either kind: snapshots, views, jobs, commits (docs/LOGS.md).
+"""The handle of one log, of either kind (docs/LOGS.md).
 
-All methods are coroutines on the client's event loop; `blocking/` derives the blocking methods
-from them.
+All methods run on the client's event loop. `blocking/` derives the blocking methods from them.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ R = TypeVar("R")
 def _call_of(
     part: Callable[[Log], A], method: Callable[Concatenate[A, P], R]
 ) -> Callable[Concatenate[Log, P], R]:
-    """Returns a method of `Log` that calls a method of a part of the log."""
+    """Return a method of `Log` that calls `method` on the object that `part` returns."""
 
     @functools.wraps(method)
     def call(log: Log, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -62,10 +61,10 @@ _maintenance: Callable[[Log], LogMaintenance] = attrgetter("maintenance")
 
 
 class Log:
-    """A handle of one log, without a connection of its own, so it need not be closed.
+    """A handle of one log. It has no connection of its own, so it need not be closed.
 
     Attributes:
-        name: The name that the log was opened under.
+        name: The name under which the log was opened.
         log_id: The log's id; a later log of the same name has another id.
         host: Runs the machines of this log. Other APIs of the log use this object.
         commits: The log's jobs and commits. Other APIs of the log use this object.
@@ -87,6 +86,8 @@ class Log:
     open_range = _call_of(_commits, LogCommits.open_range)
     commit = _call_of(_commits, LogCommits.commit)
     abort = _call_of(_commits, LogCommits.abort)
+    add_columns = _call_of(_commits, LogCommits.add_columns)
+    has_batch = _call_of(_commits, LogCommits.has_batch)
     switch = _call_of(_commits, LogCommits.switch)
     release = _call_of(_commits, LogCommits.release)
     version_at = _call_of(_maintenance, LogMaintenance.version_at)
@@ -97,12 +98,13 @@ class Log:
     check = _call_of(_maintenance, LogMaintenance.check)
     delete_orphans = _call_of(_maintenance, LogMaintenance.delete_orphans)
     delete = _call_of(_maintenance, LogMaintenance.delete)
+    delete_if_unused = _call_of(_maintenance, LogMaintenance.delete_if_unused)
 
     async def state(self, *, is_fresh: bool = True) -> LogState:
         """The present head and schemas of the log.
 
         Args:
-            is_fresh: If false, the result may be older, and the call needs one request less.
+            is_fresh: If false, the result may be older, but the call sends one request less.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -115,15 +117,15 @@ class Log:
         return await self.host.run(HistoryMachine(self.name))
 
     def watch_end(self, on_change: OnChange) -> CancelWatch:
-        """Watch the log: `on_change` is called when the log may have more rows or other rows.
+        """Call `on_change` whenever the log may have more rows or other rows.
 
-        `on_change` is called on the event loop and must not block. `on_change` is also called after
-        a lost session, because the watch may have missed changes.
+        `on_change` is called on the event loop and must not block. It is also called after a lost
+        session, because the watch may have missed changes.
 
-        Returns a function that ends the watch. The close of the client ends the watch too. The call
-        watches the log's head. In a leader log, it also watches, for each open ledger, the ledger
-        metadata and one bookie. Exceptions of `on_change` are reported to the event loop's
-        exception handler.
+        Return a function that ends the watch. The close of the client ends the watch too. The watch
+        is set on the log's head. In a leader log, it is also set on the metadata of each open
+        ledger, and on one bookie of each open ledger. Exceptions of `on_change` are reported to the
+        event loop's exception handler.
 
         Raises:
             LocalProtocolError: The client is closed.
@@ -131,9 +133,9 @@ class Log:
         return EndWatch(self.host, on_change).cancel
 
     async def floor(self, ledger_id: int) -> int:
-        """The highest listed entry of a ledger, or NO_ENTRY when no retained version lists it.
+        """The last listed entry of a ledger; NO_ENTRY if no retained version lists the ledger.
 
-        Reads the commits after the ledger was made, a few pages at a time.
+        The commits since the creation of the ledger are read, a few pages at a time.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -167,7 +169,7 @@ class Log:
         schema: bytes | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Leader:
-        """Become the leader of this log; an earlier leader can append no more.
+        """Become the leader of this log. Then an earlier leader can append nothing more.
 
         Args:
             settings: Settings with the linger and the backlog of appends.

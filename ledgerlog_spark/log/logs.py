@@ -1,4 +1,4 @@
-"""All logs of a cluster: create, open, list, delete (LOGS.md#G1, LOGS.md#G8)."""
+"""Creates, opens, lists and deletes the logs of a cluster (LOGS.md#G1, LOGS.md#G8)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from ledgerlog_spark.protocol.log.state.records import LogContent, LogHead, LogK
 
 
 class Logs:
-    """The logs of one cluster, on one client.
+    """The logs of one cluster, for one client.
 
     Attributes:
-        store: The log store of the cluster that has the ledgers.
+        store: The log store of the cluster.
     """
 
     def __init__(self, *, store: LogStore, ledgers: Ledgers, random: Random | None = None) -> None:
@@ -54,7 +54,7 @@ class Logs:
         Args:
             name: 1 to 200 letters, digits, `.`, `_` and `-`.
             schema: The first schema of the log, as an Arrow schema message; empty for no schema.
-            properties: Properties by option name; all others have their defaults.
+            properties: Properties by option name. All other properties have their defaults.
             kind: Kind of the log's writers: jobs that commit, or one leader at a time.
             content: Rows, or records.
 
@@ -84,7 +84,7 @@ class Logs:
 
         Raises:
             LogNotFoundError: The log does not exist, which was checked again after a sync.
-            MetadataError: There is no cluster at the root.
+            MetadataError: There is no cluster at the path of the service URI.
         """
         check_log_name(name)
         return self._log(name, await self.store.find(name))
@@ -106,7 +106,7 @@ class Logs:
         Raises:
             ConfigurationError: The name or a property is not valid; nothing was done.
             SchemaMismatchError: The schema is too large to be stored.
-            MetadataError: There is no cluster at the root, or the store failed.
+            MetadataError: There is no cluster at the path of the service URI, or the store failed.
             MetadataUnknownError: The outcome is unknown; a retry is safe.
         """
         try:
@@ -140,17 +140,17 @@ class Logs:
         return await self.store.names()
 
     async def now_ms(self) -> int:
-        """An estimate of the store's clock, never ahead of that clock. Versions have its times.
+        """An estimate of the store's clock, never ahead of it. Commit times are from this clock.
 
         Raises:
-            MetadataError: There is no cluster at the root, or the store failed.
+            MetadataError: There is no cluster at the path of the service URI, or the store failed.
         """
         return await self.store.recent_ms()
 
     def watch_names(self, on_change: OnChange) -> CancelWatch:
-        """Watch the names: `on_change` is called when logs may have been created or deleted.
+        """Call `on_change` whenever logs may have been created or deleted.
 
-        `on_change` runs on the event loop and must not block. Returns a function that ends the
+        `on_change` runs on the event loop and must not block. Return a function that ends the
         watch.
         """
         check_callback(on_change)

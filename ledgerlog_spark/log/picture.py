@@ -1,4 +1,4 @@
-"""Draws a log as a picture for notebooks: the fragments of its entries on each bookie."""
+"""Draws a picture of a log for notebooks. It shows the fragments that each bookie stores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ledgerlog_spark.protocol.log.state.records import LogSnapshot
 COLOURS = ("#2a9d8f", "#457b9d", "#8d6a9f", "#bc8034", "#5f7f4e", "#3d6b8c")
 GONE_COLOUR = "#d62828"
 LEDGERS_MAX = 200
-"""Maximum number of ledgers in the picture. Of a longer log, the newest ledgers are drawn."""
+"""Maximum number of ledgers in the picture. If a log has more, the newest ones are drawn."""
 
 _WIDTH, _ROW, _GAP, _TOP, _BAR_MIN = 900, 26, 6, 40, 2.0
 _CHARACTER = 7.5
@@ -35,7 +35,8 @@ _HEAD = (
 class PicturedLedger:
     """The data of one ledger in the picture.
 
-    A deleted ledger has no fragments. `entries` counts the entries up to the last listed entry.
+    `fragments` is empty if the ledger was deleted. `entries` is the number of entries up to the
+    last listed entry.
     """
 
     ledger_id: int
@@ -90,9 +91,9 @@ async def _pictured(snapshot: LogSnapshot, client: LedgerClient) -> AsyncIterato
 def drawn(
     name: str, ledgers: Sequence[PicturedLedger], bookies: Sequence[str], gone: Collection[str]
 ) -> str:
-    """The picture as SVG.
+    """Draw the picture as SVG.
 
-    The oldest ledger is first. Bookies in `gone` do not exist any more.
+    The oldest ledger is drawn first. Bookies in `gone` do not exist any more.
     """
     left = 20 + _CHARACTER * max([len(bookie) for bookie in bookies] + [6])
     height = _TOP + len(bookies) * _ROW + 26

@@ -1,4 +1,4 @@
-"""Interfaces that `log/` needs from a ledger client. `LedgerClient` and its handles have them."""
+"""Interfaces that `log/` needs. `LedgerClient` and its handles implement these interfaces."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LedgerWriterHandle(Protocol):
 
     @property
     def is_writable(self) -> bool:
-        """Whether the ledger has not failed and was not closed."""
+        """Whether the handle accepts appends: it has not failed and was not closed."""
 
     def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
         """Append one payload; returns a future of the entry's id. Futures complete in order."""
@@ -66,17 +66,23 @@ class LedgerReaderHandle(Protocol):
 
     @property
     def last_add_confirmed(self) -> int:
-        """The last entry known to be acknowledged, or NO_ENTRY; of a closed ledger the last one."""
+        """The last entry that is known to be acknowledged, or NO_ENTRY.
+
+        In a closed ledger, this is the last entry.
+        """
 
     @property
     def is_closed(self) -> bool:
         """Whether the end of the ledger is final."""
 
     def follow(self, on_change: Callable[[], None], *, entries_size_bytes_max: int = 0) -> Follower:
-        """Update `last_add_confirmed` and `is_closed`, and call back after each change."""
+        """Update `last_add_confirmed` and `is_closed`, and call `on_change` after each change."""
 
     def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Any]:
-        """Entries of the range that the follower's last update had, without gaps; may be empty."""
+        """The entries of this range that the follower's last update contained.
+
+        They have no gaps. There may be none.
+        """
 
     def read_batches(
         self,
@@ -107,7 +113,7 @@ class Ledgers(Protocol):
         listener: AppendListener | None = None,
         on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> LedgerWriterHandle:
-        """A new ledger. `create` makes its metadata.
+        """Create a ledger. `create` stores its metadata.
 
         `ledger_id` comes from `new_ledger_ids` and is used once. `on_failed` gets the reason when
         the handle fails and accepts no more appends, even if no append is pending.
@@ -141,9 +147,9 @@ class Ledgers(Protocol):
         """Delete the metadata of a ledger."""
 
     def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
-        """After this, `on_closed` is called when the client is closed, unless it is cancelled.
+        """Call `on_closed` when the client is closed.
 
-        The returned function cancels the call of `on_closed`.
+        The returned function cancels this call.
         """
 
     def ends_first(self, user: EndsFirst) -> None:

@@ -53,7 +53,9 @@ class RecordEntry(NamedTuple):
 
 
 class Positions(Sequence[Position]):
-    """Positions of the records of one `append_many` (LOGS.md#H2). A position is made on access.
+    """Positions of the records of one `append_many` (LOGS.md#H2).
+
+    Each `Position` is created when it is accessed.
 
     Attributes:
         offsets: Offsets of all these records.
@@ -78,7 +80,7 @@ class Positions(Sequence[Position]):
     def __getitem__(self, index: int | slice) -> Position | Positions:
         if isinstance(index, slice):
             if index.step not in (None, 1):
-                raise ValueError("positions are cut in steps of 1")
+                raise ValueError(f"a slice of positions must have the step 1, got {index.step}")
             return Positions(self._log_id, self.offsets[index], self._entries)
         offset = self.offsets[index]
         _, ledger_id, entry_id = self._entries[bisect_right(self._firsts, offset) - 1]
@@ -110,21 +112,21 @@ def offset_of(place: object, log_id: str, log: str) -> int:
 
 
 def checked_records(records: Iterable[Payload]) -> list[Payload]:
-    """Records with immutable bytes.
+    """Return the records with immutable bytes.
 
-    Raises the errors of `checked_record`, and LocalProtocolError if `records` is one record.
+    Raises the errors of `checked_record`, and LocalProtocolError if `records` is a single record.
     """
     check_several(records, "a record")
     listed = list(records)
     if set(map(type, listed)) <= {bytes}:
         longest = max(map(len, listed), default=0)
         if longest <= RECORD_SIZE_BYTES_MAX:
-            return listed  # this costs a tenth of checking each record
+            return listed  # this check costs a tenth of a check of each record
     return [checked_record(record) for record in listed]
 
 
 def checked_record(record: object) -> Payload:
-    """A record with immutable bytes. Raises the errors of `checked_payload`."""
+    """Return the record with immutable bytes. Raises the errors of `checked_payload`."""
     return checked_payload(record, what="a record", size_bytes_max=RECORD_SIZE_BYTES_MAX)
 
 
@@ -144,5 +146,5 @@ def check_holds(log: str, kind: LogKind, content: LogContent, wanted: LogContent
     if content is not wanted:
         how = "read and tail" if content is LogContent.RECORDS else "read_rows and tail_rows"
         raise LogKindError(
-            f"log {log!r} is a leader log of {content.name.lower()}: its methods are {how}", log=log
+            f"log {log!r} is a leader log of {content.name.lower()}: use {how}", log=log
         )

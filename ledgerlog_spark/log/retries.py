@@ -1,4 +1,4 @@
-"""Decides when a machine of a log retries: immediately, after a pause or a queue (LOGS.md#K15).
+"""Decides how long a machine of a log waits before it retries (LOGS.md#K15).
 
 A conflict means that another writer succeeded. After the first conflict the writer pauses for about
 the time of an attempt. After the second conflict the writer waits in the log's queue, where one
@@ -33,13 +33,13 @@ QUEUE_FROM_CONFLICTS = 2
 """Number of conflicts over the head after which a writer waits in the queue."""
 
 TURN_CONFLICTS_MAX = 10
-"""Number of conflicts of the first writer in the queue that cause no pause."""
+"""The first writer in the queue begins to pause only after this number of further conflicts."""
 
 TURN_MS = 2_000
 """If the same writer is first in the queue for this time, other writers remove this writer."""
 
 LEAVE_MS_MAX = 1_000
-"""Time limit for leaving the queue, so that a finished change does not wait for an outage."""
+"""Time limit for leaving the queue. A finished change must not wait until an outage ends."""
 
 WAIT_MS_MAX = 60_000
 """Time limit of the wait in the queue. After it, the writer tries again without the queue."""
@@ -85,7 +85,8 @@ class Retries:
         """Leave the queue if the writer is in it, so that others do not wait for this writer."""
         name, self._name = self._name, None
         if name is not None:
-            # After an error, other writers remove this member, or its session ends.
+            # If this fails, other writers remove this member, or the store removes it when its
+            # session ends.
             with contextlib.suppress(LedgerLogError, _OverdueError):
                 async with Deadline(LEAVE_MS_MAX / 1e3, _OverdueError):
                     await self._queue.leave(name)
@@ -102,10 +103,11 @@ class Retries:
             await self._sleep(attempt_ms, max(beyond, 1))
 
     async def _wait_for_turn(self) -> None:
-        """Wait until all earlier members have left the queue; remove idle members.
+        """Wait until all earlier members have left the queue. Remove idle members.
 
-        A member with n members before it waits n times TURN_MS for the first member. If the first
-        member still exists then, the members between did not remove it, so they are idle too.
+        A member waits until the member before it leaves. If n members are before it, it waits n
+        times TURN_MS at most. If the first member is still in the queue after this time, no member
+        in between has removed the first one. So they are all idle, and are all removed.
         """
         self._name = await self._queue.join(f"{self._random.getrandbits(64):016x}")
         while True:

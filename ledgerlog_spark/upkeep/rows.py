@@ -95,7 +95,7 @@ async def rows_of(
 
 @contextlib.contextmanager
 def _loss_of_other_rows() -> Iterator[None]:
-    """Report rows that differ from the list as a loss of data, so that other ranges are merged."""
+    """Raise DataLossError if the rows differ from the list. Then other ranges are still merged."""
     try:
         yield
     except WireFormatError as error:

@@ -157,7 +157,7 @@ class Upkeep:
     async def _keep_rows(
         self, log: Log, head: Versioned[LogHead], clock: PassClock, errors: list[LedgerLogError]
     ) -> tuple[Truncated | None, Merged | None]:
-        """Apply retention and merge, unless both already found nothing to do in this same head."""
+        """Apply retention, then merge. Skip both if an earlier pass found no work in this head."""
         due = self._memory.of(log.log_id, head.value)
         now_ms = await _tried(clock.now_ms(log.log_id), errors)
         if now_ms is None:

@@ -101,7 +101,7 @@ class StoredBatch(Sequence[bytes]):
 
 @lru_cache(maxsize=8)
 def _layout(sizes: tuple[int, ...], count: int) -> Struct:
-    """The layout of `count` entries in parts of `sizes`, with a length field before each entry."""
+    """The layout of `count` entries. Each has a length field, then parts of the sizes `sizes`."""
     parts = "".join(f"{size}s" for size in sizes)
     return Struct(f"{LENGTH_SIZE_BYTES}x{parts}" * count)
 

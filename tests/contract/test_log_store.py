@@ -452,6 +452,29 @@ async def test_deleted_log_frees_its_name_and_fails_what_was_on_its_way(
     assert list(await stores.logs.ids()) == [again.log_id]
 
 
+async def test_log_without_producers_is_deleted_with_the_node_above_them(
+    stores: MetadataStores,
+) -> None:
+    head = await new_log(stores)
+    at = await head_of(stores, head.log_id)
+    await new_producer(stores, head)
+    deleted = replace(head, token="7" * 32, deleted_ms=5)
+    with pytest.raises(MetadataVersionError):
+        await stores.logs.delete_log(deleted, at.version, if_no_producers=True)
+    assert await stores.logs.find("flights") == head.log_id
+    found = await stores.logs.producers.read(head.log_id, "app")
+    assert found is not None
+    await stores.logs.producers.delete(head.log_id, "app", found.version)
+    await stores.logs.delete_log(deleted, at.version, if_no_producers=True)
+    with pytest.raises(LogNotFoundError):
+        await stores.logs.find("flights")
+    with pytest.raises(LogNotFoundError, match="producer 'late' was deleted"):
+        await stores.logs.producers.write(head.log_id, "late", ProducerRecord(), None)
+    assert list(await stores.logs.producers.names(head.log_id)) == []
+    assert await stores.logs.remove_log(head.log_id)
+    assert list(await stores.logs.ids()) == []
+
+
 async def test_log_with_a_marked_ledger_is_not_removed(stores: MetadataStores) -> None:
     head = await new_log(stores)
     deleted = replace(head, token="7" * 32, deleted_ms=5)

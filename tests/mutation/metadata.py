@@ -106,8 +106,8 @@ _LOGS = [
     Mutation(
         "producers_overwrite_each_other",
         f"{METADATA}/logs/producers.py",
-        "            operations = [znodes.SetNode(path, data, version)]\n",
-        "            operations = [znodes.SetNode(path, data, None)]\n",
+        "operations: list[znodes.NodeOperation] = [znodes.SetNode(path, data, version)]\n",
+        "operations: list[znodes.NodeOperation] = [znodes.SetNode(path, data, None)]\n",
         "two runs have one epoch",
     ),
     Mutation(

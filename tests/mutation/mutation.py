@@ -152,6 +152,19 @@ SUITES = {
         ),
     ),
     "ledgerlog_spark/datasource/options/": Suite((), ((f"{_UNIT}/datasource/test_options.py",),)),
+    "ledgerlog_spark/datasource/write/": Suite(
+        (),
+        (
+            (
+                f"{_UNIT}/datasource/test_write_new_log.py",
+                f"{_UNIT}/datasource/test_write_task.py",
+                f"{_UNIT}/datasource/test_column_definitions.py",
+            ),
+        ),
+    ),
+    "ledgerlog_spark/arrow/": Suite(
+        (), ((f"{_UNIT}/arrow", f"{_UNIT}/datasource/test_column_definitions.py"),)
+    ),
     "ledgerlog_spark/transport/grpc": Suite(
         (), ((f"{_UNIT}/transport", "tests/contract/test_transport.py"),)
     ),

@@ -42,8 +42,8 @@ _COLUMNS = [
     Mutation(
         "first_commit_without_rows_is_nothing",
         f"{PROTOCOL}/log/commit/plan.py",
-        "return self._appends_nothing and not self.is_first",
-        "return self._appends_nothing",
+        "return self.is_bare and not self.is_first and self.expected_version is None",
+        "return self._appends_nothing and self.expected_version is None",
         "the columns of a first write without rows are not stored",
     ),
     Mutation(

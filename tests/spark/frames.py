@@ -20,3 +20,9 @@ def rows_of(frame: DataFrame) -> list[Any]:
 def same_rows(got: DataFrame, expected: DataFrame) -> None:
     assert got.columns == expected.columns
     assert rows_of(got) == rows_of(expected)
+
+
+def make_active(spark: SparkSession) -> None:
+    """Let this thread write: Spark looks for Python sources in the thread's active session."""
+    jvm: Any = spark.sparkContext._jvm
+    jvm.SparkSession.setActiveSession(spark._jsparkSession)

@@ -11,6 +11,7 @@ from tests.spark.frames import load, rows_of, same_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -27,6 +28,41 @@ def test_merge_schema_adds_columns_and_older_rows_read_as_nulls(
     rows = [(n, None) for n in range(3)] + [(n, "x") for n in range(3, 5)]
     assert rows_of(load(spark, log_name)) == sorted(rows, key=repr)
     same_rows(load(spark, log_name, versionAsOf="1"), spark.range(3))
+
+
+def test_merge_schema_adds_columns_also_without_rows(
+    spark: SparkSession, log_name: str, save: Save
+) -> None:
+    save(spark.range(3))
+    for _ in range(2):
+        save(spark.range(0).selectExpr("id", "'x' AS text"), mergeSchema="true")
+    rows = sorted([(n, None) for n in range(3)], key=repr)
+    assert rows_of(load(spark, log_name)) == rows
+    assert load(spark, log_name).columns == ["id", "text"]
+    same_rows(load(spark, log_name, versionAsOf="1"), spark.range(3))
+    with pytest.raises(Exception, match="version 3"):
+        load(spark, log_name, versionAsOf="3")
+    save(spark.range(3, 4).selectExpr("id", "'y' AS text"))
+    assert rows_of(load(spark, log_name)) == sorted([*rows, (3, "y")], key=repr)
+
+
+def test_a_stream_goes_on_over_columns_that_were_added_without_rows(
+    spark: SparkSession, log_name: str, save: Save, tmp_path: Path
+) -> None:
+    save(spark.range(3))
+
+    def copied() -> int:
+        stream = spark.readStream.format("ledger").option("startingOffsets", "earliest")
+        query = stream.load(log_name).select("id").writeStream.format("ledger")
+        query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        query.start(f"{log_name}-copy").awaitTermination()
+        return load(spark, f"{log_name}-copy").count()
+
+    assert copied() == 3
+    save(spark.range(0).selectExpr("id", "'x' AS text"), mergeSchema="true")
+    assert copied() == 3
+    save(spark.range(3, 5))
+    assert copied() == 5
 
 
 def test_a_new_column_without_merge_schema_is_an_error_and_writes_nothing(
@@ -90,7 +126,7 @@ def test_a_first_write_that_fails_does_not_fix_the_columns(
 ) -> None:
     with pytest.raises(Exception, match="by design"):
         save(spark.range(3).selectExpr("raise_error('by design') AS id"))
-    assert BlockingLogs(client).open(log_name).state().head.version == 0
+    assert log_name not in BlockingLogs(client).names()
     rows = spark.range(3).selectExpr("id", "'x' AS text")
     save(rows)
     same_rows(load(spark, log_name), rows)

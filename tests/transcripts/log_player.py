@@ -3,6 +3,7 @@
 app etl r1                     producer etl is known, its last run is r1
 staged etl 7 8                 ledgers 7 and 8 are registered by it
 c commit etl/r1 batch=3 ledgers=7,8       a commit of one range of 100 rows for each ledger
+c commit etl/r1 batch=3 ledgers=7 expects=1   the same, on version 1 alone
 t join etl/r2 batch=4          a query run that wants to write for the producer
 c ok                           the store does what the open request asks, and answers
 c ok until write head          ... and so on, until a request begins with these words
@@ -58,7 +59,14 @@ class LogPlayer:
         app, run = whose.split("/")
         options = dict(argument.split("=") for argument in arguments)
         ranges = tuple(staged(int(ledger)) for ledger in options["ledgers"].split(","))
-        request = CommitRequest(app, run, int(options["batch"]), ranges)
+        expected = options.get("expects")
+        request = CommitRequest(
+            app,
+            run,
+            int(options["batch"]),
+            ranges,
+            expected_version=None if expected is None else int(expected),
+        )
         return CommitMachine("flights", request, token=self._token())
 
     def _join(self, whose: str, batch: str) -> EpochMachine:

@@ -74,7 +74,7 @@ class LacAnnouncer:
         self._is_stopped = False
 
     def on_sent(self) -> None:
-        """Note that a run was sent. The run contains the previous LAC."""
+        """Record that a run was sent. The run contains the previous LAC."""
         if self._is_idle:
             self._is_idle = False
             self._was_quick = self._loop.time() - self._idle_since < QUICK_SECONDS
@@ -91,7 +91,7 @@ class LacAnnouncer:
             self._on_idle(is_announced=is_announced)
 
     def on_failed(self) -> None:
-        """Note that the writer failed, so that no more entries are sent or confirmed."""
+        """Record that the writer failed, so that no more entries are sent or confirmed."""
         if not self._is_idle:
             self.on_confirmed(is_idle=True)
 

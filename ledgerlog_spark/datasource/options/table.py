@@ -64,6 +64,11 @@ def text(value: str) -> str:
     return value
 
 
+def any_text(value: str) -> str:
+    """Accept any text, also an empty one."""
+    return value
+
+
 def log_name(value: str) -> str:
     """Parse the name of a log."""
     try:
@@ -97,7 +102,7 @@ def names(value: str) -> tuple[str, ...]:
 
 
 def boolean(value: str) -> bool:
-    """Parse true or false, in any case."""
+    """Parse `true` or `false`, in upper or lower case."""
     lowered = value.strip().lower()
     if lowered not in {"true", "false"}:
         raise ValueError("true or false")
@@ -105,7 +110,7 @@ def boolean(value: str) -> bool:
 
 
 def choice(*values: str) -> Callable[[str], str]:
-    """Return a parser that accepts the given values, in any case."""
+    """Return a parser that accepts the given values, in upper or lower case."""
 
     def parse(value: str) -> str:
         for known in values:
@@ -117,7 +122,7 @@ def choice(*values: str) -> Callable[[str], str]:
 
 
 def whole_number(least: int = 0, most: int = INT64_MAX) -> Callable[[str], int]:
-    """Return a parser of whole numbers from `least` to `most`, both included."""
+    """Return a parser of whole numbers from `least` to `most`, both inclusive."""
 
     def parse(value: str) -> int:
         try:
@@ -134,7 +139,7 @@ def whole_number(least: int = 0, most: int = INT64_MAX) -> Callable[[str], int]:
 def size_bytes(least: int, most: int = INT64_MAX) -> Callable[[str], int]:
     """Return a parser of sizes in bytes: a whole number, alone or followed by k, m or g.
 
-    The size must be from `least` to `most`, both included.
+    The size must be from `least` to `most`, both inclusive.
     """
     units = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 

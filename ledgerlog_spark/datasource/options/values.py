@@ -30,6 +30,7 @@ from ledgerlog_spark.datasource.options.table import (
     TABLE_OPTION_PREFIX,
     Option,
     Use,
+    any_text,
     boolean,
     choice,
     log_name,
@@ -145,6 +146,8 @@ class SourceOptions:
         "maximum number of rows of one task, rounded up to whole entries", "rows")] = None
     create_if_missing: Annotated[bool, Option(Use.WRITE, boolean,
         "creates the log if it does not exist")] = True
+    error_if_exists: Annotated[bool, Option(Use.WRITE, boolean,
+        "true: the write creates the log, and fails if the log exists")] = False
     ensemble_size: Annotated[int | None, Option(Use.WRITE, whole_number(1, 1024),
         "number of bookies of a ledger, for a new log; 3 by default", "bookies")] = None
     write_quorum: Annotated[int | None, Option(Use.WRITE, whole_number(1, 1024),
@@ -164,6 +167,14 @@ class SourceOptions:
         "an overwrite also replaces the columns of the log")] = False
     overwrite_if_changed: Annotated[bool, Option(Use.WRITE, boolean,
         "an overwrite also replaces rows that other jobs committed after it began")] = False
+    log_comment: Annotated[str | None, Option(Use.WRITE, any_text,
+        "comment of the log, for a new log or with overwriteSchema")] = None
+    expected_version: Annotated[int | None, Option(Use.WRITE, whole_number(0),
+        "number of the version that the job read; the write fails if the log has another version",
+        )] = None
+    expected_log_id: Annotated[str | None, Option(Use.WRITE, text,
+        "id of the log that the job read; the write fails if the name belongs to another log",
+        )] = None
     retention_ms: Annotated[int | None, Option(Use.WRITE, whole_number(1),
         "maximum age of rows, for a new log; no limit by default", "ms")] = None
     retention_bytes: Annotated[int | None, Option(Use.WRITE, size_bytes(1),
@@ -291,6 +302,12 @@ class SourceOptions:
             )
         return self
 
+    @property
+    def may_create(self) -> bool:
+        """Whether a write creates a missing log, and accepts a log that exists."""
+        requires_log = self.expected_version is not None or self.expected_log_id is not None
+        return self.create_if_missing and not self.error_if_exists and not requires_log
+
     def check_mode(self, *, overwrite: bool) -> None:
         """Raise an error if the options do not fit the mode of the write: overwrite or append."""
         for name, is_set in (
@@ -303,11 +320,35 @@ class SourceOptions:
                     'write with mode("overwrite"), or outputMode("complete") in a stream',
                     option=name,
                 )
+        if self.error_if_exists:
+            self._check_creation(overwrite=overwrite)
+        if self.overwrite_if_changed and self.expected_version is not None:
+            raise ConfigurationError(
+                'option "expectedVersion" allows no change of the log, and "overwriteIfChanged" '
+                "allows each change: set only one",
+                option="expectedVersion",
+            )
         if self.overwrite_schema and self.merge_schema:
             raise ConfigurationError(
                 'options "overwriteSchema" and "mergeSchema" both change the columns: set only one',
                 option="overwriteSchema",
             )
+
+    def _check_creation(self, *, overwrite: bool) -> None:
+        """Raise an error if an option or the mode of the write needs a log that exists."""
+        for name, is_set in (
+            ("mode", overwrite),
+            ("createIfMissing", not self.create_if_missing),
+            ("expectedVersion", self.expected_version is not None),
+            ("expectedLogId", self.expected_log_id is not None),
+        ):
+            if is_set:
+                what = 'mode("overwrite")' if name == "mode" else f'the option "{name}"'
+                raise ConfigurationError(
+                    f'option "errorIfExists" creates the log, and {what} is for a log that exists: '
+                    "use only one of them",
+                    option="errorIfExists",
+                )
 
     def for_stream_write(self) -> SourceOptions:
         """The same options, checked for a streaming write."""
@@ -317,6 +358,17 @@ class SourceOptions:
                 'option "txnVersion" is the batch id in a stream: leave it out',
                 option="txnVersion",
             )
+        for name, is_set in (
+            ("expectedVersion", self.expected_version is not None),
+            ("expectedLogId", self.expected_log_id is not None),
+            ("errorIfExists", self.error_if_exists),
+        ):
+            if is_set:
+                raise ConfigurationError(
+                    f'option "{name}" is for one write, and a stream writes many batches: leave it '
+                    "out, or write the batch in foreachBatch",
+                    option=name,
+                )
         return self
 
     def _check_write(self) -> None:

@@ -112,7 +112,7 @@ class StreamWrite(NamedTuple):
         options = self.options
         schema = stored_schema(storable(self.schema_json))
         password = password_in(options.password_file)
-        log = opened(client, options, schema)
+        log, _ = opened(client, options, schema)
         state = log.state()
         check_bookies(client, LogProperties.from_mapping(state.head.properties))
         check_password(options.target, state.head, password)

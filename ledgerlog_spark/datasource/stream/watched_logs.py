@@ -190,7 +190,7 @@ class WatchedLogs:
         return self._by_name
 
     def by_id(self, name: str, log_id: str) -> WatchedLog:
-        """The log with that id, even if it is not selected: logged batches must be read again."""
+        """The log with this id, even if it is not selected. Spark may repeat batches of the log."""
         log = self._by_id.get(log_id)
         if log is None:
             log = self._by_id[log_id] = WatchedLog(self._logs.open_by_id(name, log_id))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from ledgerlog_spark.arrow.schema_evolution import merge, storable
-from ledgerlog_spark.arrow.spark_types import spark_schema, stored_schema
+import logging
+
+from ledgerlog_spark.arrow.schema_evolution import merge, reject_missing_defaults, storable
+from ledgerlog_spark.arrow.spark_types import comment_of, spark_schema, stored_schema
 from ledgerlog_spark.datasource.cluster import password_in
 from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     ConfigurationError,
+    LedgerLogError,
+    LogExistsError,
     LogKindError,
     LogNotFoundError,
     SchemaMismatchError,
@@ -23,69 +27,205 @@ from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind, WriteMo
 
 BEGIN_ATTEMPTS_MAX = 10
 
+_logger = logging.getLogger(__name__)
+
 
 def begin_job(
     client: BlockingLogClient, options: SourceOptions, schema_json: str, *, overwrite: bool
 ) -> Job:
     """Begin the job of one write. Create the log if it does not exist.
 
+    If the job cannot begin, the log that was created for it is deleted.
+
     Raises:
         LogNotFoundError: The log does not exist, and `createIfMissing` is false.
+        LogExistsError: The log exists, and `errorIfExists` is true.
         LogKindError: The log is a leader log.
         SchemaMismatchError: Rows of this schema cannot be stored in the log.
         ConfigurationError: The options differ from the properties of the existing log.
+        ConcurrentCommitError: The log is not the log, or not at the version, that the options
+            expect.
         UnauthorizedError: The log has another password.
         NotEnoughBookiesError: The cluster has fewer writable bookies than the log's ensemble. The
             message has both numbers.
     """
     schema = stored_schema(storable(schema_json))
-    password = password_in(options.password_file)
-    mode = WriteMode.OVERWRITE if overwrite else WriteMode.APPEND
-    log = opened(client, options, schema)
-    for _ in range(BEGIN_ATTEMPTS_MAX):
-        state = log.state()
-        check_head(options, state.head)
-        check_password(options.target, state.head, password)
-        job = log.begin(
-            schema=schema_after(state, schema_json, options, overwrite=overwrite),
-            mode=mode,
-            app=options.txn_app_id,
-            batch_id=options.txn_version or 0,
-            overwrite_if_changed=options.overwrite_if_changed,
-            password=password,
-        )
-        # The commit detects changes after `begin`. The check here detects changes shortly before
-        # `begin`. The first commit may keep the id of the schema, so the check also compares
-        # whether the log has a commit.
-        is_of_first = (job.planned_version == 0) == (state.head.version == 0)
-        if job.base_schema_id == state.head.schema_id and is_of_first:
+    begun = _Beginning(client, options, schema_json, overwrite=overwrite)
+    for attempt in range(1, BEGIN_ATTEMPTS_MAX + 1):
+        log, is_new = opened(client, options, schema)
+        try:
+            return begun.job(log, is_new=is_new)
+        except LogNotFoundError:
+            # Another write has created the log, failed, and deleted the log.
+            if is_new or not options.may_create or attempt == BEGIN_ATTEMPTS_MAX:
+                raise
+    raise AssertionError(BEGIN_ATTEMPTS_MAX)
+
+
+class _Beginning:
+    """The parameters of a write, from which a job begins on a log."""
+
+    def __init__(
+        self,
+        client: BlockingLogClient,
+        options: SourceOptions,
+        schema_json: str,
+        *,
+        overwrite: bool,
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._schema_json = schema_json
+        self._overwrite = overwrite
+        self._password = password_in(options.password_file)
+
+    def job(self, log: BlockingLog, *, is_new: bool) -> Job:
+        """The job on this log. If it cannot begin, a new log is deleted."""
+        job: Job | None = None
+        try:
+            job = self._begun(log, is_new=is_new)
             if not job.is_replay:
-                check_bookies(client, LogProperties.from_mapping(state.head.properties))
-            return job
-    raise ConcurrentCommitError(
-        f"the schema of log {options.target!r} was changed by other processes at every attempt",
-        log=options.target,
+                check_bookies(self._client, LogProperties.from_mapping(job.properties))
+        except BaseException:
+            if is_new:
+                delete_log_of(log, job)
+            raise
+        return job
+
+    def _begun(self, log: BlockingLog, *, is_new: bool) -> Job:
+        options = self._options
+        for _ in range(BEGIN_ATTEMPTS_MAX):
+            state = log.state()
+            check_head(options, state.head)
+            check_password(options.target, state.head, self._password)
+            job = log.begin(
+                schema=schema_after(state, self._schema_json, options, overwrite=self._overwrite),
+                mode=WriteMode.OVERWRITE if self._overwrite else WriteMode.APPEND,
+                app=options.txn_app_id,
+                batch_id=options.txn_version or 0,
+                overwrite_if_changed=options.overwrite_if_changed,
+                password=self._password,
+                expected_version=0 if options.error_if_exists else options.expected_version,
+                is_log_new=is_new,
+            )
+            # The commit detects changes after `begin`. The check here detects changes shortly
+            # before `begin`. The first commit may keep the id of the schema, so the check also
+            # compares whether the log has a commit.
+            is_of_first = (job.planned_version == 0) == (state.head.version == 0)
+            if job.base_schema_id == state.head.schema_id and is_of_first:
+                return job
+        raise ConcurrentCommitError(
+            f"the schema of log {options.target!r} was changed by other processes at every attempt",
+            log=options.target,
+        )
+
+
+def opened(
+    client: BlockingLogClient, options: SourceOptions, schema: bytes
+) -> tuple[BlockingLog, bool]:
+    """Open the log; if it does not exist, create it with the schema of the rows.
+
+    Returns the log, and whether this call created it. The log is created even for a write without
+    rows, but not if the cluster has too few bookies for its ledgers. Raises the errors of
+    `begin_job`.
+    """
+    if options.error_if_exists:
+        return _only_created(client, options, schema)
+    logs = client.logs
+    try:
+        log = logs.open(options.target)
+    except LogNotFoundError as error:
+        _check_may_create(options, error)
+    else:
+        check_log_id(options, log)
+        return log, False
+    try:
+        return _created(client, options, schema), True
+    except LogExistsError:
+        return logs.open(options.target), False
+
+
+def _created(client: BlockingLogClient, options: SourceOptions, schema: bytes) -> BlockingLog:
+    properties = _properties(options)
+    check_bookies(client, LogProperties.from_mapping(properties))
+    return client.logs.create(options.target, schema=schema, properties=properties)
+
+
+def _only_created(
+    client: BlockingLogClient, options: SourceOptions, schema: bytes
+) -> tuple[BlockingLog, bool]:
+    """Create the log, which must not exist, unless it has the batch of this write (LOGS.md#K18)."""
+    try:
+        return _created(client, options, schema), True
+    except LogExistsError as error:
+        log = client.logs.open(options.target)
+        app, batch_id = options.txn_app_id, options.txn_version or 0
+        if app is not None and log.has_batch(app, batch_id):
+            return log, False
+        raise LogExistsError(
+            f'log {options.target!r} already exists, and the option "errorIfExists" is true; '
+            f"nothing was changed{_how_to_reuse(log)}",
+            log=options.target,
+        ) from error
+
+
+def _how_to_reuse(log: BlockingLog) -> str:
+    if log.state().head.version > 0:
+        return ""
+    return (
+        ". The log is empty and has no commit: another write that created it is running, or was "
+        f"killed. Append to the log, or delete it with `ledgerlog logs delete {log.name}`"
     )
 
 
-def opened(client: BlockingLogClient, options: SourceOptions, schema: bytes) -> BlockingLog:
-    """Open the log. If the log does not exist, create it with the schema of the rows.
-
-    The log is created even for a write without rows, but not if the cluster has too few bookies
-    for its ledgers. Raises the errors of `begin_job`.
-    """
-    logs = client.logs
-    try:
-        return logs.open(options.target)
-    except LogNotFoundError as error:
-        if not options.create_if_missing:
+def _check_may_create(options: SourceOptions, error: LogNotFoundError) -> None:
+    """Raise an error if the options require a log that exists."""
+    for name, is_set in (
+        ("expectedVersion", options.expected_version is not None),
+        ("expectedLogId", options.expected_log_id is not None),
+    ):
+        if is_set:
             raise LogNotFoundError(
-                f'log {options.target!r} does not exist, and the option "createIfMissing" is false',
+                f'log {options.target!r} does not exist, and the option "{name}" requires it: '
+                "it was deleted after it was read",
                 log=options.target,
             ) from error
-    properties = _properties(options)
-    check_bookies(client, LogProperties.from_mapping(properties))
-    return logs.open_or_create(options.target, schema=schema, properties=properties)
+    if not options.create_if_missing:
+        raise LogNotFoundError(
+            f'log {options.target!r} does not exist, and the option "createIfMissing" is false',
+            log=options.target,
+        ) from error
+
+
+def delete_log_of(log: BlockingLog, job: Job | None) -> None:
+    """Delete the log that a failed write created, if nothing else uses it (LOGS.md#K19).
+
+    The error of the write is raised, whatever happens here. If the store fails, the empty log
+    stays, and a later write accepts it.
+    """
+    try:
+        if job is None:
+            log.delete_if_unused()
+        else:
+            log.abort(job)
+    except LedgerLogError as error:
+        _logger.warning("the empty log %s could not be deleted: %s", log.name, error)
+
+
+def check_log_id(options: SourceOptions, log: BlockingLog) -> None:
+    """Raise if the name belongs to another log than the log that the write expects.
+
+    All later steps of the write use the id of the log, so they need not compare it.
+    """
+    if options.expected_log_id not in {None, log.log_id}:
+        raise ConcurrentCommitError(
+            f"log {options.target!r} has the id {log.log_id}, and the write expects "
+            f"{options.expected_log_id}: it was deleted and re-created after it was read; nothing "
+            "was changed: read the new log, then repeat the write",
+            log=options.target,
+            log_id=log.log_id,
+            expected_log_id=options.expected_log_id,
+        )
 
 
 def check_bookies(client: BlockingLogClient, properties: LogProperties) -> None:
@@ -104,10 +244,21 @@ def schema_after(
     current = state.schema
     replaces = overwrite and options.overwrite_schema
     if current is None or state.head.version == 0 or replaces:
-        return stored_schema(storable(schema_json))
+        kept = comment_of(current) if replaces and current is not None else ""
+        comment = kept if options.log_comment is None else options.log_comment
+        return stored_schema(storable(schema_json), comment=comment)
+    comment = comment_of(current)
+    if options.log_comment not in {None, comment}:
+        raise ConfigurationError(
+            f'option "logComment" is {options.log_comment!r}, and log {options.target!r} has the '
+            f"comment {comment!r}. Leave the option out: it applies to new logs, and to an "
+            'overwrite with "overwriteSchema".',
+            option="logComment",
+        )
     before = spark_schema(current)
     try:
         after = merge(before, schema_json, log=options.target, add_columns=options.merge_schema)
+        reject_missing_defaults(before, schema_json, log=options.target)
     except SchemaMismatchError as error:
         if not overwrite:
             raise
@@ -115,7 +266,7 @@ def schema_after(
             f'{error.message} To replace the log\'s columns too, set "overwriteSchema" to "true".',
             **error.fields,
         ) from error
-    return current if after == before else stored_schema(after)
+    return current if after == before else stored_schema(after, comment=comment)
 
 
 _PROPERTIES = (

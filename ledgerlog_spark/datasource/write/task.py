@@ -8,6 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from ledgerlog_spark.arrow.char_lengths import LengthCheck
 from ledgerlog_spark.arrow.conform import Conformer
 from ledgerlog_spark.arrow.entry_cutter import EncodedEntry, EntrySplitter
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of, spark_schema
@@ -66,7 +67,9 @@ class _Ranges:
     ) -> None:
         self._open_range = open_range
         self._schema = schema
-        target = arrow_schema_of(spark_schema(schema))
+        schema_json = spark_schema(schema)
+        target = arrow_schema_of(schema_json)
+        self._lengths = LengthCheck(schema_json)
         self._conformer = Conformer(target, ignores_case=ignores_case)
         self._new_splitter = new_splitter
         self._splitter = new_splitter()
@@ -76,7 +79,8 @@ class _Ranges:
         self._moves = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self._append(self._splitter.add(self._conformer.conform(batch)))
+        stored = self._lengths.checked(self._conformer.conform(batch))
+        self._append(self._splitter.add(stored))
         if self._writer is not None and self._writer.is_full:
             self._finish_range()
 

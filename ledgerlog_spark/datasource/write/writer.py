@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from ledgerlog_spark.datasource.cluster import client_of
 from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.schemas import task_ignores_case
-from ledgerlog_spark.datasource.write.job import begin_job
+from ledgerlog_spark.datasource.write.job import begin_job, delete_log_of
 from ledgerlog_spark.datasource.write.task import stage_ranges
 from ledgerlog_spark.log.blocking.logs import BlockingLog
 from ledgerlog_spark.protocol.log.state.records import StagedRange
@@ -79,8 +79,12 @@ class BatchWriter(DataSourceArrowWriter):
     def _log(self) -> BlockingLog:
         return client_of(self._uri).logs.open_by_id(self._job.log, self._job.log_id)
 
-    def abort(self, messages: Sequence[Any]) -> None:
-        """Do nothing, because Spark also calls this method after a successful commit.
+    def abort(self, messages: Sequence[Any]) -> None:  # noqa: ARG002 (Spark's)
+        """Delete the log if this write created it, and nothing else uses it.
 
-        If the job was not committed, no version lists its ranges, and the sweeper deletes them.
+        No version lists the ranges of a job that was not committed, and the sweeper deletes them.
+        Spark also calls this method after a commit that succeeded. Then the log has a version, so
+        nothing is deleted.
         """
+        if self._job.is_log_new:
+            delete_log_of(self._log(), self._job)

@@ -1,4 +1,4 @@
-"""Logs for programs without an event loop, and for Spark's driver and workers.
+"""The blocking API of logs, for programs without an event loop and for Spark's processes.
 
 - `logs`: all logs, and one log. `leader`: a log that this program leads. `records`: a log that
   this program reads.

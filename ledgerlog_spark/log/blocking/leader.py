@@ -1,4 +1,4 @@
-"""The blocking API of a leader: any thread appends, and many appends wake up the loop once."""
+"""The blocking API of a leader. Any thread may append, and many appends wake up the loop once."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 class BlockingLeader(BlockingAppends[Leader]):
     """Appends to one leader log; an append completes when its records are on Qa bookies.
 
-    Several threads of one process may use it. Offsets have no gaps. The offsets of one thread are
-    in the order of its calls. `with` closes the leader at the end of the block.
+    Several threads of one process may use the leader. Offsets have no gaps. The offsets of one
+    thread are in the order of its calls. `with` closes the leader at the end of the block.
 
     Attributes:
-        name: The name that the log was opened under.
+        name: The name under which the log was opened.
         log_id: The log's id.
     """
 
@@ -80,12 +80,12 @@ class BlockingLeader(BlockingAppends[Leader]):
     def append_rows_async(self, rows: pa.Table | pa.RecordBatch) -> AddFuture[Positions]:
         """Return a `concurrent.futures.Future` of the positions, with the errors of `append_rows`.
 
-        Encodes the rows immediately, which takes about 5 ms for each MiB. Then the call blocks only
-        while the settings' backlog of appends waits to be sent.
+        The rows are encoded immediately, which takes about 5 ms for each MiB. Then the call blocks
+        only while the settings' backlog of appends waits to be sent.
 
         Raises:
-            LocalProtocolError: There are no rows, or a row is too large, or for a reason of
-                `append_async`. Nothing was appended.
+            LocalProtocolError: There are no rows, a row is too large, or a reason of `append_async`
+                applies. Nothing was appended.
             LogKindError: The log is a log of records. Nothing was appended.
             SchemaMismatchError: The rows do not fit the log's schema. Nothing was appended.
         """
@@ -93,8 +93,8 @@ class BlockingLeader(BlockingAppends[Leader]):
 
     def _forked(self) -> LocalProtocolError:
         return LocalProtocolError(
-            f"log {self.name!r} is led by the process that opened it: open it in this process to "
-            "lead it here",
+            f"another process opened log {self.name!r} and is its leader: to append in this "
+            "process, open the log here with lead=True",
             log=self.name,
         )
 

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def _on_loop(handle: Blocking[Any], cancel: CancelWatch) -> CancelWatch:
-    """A function that any thread may call, and that calls `cancel` on the client's loop."""
+    """Return a function that any thread may call. It calls `cancel` on the client's event loop."""
 
     async def cancelled(_: object) -> None:
         cancel()
@@ -72,14 +72,15 @@ class BlockingLogs(Blocking[Logs]):
             The result for each log, and the errors of the logs that could not be swept.
 
         Raises:
-            MetadataError: There is no cluster at the root, or the store failed.
+            MetadataError: There is no cluster at the path of the service URI, or the store failed.
         """
         return self._run(lambda logs: logs.sweeper().sweep_all())
 
     def records(self, ledger_ids: Sequence[int]) -> dict[int, LedgerMetadata]:
         """Metadata of ledgers, read at most 60 s ago, for `remember` in another process.
 
-        Omits ledgers that do not exist any more, and all metadata after the first 16 MiB.
+        The result omits ledgers that do not exist any more, and all metadata after the first 16
+        MiB.
 
         Raises:
             MetadataUnavailableError: The metadata of a ledger could not be read.
@@ -87,7 +88,7 @@ class BlockingLogs(Blocking[Logs]):
         return self._client.run(lambda client: client.recent_records(ledger_ids))
 
     def remember(self, records: Mapping[int, LedgerMetadata]) -> None:
-        """Read listed ranges with this ledger metadata, which another client has just read."""
+        """Use this ledger metadata to read listed ranges. Another client has just read it."""
 
         async def remembered(client: LedgerClient) -> None:
             client.remember(records)
@@ -99,10 +100,10 @@ class BlockingLogs(Blocking[Logs]):
 
 
 class BlockingLog(Blocking[Log]):
-    """One log of either kind, without a connection of its own, so it need not be closed.
+    """A handle of one log. It has no connection of its own, so it need not be closed.
 
     Attributes:
-        name: The name that the log was opened under.
+        name: The name under which the log was opened.
         log_id: The log's id; a later log of the same name has another id.
     """
 
@@ -123,6 +124,8 @@ class BlockingLog(Blocking[Log]):
     open_range = derived_as(Log.open_range, _writer)
     commit = derived(Log.commit)
     abort = derived(Log.abort)
+    add_columns = derived(Log.add_columns)
+    has_batch = derived(Log.has_batch)
     floor = derived(Log.floor)
     seal = derived(Log.seal)
     truncate = derived(Log.truncate)
@@ -134,13 +137,14 @@ class BlockingLog(Blocking[Log]):
     check = derived(Log.check)
     delete_orphans = derived(Log.delete_orphans)
     delete = derived(Log.delete)
+    delete_if_unused = derived(Log.delete_if_unused)
     watch_end = derived_as(as_coroutine(Log.watch_end), _on_loop)
 
     @documented_by(Log.read_range)
     def read_range(
         self, ledger_id: int, first_entry_id: int, last_entry_id: int, *, password: bytes = b""
     ) -> Iterator[Sequence[Any]]:
-        """Begins to read immediately, before the first entries are taken."""
+        """Begin to read immediately, even before the caller takes the first entries."""
         (reading,) = self.begin_ranges(
             [(ledger_id, first_entry_id, last_entry_id)], password=password
         )
@@ -153,15 +157,17 @@ class BlockingLog(Blocking[Log]):
         password: bytes = b"",
         room: ReadRoom | None = None,
     ) -> list[BlockingRangeReader]:
-        """Readers of listed ranges. Each begins to read immediately; use them in order.
+        """Return readers of listed ranges. Each reader begins to read immediately.
+
+        Use the readers in the order of their ranges.
 
         The error of an entry is raised when a reader reaches this entry.
 
         Args:
             ranges: For each range: ledger id, first and last entry id, both inclusive.
             password: The password of the ledgers.
-            room: Limits the bytes of all readers of the room together. Without it, these readers
-                have a limit of 64 MiB of their own.
+            room: Limits the bytes of all readers of the room together. If it is None, the readers
+                of this call share a limit of 64 MiB.
 
         Raises:
             LocalProtocolError: The client is closed.
@@ -178,7 +184,7 @@ class BlockingLog(Blocking[Log]):
         return [BlockingRangeReader(self._client, reading) for reading in self._run(begun)]
 
     def picture(self, *, gone: Collection[str] = ()) -> Picture:
-        """A picture for notebooks: the ranges of the log, and the bookies that store them.
+        """Draw a picture for notebooks: the ranges of the log, and the bookies that store them.
 
         Args:
             gone: Registered bookies to mark as deleted. A crashed bookie stays registered for some
@@ -211,9 +217,10 @@ class BlockingLog(Blocking[Log]):
 
 
 class BlockingRangeReader:
-    """One listed range that is being read. Iterate once, and close it if you stop early.
+    """One listed range that is being read. Iterate over the reader once.
 
-    The error of an entry is raised when the iteration reaches the entry, even if it was read ahead.
+    Close the reader if you stop before the end. The error of an entry is raised when the iteration
+    reaches the entry, even if the entry was read ahead.
     """
 
     def __init__(self, client: BlockingClient, reading: BegunRange) -> None:
@@ -238,8 +245,9 @@ class BlockingRangeReader:
 class BlockingRangeWriter(Blocking[RangeWriter]):
     """Writes the entries of one range, in order.
 
-    Several tasks must not use one writer at the same time. After any error the writer cannot be
-    used any more, and the attempt restarts. After a fence, the attempt can continue with `cut`.
+    Several tasks must not use one writer at the same time. After an error, the writer accepts no
+    more entries. If the ledger was fenced, the attempt can continue with `cut`. After any other
+    error, the attempt restarts.
 
     Attributes:
         ledger_id: The range's ledger.

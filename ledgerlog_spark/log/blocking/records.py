@@ -24,14 +24,14 @@ records would be too expensive."""
 
 
 class BlockingRecordLog(BlockingHandle[RecordLog]):
-    """One log that is read and not written. Any thread of one process may use it.
+    """One log that was opened for reading. Any thread of one process may use it.
 
     `read` and `tail` read a leader log of records. `read_rows` and `tail_rows` read a leader log of
     rows. Logs that Spark wrote are read with Spark. A read or tail ends when its iterator is closed
     or its thread is interrupted. At most 8 batches, or 16 MiB and one batch, are read ahead.
 
     Attributes:
-        name: The name that the log was opened under.
+        name: The name under which the log was opened.
         log_id: The log's id; a later log of the same name has another id.
         kind: Kind of its writers: jobs that commit, or one leader at a time.
         content: Rows or records.

@@ -25,8 +25,8 @@ _known: WeakKeyDictionary[LedgerClient, KnownLogs] = WeakKeyDictionary()
 class BlockingStream:
     """One batch of a stream, in a process that runs a task of the batch or commits the batch.
 
-    The client keeps the state for later batches until it is closed. A forked child does not have
-    the state of its parent.
+    The client keeps the state for later batches until the client is closed. A forked child does not
+    have the state of its parent.
     """
 
     def __init__(self, client: BlockingClient, job: Job) -> None:
@@ -64,5 +64,5 @@ class BlockingStream:
 
 
 def ledgers_of(client: LedgerClient) -> StreamLedgers:
-    """The state of this client's process for tasks of streams."""
+    """The state that `client` keeps for tasks of streams."""
     return _ledgers.setdefault(client, StreamLedgers())

@@ -15,7 +15,9 @@ from ledgerlog_spark.errors import (
     LedgerLogError,
     MetadataVersionError,
 )
+from ledgerlog_spark.log.committing.columns import has_defaults, with_columns
 from ledgerlog_spark.log.committing.job import Job, checked_app, plan_job
+from ledgerlog_spark.log.committing.new_log import delete_new_log
 from ledgerlog_spark.log.committing.range_writer import RangeWriter, StagedLedger
 from ledgerlog_spark.log.failpoints import reach
 from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS, LogHost
@@ -24,8 +26,8 @@ from ledgerlog_spark.model import LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
 from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind, Joined
 from ledgerlog_spark.protocol.log.commit.merge import MergeMachine, MergeRequest
-from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
-from ledgerlog_spark.protocol.log.commit.result import CommitResult, KnownLog
+from ledgerlog_spark.protocol.log.commit.plan import CommitRequest, check_expected
+from ledgerlog_spark.protocol.log.commit.result import CommitResult, CommitStatus, KnownLog
 from ledgerlog_spark.protocol.log.password import check_password
 from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log.read.versions import LogState, StateMachine
@@ -34,6 +36,7 @@ from ledgerlog_spark.protocol.log.state.records import Item, StagedRange, WriteM
 from ledgerlog_spark.protocol.log.sweep import STEP_LEDGERS_MAX, StagedSweep
 
 REGISTER_ATTEMPTS_MAX = 20
+COLUMNS_ATTEMPTS_MAX = 10
 PRODUCERS_MAX = 64
 
 
@@ -79,13 +82,15 @@ class LogCommits:
         overwrite_if_changed: bool = False,
         password: bytes = b"",
         planned: LogState | None = None,
+        expected_version: int | None = None,
+        is_log_new: bool = False,
     ) -> Job:
         """Make the job of a batch for its tasks and its commit, and take over the producer.
 
-        A job calls this once, before its tasks, and sends the result to the tasks.
+        A job calls this once, and sends the result to its tasks.
 
         Args:
-            schema: Schema of the rows, as an Arrow schema message. The caller decides on it.
+            schema: Schema of the rows, as an Arrow schema message. The caller chooses the schema.
             mode: Append or overwrite.
             app: The producer. None creates a UUID, so the batch is never skipped as a duplicate.
             batch_id: Number of the batch, at least 0.
@@ -96,9 +101,12 @@ class LogCommits:
                 the log. Passwords prevent mistakes only.
             planned: The state of the log for which the caller decided on `schema`; None reads the
                 state now. If others change the schema after this state, the commit fails.
+            expected_version: The version that the caller read, if the commit requires this version.
+            is_log_new: Whether `abort` deletes the log, which the caller created for this job.
 
         Raises:
             ConfigurationError: The app or batch id is not valid, or the password is too long.
+            ConcurrentCommitError: The log does not have the expected version.
             LocalProtocolError: An argument has a wrong type; nothing was changed.
             StaleCheckpointError: The batch id of a stream is lower than before.
             ProducerFencedError: A later run of the producer took over.
@@ -107,13 +115,17 @@ class LogCommits:
         check_type("schema", schema, bytes)
         check_type("mode", mode, WriteMode)
         check_type("kind", kind, JobKind)
-        app = f"{JOB_APP_PREFIX}{uuid.uuid4()}" if app is None else checked_app(app)
-        if batch_id < 0:
-            raise ConfigurationError(f"txnVersion {batch_id}: it counts from 0", key="txnVersion")
+        if expected_version is not None:
+            check_type("expected_version", expected_version, int)
+        is_named = app is not None
+        app = checked_app(app) if app is not None else f"{JOB_APP_PREFIX}{uuid.uuid4()}"
+        _check_batch_id(batch_id)
         checked_new_password(password)
         run = str(uuid.uuid4()) if run is None else run
         if planned is None:
             planned = await self._host.run(StateMachine(self._host.name))
+            if not is_named:  # a batch of a named producer may be in the log already
+                check_expected(planned.head, expected_version)
         check_password(self._host.name, planned.head, password)
         plan = plan_job(
             planned,
@@ -121,6 +133,8 @@ class LogCommits:
             mode=mode,
             overwrite_if_changed=overwrite_if_changed,
             password=password,
+            expected_version=expected_version,
+            is_log_new=is_log_new,
         )
         job = plan.job(app=app, run=run, batch_id=batch_id, kind=kind)
         return replace(job, is_replay=(await self.take_over(job)).is_replay)
@@ -221,7 +235,7 @@ class LogCommits:
                 is not definite; a retry is safe.
         """
         check_type("job", job, Job)
-        ranges = tuple(ranges)  # an iterator is read only once
+        ranges = tuple(ranges)  # `ranges` may be an iterator, which can be read only once
         for staged in ranges:
             check_type("each of ranges", staged, StagedRange)
         request = CommitRequest(
@@ -237,6 +251,7 @@ class LogCommits:
             overwrite_if_changed=job.overwrite_if_changed,
             password=job.password,
             is_first=bool(job.schema) and job.planned_version == 0,
+            expected_version=job.expected_version,
         )
         reach("commit.begun")
         before = known.take(self._host.log_id, job.app) if known is not None else None
@@ -255,10 +270,85 @@ class LogCommits:
         return result
 
     async def abort(self, job: Job) -> None:
-        """Does nothing, because Spark also calls `abort` after a successful commit.
+        """End a job that failed. The sweeper later deletes its ledgers that are not listed.
 
-        The sweeper later deletes the ledgers of the job that are not listed.
+        If the job began with `is_log_new`, the log is deleted. The log stays if it has a commit or
+        another change, or if another job has begun. So a call after a successful commit, as Spark
+        makes it, changes nothing. Without `is_log_new` the call does nothing.
+
+        Args:
+            job: The result of `begin`.
+
+        Raises:
+            LocalProtocolError: `job` is not a job; nothing was changed.
+            MetadataError: The store failed. The empty log may stay; a retry is safe.
         """
+        check_type("job", job, Job)
+        if job.is_log_new:
+            await delete_new_log(self._host, job)
+
+    async def add_columns(
+        self, schema: bytes, *, expected_version: int | None = None
+    ) -> CommitResult:
+        """Add columns, and fields of structs, to a transactional log of rows, without rows.
+
+        Creates a version with the new columns at the end. They are null in the rows of earlier
+        versions. If the log has all these columns, the call changes nothing.
+
+        Args:
+            schema: The new columns, as an Arrow schema message. Columns that the log has already
+                must have types that the log can store.
+            expected_version: The version of the log that the caller read. The log is changed only
+                if it still has this version. None requires no version.
+
+        Raises:
+            SchemaMismatchError: A column has another type in the log, or cannot be stored, or has
+                a default that existing rows would need.
+            LogKindError: The log is a leader log, whose columns are fixed.
+            ConcurrentCommitError: The log does not have the expected version, or others changed
+                the columns at every attempt. Nothing was changed.
+            LogNotFoundError: The log was deleted.
+            CommitUnknownError: The outcome is unknown; a retry is safe.
+        """
+        check_type("schema", schema, bytes)
+        if expected_version is not None:
+            check_type("expected_version", expected_version, int)
+        for attempt in range(1, COLUMNS_ATTEMPTS_MAX + 1):
+            state = await self._host.run(StateMachine(self._host.name))
+            after, head = with_columns(state, schema), state.head
+            check_expected(head, expected_version)
+            if after == state.schema and head.version > 0:
+                return CommitResult(CommitStatus.NOTHING_TO_COMMIT, head.version, head.end_offset)
+            # A default is allowed only as long as the log has no rows.
+            expected = head.version if has_defaults(schema) else expected_version
+            job = await self.begin(schema=after, planned=state, expected_version=expected)
+            try:
+                return await self.commit(job, (), is_last=True)
+            except ConcurrentCommitError:
+                with contextlib.suppress(LedgerLogError):
+                    await self.release(job)
+                if expected_version is not None or attempt == COLUMNS_ATTEMPTS_MAX:
+                    raise
+        raise AssertionError(COLUMNS_ATTEMPTS_MAX)
+
+    async def has_batch(self, app: str, batch_id: int) -> bool:
+        """Whether the producer has committed the batch, or a later one. Changes nothing.
+
+        Args:
+            app: The producer.
+            batch_id: Number of the batch, at least 0.
+
+        Raises:
+            ConfigurationError: The app is not valid.
+            LocalProtocolError: An argument has a wrong type.
+            MetadataError: The store failed.
+        """
+        check_type("app", app, str)
+        check_type("batch_id", batch_id, int)
+        checked_app(app)
+        await self._host.store.sync()
+        found = await self._host.store.producers.read(self._host.log_id, app)
+        return found is not None and found.value.last_batch_id >= batch_id
 
     async def switch(self, job: Job, replaced: Sequence[Item], staged: StagedRange) -> CommitResult:
         """List one range in place of several ranges with the same rows (LOGS.md#U13).
@@ -286,7 +376,7 @@ class LogCommits:
     async def release(self, job: Job) -> None:
         """Delete the generated producer of a job; the job can then commit nothing more.
 
-        The sweeper deletes the unlisted ledgers of the job, and need not wait `stagingTtlMs`.
+        Then the sweeper deletes the unlisted ledgers of the job without waiting `stagingTtlMs`.
 
         Raises:
             LocalProtocolError: `job` is not a job; nothing was changed.
@@ -328,7 +418,8 @@ class LogCommits:
             joined = await self.take_over(
                 job,
                 may_create=job.kind is JobKind.STREAM,
-                syncs_first=attempt > 0,  # the registration checks the version
+                # The registration checks the version, so the first attempt needs no sync.
+                syncs_first=attempt > 0,
             )
             try:
                 return await self._host.store.producers.register_ledger(
@@ -382,3 +473,8 @@ def _apart(ledger_ids: Sequence[int], listed: frozenset[int]) -> tuple[list[int]
         [ledger_id for ledger_id in ledger_ids if ledger_id not in listed],
         [ledger_id for ledger_id in ledger_ids if ledger_id in listed],
     )
+
+
+def _check_batch_id(batch_id: int) -> None:
+    if batch_id < 0:
+        raise ConfigurationError(f"txnVersion must be 0 or more, got {batch_id}", key="txnVersion")

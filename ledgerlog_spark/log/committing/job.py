@@ -30,6 +30,10 @@ class JobPlan:
         properties: Properties of the log, as stored.
         password: Password of the ledgers that the job creates.
         since_offset: The first offset at which rows of the job may be listed.
+        expected_version: The only version of the log on which the job may be committed; None if
+            the job requires no version.
+        is_log_new: Whether the log was created for the job, so that the end of a failed job deletes
+            the log, if nothing else uses it.
     """
 
     log: str
@@ -43,6 +47,8 @@ class JobPlan:
     properties: Mapping[str, str] = field(default_factory=dict)
     password: bytes = field(repr=False, default=b"")
     since_offset: int = 0
+    expected_version: int | None = None
+    is_log_new: bool = False
 
     def job(self, *, app: str, run: str, batch_id: int, kind: JobKind) -> Job:
         """The job of one producer."""
@@ -77,6 +83,8 @@ def plan_job(
     mode: WriteMode,
     overwrite_if_changed: bool = False,
     password: bytes = b"",
+    expected_version: int | None = None,
+    is_log_new: bool = False,
 ) -> JobPlan:
     """The plan of a batch of rows of `schema`; `state` is the log's state when it was planned."""
     return JobPlan(
@@ -91,6 +99,8 @@ def plan_job(
         properties=dict(state.head.properties),
         password=password,
         since_offset=state.head.end_offset,
+        expected_version=expected_version,
+        is_log_new=is_log_new,
     )
 
 

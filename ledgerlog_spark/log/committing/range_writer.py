@@ -68,22 +68,24 @@ class StagedLedger:
     def send(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
         """Append an entry. Returns a future of its id; until then the payload must not change."""
         future = self._handle.append_async(payload)
-        # The attempt fails with the first failure. Later failures have the same cause and are not
-        # awaited.
+        # The attempt fails with the first failure. Later failures have the same cause, and nothing
+        # awaits them. Without `_seen`, asyncio would log them.
         future.add_done_callback(_seen)
         self.entries += 1
         self.size_bytes += len(payload)
         return future
 
     def note_range(self, batch_id: int, size_bytes: int) -> None:
-        """Note that a range of the batch `batch_id` is complete."""
+        """Record that a range of the batch `batch_id` is complete."""
         if batch_id != self._last_batch_id:
             self._last_batch_id, self._last_batch_size_bytes = batch_id, 0
         self._last_batch_size_bytes += size_bytes
         self._ranges_size_bytes += size_bytes
 
     def is_mostly_unlisted(self, batch_id: int) -> bool:
-        """Whether less than half of the ledger is listed before `batch_id`, if batches overwrite.
+        """Whether the version before `batch_id` lists less than half of the ledger.
+
+        Each batch must overwrite the batches before it.
 
         The writer then continues in a new ledger. Otherwise a log in complete mode would keep all
         its batches on disk.
@@ -108,7 +110,7 @@ def _seen(future: asyncio.Future[int]) -> None:
 
 
 PENDING_SIZE_BYTES_MAX = 32 << 20
-"""`append` waits while more payload bytes than this are appended and not acknowledged."""
+"""`append` waits while more than this number of appended payload bytes are unacknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +126,9 @@ class _Sent:
 class RangeWriter:
     """Writes the entries of one range, in order.
 
-    Several tasks must not use one writer at the same time. After any error the writer cannot be
-    used any more, and the attempt restarts. After a fence, the attempt can continue with `cut`.
+    Several tasks must not use one writer at the same time. After an error, the writer accepts no
+    more entries. If the ledger was fenced, the attempt can continue with `cut`. After any other
+    error, the attempt restarts.
 
     Attributes:
         ledger_id: The range's ledger.
@@ -157,9 +160,9 @@ class RangeWriter:
         return self._ledger.is_full
 
     async def append(self, payload: Payload, rows: int) -> None:
-        """Append one record batch. Returns when the batch was sent, before it is acknowledged.
+        """Append one record batch. Return when the batch is sent, before it is acknowledged.
 
-        Waits while more than 32 MiB are not acknowledged.
+        The call waits while more than 32 MiB are not acknowledged.
 
         Args:
             payload: The bytes of the entry, which must not change until `finish` returned.
@@ -173,7 +176,9 @@ class RangeWriter:
         """
         if self._is_finished or rows < 1:
             raise LocalProtocolError(
-                "the range is finished" if self._is_finished else f"an entry of {rows} rows",
+                "the range is finished, so it accepts no more entries"
+                if self._is_finished
+                else f"an entry must have at least 1 row, got {rows}",
                 ledger_id=self.ledger_id,
             )
         self._send(payload, rows)

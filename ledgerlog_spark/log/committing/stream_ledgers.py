@@ -79,8 +79,8 @@ def log_made_again(log: str) -> LogNotFoundError:
 class StreamLedgers:
     """The joined runs and open ledgers of one process, used on the thread of the client's loop.
 
-    A ledger is not in this object while a range of it is being written. Only a finished range puts
-    the ledger back, so a failed range needs no cleanup here.
+    A ledger is not in this object while one of its ranges is being written. Only a finished range
+    puts the ledger back, so a failed range needs no cleanup here.
     """
 
     def __init__(self) -> None:
@@ -193,4 +193,4 @@ async def _quietly(work: Coroutine[Any, Any, Any]) -> None:
     try:
         await work
     except LedgerLogError as error:
-        _logger.info("the sweeper will handle it: %s", error)
+        _logger.info("work in the background failed, and the sweeper will do it: %s", error)

@@ -1,4 +1,4 @@
-"""The content of a leader log: records, or rows (`log/leader/rows.py`)."""
+"""Checks and encodes the records of a leader log. `log/leader/rows.py` does this for rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LeaderRecords:
     """The content of a log of records, which are bytes.
 
     Checks appends on any thread, and encodes appends as entries on the leader's thread.
-    `LeaderRows` has the same methods. The methods for the other content fail (LOGS.md#H9).
+    `LeaderRows` has the same methods. Here the methods for rows fail (LOGS.md#H9).
     """
 
     schema = None

@@ -1,4 +1,7 @@
-"""Entries that a leader sent and bookies did not acknowledge yet, with the waiters of records."""
+"""Entries that a leader sent and bookies did not acknowledge yet.
+
+Each entry has the waiters of its records, which get the positions of the records.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class EntriesInFlight:
-    """Entries in flight, numbered from 0 in the order of sending, as the machine counts appends.
+    """Entries in flight. They are numbered from 0 in the order of sending, as in the machine.
 
-    `first` is the number of the oldest entry. If a batch began in earlier entries and continues in
-    this entry, `cut` has these earlier entries.
+    `first` is the number of the oldest entry in flight. If a batch began in acknowledged entries
+    and continues in the oldest entry in flight, `cut` has these acknowledged entries.
     """
 
     def __init__(self, log_id: str, queue: AppendQueue) -> None:
-        """No entries yet. The runs in flight of `queue` have encoded bodies."""
+        """No entries yet. The runs in flight of `queue` must have encoded bodies."""
         self.first = 0
         self.cut: list[RecordEntry] = []
         self._log_id = log_id
@@ -76,8 +79,11 @@ class EntriesInFlight:
 
 
 def error_of_append(error: LedgerLogError, *, is_definite: bool) -> LedgerLogError:
-    """The error of an append. If definite, its records are not in the log (LOGS.md#H6)."""
+    """A copy of `error` for an append.
+
+    If `is_definite` is true, the records of the append are not in the log (LOGS.md#H6).
+    """
     found = copy.copy(error)
     found.definite = is_definite
-    found.retriable = False  # this leader takes no more appends
+    found.retriable = False  # this leader accepts no more appends
     return found

@@ -89,7 +89,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
         self.post(Start())
 
     def stop(self) -> None:
-        """Drop the machine and stop writing, without a change of any ledger."""
+        """Stop the machine and the writes. No ledger is changed."""
         super().stop()
         self.retire()
 

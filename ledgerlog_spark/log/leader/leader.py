@@ -1,8 +1,9 @@
 """The leader of a log: appends records and returns their positions (LOGS.md#J1-J12).
 
-Records are gathered into entries: by size, by count, and by a linger. The linger ends as soon as no
-entry is in flight, so that a lone append is sent immediately. An entry is compressed once. The
-machine gives the entry an offset and a ledger, and another ledger if the first ledger fails.
+Records are gathered into an entry until a size, a number of records or the linger is reached. The
+linger ends as soon as no entry is in flight, so that a lone append is sent immediately. An entry is
+compressed once. The machine assigns an offset and a ledger to the entry. If this ledger fails, the
+machine assigns another ledger.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ ENTRY_RECORDS_MAX = 8_192
 """Maximum number of records, or of pieces of rows, that are gathered into one entry."""
 
 
-REQUESTS_END = "the machine ends: each of its requests does, by its own deadline"
+REQUESTS_END = "the machine ends, because each of its requests has a deadline"
 
 
 class Leader:
@@ -139,8 +140,8 @@ class Leader:
         Takes at most `open_timeout_ms` of the settings, 120 s by default.
 
         Raises:
-            LeaderTimeoutError: The opening took longer; retriable. Not definite if the list may
-                have the new ledger, so that this client may lead.
+            LeaderTimeoutError: The opening took longer; retriable. The error is not definite if the
+                list may have the new ledger, because then this client may be the leader.
             LogKindError: The log is not a leader log.
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Other leaders took over again and again; retriable.
@@ -160,14 +161,14 @@ class Leader:
             raise self._error
 
     async def append(self, record: bytes | bytearray | memoryview) -> Position:
-        """Append a record. Returns its position when the record is on the disks of Qa bookies.
+        """Append a record. Return its position when the record is on the disks of Qa bookies.
 
         Args:
             record: The bytes, a little less than 5 MiB at most. A read-only view must not change
                 until this returns.
 
         Raises:
-            LocalProtocolError: The record is not bytes or too large, or the leader was closed;
+            LocalProtocolError: The record is not bytes or is too large, or the leader was closed;
                 definite.
             LeaderDeposedError: Another leader took over. Definite if the record was never sent;
                 `end_offset` is the end of the safe records.
@@ -178,7 +179,7 @@ class Leader:
         return await forever(future, REQUESTS_END)
 
     def append_async(self, record: bytes | bytearray | memoryview) -> asyncio.Future[Position]:
-        """Append a record. Returns a future of its position; the errors are those of `append`.
+        """Append a record. Return a future of its position; the errors are those of `append`.
 
         Records are appended in the order of the calls. The call never blocks, so `drain` must be
         awaited from time to time. If 16 times the settings' backlog waits to be sent, the future
@@ -187,7 +188,7 @@ class Leader:
         return self.queue.append(self.content.record(record))
 
     async def append_many(self, records: Sequence[bytes | bytearray | memoryview]) -> Positions:
-        """Append records. Returns their positions when all records are on the disks of Qa bookies.
+        """Append records. Return their positions when all records are on the disks of Qa bookies.
 
         The positions are in order, without gaps. If the call fails, the first records may be in the
         log. The errors are those of `append`.
@@ -198,11 +199,11 @@ class Leader:
     def append_many_async(
         self, records: Sequence[bytes | bytearray | memoryview]
     ) -> asyncio.Future[Positions]:
-        """Append records in the order of the calls. Returns a future of `append_many`'s result."""
+        """Append records in the order of the calls. Return a future of `append_many`'s result."""
         return self.queue.append_batch(self.content.records(records))
 
     async def append_rows(self, rows: pa.Table | pa.RecordBatch) -> Positions:
-        """Append rows. Returns their positions when all rows are on the disks of Qa bookies.
+        """Append rows. Return their positions when all rows are on the disks of Qa bookies.
 
         The positions are in order, without gaps; `.offsets` is the half-open range of the offsets.
         If the call fails, the first rows may be in the log.
@@ -224,9 +225,9 @@ class Leader:
         return await forever(future, REQUESTS_END)
 
     def append_rows_async(self, rows: pa.Table | pa.RecordBatch) -> asyncio.Future[Positions]:
-        """Append rows in the order of the calls. Returns a future of `append_rows`'s result.
+        """Append rows in the order of the calls. Return a future of `append_rows`'s result.
 
-        Encodes the rows of a large append immediately, which takes about 5 ms for each MiB.
+        The rows of a large append are encoded immediately, which takes about 5 ms for each MiB.
         """
         return self.queue.append_batch(self.content.pieces(rows))
 
@@ -255,7 +256,8 @@ class Leader:
             raise self._refusal()
         assert self._head is not None
         if self._is_ledger_empty:
-            # During a roll, the list may still have the earlier ledger as an open ledger.
+            # A roll may be running. Then the list still has the earlier ledger as its oldest open
+            # ledger, and this call waits for the end of the roll.
             left = self._head.open_ledgers[0].ledger_id
             if left == self._ledger_id:
                 return
@@ -287,7 +289,7 @@ class Leader:
     async def truncate(self, position: Position | int) -> None:
         """Delete every record before `position`. The change is durable when this returns.
 
-        Ledgers are deleted after `deletedRetentionMs`, so that running readers finish. If
+        Ledgers are deleted after `deletedRetentionMs`, so that running readers can finish. If
         `position` is in the ledger in use, the leader rolls first.
 
         Args:
@@ -330,7 +332,7 @@ class Leader:
         if self._error is not None:
             raise self._error
         assert self._head is not None
-        return self._head.end_offset  # another leader may have taken over after this leader ended
+        return self._head.end_offset  # another leader may have appended records since
 
     def abandon(self) -> None:
         """Stop without closing: pending appends fail, and their outcome is unknown.

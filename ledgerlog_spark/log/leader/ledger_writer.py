@@ -1,4 +1,4 @@
-"""One ledger that a leader writes: appends the leader's entries, and reports the results."""
+"""Appends a leader's entries to one ledger, and reports the results."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class LeaderWriter:
     """The listener of a write handle, and the only waiter of all appends of the handle.
 
     The handle confirms runs of entries in order, and calls `complete` once for each run. After the
-    first failure all pending entries are withdrawn, and later results are ignored. A failure
-    between two appends is reported too.
+    first failure all pending entries are withdrawn, and later results are ignored. A failure is
+    reported even if no append is pending.
     """
 
     def __init__(self, report: Callable[[EntriesConfirmed | LedgerBroken], None]) -> None:
@@ -33,7 +33,8 @@ class LeaderWriter:
     def send_now(self) -> None:
         """Send the appended entries immediately, unless the handle is calling this listener.
 
-        In a call of the handle, the queue of the handle is not empty, and the handle sends later.
+        In such a call, the queue of the handle is not empty, and the handle itself sends the
+        entries after the call.
         """
         if not self._is_broken and not self._is_reporting:
             self.handle.queue.send_now()

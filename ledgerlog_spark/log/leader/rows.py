@@ -1,4 +1,4 @@
-"""The content of a leader log of rows: tables and record batches."""
+"""Checks and encodes the rows of a leader log: tables and record batches."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class LeaderRows:
     entry_size_bytes_max = PIECE_SIZE_BYTES_MAX
 
     def __init__(self, log: str, schema: bytes | None, appended: bytes | None) -> None:
-        """The content of a log with this name and schema record, for rows of `appended`.
+        """The content of the log `log` with the schema record `schema`.
 
-        Raises SchemaMismatchError unless these rows can be appended (LOGS.md#H8).
+        `appended` is the schema of the rows to append; None for the log's own schema. Raises
+        SchemaMismatchError if such rows cannot be appended (LOGS.md#H8).
         """
         if schema is None:
             raise SchemaMismatchError(

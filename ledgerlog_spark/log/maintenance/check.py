@@ -1,8 +1,8 @@
 """Checks that all listed entries exist, and finds the owner of every ledger (LOGS.md#U17).
 
 A check changes nothing. Ledgers are read first, then registrations and ledgers of leaders, then the
-list, then marks. In this order, concurrent work does not look like damage. A fault of a ledger
-counts only if the list, read again after the ledger, still has the same ranges.
+list, then marks. In this order, concurrent work does not look like damage. After a fault of a
+ledger, the list is read again. The fault counts only if the list still has the same ranges.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class CheckedLedger:
         entries: Number of entries that were checked.
         copies: Number of copies of the entry that has the fewest copies.
         copies_wanted: The write quorum.
-        is_damaged: Some or all readers cannot read listed rows.
+        is_damaged: Whether the metadata is missing, or a listed entry has fewer copies than the ack
+            quorum.
         finding: The fault, or empty.
     """
 
@@ -124,7 +125,7 @@ class LogChecker:
         return tuple(i for i, at_ms in made if at_ms is not None and now_ms - at_ms > age_ms)
 
     async def _known(self) -> tuple[Mapping[int, Sequence[Item]], set[int], set[int], list[int]]:
-        """The log's listed, staged and marked ledgers, and its ledgers without any such state."""
+        """The log's listed, staged and marked ledgers, and all its other ledgers."""
         log_id = self._host.log_id
         own = await self.own_ledgers()
         staged: set[int] = set()
@@ -152,11 +153,11 @@ class LogChecker:
         listed: Mapping[int, Sequence[Item]],
         every_entry: bool,
     ) -> None:
-        """Read faulty ledgers once more while their ranges in the list change.
+        """Check faulty ledgers again, as long as their ranges in the list change.
 
-        A ledger without ranges may be deleted, which is no fault. A leader deletes an empty ledger
-        immediately. A sweeper deletes a ledger when its ranges left the list longer ago than the
-        grace, and a check may take longer than the grace.
+        It is no fault if a ledger that the list no longer has was deleted. A leader deletes an
+        empty ledger immediately. A sweeper deletes a ledger when the grace has passed since its
+        ranges left the list, and a check may take longer than the grace.
         """
         suspects = {
             ledger_id: listed[ledger_id] for ledger_id in checked if checked[ledger_id].finding
@@ -177,7 +178,7 @@ class LogChecker:
                     suspects[ledger_id] = newer[ledger_id]
 
     async def own_ledgers(self) -> set[int]:
-        """Ledgers with this log in their metadata. Reads the metadata of all ledgers."""
+        """The ledgers with the log's id in their metadata. Reads the metadata of all ledgers."""
         ids = [ledger_id async for ledger_id in self._host.ledgers.list_ledgers()]
         own = self._host.log_id.encode()
 
@@ -227,7 +228,7 @@ class LogChecker:
     async def _copies(
         self, ledger_id: int, metadata: LedgerMetadata, entry_ids: Sequence[int]
     ) -> tuple[int, str]:
-        """The number of copies of the entry with the fewest copies, and the fault or no text."""
+        """The number of copies of the entry with the fewest copies, and the fault or `""`."""
         wanted = metadata.quorum.write_quorum
 
         async def counted(entry_id: int) -> tuple[int, str]:

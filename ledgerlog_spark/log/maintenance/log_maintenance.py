@@ -22,6 +22,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.committing.commits import LogCommits
 from ledgerlog_spark.log.committing.job import Job, plan_job
+from ledgerlog_spark.log.committing.new_log import delete_new_log
 from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS, LogHost
 from ledgerlog_spark.log.maintenance.check import LogCheck, LogChecker
 from ledgerlog_spark.log.reading.version_at import version_at
@@ -32,6 +33,7 @@ from ledgerlog_spark.protocol.log.change.expiry import Expired, ExpiryMachine
 from ledgerlog_spark.protocol.log.change.retention import KEPT, PageSizes, RetentionMachine
 from ledgerlog_spark.protocol.log.change.truncate import Truncated, TruncateMachine
 from ledgerlog_spark.protocol.log.commit.epoch import JobKind
+from ledgerlog_spark.protocol.log.commit.plan import check_expected
 from ledgerlog_spark.protocol.log.commit.restore import (
     CutRange,
     RestoreMachine,
@@ -63,7 +65,7 @@ OnProgress = Callable[[int, int], None]
 RESTORE_ATTEMPTS_MAX = 5
 DELETE_ATTEMPTS_MAX = 20
 STEP_ATTEMPTS_MAX = 20
-"""Maximum attempts of one step of a truncation or of retention. Then the sweeper continues."""
+"""Maximum attempts of one step of a truncation or of retention. The sweeper does the rest later."""
 
 
 def no_progress(_done: int, _total: int) -> None:
@@ -71,7 +73,7 @@ def no_progress(_done: int, _total: int) -> None:
 
 
 class LogMaintenance:
-    """Changes a log without committing rows."""
+    """The changes of a log that add no new rows."""
 
     def __init__(self, host: LogHost, commits: LogCommits) -> None:
         self._host = host
@@ -105,8 +107,8 @@ class LogMaintenance:
         Raises:
             ConfigurationError: The log does not have that offset. Nothing was changed.
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Other changes were faster. Not definite if the log begins at the
-                offset already, and the sweeper will delete the rows below the offset.
+            ConcurrentCommitError: Other changes were faster. If the error is not definite, the log
+                already begins at the offset, and the sweeper deletes the rows below it later.
             MetadataUnknownError: The outcome of the change is unknown; a retry is safe.
             LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
                 nothing was sent.
@@ -161,7 +163,12 @@ class LogMaintenance:
         return await self._drop(machine, no_progress)
 
     async def restore(
-        self, version: int, *, copy: CopyRows | None = None, overwrite_if_changed: bool = False
+        self,
+        version: int,
+        *,
+        copy: CopyRows | None = None,
+        overwrite_if_changed: bool = False,
+        expected_version: int | None = None,
     ) -> CommitResult:
         """Make the rows of an older version the newest again, at new offsets.
 
@@ -170,29 +177,35 @@ class LogMaintenance:
 
         Args:
             version: The version.
-            copy: A coroutine function that copies these rows into a ledger of the job that it
-                gets, as the command `ledgerlog logs restore` does. None if copies are not allowed.
-            overwrite_if_changed: Replace also rows that others commit during this call.
+            copy: A coroutine function that copies these rows into a ledger of the job that is its
+                argument. None if copies are not allowed.
+            overwrite_if_changed: Whether to replace also rows that others commit during this call.
+            expected_version: The version of the log that the caller read. The log is changed only
+                if it still has this version. None requires no version.
 
         Raises:
             VersionNotAvailableError: The version cannot be read any more, or never existed. The
                 error has `oldest`.
-            ConcurrentCommitError: Others committed during this call. Nothing was changed.
-            LocalProtocolError: Rows have to be copied, and there is no `copy`; or `version` is not
-                a number. Nothing was changed.
+            ConcurrentCommitError: Others committed during this call, or the log does not have the
+                expected version. Nothing was changed.
+            LocalProtocolError: Rows have to be copied, but `copy` is None. Or `version` is not a
+                number. Nothing was changed.
             LogKindError: The log is a leader log, which has no versions.
             CommitUnknownError: The outcome is unknown; the log's history shows it.
         """
         check_type("version", version, int)
+        if expected_version is not None:
+            check_type("expected_version", expected_version, int)
         await self._require_versions()
         for _ in range(RESTORE_ATTEMPTS_MAX - 1):
             try:
-                return await self._restore(version, copy, overwrite_if_changed)
+                return await self._restore(version, copy, overwrite_if_changed, expected_version)
             except ConcurrentCommitError as error:
-                # The error is retriable if only a merge happened in between: it changed no row.
+                # The error is retriable if only a merge happened in between, because a merge
+                # changes no row.
                 if not error.retriable:
                     raise
-        return await self._restore(version, copy, overwrite_if_changed)
+        return await self._restore(version, copy, overwrite_if_changed, expected_version)
 
     async def set_properties(self, changes: Mapping[str, str | None]) -> dict[str, str]:
         """Change properties of the log, without a new version.
@@ -217,10 +230,10 @@ class LogMaintenance:
     async def check(
         self, *, every_entry: bool = False, on_progress: OnProgress = no_progress
     ) -> LogCheck:
-        """Check that every listed range has enough copies; changes nothing.
+        """Check that every listed range has enough copies. The check changes nothing.
 
         Args:
-            every_entry: Check all entries and not only the first and last of each range.
+            every_entry: Check all entries, not only the first and the last entry of each range.
             on_progress: Called with the number of checked ledgers and of all ledgers.
 
         Raises:
@@ -278,6 +291,17 @@ class LogMaintenance:
             log=self._host.name,
         )
 
+    async def delete_if_unused(self) -> bool:
+        """Delete the log if it is as it was created: without a change, and without a job.
+
+        Returns whether the log does not exist any more. A change or a job that begins during this
+        call keeps the log.
+
+        Raises:
+            MetadataError: The store failed. The log may be deleted; a retry is safe.
+        """
+        return await delete_new_log(self._host, None)
+
     async def _state(self) -> LogState:
         return await self._host.run(StateMachine(self._host.name))
 
@@ -321,9 +345,14 @@ class LogMaintenance:
             )
 
     async def _restore(
-        self, version: int, copy: CopyRows | None, overwrite_if_changed: bool
+        self,
+        version: int,
+        copy: CopyRows | None,
+        overwrite_if_changed: bool,
+        expected_version: int | None,
     ) -> CommitResult:
         planned = await self._state()
+        check_expected(planned.head, expected_version)
         snapshot = await self._host.run(SnapshotMachine(self._host.name, version=version))
         parts = cut_ranges(snapshot.interval, snapshot.items)
         if parts and copy is None:
@@ -349,6 +378,7 @@ class LogMaintenance:
                 planned_version=job.planned_version,
                 copies=copies,
                 overwrite_if_changed=overwrite_if_changed,
+                expected_version=expected_version,
                 password=await self._password_of(copies.values()),
             )
             machine = RestoreMachine(self._host.name, request, token=uuid.uuid4().hex)
@@ -356,8 +386,8 @@ class LogMaintenance:
             ledger_ids = frozenset(staged.ledger_id for staged in copies.values())
             await self._commits.forget_job(job.app, machine, ledger_ids)
         finally:
-            # The restore is committed, or its error is raised. If the release fails, the sweeper
-            # deletes the producer.
+            # The outcome of the restore is already decided here, so an error of the release is
+            # ignored. The sweeper then deletes the producer.
             with contextlib.suppress(LedgerLogError):
                 await self._commits.release(job)
         return result

@@ -24,7 +24,8 @@ _logger = logging.getLogger(__name__)
 class Sealed(NamedTuple):
     """The result of sealing ledgers.
 
-    `sealed` is the number of open ledgers that are sealed now. `left` ledgers may still be open.
+    `sealed` is the number of ledgers that were open and are sealed now. `left` is the number of
+    ledgers that may still be open.
     """
 
     sealed: int = 0
@@ -32,7 +33,7 @@ class Sealed(NamedTuple):
 
 
 async def seal_open(ledger_ids: Sequence[int], host: LogHost) -> Sealed:
-    """Seal the ledgers of a transactional log, if they are open.
+    """Seal those of these ledgers of a transactional log that are open.
 
     A ledger that cannot be sealed now stays open, with a warning. Raises MetadataError if the list
     of the log could not be read.

@@ -1,9 +1,9 @@
-"""Findings of earlier passes in a process, so that an idle pass needs few requests.
+"""Keeps findings of earlier passes, so that a pass without due work needs few requests.
 
-A pass over a log finds the time when its next work is due, for example when a version expires or
-the grace of a mark ends. A change after the pass is due later than the pass plus the grace of the
-change. Until then the log need not be read. All times are times of the store's clock. A change of
-properties clears the findings.
+A pass over a log finds the time when the next work on the log is due, for example when a version
+expires or the grace of a mark ends. Until this time the log need not be read. Later changes also
+cause work, but only after a grace. So the next time is at most the time of the pass plus this
+grace. All times are times of the store's clock. A change of properties clears the findings.
 
 Work that may become due at any time, for example a mark without a grace or a replaced run, is
 searched for once in `LOOK_AGAIN_MS`.
@@ -29,8 +29,8 @@ class LogDue:
 
     Attributes:
         properties: Properties of the head from which the times were calculated.
-        starts: First version and first row of that head. If a truncation changed them, it may have
-            to be finished.
+        starts: First version and first row of that head. If they have changed, a truncation may be
+            unfinished, so `versions` is set to 0.
         versions: When versions expire.
         registrations: When registrations end.
         marks: When marked ledgers are deleted.
@@ -42,8 +42,8 @@ class LogDue:
         rows_head: The head in which retention and merging found nothing to do.
         page_sizes: Payload bytes of the ranges in each page of the list, for retention by size.
         untimed_to: The times of rows before this offset are unknown.
-        sealed: For each producer, an epoch. Ledgers of earlier epochs are not open.
-        seen_ms: The store's clock at the last read of the log.
+        sealed: For each producer, an epoch. No ledger of an earlier epoch is open.
+        seen_ms: The time of the store's clock when the log was last read.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class LogDue:
     seen_ms: int = 0
 
     def see(self, now_ms: int) -> None:
-        """Note the time of the store's clock. If the clock was set back, clear all findings."""
+        """Record the time of the store's clock. If the clock was set back, all work is due."""
         if now_ms < self.seen_ms - LOOK_AGAIN_MS:
             self.versions = self.registrations = self.marks = self.pages = 0
             self.producers = self.removal = self.rows = 0
@@ -74,7 +74,7 @@ class LogDue:
 
 
 class SweepMemory:
-    """The due work of each log: one small object for each log, and one number for each page."""
+    """The due work of each log. It takes one small object a log, and one number a page."""
 
     def __init__(self) -> None:
         """A memory without findings, so all work is due."""
@@ -92,7 +92,7 @@ class SweepMemory:
         return due
 
     def forget_all_but(self, log_ids: Collection[str]) -> None:
-        """Forget all logs but `log_ids`, because the other logs were deleted."""
+        """Forget all logs except `log_ids`, because the other logs were deleted."""
         for gone in self._due.keys() - set(log_ids):
             del self._due[gone]
 

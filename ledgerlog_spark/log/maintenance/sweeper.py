@@ -1,7 +1,7 @@
-"""Deletes ledgers, versions and pages that no version of a log lists, in steps (LOGS.md#W1-W7).
+"""Deletes expired versions, and ledgers and pages that no version lists (LOGS.md#W1-W7).
 
-The sweeper may run at any time and several times in parallel. The sweeper may be killed at any
-moment, because due work is stored before anything is deleted.
+A sweeper works in steps. Sweepers may run at any time, and several may run in parallel. A sweeper
+may be killed at any moment, because due work is stored before anything is deleted.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PAGES_GRACE_MS = 3_600_000
 PAGES_AT_ONCE = 100
 
 FAILED_SEALS_MAX = 64
-"""After this number of ledgers of a deleted log that cannot be sealed, a pass seals no more."""
+"""When a pass could not seal this many ledgers of a deleted log, it seals no more ledgers."""
 
 _logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ EXPIRY_STEPS_MAX = 100
 """Maximum number of steps in a pass over a log. The next pass continues."""
 
 ATTEMPTS_MAX = 20
-"""Maximum attempts of a step. Most attempts conflict with a stream of very frequent commits."""
+"""Maximum attempts of a step. If a stream commits very often, most attempts conflict with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,11 @@ class Swept:
 
     Attributes:
         log_id: Id of the log.
-        unlisted: Ledgers that no retained version lists from now on.
-        deregistered: Staged ledgers that can never be committed any more.
-        ledgers_deleted: Ledgers that were sealed and deleted.
+        unlisted: Number of ledgers that no retained version lists any more.
+        deregistered: Number of staged ledgers that can never be committed any more.
+        ledgers_deleted: Number of ledgers that were sealed and deleted.
         pages_deleted: Number of tokens whose pages were deleted.
-        is_removed: The log was deleted long enough ago, and now its last node is deleted.
+        is_removed: Whether this pass deleted the last node of a log that was deleted before.
         ledgers_kept: Ledgers of a deleted log that must be sealed and deleted before the log is
             removed.
     """
@@ -109,7 +109,7 @@ class Sweeper:
         self._random = random
 
     async def sweep_all(self) -> tuple[list[Swept], list[LedgerLogError]]:
-        """Run one pass over every log. Returns the results, and the errors of failed logs."""
+        """Run one pass over every log. Return the results, and the errors of the other logs."""
         swept, errors = [], []
         for log_id in await self._store.ids():
             try:
@@ -144,9 +144,10 @@ class Sweeper:
         )
 
     async def _remove_rest(self, log_id: str) -> Swept:
-        """Remove a log without a head, because an earlier removal did not finish.
+        """Finish the removal of a log that already has no head.
 
-        Another pass may have marked a ledger during that removal; this ledger is deleted first.
+        Another pass may have marked a ledger during the earlier removal. Such a ledger is deleted
+        first.
         """
         await self._store.sync()
         if await self._store.read_head(log_id) is not None:
@@ -262,7 +263,7 @@ class _LogSweep:
         return deleted
 
     async def _claimed(self, now_ms: int, ttl_ms: int) -> Sequence[MarkedLedger]:
-        """Claim old ledgers so that no leader can list them; return the marks (LOGS.md#W11)."""
+        """Claim old ledgers, so that no leader can list them. Return the marks (LOGS.md#W11)."""
         marked = await self._producers.marked(self._log_id)
         late = [mark for mark in marked if mark.is_made and now_ms - mark.marked_ms > ttl_ms]
         for mark in late:
@@ -293,7 +294,7 @@ class _LogSweep:
         self._due.producers = now_ms + LOOK_AGAIN_MS
 
     async def _are_older_closed(self, app: str, epoch: int) -> bool:
-        """Seal open ledgers of replaced runs; returns whether all are sealed (LOGS.md#P6)."""
+        """Seal open ledgers of replaced runs. Return whether all are sealed (LOGS.md#P6)."""
         if epoch == 1 or self._due.sealed.get(app) == epoch:
             return True
         older = await self._producers.registered_before(self._log_id, app, epoch)
@@ -318,13 +319,15 @@ class _LogSweep:
         is_job = app.startswith(JOB_APP_PREFIX)
         if not is_job or now_ms - found.value.time_ms <= self._properties.staging_ttl_ms:
             return
-        # The store refuses the deletion while a ledger is registered: the job may still run.
+        # The store refuses the deletion while a ledger is registered, because the job may still
+        # run.
         with contextlib.suppress(MetadataVersionError):
             await self._producers.delete(self._log_id, app, found.version)
 
     async def sweep_deleted(self) -> Swept:
         """Delete the ledgers of a deleted log, then its nodes (LOGS.md#W10)."""
-        # The log's nodes are not used, because a process may have died while it removed nodes.
+        # `recent_ms` needs no node of the log. Nodes may be missing, because a process may have
+        # died while it removed them.
         log_id, now_ms = self._log_id, await self._host.store.recent_ms()
         self._due.see(now_ms)
         if now_ms < self._due.removal:
@@ -340,11 +343,11 @@ class _LogSweep:
         await self._deregister_all()
         ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._producers.marked(log_id))
         if self._head.kind is LogKind.LEADER:
-            # A leader that died before it listed a ledger left this ledger as an orphan
-            # (LOGS.md#U19).
+            # A leader that died before it listed a ledger left an orphan (LOGS.md#U19).
             ledger_ids |= dict.fromkeys(sorted(await LogChecker(self._host).own_ledgers()))
         kept: list[int] = []
-        # In random order, so that failing ledgers do not delay the same others in each pass.
+        # The order is random. Otherwise ledgers that cannot be sealed would delay the same other
+        # ledgers in each pass.
         for ledger_id in self._host.random.sample(list(ledger_ids), len(ledger_ids)):
             may_seal = len(kept) < FAILED_SEALS_MAX
             if not await self._host.drop_ledger(ledger_id, may_seal=may_seal):
@@ -354,8 +357,8 @@ class _LogSweep:
             await self._keep_marked(kept)
             self._due.removal = now_ms + LOOK_AGAIN_MS
             return Swept(log_id, ledgers_deleted=deleted, ledgers_kept=tuple(sorted(kept)))
-        # The log stays if another pass failed to seal a ledger and has just marked it. The next
-        # pass handles this ledger.
+        # The log stays if another pass could not seal a ledger and has just marked the ledger. The
+        # next pass handles this ledger.
         is_removed = await self._host.store.remove_log(log_id)
         if not is_removed:
             self._due.removal = now_ms
@@ -387,7 +390,8 @@ class _LogSweep:
             pages = await self._host.store.read_pages(self._log_id, walk.wanted)
             if pages is None:
                 raise MetadataVersionError(
-                    f"the pages of deleted log {name!r} are going already", log=name
+                    f"another process is already deleting the pages of deleted log {name!r}",
+                    log=name,
                 )
             walk.feed(pages)
         return walk.records()
@@ -404,7 +408,7 @@ class _LogSweep:
 
 
 def due_ledgers(marked: Sequence[MarkedLedger], now_ms: int, grace_ms: int) -> dict[int, int]:
-    """Ledgers to delete, with the times of their marks. Never listed ledgers have no grace."""
+    """Ledgers to delete, with the times of their marks. A ledger never listed has no grace."""
     return {
         mark.ledger_id: mark.marked_ms
         for mark in marked

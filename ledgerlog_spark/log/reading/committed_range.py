@@ -40,10 +40,11 @@ async def read_range(
         place: Limits the memory of this and other reads together; None limits this read to 64 MiB.
 
     Raises:
-        DataLossError: Twice, every replica reported that it does not have an entry, and a sync
-            showed that the metadata did not change. Or the ledger was closed below the range's
-            end, or does not exist.
-        EntryUnknownError: Some replica could not answer, and no replica had the entry; retriable.
+        DataLossError: In two reads, every replica reported that it does not have an entry, and the
+            metadata did not change in between. Or the ledger was closed before the end of the
+            range, or does not exist.
+        EntryUnknownError: At least one replica could not answer, and no other replica had the
+            entry; retriable.
         DigestMismatchError: No replica had a good copy of an entry.
     """
     log = host.name
@@ -80,13 +81,13 @@ async def read_range(
 class BegunRange:
     """Batches of a range. The first batch is read in the background before it is taken.
 
-    All methods must run on the event loop that the object was made on.
+    All methods must run on the event loop on which the object was created.
     """
 
     def __init__(
         self, batches: AsyncGenerator[Sequence[Any], None], place: ReadPlace | None = None
     ) -> None:
-        """Begins to read. The caller must take all batches, or call `aclose`.
+        """Begin to read. The caller must take all batches, or call `aclose`.
 
         `place` limits the bytes of this and other ranges, and is given back at the end of the
         range.
@@ -106,7 +107,7 @@ class BegunRange:
         return batch
 
     async def aclose(self) -> None:
-        """Drop entries that are being read, and their errors. A second close does nothing."""
+        """End the read, and ignore its errors. A second close does nothing."""
         first, self._first = self._first, None
         if first is not None:
             first.cancel()
@@ -135,7 +136,7 @@ async def _metadata(host: LogHost, ledger_id: int) -> LedgerMetadata | None:
 def _loss_shown(
     metadata: LedgerMetadata | None, seen: LedgerMetadata | None, last_entry_id: int
 ) -> str:
-    """Why entries that no bookie has are lost; empty when the entries must be read once more."""
+    """The reason why missing entries are lost; empty if the entries must be read once more."""
     if metadata is None:
         return "the ledger does not exist"
     if metadata.is_closed and metadata.last_entry_id < last_entry_id:

@@ -1,8 +1,8 @@
 """Notifies when a log may have more rows, without polling.
 
 The end of a transactional log moves only when its head changes, so only the head is watched. The
-end of a leader log also moves with its open ledgers. So the metadata of each open ledger is watched
-too, and one bookie is watched for its last add confirmed.
+end of a leader log also moves with its open ledgers. So for each open ledger, the ledger metadata
+is watched too, and the last add confirmed is watched on one bookie.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ledgerlog_spark.waits import forever, within
 
 
 class EndWatch:
-    """One watch of one log's end, until it is cancelled or its client is closed."""
+    """A watch of one log's end, which lasts until `cancel` or until the client is closed."""
 
     def __init__(self, host: LogHost, on_change: OnChange) -> None:
-        """Begins to watch. `on_change` is called on the running event loop."""
+        """Begin to watch. `on_change` is called on the running event loop."""
         check_callback(on_change)
         self._host = host
         self._on_change = on_change
@@ -58,7 +58,7 @@ class EndWatch:
             )
 
     async def _follow(self) -> None:
-        """Follow the open ledgers that the head lists and no others; retry after a failure."""
+        """Follow exactly the open ledgers that the head lists. Retry after a failure."""
         pauses_ms = ENDLESS.pauses_ms()
         is_transactional = False
         while not self._is_cancelled and not is_transactional:
@@ -75,7 +75,7 @@ class EndWatch:
         await self._close_handles(list(self._followed))
 
     async def _follow_open_ledgers(self) -> bool:
-        """Returns whether the log is transactional, so that it never has open ledgers."""
+        """Return whether the log is transactional. Such a log never has open ledgers."""
         found = await self._host.store.read_head(self._host.log_id)
         if found is None or found.value.kind is LogKind.TRANSACTIONAL:
             return found is not None

@@ -21,7 +21,8 @@ T = TypeVar("T")
 async def entry_holding(handle: LedgerReaderHandle, offset: int, end_entry_id: int) -> int:
     """Find the first of the entries [0, end_entry_id) that ends after `offset`, and return its id.
 
-    Returns `end_entry_id` if no entry ends after `offset`. A binary search reads few entries.
+    Return `end_entry_id` if no entry ends after `offset`. The search is binary, so it reads few
+    entries.
     """
     low, high = 0, end_entry_id
     while low < high:
@@ -59,7 +60,7 @@ class EntryCursor(ABC, Generic[T]):
     async def taken(
         self, ledger_id: int, entries: AsyncGenerator[Sequence[Any], None]
     ) -> AsyncGenerator[list[T], None]:
-        """What `take` returns for each of these entries, until the end of the cursor."""
+        """The results of `take` for these entries, without empty ones, until `is_done`."""
         async with contextlib.aclosing(entries):
             async for batch in entries:
                 for entry in batch:

@@ -43,7 +43,7 @@ class DecodedRows(NamedTuple):
         first_row: Place of the first row in the listed range. The place can be negative if a
             foreign writer wrote the entry.
         entries: For each entry, the number of its rows and the time when they were appended, in ms
-            since the epoch. None if the list has the commit times of the range.
+            since the epoch. The time is None if the list has the commit times of the range.
     """
 
     batch: pa.RecordBatch
@@ -92,7 +92,8 @@ class RowCutter:
     ) -> None:
         """A cutter before the first row. `entry_ids` are the entries without the index entry.
 
-        `rows` are the rows of the listed range that the entries hold, half-open; None when unknown.
+        `rows` is the half-open interval of the rows that the entries have, counted within the
+        listed range; None if the rows are unknown.
         """
         self.next_entry_id = entry_ids.start
         self._log = log
@@ -126,7 +127,7 @@ class RowCutter:
             )
             raise WireFormatError(
                 f"entry {self.next_entry_id} of ledger {self._ledger_id} has {first_row} as its "
-                f"first row: {expected}. The ledger is not what log {self._log!r} lists.",
+                f"first row: {expected}. The ledger differs from the list of log {self._log!r}",
                 **self._fields,
             )
         self._next_row = first_row + rows
@@ -140,8 +141,8 @@ class RowCutter:
         if self._end_row is not None and self._next_row != self._end_row:
             raise WireFormatError(
                 f"entries {self._entry_ids.start} to {self._entry_ids.stop - 1} of ledger "
-                f"{self._ledger_id} hold rows up to {self._next_row} of their range, and those up "
-                f"to {self._end_row} are listed. The ledger is not what log {self._log!r} lists.",
+                f"{self._ledger_id} hold rows up to {self._next_row} of their range, but log "
+                f"{self._log!r} lists rows up to {self._end_row}",
                 **self._fields,
             )
 

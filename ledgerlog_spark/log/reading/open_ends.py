@@ -4,9 +4,9 @@ The head lists open ledgers without an end, because only their bookies have the 
 ledger ends at its present last add confirmed, and becomes an item. If a ledger still gets appends,
 the ledgers after it are not read, so the result never has a gap.
 
-If a reader saw the log end at an offset, all records before this offset were acknowledged. The
-bookies that answer may not have this LAC yet. Then these bookies' entries are read up to the
-offset.
+If any reader found that the log ended at an offset, all records before this offset were
+acknowledged. The bookies that answer now may have an older LAC. Then the entries after this LAC are
+read too, up to the offset.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ledgerlog_spark.protocol.log.read.view import LogView, ViewMachine
 from ledgerlog_spark.protocol.log.state.records import Item, LogKind, LogSnapshot, OpenLedger
 
 LISTINGS_MAX = 5
-"""Maximum number of reads of the list while ledgers of the list are deleted."""
+"""Maximum number of reads of the list, if after each read a listed ledger proves to be deleted."""
 
 ENTRIES_FIRST = 64
 ENTRIES_MAX = 4_096
@@ -57,9 +57,9 @@ async def view(
 
     Args:
         first_offset: The first row that may be read.
-        seen_offset: An end of the log that any process saw. A fresh view reaches this offset, even
-            if the bookies that answer do not have the newest LAC yet. A fresh view ends before this
-            offset only if records are lost.
+        seen_offset: An end of the log that any process found before. A fresh view reaches this
+            offset, even if the bookies that answer do not have the newest LAC yet. It ends before
+            this offset only if records are lost.
         known_version: The newest version that the caller has; None to read all versions that the
             commit times of the rows need.
         known_schemas: Ids of the schemas that the caller has.
@@ -78,7 +78,8 @@ async def view(
         found = await host.run(machine)
         if found.kind is not LogKind.LEADER:
             return found
-        # If the list may be older than `seen_offset`, its open ledgers may have been closed since.
+        # A view that need not be fresh may be based on an older list, and the open ledgers of this
+        # list may have been closed since. So such a view does not use `seen_offset`.
         end_offset, items = await open_items(
             host.ledgers,
             found.open_ledgers,
@@ -139,14 +140,14 @@ async def open_items(
     """The end of the readable records, and the items of open ledgers up to this end.
 
     `open_ledgers` begins with the oldest open ledger, which begins at `end_offset`. `seen_offset`
-    is an end of the log that any reader saw, so the log does not end before it. The list and the
-    ledger metadata must have been read after that. Otherwise a ledger may have been closed, and
-    its last entries may not belong to the log.
+    is an end of the log that a reader found, so the log does not end before it. The list and the
+    ledger metadata must have been read after the reader found this end. Otherwise a ledger may have
+    been closed, and its last entries may not belong to the log.
 
     Raises:
         LedgerNotFoundError: A ledger was deleted, so the head has changed and must be read again.
-        EntryUnknownError: Too few bookies answered to find the last add confirmed of a ledger, or
-            an entry before `seen_offset` could not be read; retriable.
+        EntryUnknownError: Too few bookies answered, so the last add confirmed of a ledger is
+            unknown. Or an entry before `seen_offset` could not be read. Retriable.
         DataLossError: A ledger ends at an offset before its first offset in the list.
     """
     items: list[Item] = []
@@ -176,7 +177,7 @@ async def open_items(
 
 
 async def while_ledgers_go(read: Callable[[], Awaitable[T]]) -> T:
-    """Call `read` and return its result; retry while ledgers of the list are deleted."""
+    """Call `read`, and return its result. Retry if a listed ledger was deleted meanwhile."""
     for _ in range(LISTINGS_MAX - 1):
         with contextlib.suppress(LedgerNotFoundError):
             return await read()
@@ -184,7 +185,7 @@ async def while_ledgers_go(read: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _last_entry(handle: LedgerReaderHandle, end_offset: int, seen_offset: int) -> Any:
-    """The last entry that is certainly acknowledged, None when there is no such entry."""
+    """The last entry that is certainly acknowledged; None if there is no such entry."""
     last, last_entry_id = None, handle.last_add_confirmed
     if last_entry_id != NO_ENTRY:
         last = await read_one(handle, last_entry_id)
@@ -214,4 +215,4 @@ async def read_one(handle: LedgerReaderHandle, entry_id: int) -> Any:
     async with contextlib.aclosing(batches):
         async for batch in batches:
             return batch[0]
-    raise InternalError(f"a read of entry {entry_id} ended without it", ledger_id=handle.id)
+    raise InternalError(f"the read of entry {entry_id} returned no entry", ledger_id=handle.id)

@@ -24,13 +24,13 @@ T = TypeVar("T")
 
 
 class RecordLog:
-    """One log that is read and not written. All methods run on the client's event loop.
+    """One log that was opened for reading. All methods run on the client's event loop.
 
     `read` and `tail` read a leader log of records. `read_rows` and `tail_rows` read a leader log of
     rows. Logs that Spark wrote are read with Spark.
 
     Attributes:
-        name: The name that the log was opened under.
+        name: The name under which the log was opened.
         log_id: The log's id; a later log of the same name has another id.
         kind: Kind of its writers: jobs that commit, or one leader at a time.
         content: Rows or records.
@@ -39,7 +39,7 @@ class RecordLog:
     def __init__(
         self, log: Log, kind: LogKind, content: LogContent, schema: bytes | None = None
     ) -> None:
-        """An open log; `schema` is its schema record, None while the log has no schema."""
+        """A handle of `log`. `schema` is the log's schema record; None if it has no schema yet."""
         self.name = log.name
         self.log_id = log.log_id
         self.kind = kind
@@ -92,16 +92,17 @@ class RecordLog:
                 is after the present end. The error has `oldest_offset` and `end_offset`.
             LogKindError: The log is a log of rows, or Spark wrote it.
             DataLossError: A listed record cannot be found.
-            EntryUnknownError: Some replica could not answer, and no replica had the entry;
-                retriable.
+            EntryUnknownError: At least one replica could not answer, and no other replica had the
+                entry; retriable.
         """
         return _each(self.read_batches(start, end))
 
     def tail(self, start: Position | int | None = None) -> AsyncGenerator[Record, None]:
         """All records from `start` on, and each new record soon after it was acknowledged.
 
-        A tail waits by watches, and ends with an error or when it is closed. A record is delivered
-        within 100 ms of its acknowledgement, even if no record is appended after it.
+        A tail waits for notifications of watches. It ends only with an error, or when the caller
+        closes it. A record is delivered within 100 ms of its acknowledgement, even if no record is
+        appended after it.
 
         Args:
             start: A position or an offset, which may be after the present end. None for the
@@ -113,8 +114,8 @@ class RecordLog:
             LogNotFoundError: The log was deleted.
             LogKindError: The log is a log of rows, or Spark wrote it.
             DataLossError: A listed record cannot be found.
-            EntryUnknownError: Some replica could not answer, and no replica had the entry;
-                retriable.
+            EntryUnknownError: At least one replica could not answer, and no other replica had the
+                entry; retriable.
         """
         return _each(self.tail_batches(start))
 
@@ -131,8 +132,8 @@ class RecordLog:
     def tail_rows(self, start: Position | int | None = None) -> AsyncGenerator[RowBatch, None]:
         """All rows from `start` on, and each new row soon after it was acknowledged.
 
-        A tail waits by watches, and ends with an error or when it is closed. The arguments and
-        errors are those of `tail`, for a log of rows.
+        A tail waits for notifications of watches. It ends only with an error, or when the caller
+        closes it. The arguments and errors are those of `tail`, for a log of rows.
         """
         return _each(self._row_reader().tail(self._offset(start)))
 
@@ -156,7 +157,7 @@ class RecordLog:
         check_holds(self.name, self.kind, self.content, LogContent.ROWS)
         from ledgerlog_spark.log.reading.row_cursor import RowCursor
 
-        # A log without a schema has no entries.
+        # A log without a schema has no entries, so the empty schema decodes nothing.
         return RecordReader(self._log.host, partial(RowCursor, self._schema or b""))
 
     def _offset(self, place: Position | int | None) -> int | None:

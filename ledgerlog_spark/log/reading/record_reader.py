@@ -1,8 +1,8 @@
-"""Reads the records or rows of a leader log: a part of the log, or without end.
+"""Reads the records or rows of a leader log: up to an end, or as a tail.
 
-Closed ledgers are read as listed. An open ledger is read up to its last add confirmed, and followed
-until it is closed. Only then is the next ledger read, so that the records are in order and without
-a gap (LOGS.md#J13).
+A closed ledger is read up to its end in the list. An open ledger is read up to its last add
+confirmed, and a tail follows it until it is closed. Only then is the next ledger read, so that the
+records are in order and without a gap (LOGS.md#J13).
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ from ledgerlog_spark.waits import forever
 T = TypeVar("T")
 
 NOTIFIED_SIZE_BYTES_MAX = 64 << 10
-"""Maximum bytes of new entries in a notification. With the entries, no read request is needed."""
+"""Maximum bytes of new entries in a notification. These entries need no read request."""
 
 ABOVE_ANY_VERSION = 1 << 62
-"""A version after all other versions. A reader that has this version needs no history."""
+"""A version above all real versions. A reader that already has this version gets no history."""
 
 
 class _Changes:
     """The changes that a tail waits for.
 
-    The list may have changed, or the log may have been deleted, since the list was read.
+    If `is_list_stale` is true, the list may have changed since it was read. If `is_log_doubtful` is
+    true, the log may have been deleted since then.
     """
 
     def __init__(self, ledgers: Ledgers) -> None:
@@ -52,16 +53,16 @@ class _Changes:
         self._changed = asyncio.Event()
 
     def on_list(self) -> None:
-        """Note that the list may have changed."""
+        """Record that the list may have changed."""
         self.is_list_stale = self.is_log_doubtful = True
         self._changed.set()
 
     def on_ledger(self) -> None:
-        """Note that a followed ledger may have changed, or the client was closed."""
+        """Record that a followed ledger may have changed, or that the client was closed."""
         self._changed.set()
 
     async def following(self) -> None:
-        """Wait for a change since the previous wait."""
+        """Wait until something has changed since the previous wait."""
         await forever(self._changed.wait(), "a tail waits for the next record")
         self._changed.clear()
         self._ledgers.check_open()
@@ -112,8 +113,9 @@ class RecordReader(Generic[T]):
     async def tail(self, start: int | None) -> AsyncGenerator[list[T], None]:
         """All records from `start` on, and each new record soon after it was acknowledged.
 
-        A tail waits by watches, and ends only with an error or when it is closed. While no record
-        is appended, a tail sends no request (LOGS.md#H5). The errors are those of `RecordLog.tail`.
+        A tail waits for notifications of watches. It ends only with an error, or when the caller
+        closes it. While no record is appended, a tail sends no request (LOGS.md#H5). The errors are
+        those of `RecordLog.tail`.
         """
         cursor = self._cursor((await self._ended(0)).end_offset if start is None else start)
         changes = _Changes(self._ledgers)
@@ -136,7 +138,7 @@ class RecordReader(Generic[T]):
                     while not changes.is_list_stale:
                         await changes.following()
                 except MetadataUnavailableError:
-                    pass  # the store will return, and a watch then reports the missed changes
+                    pass  # `_relisted` waits until the store answers
                 except DataLossError:
                     self._check_is_kept(cursor, await self._relisted(cursor))
                     raise
@@ -181,7 +183,7 @@ class RecordReader(Generic[T]):
     def _all_parts(
         self, view: LogView, cursor: EntryCursor[T], finished: set[int], changes: _Changes
     ) -> Iterator[AsyncGenerator[list[T], None]]:
-        """Ends when each listed ledger is closed and read to its end."""
+        """Ends when every listed ledger is closed, and all its records were read."""
         yield from self._listed_parts(view, cursor)
         for ledger in view.open_ledgers:
             if ledger.ledger_id not in finished:
@@ -237,7 +239,8 @@ class RecordReader(Generic[T]):
                 elif follower.error is not None:
                     raise follower.error
                 elif changes.is_log_doubtful:
-                    # The ledger of a deleted log stays open, and its writer may never return.
+                    # The ledger of a deleted log stays open, and its writer may never return. So
+                    # this call raises an error if the log was deleted.
                     changes.is_log_doubtful = False
                     await self._relisted(cursor)
                 else:
@@ -248,7 +251,7 @@ class RecordReader(Generic[T]):
     async def _acknowledged(
         self, handle: LedgerReaderHandle, first: int, last: int
     ) -> AsyncGenerator[Sequence[Any], None]:
-        """Entries of a followed ledger, which `handle` may have received already."""
+        """Entries of a followed ledger. Those that a notification contained are not read again."""
         if watched := handle.watched_entries(first, last):
             first = watched[-1].entry_id + 1
             yield watched
@@ -294,15 +297,15 @@ class RecordReader(Generic[T]):
 
     def _loss(self, error: LedgerNotFoundError, cursor: EntryCursor[T]) -> DataLossError:
         return DataLossError(
-            f"ledger {error.ledger_id}, which log {self._name!r} lists with the records from "
-            f"{cursor.next_offset} on, does not exist",
+            f"ledger {error.ledger_id} does not exist, but log {self._name!r} lists it with the "
+            f"records from offset {cursor.next_offset} on",
             log=self._name,
             ledger_id=error.ledger_id,
         )
 
 
 async def _chained(parts: Iterator[AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
-    """Everything in these parts. A part begins when the parts before it have ended."""
+    """The batches of all parts, in order. A part begins when the parts before it have ended."""
     for part in parts:
         async with contextlib.aclosing(part):
             async for one in part:

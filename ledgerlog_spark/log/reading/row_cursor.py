@@ -58,7 +58,8 @@ class RowCursor(EntryCursor[RowBatch]):
     ) -> None:
         """A cursor over rows; `schema` is the schema record of the log."""
         super().__init__(log, log_id, next_offset=next_offset, end_offset=end_offset)
-        # One stream for all entries. A new stream for each entry costs three times the decoding.
+        # One stream decodes all entries, because a new stream for each entry would take three times
+        # as long.
         self._payloads: list[Any] = []
         self._decoded = decode_row_entries(schema, iter(self._payloads.pop, None))
 

@@ -76,16 +76,33 @@ class LogProducers:
         Each ledger in `deregistered` gets the mark `staged`, unless it has a mark. The ledgers in
         `released` are listed, so they get no mark. Raises MetadataVersionError, and changes
         nothing, if `version` is None and the record exists, or if the record has another version.
+        Raises LogNotFoundError, and changes nothing, if a new producer finds no log.
         """
         path, data = self._paths.producer(log_id, app), encode_producer(producer)
-        operations: list[znodes.NodeOperation]
         if version is None:
             assert not (*deregistered, *released), "a new producer has no registrations"
-            operations = [znodes.CreateNode(path, data), znodes.CreateNode(f"{path}/ledgers")]
-        else:
-            operations = [znodes.SetNode(path, data, version)]
+            made = [znodes.CreateNode(path, data), znodes.CreateNode(f"{path}/ledgers")]
+            return await self._create(app, made)
+        operations: list[znodes.NodeOperation] = [znodes.SetNode(path, data, version)]
         operations += await self._ended(log_id, app, deregistered, released)
         return version_of((await self._nodes.transact(operations))[0])
+
+    async def _create(self, app: str, operations: list[znodes.CreateNode]) -> Version:
+        """Create the nodes of a new producer."""
+        try:
+            return version_of((await self._nodes.transact(operations))[0])
+        except MetadataVersionError as error:
+            cause = error.__cause__
+            is_gone = isinstance(cause, znodes.TransactionFailedError) and isinstance(
+                cause.cause, znodes.NodeMissingError
+            )
+            if not is_gone:
+                raise
+            # A log loses the node above its producers when it is deleted, or later.
+            raise LogNotFoundError(
+                f"the log of producer {app!r} was deleted; nothing was changed",
+                app=app,
+            ) from error
 
     async def delete(
         self,

@@ -136,12 +136,15 @@ class LogStore:
         """Ids of all logs, sorted. Includes deleted logs with ledgers that still exist."""
         return await znodes.children_of(self._tree, self._paths.ids)
 
-    async def delete_log(self, head: LogHead, version: Version) -> Version:
+    async def delete_log(
+        self, head: LogHead, version: Version, *, if_no_producers: bool = False
+    ) -> Version:
         """Delete a log: free its name and store the deletion in its head, in one transaction.
 
         Raises MetadataVersionError if the head has another version, or another log has the name.
+        With `if_no_producers`, also if the log has a producer; and no job can begin afterwards.
         """
-        name = self._paths.name(head.name)
+        name, producers = self._paths.name(head.name), self._paths.producers(head.log_id)
         pointer = await znodes.get_or_none(self._tree, name)
         if pointer is None:
             raise MetadataVersionError(f"log {head.name!r} is deleted", log=head.name)
@@ -154,6 +157,8 @@ class LogStore:
                 znodes.SetNode(self._paths.head(head.log_id), encode_head(head), version),
                 znodes.DeleteNode(name, pointer.version),
                 znodes.CreateNode(self._paths.deleted(head.log_id)),
+                # The store refuses to delete a node that is not empty.
+                *([znodes.DeleteNode(producers)] if if_no_producers else []),
             ]
         )
         return version_of(done[0])

@@ -50,7 +50,7 @@ class BusyBookies:
         return any(busy.timer for busy in self.waits.values())
 
     def refused(self, index: int) -> None:
-        """Note the first BUSY answer of the bookie at `index` since the last send."""
+        """Record the first BUSY answer of the bookie at `index` since the last send."""
         busy = self.waits.setdefault(index, _Busy())
         busy.level += 1
         busy.rounds += 1
@@ -73,7 +73,7 @@ class BusyBookies:
         return index in self.waits
 
     def fired(self, timer: int) -> int | None:
-        """Note that `timer` fired. Return the index of its bookie; None without such a bookie."""
+        """Record that `timer` fired. Return the index of its bookie; None without such a bookie."""
         for index, busy in self.waits.items():
             if timer and busy.timer == timer:
                 busy.timer = 0
@@ -81,13 +81,13 @@ class BusyBookies:
         return None
 
     def resumed(self, index: int, runs: int) -> None:
-        """Note that `runs` runs were resent to the bookie at `index`."""
+        """Record that `runs` runs were resent to the bookie at `index`."""
         self.waits[index].owed = runs
         if not runs:
             del self.waits[index]
 
     def stored(self, index: int) -> None:
-        """Note that the bookie stored a run. After the last resent run, it is no longer busy."""
+        """Record that the bookie stored a run. After the last resent run, it is no longer busy."""
         busy = self.waits.get(index)
         if busy is None:
             return

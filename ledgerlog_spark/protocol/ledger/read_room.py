@@ -88,12 +88,12 @@ class ReadPlace:
         self._on_room: Callable[[], None] | None = None
 
     def begin(self, reserved_size_bytes: Callable[[], int], on_room: Callable[[], None]) -> None:
-        """Note that a reader of the range begins."""
+        """Record that a reader of the range begins."""
         self._of_reader = reserved_size_bytes
         self._on_room = on_room
 
     def end(self) -> None:
-        """Note that the reader has ended. Another reader may follow for the rest of the range."""
+        """Record that the reader has ended. Another reader may read the rest of the range."""
         self._of_reader = self._on_room = None
         self.is_denied = False
         self.handed_size_bytes = 0
@@ -123,7 +123,7 @@ class ReadPlace:
             self._on_room()
 
     def take_turn(self) -> None:
-        """Note that the consumer takes this range from now on. Idempotent."""
+        """Record that the consumer takes the entries of this range from now on. Idempotent."""
         if not self.has_turn:
             self.has_turn = True
             self._room.ahead_size_bytes -= self._reserved_size_bytes
@@ -131,7 +131,7 @@ class ReadPlace:
             self._room.offer()
 
     def fits(self, size_bytes: int, spared_size_bytes: int) -> bool:
-        """Whether the reader may hold `size_bytes`, the next request included.
+        """Whether the reader may hold `size_bytes`, including its next request.
 
         `spared_size_bytes` stay free for hedging requests. After a denial, the reader is notified
         when there may be room.
@@ -150,6 +150,6 @@ class ReadPlace:
         return fits
 
     def leave(self) -> None:
-        """Note that the range has ended. Idempotent."""
+        """Record that the range has ended. Idempotent."""
         self.end()
         self._room.forget(self)

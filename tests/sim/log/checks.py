@@ -60,6 +60,8 @@ class Attempt:
     password: bytes
     planned_version: int = 0
     overwrite_if_changed: bool = True
+    expected_version: int | None = None
+    changes_schema: bool = False
     reported_unknown: bool = False
     reported_committed: bool = False
     reported_failed: bool = False
@@ -183,6 +185,7 @@ class Checks:
         is_planned = jobs[0].planned_version == old.head.value.version
         may_replace = jobs[0].mode is WriteMode.APPEND or jobs[0].overwrite_if_changed
         self.require(is_planned or may_replace, f"{batch} replaced what it had not seen")
+        self.expected(jobs[0].expected_version, old)
         named = request.head.properties.get(PASSWORD_CHECK)
         if places and named is not None:
             is_right = rows.is_password(named, jobs[0].password)
@@ -194,6 +197,12 @@ class Checks:
             if attempt.reported_failed:
                 self.failed(attempt)
 
+    def expected(self, version: int | None, old: State) -> None:
+        """What expects a version is committed on that version alone (LOGS.md#K17)."""
+        before = old.head.value.version
+        self.require(version in {None, before}, f"version {before} is not the expected {version}")
+        self.counts["expected versions"] += version is not None
+
     def columns(self, job: Attempt, old: State, new: State) -> None:
         """Rows that stand beside others lose no column of those; only a first commit may."""
         current, before, after = self.schemas_of(new), old.head.value, new.head.value
@@ -202,8 +211,13 @@ class Checks:
         if job.mode is WriteMode.OVERWRITE or before.version == 0:
             self.counts["columns replaced"] += current.get(before.schema_id) not in {None, stored}
             return
+        self.counts["columns added alone"] += job.changes_schema and not job.places
         lost = rows.columns_of(current.get(before.schema_id, b"")) - rows.columns_of(job.schema)
         self.require(not lost, f"{job} took the columns {sorted(lost)} away")
+
+    def schema_of(self, state: State) -> bytes | None:
+        """The current one."""
+        return self.schemas_of(state).get(state.head.value.schema_id)
 
     def schemas_of(self, state: State) -> dict[int, bytes]:
         """By id: all that the log has."""
@@ -250,6 +264,7 @@ class Checks:
         self.require(
             is_planned or planned.overwrite_if_changed, "a restore replaced what it had not seen"
         )
+        self.expected(planned.expected_version, old)
 
     def rows(self, state: State, items: Sequence[Item]) -> None:
         """The list has no gap, and every offset in it has the rows that it always had."""
@@ -300,6 +315,11 @@ class Checks:
             is_nothing = not attempt.places and attempt.mode is WriteMode.APPEND
             has_columns = self.world.store.state.head.value.version > 0
             self.require(is_nothing and has_columns, f"{batch} has something to commit")
+            if attempt.changes_schema:
+                self.counts["columns added by others"] += 1
+                states = reversed(self.world.store.states)
+                is_there = any(self.schema_of(state) == attempt.schema for state in states)
+                self.require(is_there, f"{batch} has columns to commit")
         elif result.status is CommitStatus.COMMITTED:
             is_there = set(attempt.places) <= self.places_ever and batch in self.committed
             self.require(is_there, f"{batch} was said to be committed, and it is not")

@@ -57,11 +57,12 @@ def job(world: World, app: str, batch_id: int, run: str, mode: WriteMode, kind: 
     session, random = world.new_session(), world.random
     ranges: list[StagedRange] = []
     try:
-        begun = yield from _planned(world, session, app, batch_id, run, mode, kind)
+        is_bare = mode is WriteMode.APPEND and world.extra.random() < 0.2
+        begun = yield from _planned(world, session, app, batch_id, run, mode, kind, is_bare=is_bare)
         is_first = begun.planned_version == 0
         probability = 0.03 if mode is WriteMode.APPEND else 0.2
         fewest = 0 if is_first or random.random() < probability else 1
-        for _ in range(random.randint(fewest, 4)):
+        for _ in range(0 if is_bare else random.randint(fewest, 4)):
             ranges += [(yield from _staged(world, session, begun))]
     except LedgerLogError:
         return
@@ -80,6 +81,7 @@ def job(world: World, app: str, batch_id: int, run: str, mode: WriteMode, kind: 
         overwrite_if_changed=begun.overwrite_if_changed,
         password=begun.password,
         is_first=is_first,
+        expected_version=begun.expected_version,
     )
     places = tuple(map(place_of, ranges))
     attempt = Attempt(
@@ -92,6 +94,8 @@ def job(world: World, app: str, batch_id: int, run: str, mode: WriteMode, kind: 
         begun.password,
         begun.planned_version,
         request.overwrite_if_changed,
+        request.expected_version,
+        changes_schema=request.changes_schema,
     )
     world.checks.attempts.append(attempt)
     yield from _committed(world, session, request, attempt)
@@ -105,17 +109,22 @@ def _planned(
     run: str,
     mode: WriteMode,
     kind: JobKind,
+    *,
+    is_bare: bool,
 ) -> Generator[Any, Any, Job]:
+    """The plan of a job. One that is bare brings new columns and no rows."""
     random = world.random
     state: LogState = yield world.drive(
         session, StateMachine("log", is_fresh=random.random() < 0.5)
     )
+    schema = rows.chosen_schema(random, state, mode, world.usual_schema)
     plan = plan_job(
         state,
-        schema=rows.chosen_schema(random, state, mode, world.usual_schema),
+        schema=rows.wider_schema(world.extra, state) if is_bare else schema,
         mode=mode,
         overwrite_if_changed=random.random() < 0.5,
         password=rows.password_given(random, world.password),
+        expected_version=world.expected(state.head.version),
     )
     return plan.job(app=app, run=run, batch_id=batch_id, kind=kind)
 

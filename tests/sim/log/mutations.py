@@ -141,6 +141,10 @@ def restore_does_not_look_at_what_was_committed(patch: pytest.MonkeyPatch) -> No
     patch.setattr(RestoreMachine, "_check_planned", lambda *_: None)
 
 
+def expected_version_is_not_compared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(log_commit, "check_expected", lambda *_: None)
+
+
 def commit_is_dated_by_a_clock_that_is_ahead(patch: pytest.MonkeyPatch) -> None:
     plan = log_commit_plan.plan_commit
 
@@ -217,6 +221,7 @@ MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     truncate_deletes_first: "was deleted|went while it was read",
     retention_drops_retained_version: "lost its rows",
     restore_does_not_look_at_what_was_committed: "had not seen",
+    expected_version_is_not_compared: "is not the expected",
     commit_is_dated_by_a_clock_that_is_ahead: "dated ahead",
     commit_does_not_store_its_password: "without a word of their password",
     first_commit_stands_beside_others: "took the columns",

@@ -60,6 +60,11 @@ def chosen_schema(random: Random, state: LogState, mode: WriteMode, usual: bytes
     return current
 
 
+def wider_schema(random: Random, state: LogState) -> bytes:
+    """The log's columns and one more, perhaps one that it has."""
+    return schema_of(columns_of(state.schema or b"") | {random.choice(COLUMNS)})
+
+
 def drawn_password(random: Random) -> bytes:
     """Of a log: most have none."""
     return PASSWORD if random.random() < 0.4 else b""

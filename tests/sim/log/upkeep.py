@@ -227,7 +227,16 @@ def restorer(world: World, number: int) -> Actor:
         return
     passwords = {world.ledgers[staged.ledger_id].password for staged in copies.values()}
     world.require(len(passwords) <= 1, "a version has rows of two passwords")
-    request = RestoreRequest(version, app, app, planned, copies, random.random() < 0.5, *passwords)
+    request = RestoreRequest(
+        version,
+        app,
+        app,
+        planned,
+        copies,
+        overwrite_if_changed=random.random() < 0.5,
+        password=next(iter(passwords), b""),
+        expected_version=world.expected(planned),
+    )
     world.checks.restores[app] = request
     since = len(world.store.states) - 1
     done = yield from _tried(

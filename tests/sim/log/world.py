@@ -71,6 +71,8 @@ class World:
 
     seed: int
     random: Random = field(init=False)
+    extra: Random = field(init=False)
+    """Draws what was added later, so that the schedules of a seed stay nearly the same."""
     now: int = 1_000
     ledgers: dict[int, Ledger] = field(default_factory=dict)
     owners: dict[Place, tuple[str, int, str]] = field(default_factory=dict)
@@ -88,6 +90,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
+        self.extra = Random(self.seed * 71 + 13)
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._numbers = itertools.count(1)
@@ -178,6 +181,12 @@ class World:
 
     def request(self, session: Session, request: Any) -> Callable[[Any], None]:
         return lambda resume: self.store.submit(session, request, resume)
+
+    def expected(self, version: int) -> int | None:
+        """What a job that read `version` expects: mostly nothing, now and then a wrong version."""
+        if self.extra.random() < 0.8:
+            return None
+        return version if self.extra.random() < 0.8 else max(0, version - 1)
 
     def new_token(self) -> str:
         return token(self.random.getrandbits(100) << 16)

@@ -297,3 +297,51 @@ def test_times_that_end_before_they_begin_are_an_error(
     with pytest.raises(ConfigurationError, match='"endingTimestamp" is before') as caught:
         SourceOptions.parse(given).for_read()
     assert caught.value.option == "endingTimestamp"
+
+
+def test_an_expected_version_is_for_one_batch_write() -> None:
+    assert write(expectedVersion="3", expectedLogId="ab").expected_version == 3
+    assert write().expected_version is None
+    for value in ("-1", "x"):
+        with pytest.raises(ConfigurationError, match=r"expectedVersion.*whole number from 0"):
+            write(expectedVersion=value)
+    for name, value in (("expectedVersion", "3"), ("expectedLogId", "ab")):
+        options = SourceOptions.parse({"path": "flights", name: value})
+        with pytest.raises(ConfigurationError, match=f'"{name}" is for one write'):
+            options.for_stream_write()
+
+
+def test_an_expected_version_and_any_version_contradict_each_other() -> None:
+    options = write(expectedVersion="3", overwriteIfChanged="true")
+    with pytest.raises(ConfigurationError, match="set only one"):
+        options.check_mode(overwrite=True)
+    write(expectedVersion="3").check_mode(overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("overwrite", "other"),
+    [
+        (True, {}),
+        (False, {"createIfMissing": "false"}),
+        (False, {"expectedVersion": "1"}),
+        (False, {"expectedLogId": "ab"}),
+    ],
+)
+def test_a_write_that_creates_its_log_needs_no_log(overwrite: bool, other: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match=r"errorIfExists.*is for a log that exists"):
+        write(errorIfExists="true", **other).check_mode(overwrite=overwrite)
+    write(errorIfExists="true").check_mode(overwrite=False)
+    options = SourceOptions.parse({"path": "flights", "errorIfExists": "true"})
+    with pytest.raises(ConfigurationError, match='"errorIfExists" is for one write'):
+        options.for_stream_write()
+
+
+def test_which_writes_create_a_missing_log_and_accept_an_existing_one() -> None:
+    assert write().may_create
+    for other in (
+        {"createIfMissing": "false"},
+        {"errorIfExists": "true"},
+        {"expectedVersion": "1"},
+        {"expectedLogId": "ab"},
+    ):
+        assert not write(**other).may_create

@@ -17,7 +17,7 @@ from ledgerlog_spark.log.committing.job import JobPlan
 def test_ids_of_logs_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     head = SimpleNamespace(properties={})
     log = SimpleNamespace(log_id="id", state=lambda: SimpleNamespace(head=head))
-    monkeypatch.setattr(stream_job, "opened", lambda *_: log)
+    monkeypatch.setattr(stream_job, "opened", lambda *_: (log, False))
     for name in ("stored_schema", "storable", "check_bookies", "check_password"):
         monkeypatch.setattr(stream_job, name, lambda *_: None)
     monkeypatch.setattr(stream_job, "_log_ids", {})

@@ -61,7 +61,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(write_job, "check_bookies", lambda _client, _properties: None)
 
     def begun(log: ChangingLog, kind: str) -> Job:
-        monkeypatch.setattr(write_job, "opened", lambda _client, _options, _schema: log)
+        monkeypatch.setattr(write_job, "opened", lambda _client, _options, _schema: (log, False))
         options = SourceOptions.parse({"path": "flights"}).for_write()
         client: Any = None
         return write_job.begin_job(client, options, rows_of(kind), overwrite=False)

@@ -11,7 +11,7 @@ import pytest
 from ledgerlog_spark.arrow.spark_types import stored_schema
 from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.datasource.write.task import MOVES_MAX, stage_ranges
-from ledgerlog_spark.errors import LedgerClosedError, LedgerFencedError
+from ledgerlog_spark.errors import LedgerClosedError, LedgerFencedError, SchemaMismatchError
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log.state.records import StagedRange
 
@@ -134,3 +134,29 @@ def test_an_attempt_gives_up_when_each_ledger_is_lost() -> None:
     with pytest.raises(TakenError):
         stage_ranges(open_range, SCHEMA, [batch], compression="none", target_entry_bytes=4096)
     assert len(opened) == MOVES_MAX + 1
+
+
+def test_a_task_checks_the_lengths_of_texts() -> None:
+    metadata = {"__CHAR_VARCHAR_TYPE_STRING": "char(3)"}
+    field = {"name": "c", "type": "string", "nullable": True, "metadata": metadata}
+    schema = stored_schema(json.dumps({"type": "struct", "fields": [field]}))
+
+    def stored(text: str) -> list[Any]:
+        taken = Range(1, None, 0)
+        batch = pa.RecordBatch.from_pydict({"c": [text, None]})
+        opened: Any = lambda: taken  # noqa: E731
+        stage_ranges(opened, schema, [batch], compression="none", target_entry_bytes=4096)
+        payloads = [memoryview(payload) for payload, _ in taken.kept]
+        return [
+            value
+            for decoded in decode_entries(schema, payloads)
+            for value in decoded.batch.column(0).to_pylist()
+        ]
+
+    assert stored("ä") == ["ä  ", None]
+    taken = Range(2, None, 0)
+    taken.abandon = lambda: None
+    opened: Any = lambda: taken  # noqa: E731
+    batch = pa.RecordBatch.from_pydict({"c": ["abcd"]})
+    with pytest.raises(SchemaMismatchError, match="'c' has at most 3 characters"):
+        stage_ranges(opened, schema, [batch], compression="none", target_entry_bytes=4096)

@@ -98,8 +98,8 @@ def test_rows_are_cut_to_those_wanted(read: Callable[[list[Any]], list[int]]) ->
         ((3, 6), "entry 1 of ledger 7 has 3 as its first row: 0 was expected"),
         ((0, 6), "entry 2 of ledger 7 has 6 as its first row: 3 was expected"),
         ((0, 0, 3), "entry 2 of ledger 7 has 0 as its first row: 3 was expected"),
-        ((0, 3), "hold rows up to 6 of their range, and those up to 9 are listed"),
-        ((0, 3, 6, 9), "hold rows up to 12 of their range, and those up to 9 are listed"),
+        ((0, 3), "hold rows up to 6 of their range, but log .* lists rows up to 9"),
+        ((0, 3, 6, 9), "hold rows up to 12 of their range, but log .* lists rows up to 9"),
     ],
 )
 def test_other_rows_than_are_listed_are_an_error(

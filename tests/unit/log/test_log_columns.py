@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from ledgerlog_spark.errors import ConcurrentCommitError
+from ledgerlog_spark.arrow.spark_types import stored_schema
+from ledgerlog_spark.errors import ConcurrentCommitError, LogKindError, SchemaMismatchError
+from ledgerlog_spark.log.committing.commits import KnownLogs
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
-from ledgerlog_spark.protocol.log.state.records import WriteMode
+from ledgerlog_spark.protocol.log.state.records import LogKind, Operation, WriteMode
 from tests.unit.log.log_world import DAY_MS, SCHEMA, LogWorld, commit, payloads, write
 
 OTHER = SCHEMA + b"other"
@@ -121,3 +124,135 @@ async def test_columns_newer_than_the_current_ones_survive_the_sweeper(world: Lo
     await logs.sweeper().sweep(log.log_id)
     assert [await schema_of(log, version) for version in range(1, 17)] == schemas
     assert list((await log.state()).schemas.values()) == schemas
+
+
+async def test_an_append_of_columns_without_rows_is_a_version(world: LogWorld) -> None:
+    log = await world.logs().create("flights")
+    await commit(log, "x")
+    before = await log.snapshot()
+    result = await log.commit(await log.begin(schema=WIDER), [])
+    assert (result.status, result.version, result.end_offset) == (
+        CommitStatus.COMMITTED,
+        2,
+        before.interval.end_offset,
+    )
+    after = await log.snapshot()
+    assert (after.schema, after.items) == (WIDER, before.items)
+    assert (await log.snapshot(1)).schema == SCHEMA
+    assert [each.operation for each in await log.history()][1:] == [Operation.APPEND] * 2
+
+
+async def test_an_append_without_rows_and_without_new_columns_is_nothing(world: LogWorld) -> None:
+    log = await world.logs().create("flights")
+    await commit(log, "x")
+    result = await log.commit(await log.begin(schema=SCHEMA), [])
+    assert result.status is CommitStatus.NOTHING_TO_COMMIT
+    assert (await log.state()).head.version == 1
+
+
+async def test_of_two_appends_of_the_same_columns_the_second_is_nothing(world: LogWorld) -> None:
+    log = await world.logs().create("flights")
+    await commit(log, "x")
+    jobs = [await log.begin(schema=WIDER) for _ in range(2)]
+    statuses = [(await log.commit(job, [])).status for job in jobs]
+    assert statuses == [CommitStatus.COMMITTED, CommitStatus.NOTHING_TO_COMMIT]
+    assert (await log.state()).head.version == 2
+
+
+async def test_of_two_appends_of_different_columns_the_second_is_refused(world: LogWorld) -> None:
+    log = await world.logs().create("flights")
+    await commit(log, "x")
+    jobs = [await log.begin(schema=schema) for schema in (WIDER, OTHER)]
+    await log.commit(jobs[0], [])
+    with pytest.raises(ConcurrentCommitError, match="schema of log 'flights' changed"):
+        await log.commit(jobs[1], [])
+    assert await schema_of(log) == WIDER
+
+
+async def test_columns_that_were_replaced_meanwhile_are_not_concluded_from_kept_state(
+    world: LogWorld,
+) -> None:
+    """This process has just added the columns; another one has replaced them since."""
+    log, known = await world.logs().create("flights"), KnownLogs()
+    await commit(log, "x")
+    jobs = [await log.begin(schema=WIDER, app="app", run="r", batch_id=n) for n in range(2)]
+    await log.commit(jobs[0], [], known=known)
+    overwrite = await log.begin(schema=OTHER, mode=WriteMode.OVERWRITE)
+    await log.commit(overwrite, [])
+    with pytest.raises(ConcurrentCommitError):
+        await log.commit(jobs[1], [], known=known)
+
+
+async def test_two_empty_first_writes_with_different_columns_do_not_both_succeed(
+    world: LogWorld,
+) -> None:
+    log = await world.logs().create("flights", schema=OTHER)
+    jobs = [await log.begin(schema=schema) for schema in (OTHER, SCHEMA)]
+    await log.commit(jobs[0], [])
+    with pytest.raises(ConcurrentCommitError):
+        await log.commit(jobs[1], [])
+    assert await schema_of(log) == OTHER
+
+
+def columns(**types: str) -> bytes:
+    fields = [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in types.items()
+    ]
+    return stored_schema(json.dumps({"type": "struct", "fields": fields}))
+
+
+async def test_columns_are_added_by_one_call(world: LogWorld) -> None:
+    log = await world.logs().create("flights")
+    job = await log.begin(schema=columns(k="long"))
+    await log.commit(job, [await write(log, job, "x")], is_last=True)
+    result = await log.add_columns(columns(s="string"), expected_version=1)
+    assert (result.status, result.version) == (CommitStatus.COMMITTED, 2)
+    assert await schema_of(log) == columns(k="long", s="string")
+    again = await log.add_columns(columns(s="string", k="integer"))
+    assert (again.status, again.version) == (CommitStatus.NOTHING_TO_COMMIT, 2)
+    assert not await world.logs().store.producers.names(log.log_id)
+
+
+async def test_a_log_without_a_commit_gets_its_columns(world: LogWorld) -> None:
+    logs = world.logs()
+    for name, schema in (("bare", b""), ("made", columns(k="long"))):
+        log = await logs.create(name, schema=schema)
+        assert (await log.add_columns(columns(s="string"))).version == 1
+    assert await schema_of(await logs.open("bare")) == columns(s="string")
+    assert await schema_of(await logs.open("made")) == columns(k="long", s="string")
+
+
+async def test_columns_that_cannot_be_added_change_nothing(world: LogWorld) -> None:
+    logs = world.logs()
+    log = await logs.create("flights", schema=columns(k="long"))
+    await log.add_columns(columns(k="long"))
+    with pytest.raises(SchemaMismatchError, match="column 'k' of log 'flights' is long"):
+        await log.add_columns(columns(k="string"))
+    with pytest.raises(ConcurrentCommitError):
+        await log.add_columns(columns(s="string"), expected_version=0)
+    with pytest.raises(ConcurrentCommitError):
+        await log.add_columns(columns(k="long"), expected_version=0)
+    leader = await logs.create("led", schema=columns(k="long"), kind=LogKind.LEADER)
+    with pytest.raises(LogKindError, match="whose columns are fixed"):
+        await leader.add_columns(columns(s="string"))
+    assert (await log.state()).head.version == 1
+    assert not await logs.store.producers.names(leader.log_id)
+
+
+async def test_columns_are_added_beside_those_that_others_add_meanwhile(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await world.logs().create("flights", schema=columns(k="long"))
+    await log.add_columns(columns(k="long"))
+    begin = type(log.commits).begin
+
+    async def overtaken(commits: Any, **how: Any) -> Any:
+        monkeypatch.setattr(type(log.commits), "begin", begin)
+        await log.add_columns(columns(other="long"))
+        return await begin(commits, **how)
+
+    monkeypatch.setattr(type(log.commits), "begin", overtaken)
+    assert (await log.add_columns(columns(s="string"))).version == 3
+    assert await schema_of(log) == columns(k="long", other="long", s="string")
+    assert not await world.logs().store.producers.names(log.log_id)

@@ -43,7 +43,6 @@ def arguments_of(kind: type) -> list[tuple[str, str]]:
 
 
 UNUSED = {
-    (Log, "abort", "job"),
     (Log, "commit", "timeout_ms"),
     (Log, "retain", "untimed_to"),
     (Log, "view", "seen_offset"),
@@ -112,6 +111,9 @@ class Everything:
             "timestamp_ms": self.world.now_ms,
             "position": 0,
             "count": 1,
+            "app": "app",
+            "batch_id": 0,
+            "schema": SCHEMA,
             "on_change": lambda: None,
             "is_listed": False,
             "statistics": b"",

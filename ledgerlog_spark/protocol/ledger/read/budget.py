@@ -78,7 +78,7 @@ class ReadBudget:
         self._usual_size_bytes = (3 * usual + average + 3) // 4
 
     def take(self, size_bytes: int) -> None:
-        """Note that the application took `size_bytes` of payload."""
+        """Record that the application took `size_bytes` of payload."""
         self.held_size_bytes -= size_bytes
 
     def has_room(self, batches: int, singles: int, reads: int) -> bool:
@@ -147,7 +147,7 @@ class EntriesToRequest:
         return self._ranges[0][1]
 
     def take(self, last_entry_id: int) -> None:
-        """Note that the first range was requested up to and including `last_entry_id`."""
+        """Record that the first range was requested up to and including `last_entry_id`."""
         _, last = self._ranges.pop(0)
         if last_entry_id < last:
             self._ranges.insert(0, (last_entry_id + 1, last))

@@ -65,7 +65,7 @@ class FailedBookies:
         return tuple(self._failed[index] for index in indexes)
 
     def report(self, index: int, bookie_id: str, code: Code) -> None:
-        """Note that the bookie at `index` failed. Until `settle`, further failures do not count."""
+        """Record that the bookie at `index` failed. Until `settle`, later failures do not count."""
         self.codes.pop(bookie_id, None)
         self.codes[bookie_id] = code
         before, _ = self._failed.get(index, (None, code))
@@ -97,7 +97,7 @@ class FailedBookies:
         return index in self._waited
 
     def settle(self, index: int) -> None:
-        """Note that `index` has a bookie again, the same bookie or another one."""
+        """Record that `index` has a bookie again, the same bookie or another one."""
         self._failed.pop(index, None)
         self._waiting.discard(index)
         self._waited.discard(index)
@@ -114,7 +114,7 @@ class FailedBookies:
         self._counts_lately.clear()
 
     def recovered(self, index: int, bookie_id: str) -> None:
-        """Note that the bookie at `index` answered. Its waits are counted from 0 again."""
+        """Record that the bookie at `index` answered. Its waits are counted from 0 again."""
         self.rounds.pop(index, None)
         self.codes.pop(bookie_id, None)
 

@@ -190,7 +190,7 @@ class LedgerWriter(UpdatingMachine):
         return self._fail(m.Failure.OVERLOADED, is_definite=False, bookie_ids=busy)
 
     def _on_member_failed(self, failed: MemberAnswer) -> list[m.Effect]:
-        """Note the failed bookie, and begin a change if no change runs.
+        """Record the failed bookie, and begin a change if no change runs.
 
         A failed send of a confirmed run counts too (PROTOCOL.md#A8).
         """

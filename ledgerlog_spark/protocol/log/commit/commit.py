@@ -41,6 +41,7 @@ from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log.commit.plan import (
     CommitRequest,
     NewVersion,
+    check_expected,
     needs_current_schema,
     plan_commit,
 )
@@ -170,6 +171,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         head = self._head.value
         if self._request.ranges:
             yield from self._compare_password(head)
+        check_expected(head, self._request.expected_version)
         if self._request.is_nothing_for(head):
             return Finished(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
         return (yield from self._plan(head))
@@ -178,6 +180,10 @@ class CommitMachine(HeadTransaction[CommitResult]):
         schema: bytes | None = None
         if needs_current_schema(head, self._request):
             schema = yield from self._current_schema(head)
+            if self._request.is_done_by(schema):
+                # If the head may be old, the columns may have been replaced since (LOGS.md#K11).
+                nothing = Finished(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
+                return nothing if self._is_synced else None
         new = plan_commit(head, self._request, now_ms=self._now_ms, current_schema=schema)
         return self._changed(new)
 

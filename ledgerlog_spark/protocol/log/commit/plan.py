@@ -40,8 +40,10 @@ class CommitRequest:
         base_schema_id: The log's current schema when the job was planned.
         planned_version: The log's version when the job was planned.
         overwrite_if_changed: Whether an overwrite also replaces rows of later commits.
+        expected_version: The only version of the log on which the batch may be committed, also
+            without rows. None if the caller requires no version.
         is_first: Whether the job was planned on a log without commits. Then `schema` replaces the
-            schema of the new log, and is committed even without rows.
+            schema of the new log, and is committed even without rows (LOGS.md#K8).
 
     Raises:
         LocalProtocolError: A range is invalid.
@@ -59,6 +61,7 @@ class CommitRequest:
     overwrite_if_changed: bool = False
     password: bytes = field(repr=False, default=b"")
     is_first: bool = False
+    expected_version: int | None = None
 
     def __post_init__(self) -> None:
         if self.batch_id < 0:
@@ -70,12 +73,26 @@ class CommitRequest:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write: no rows to append, and not the first commit."""
-        return self._appends_nothing and not self.is_first
+        """Whether the commit succeeds without reading the log."""
+        return self.is_bare and not self.is_first and self.expected_version is None
 
     def is_nothing_for(self, head: LogHead) -> bool:
         """Whether there is nothing to write to a log with this head."""
-        return self._appends_nothing and head.version > 0
+        return self.is_bare and not (self.is_first and head.version == 0)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the batch appends no rows, and adds no columns to the log as it was planned."""
+        return self._appends_nothing and not self.changes_schema
+
+    @property
+    def changes_schema(self) -> bool:
+        """Whether the batch has another schema than the log had when the job was planned."""
+        return bool(self.schema) and self.schema_id != self.base_schema_id
+
+    def is_done_by(self, current_schema: bytes | None) -> bool:
+        """Whether the batch adds only columns, and others have added exactly these meanwhile."""
+        return self._appends_nothing and self.schema == current_schema
 
     @property
     def _appends_nothing(self) -> bool:
@@ -159,6 +176,19 @@ def plan_commit(
     )
     items = tuple(listed(head, request.ranges, schema_id, interval.commit_time_ms))
     return NewVersion(head, interval, items, schemas)
+
+
+def check_expected(head: LogHead, expected_version: int | None) -> None:
+    """Raise unless the log has the version that the caller expects (LOGS.md#K17)."""
+    if expected_version is None or head.version == expected_version:
+        return
+    raise ConcurrentCommitError(
+        f"log {head.name!r} is at version {head.version}, and the write expects version "
+        f"{expected_version}; nothing was changed: read the new version, then repeat the write",
+        log=head.name,
+        version=head.version,
+        expected_version=expected_version,
+    )
 
 
 def needs_current_schema(head: LogHead, request: CommitRequest) -> bool:

@@ -55,6 +55,7 @@ class RestoreRequest:
     copies: Mapping[tuple[int, int], StagedRange]
     overwrite_if_changed: bool = False
     password: bytes = field(repr=False, default=b"")
+    expected_version: int | None = None  # the only version on which the restore may be committed
 
 
 def cut_ranges(interval: VersionInterval, items: Iterable[Item]) -> tuple[CutRange, ...]:
@@ -84,6 +85,7 @@ class RestoreMachine(CommitMachine):
             mode=WriteMode.OVERWRITE,
             planned_version=restore.planned_version,
             password=restore.password,
+            expected_version=restore.expected_version,
         )
         super().__init__(log, request, token=token)
         self._restore = restore

@@ -58,7 +58,13 @@ class KnownLog:
     registered: frozenset[int] = frozenset()
 
     def may_precede(self, request: CommitRequest) -> bool:
-        """Whether a commit that starts from this state can succeed."""
+        """Whether a commit that starts from this state can succeed.
+
+        A commit with an expected version reads all records, because it may conclude from the
+        version alone, without a transaction.
+        """
+        if request.expected_version is not None:
+            return False
         record = self.producer.value
         return record.current_run == request.run and record.last_batch_id < request.batch_id
 

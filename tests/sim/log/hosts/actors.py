@@ -10,6 +10,7 @@ from ledgerlog_spark.errors import (
     ConfigurationError,
     LedgerLogError,
     LocalProtocolError,
+    LogExistsError,
     LogNotFoundError,
     LogTimeoutError,
     MetadataUnavailableError,
@@ -39,12 +40,19 @@ COMMIT_SECONDS_MAX = 40
 """With lost answers, and behind a crowd in which one does nothing."""
 
 
-async def _opened(process: Process) -> Log | None:
-    """The log of the name, made when there is none; None when that failed."""
+async def _opened(process: Process) -> tuple[Log, bool] | None:
+    """The log of the name, and whether it was made because there was none; None after a failure."""
     world = process.world
     call = Call(world, process, world.newest_id)
     try:
-        return await process.logs.open_or_create("log", properties=world.properties)
+        try:
+            return await process.logs.open("log"), False
+        except LogNotFoundError:
+            pass
+        try:
+            return await process.logs.create("log", properties=world.properties), True
+        except LogExistsError:
+            return await process.logs.open("log"), False
     except LedgerLogError as error:
         # Between the look and the creation somebody may have deleted it again.
         if not isinstance(error, LogNotFoundError):
@@ -58,9 +66,10 @@ async def job(
     """Begin, write, commit; commit again when the outcome was unknown."""
     await asyncio.sleep(after_ms / 1e3)
     world, random = process.world, process.world.random
-    log = await _opened(process)
-    if log is None:
+    opened = await _opened(process)
+    if opened is None:
         return
+    log, is_new = opened
     kind = JobKind.STREAM if app == "stream" else JobKind.BATCH
     call = Call(world, process, log.log_id, app, run, batch_id)
     try:
@@ -76,6 +85,8 @@ async def job(
             overwrite_if_changed=random.random() < 0.5,
             password=call.password,
             planned=state,
+            expected_version=state.head.version if world.extra.random() < 0.1 else None,
+            is_log_new=is_new,
         )
         call.check_password(state.head)
         if begun.is_replay:
@@ -93,7 +104,44 @@ async def job(
         return
     if random.random() < 0.1:
         await sleep(process, 100, 4_000)
-    await _commit(process, log, begun, ranges, call)
+    if not is_new or world.extra.random() < 0.5:
+        await _commit(process, log, begun, ranges, call)
+    if is_new:  # as Spark does, also after a commit
+        await abort(process, log, begun)
+
+
+async def abort(process: Process, log: Log, begun: Job) -> None:
+    """The end of a job that made its log: it is deleted unless somebody uses it (LOGS.md#K19)."""
+    call = Call(process.world, process, log.log_id)
+    try:
+        await log.abort(begun)
+    except LedgerLogError as error:
+        call.judge(error)
+
+
+async def fail_first(process: Process) -> None:
+    """First writes that fail, one after the other, beside whoever opens their logs meanwhile."""
+    world = process.world
+    await sleep(process, 10, 1_500)
+    await _deleted(process)
+    for number in range(world.extra.randint(1, 4)):
+        opened = await _opened(process)
+        if opened is None or not opened[1]:
+            continue
+        log = opened[0]
+        call = Call(world, process, log.log_id)
+        try:
+            begun = await log.begin(schema=world.usual_schema, is_log_new=True)
+            call.app, call.run = begun.app, begun.run
+            for _ in range(number % 3):
+                await of_task(process, log, begun)
+        except LedgerLogError as error:
+            call.judge(error)
+            continue
+        if world.extra.random() < 0.7:
+            await sleep(process, 1, 60)
+            await abort(process, log, begun)
+            world.counts["first writes failed"] += 1
 
 
 async def _commit(
@@ -112,6 +160,7 @@ async def _commit(
         begun.password,
         begun.planned_version,
         begun.overwrite_if_changed,
+        begun.expected_version,
     )
     view.checks.attempts.append(attempt)
     known = process.known if random.random() < 0.7 else None
@@ -316,9 +365,10 @@ async def come_back(process: Process) -> None:
     """A stream that goes on with a ledger just when its time of grace is over."""
     world = process.world
     for batch_id in range(8):
-        log = await _opened(process)
-        if log is None:
+        opened = await _opened(process)
+        if opened is None:
             return
+        log, _ = opened
         # In one run, with one ledger: as long as that is registered.
         await job(process, "stream", batch_id, BACK, WriteMode.APPEND, 0)
         view = world.views[log.log_id]
@@ -399,11 +449,18 @@ async def delete_orphans(process: Process) -> None:
 
 async def delete(process: Process) -> None:
     """Deletes the log; jobs that come later make another one of the name."""
-    world = process.world
     await sleep(process, 1_000, 4_000)
+    await _deleted(process)
+
+
+async def _deleted(process: Process) -> None:
+    world = process.world
     call = Call(world, process, world.newest_id)
     try:
-        await process.logs.delete("log")
+        log = await process.logs.open("log")
+        call = Call(world, process, log.log_id)
+        world.deleting.add(log.log_id)
+        await log.delete()
         world.counts["logs deleted"] += 1
     except LedgerLogError as error:
         if not isinstance(error, LocalProtocolError):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.log import clock
-from ledgerlog_spark.log.committing import commits
+from ledgerlog_spark.log.committing import commits, new_log
 from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.maintenance import sweeper
 from ledgerlog_spark.log.maintenance.sweeper import _LogSweep
@@ -184,6 +184,21 @@ def password_is_kept_in_the_head(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(log_password, "password_check", shown)
 
 
+def failed_write_deletes_the_log_of_others(patch: pytest.MonkeyPatch) -> None:
+    """The node above the producers is not compared."""
+    delete = LogStore.delete_log
+
+    async def blindly(self: LogStore, head: Any, version: Any, **_: Any) -> Any:
+        return await delete(self, head, version)
+
+    patch.setattr(LogStore, "delete_log", blindly)
+
+
+def failed_write_deletes_what_was_changed(patch: pytest.MonkeyPatch) -> None:
+    """As if a log without a commit were a log that nobody has."""
+    patch.setattr(new_log, "is_unchanged", lambda head: head.version == 0)
+
+
 def turn_never_comes(patch: pytest.MonkeyPatch) -> None:
     """A writer waits in the queue for somebody who may be gone."""
 
@@ -211,5 +226,7 @@ MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     any_password_begins_a_job: "let in|wrong password|two passwords",
     any_password_reads_a_ledger: "wrong password",
     password_is_kept_in_the_head: "shows a password",
+    failed_write_deletes_the_log_of_others: "a failed write deleted the log of",
+    failed_write_deletes_what_was_changed: "a changed log was deleted",
     turn_never_comes: "never end|nothing explains",
 }

@@ -89,6 +89,7 @@ class LogView:
         state = self._read()
         assert state is not None
         self.store = SimpleNamespace(state=state)
+        self.made_with = state.head.value.token
         self.made_at_ms = self.committed_at_ms[0] = self.host.now_ms()
 
     # --- what the checks ask their world for ---
@@ -137,6 +138,8 @@ class LogView:
         old: State = self.store.state
         self.store.state = new
         if new.head.value.deleted_ms:
+            if self.deleted_at_ms is None and self.log_id not in self.host.deleting:
+                self._check_unused(old)
             self.deleted_at_ms = self.deleted_at_ms or self.host.now_ms()
             return
         for app in sorted(new.producers):
@@ -147,6 +150,14 @@ class LogView:
         elif new.pages != old.pages:
             self.checks.pages(new)
         self.checks.accounts(new)
+
+    def _check_unused(self, old: State) -> None:
+        """A failed first write deletes its log only if nothing else uses it (LOGS.md#K19)."""
+        head, others = old.head.value, sorted(old.producers)
+        self.require(head.version == 0, f"version {head.version} was deleted by a failed write")
+        self.require(head.token == self.made_with, "a changed log was deleted by a failed write")
+        self.require(not others, f"a failed write deleted the log of {others}")
+        self.host.counts["new logs deleted"] += 1
 
     def _producer(self, app: str, old: State, new: State) -> None:
         before, after = old.producers.get(app), new.producers[app]

@@ -51,6 +51,7 @@ class HostWorld(Hosts):
         self.made: dict[int, Ledger] = {}
         self.password = rows.drawn_password(self.random)
         self.usual_schema = rows.drawn_schema(self.random)
+        self.deleting: set[str] = set()  # logs that somebody deletes, whoever uses them
         self.born_ms: dict[int, int] = {}
         self.restores: dict[str, RestoreRequest] = {}
         self.properties = dict(GRACES)
@@ -234,6 +235,9 @@ def _spawn_all(world: HostWorld) -> list[Process]:
     for probability, what, make in some:
         if random.random() < probability:
             spawn(what, make)
+    if world.extra.random() < 0.25:
+        process = world.extra.choice(processes)
+        process.spawn("fail first", actors.fail_first(process))
     return processes
 
 
