@@ -289,9 +289,9 @@ class LogStore:
         return {token: stat.created_ms for token, stat in found if stat is not None}
 
     async def now_ms(self, log_id: str) -> int:
-        """The time of the store's clock, read with a write. Deletions calculate ages from it.
+        """The time of the store's clock, read with a write.
 
-        The time is never ahead of the store's clock.
+        Deletions calculate ages from this time. The time is never ahead of the store's clock.
         """
         try:
             await self._ask_clock(self._paths.clock(log_id))

@@ -144,7 +144,7 @@ class ZookeeperSession:
 
     @property
     def session_timeout_ms(self) -> int:
-        """The requested timeout. Servers adjust a timeout outside of 2 to 20 of their ticks."""
+        """The requested timeout. Servers change a timeout of less than 2 or over 20 ticks."""
         return self._session_timeout_ms
 
     @property

@@ -47,7 +47,7 @@ class LeaderLedger:
     first_offset: int = 0
     """Offset of the ledger's first record; valid after the first append to the ledger."""
     entries: int = 0
-    """Number of appends to the ledger that the leader requested; also the id of the next entry."""
+    """Number of appends that were assigned to the ledger; also the id of its next entry."""
     size_bytes: int = 0
     """Size of the appends that were assigned to the ledger."""
     last_confirmed: int = NO_ENTRY
@@ -157,8 +157,8 @@ class LeaderAppends:
     def deleted(self) -> LogNotFoundError:
         """The error of this leader after its log was deleted."""
         return LogNotFoundError(
-            f"log {self._log!r} was deleted while this process led it, with its records up to "
-            f"offset {self.end_offset}: open it with lead=True again to create a new log",
+            f"log {self._log!r} and its records up to offset {self.end_offset} were deleted while "
+            "this process led the log: open it with lead=True again to create a new log",
             definite=False,
             log=self._log,
             end_offset=self.end_offset,

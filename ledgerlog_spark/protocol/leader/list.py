@@ -28,7 +28,8 @@ from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 Closed = Mapping[int, LedgerEnd]
-"""Closed ledgers and their contents, in the order of the list. The list still has them as open."""
+"""Closed ledgers and their contents, in the order of the list. In the list, these ledgers are still
+open."""
 
 
 def list_change(
@@ -120,7 +121,7 @@ class ListChange(HeadTransaction[LogHead]):
         token: str,
         numbers: RequestNumbers,
     ) -> None:
-        """`mine` has the open ledgers before the change, oldest first; `closed` has the first."""
+        """`mine` has the open ledgers before the change, oldest first; `closed` are the first."""
         super().__init__(log, token=token, numbers=numbers)
         self._mine = tuple(mine)
         self._closed = closed

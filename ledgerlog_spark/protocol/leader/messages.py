@@ -116,7 +116,7 @@ class AppendEntry(NamedTuple):
     entry_id: int
     """The id that the entry will get. The ids in each ledger are 0, 1, 2 and so on."""
     append: int
-    """Number of the append; `AppendRequested` explains it."""
+    """Number of the append, counted from 0 as in `AppendRequested`."""
     first_offset: int
     append_time_ms: int
     records: int

@@ -198,7 +198,8 @@ class WriteProducer(LogRequest[Written]):
     """Create (`version` None) or replace a producer record.
 
     The same transaction deletes the registrations of the ledgers in `deregistered` and `released`.
-    Each ledger in `deregistered` also gets a mark `unlisted/<ledger>`, so that it is deleted later.
+    Each ledger in `deregistered` also gets a mark `unlisted/<ledger>`. A marked ledger is deleted
+    later.
     The ledgers in `released` are already listed, so they get no mark.
     """
 

@@ -24,7 +24,10 @@ _SALT_SIZE_BYTES = 16
 
 
 def password_check(password: bytes, salt: bytes) -> str:
-    """The stored check of a password, which may be empty. `salt` is 16 random bytes of this log."""
+    """The stored check of a password. `salt` is 16 random bytes of this log.
+
+    The password may be empty.
+    """
     if not password:
         return NO_PASSWORD
     return f"{_SCHEME}:{salt.hex()}:{hmac.digest(salt, password, 'sha256').hex()}"

@@ -232,7 +232,7 @@ def _integer(option: str, text: str) -> int:
 class PropertiesMachine(HeadTransaction[dict[str, str]]):
     """Changes the properties of a log after its creation, without a new version (LOGS.md#U9).
 
-    Ends with `Finished(dict)`, all properties that are set now. Fails with `ConfigurationError`,
+    Ends with `Finished(dict)`, the properties that are set now. Fails with `ConfigurationError`,
     `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
     """
 

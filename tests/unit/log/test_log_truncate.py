@@ -230,7 +230,7 @@ def test_properties_that_are_as_wanted_already_are_not_written() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"kind": "leader"}, "fixed when it is created"),
+        ({"kind": "leader"}, "fixed when the log is created"),
         ({"retentionMS_": "5"}, "did you mean retentionMs"),
         ({"colour": "red"}, "one of ensembleSize"),
         ({"ackQuorum": "4"}, "quorum"),

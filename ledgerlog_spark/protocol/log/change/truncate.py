@@ -30,7 +30,7 @@ from ledgerlog_spark.protocol.log.state.records import (
 from ledgerlog_spark.protocol.log.state.walk import Walk
 from ledgerlog_spark.protocol.log.transaction import HeadTransaction, Plan, rewritten
 
-_IN_USE = "; only the leader can delete rows of the ledger in use, which it closes first"
+_IN_USE = "; only the leader can delete rows of the ledger in use, after it has closed this ledger"
 
 
 @dataclass(frozen=True, slots=True)

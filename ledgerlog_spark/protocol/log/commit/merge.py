@@ -1,4 +1,4 @@
-"""The merge switch: replaces many small ranges by one range of a large ledger (LOGS.md#U13-U16).
+"""The merge switch replaces many small ranges with one range of a large ledger (LOGS.md#U13-U16).
 
 Before the switch, the rows are copied into a ledger that is registered under a producer of its own.
 The switch is one transaction, which writes the head and the producer record. A switch moves no

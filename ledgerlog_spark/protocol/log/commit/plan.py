@@ -237,7 +237,7 @@ def created(
 def listed(
     head: LogHead, ranges: Sequence[StagedRange | Item], schema_id: int, commit_time_ms: int
 ) -> Iterator[Item]:
-    """Items that list these ranges at the log's end. The log may list a range already."""
+    """Items that list these ranges at the log's end. The log may already have items of a range."""
     is_large = head.items.count + len(ranges) > LARGE_LOG_ITEMS
     offset = head.end_offset
     for staged in ranges:

@@ -59,7 +59,7 @@ class RestoreRequest:
 
 
 def cut_ranges(interval: VersionInterval, items: Iterable[Item]) -> tuple[CutRange, ...]:
-    """The version's part of each range that reaches beyond the version; at most two parts."""
+    """For each range that begins before the version or ends after it, the part in the version."""
     start, end = interval.start_offset, interval.end_offset
     return tuple(
         CutRange(item, max(start, item.first_offset), min(end, item.end_offset))

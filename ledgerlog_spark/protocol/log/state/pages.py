@@ -128,7 +128,7 @@ def append(
 
 
 def drop_before(kind: RecordKind[T], paged: Paged[T], key: int) -> Paged[T]:
-    """The sequence without the records that end at or before `key`. It drops only whole pages."""
+    """The sequence without records that end at or before `key`. Only whole pages are dropped."""
     return Paged(
         tuple(ref for ref in paged.index if ref.end_key > key),
         tuple(ref for ref in paged.pages if ref.end_key > key),
@@ -185,14 +185,14 @@ def replace_run(
     writer: PageWriter,
     loaded: Loaded,
 ) -> Paged[T]:
-    """The sequence with `by` in place of `run` (LOGS.md#U13); its new pages go to `writer`.
+    """The sequence with the records `by` in place of the records `run` (LOGS.md#U13).
 
     Pages never change. New pages replace the pages with a part of the run, and the index pages that
     name these pages. If the new records and the records of the page before them fit into one page,
     they are stored in one page. So merging also reduces the number of pages.
 
     `by` has at least one record, and covers the same keys as the run. `loaded` has the records of
-    all pages and index pages with retained keys.
+    all pages and index pages with retained keys. The new pages are added to `writer`.
     """
     first_key, end_key = kind.first_key(run[0]), kind.end_key(run[-1])
     index = overlapping(paged.index, first_key, end_key)

@@ -2,7 +2,7 @@
 
 A sequence of records has a varint count, then one row of fixed length for each record, then the
 parts of variable length (statistics, schemas) in the same order. Rows are big-endian. They compress
-well, and `struct.iter_unpack` parses them, so 100,000 items take half a second.
+well, and `struct.iter_unpack` parses them, so decoding 100,000 items takes half a second.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class RecordKind(Generic[T]):
 def _item_fields(item: Item) -> tuple[int, ...]:
     """The row of an item.
 
-    The highest bit of the size of the statistics means that 8 bytes follow the statistics, with the
-    time of the youngest row. The first release wrote no time.
+    If the highest bit of the size of the statistics is set, 8 bytes with the time of the youngest
+    row follow the statistics. The first release wrote no time.
     """
     return (
         item.ledger_id,
@@ -118,7 +118,7 @@ def _statistics_and_time(reader: ByteReader, size: int) -> tuple[bytes, int]:
         return statistics, 0
     (newest_ms,) = _TIME.unpack(reader.take(_TIME.size))
     if newest_ms < 1:
-        raise WireFormatError(f"an item whose youngest row came at {newest_ms} ms")
+        raise WireFormatError(f"the youngest row of an item has the impossible time {newest_ms} ms")
     return statistics, newest_ms
 
 
@@ -139,7 +139,7 @@ def _interval(row: tuple[Any, ...], _: ByteReader) -> VersionInterval:
     try:
         operation = Operation(number)
     except ValueError:
-        raise WireFormatError(f"a version made by unknown operation {number}") from None
+        raise WireFormatError(f"a version has the unknown operation {number}") from None
     return VersionInterval(version, start, end, time_ms, token.hex(), schema_id, operation)
 
 

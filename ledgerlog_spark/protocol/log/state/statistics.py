@@ -79,7 +79,7 @@ def decode_statistics(data: bytes) -> tuple[ColumnStatistics, ...]:
     while reader.remaining:
         columns.append(_decode_column(reader))
         if len(columns) > COLUMNS_MAX:
-            raise WireFormatError(f"statistics of more than {COLUMNS_MAX} columns")
+            raise WireFormatError(f"statistics have more than {COLUMNS_MAX} columns")
     return tuple(columns)
 
 
@@ -151,7 +151,7 @@ def _read_bound(reader: ByteReader, kind: int) -> Bound:
     if kind in (_TEXT, _BYTES):
         data = reader.take(reader.length(BOUND_SIZE_BYTES_MAX))
         return data if kind == _BYTES else reader.text_of(data)
-    raise WireFormatError(f"statistics with bounds of unknown kind {kind}")
+    raise WireFormatError(f"statistics have bounds of the unknown kind {kind}")
 
 
 def _cut(column: ColumnStatistics) -> ColumnStatistics:
