@@ -9,11 +9,11 @@ from pathlib import Path
 def parsed(
     description: str | None, *, rounds: int = 3, with_only: bool = False
 ) -> argparse.Namespace:
-    """`--rounds`, `--seconds`, `--directory`, `--json` and `--peer`; `--only` where it is said."""
+    """`--rounds`, `--seconds`, `--directory`, `--json` and `--peer`; `--only` with `with_only`."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=rounds, help="medians are of so many")
+    parser.add_argument("--rounds", type=int, default=rounds, help="each figure is their median")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each round")
     parser.add_argument("--directory", type=Path, default=None, help="where the bookies write")
     parser.add_argument("--json", action="store_true", help="one JSON object a figure")

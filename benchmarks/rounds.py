@@ -19,7 +19,7 @@ from benchmarks import append, read, recovery, spark_read, spark_write
 from benchmarks.spark_session import generated, session
 
 Rounds = dict[str, Callable[[], float]]
-"""The figure of one round, by its name; more is better. What takes time counts by 1/s."""
+"""The figure of one round, by its name; more is better. A duration counts as 1/s."""
 LOG_LINES_SHOWN = 20
 
 
