@@ -45,8 +45,8 @@ class ReaderSettings:
     size_bytes_max: int = 64 << 20
     batch_entries_max: int = 1_024  # the value 1 turns batches off
     batch_size_bytes_max: int = 1 << 20  # maximum size of one answer
-    batches_in_flight_max: int = 6
-    singles_in_flight_max: int = 256
+    batches_in_flight_max: int = 6  # maximum number of pending requests for batches
+    singles_in_flight_max: int = 256  # maximum number of pending requests for single entries
     # after one to two times this delay, a slow request is also sent to another bookie
     hedge_delay_ms: int = 500
     reloads_max: int = 3  # maximum number of reloads of the metadata for one entry

@@ -40,7 +40,7 @@ class ReadAhead:
     """How far recovery reads ahead of the entries that it wrote back."""
 
     entries_first: int = 16  # the limit at first; it grows with the number of entries found
-    entries_max: int = 512
+    entries_max: int = 512  # the limit that does not grow further
     # estimated from the largest entry so far; also limits the entries that wait to be written back
     size_bytes_max: int = 32 << 20
     slow_member_ms: int = 250  # other bookies get the request after one to two times this time

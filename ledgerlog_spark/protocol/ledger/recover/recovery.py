@@ -50,7 +50,7 @@ class RecoveryPhase(Enum):
 class RecoverySettings:
     """Limits of a recovery."""
 
-    read_ahead: ReadAhead = field(default_factory=ReadAhead)
+    read_ahead: ReadAhead = field(default_factory=ReadAhead)  # for the reads of entries
     window: Window = field(default_factory=Window)  # for entries that are written back
     metadata: RetryPolicy = field(default_factory=RetryPolicy)  # for one change of the metadata
     retry: RetryPolicy = field(  # for the whole recovery

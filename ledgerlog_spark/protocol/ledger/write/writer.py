@@ -54,9 +54,9 @@ class WriterPhase(Enum):
 class WriterSettings:
     """Limits of a writer."""
 
-    window: Window = field(default_factory=Window)
+    window: Window = field(default_factory=Window)  # for the entries that are not confirmed
     metadata: RetryPolicy = field(default_factory=RetryPolicy)  # for one change of the metadata
-    replacement: RetryPolicy = field(
+    replacement: RetryPolicy = field(  # for failed bookies that no bookie can replace
         default_factory=lambda: RetryPolicy(first_delay_ms=100, delay_max_ms=500, attempts_max=33)
     )
     ensemble_changes_max: int = 1_000  # in one ledger, at least 0
