@@ -34,7 +34,6 @@ lazy val shim = (project in file("jvm-shim"))
     Test / javaOptions ++= Seq(
       "--add-opens=java.base/java.nio=ALL-UNNAMED",
       "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
-      "-Darrow.memory.debug.allocator=true",
       "-XX:TieredStopAtLevel=1"
     ),
     Compile / packageBin / artifactPath := (ThisBuild / baseDirectory).value /

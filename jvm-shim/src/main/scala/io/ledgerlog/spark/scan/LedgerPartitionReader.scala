@@ -96,7 +96,7 @@ final class LedgerPartitionReader(
           )
         val message = EntryMessage.decode(entry.bytes, entry.place, entry.size)
         val (from, until) = cutter.get.take(nextEntryId, message.firstRow, message.rows)
-        val end = Math.min(until.toLong, from + rowsLeft).toInt
+        val end = from + Math.min((until - from).toLong, rowsLeft).toInt
         if (from < end) {
           val firstOffset = range.rangeOffset + message.firstRow
           batch = Some(
