@@ -36,6 +36,5 @@ lazy val shim = (project in file("jvm-shim"))
       "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
       "-XX:TieredStopAtLevel=1"
     ),
-    Compile / packageBin / artifactPath := (ThisBuild / baseDirectory).value /
-      "ledgerlog_spark" / "jars" / "ledgerlog-spark.jar"
+    Compile / packageBin / artifactPath := target.value / "ledgerlog-spark.jar"
   )

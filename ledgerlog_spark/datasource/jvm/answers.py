@@ -137,12 +137,13 @@ def _planned(
     }
     client = client_of(reader.uri)
 
-    async def looked_up(connected: LedgerClient) -> tuple[dict[str, list[Any]], bool]:
-        # The number of digits in the path of a small ledger id shows the cluster's layout.
-        is_long = len(connected.services.ledgers.path(0).rpartition("/")[0]) > _SHORT_FOLDER
-        return await _addresses(connected, members), is_long
+    read = {scanned.ledger_id for part in scan.plan.partitions for scanned in part.ranges}
 
-    bookies, is_long = client.run(looked_up)
+    async def looked_up(connected: LedgerClient) -> tuple[dict[str, list[Any]], dict[str, str]]:
+        path_of = connected.services.ledgers.path
+        return await _addresses(connected, members), {str(i): path_of(i) for i in read}
+
+    bookies, paths = client.run(looked_up)
     return {
         "format": FORMAT,
         "plan": plan_to_json(scan.plan),
@@ -152,14 +153,11 @@ def _planned(
         "service": {
             "connect": service.connect_string,
             "root": service.root,
-            "is_long": is_long,
+            "paths": paths,
         },
         "password": base64.b64encode(password).decode("ascii"),
         "fail_on_data_loss": reader.options.fail_on_data_loss,
     }
-
-
-_SHORT_FOLDER = len("/00/0000")
 
 
 def _ledger(metadata: LedgerMetadata) -> dict[str, Any]:

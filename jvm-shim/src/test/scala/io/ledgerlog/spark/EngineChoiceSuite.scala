@@ -25,7 +25,10 @@ class EngineChoiceSuite extends munit.FunSuite {
 
   test("Spark finds the registered class, which answers for the version of this build") {
     assertEquals(EngineChoice.builtFor, org.apache.spark.SPARK_VERSION)
-    val found = ServiceLoader.load(classOf[DataSourceRegister]).iterator.asScala
+    val found = ServiceLoader
+      .load(classOf[DataSourceRegister])
+      .iterator
+      .asScala
       .filter(_.isInstanceOf[LedgerSource])
       .toSeq
     assertEquals(found.map(_.shortName()), Seq("ledger"))

@@ -43,7 +43,11 @@ final class FakeBookie(entries: Map[(Long, Long), Array[Byte]]) extends AutoClos
     val socket = server.accept()
     sockets.add(socket)
     daemon(() =>
-      try serve(new DataInputStream(socket.getInputStream), new DataOutputStream(socket.getOutputStream))
+      try
+        serve(
+          new DataInputStream(socket.getInputStream),
+          new DataOutputStream(socket.getOutputStream)
+        )
       finally {
         socket.close()
         sockets.remove(socket): Unit

@@ -13,7 +13,12 @@ object Golden {
   private val folder = Path.of("tests", "golden")
 
   lazy val plans: Seq[(String, JsonNode)] =
-    Files.list(folder.resolve("plan")).iterator.asScala.toSeq.sorted
+    Files
+      .list(folder.resolve("plan"))
+      .iterator
+      .asScala
+      .toSeq
+      .sorted
       .map(path => path.getFileName.toString -> json(path))
 
   /** Records that Apache BookKeeper's own encoders printed. */

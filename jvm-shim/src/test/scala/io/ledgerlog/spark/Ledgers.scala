@@ -16,10 +16,16 @@ object Ledgers {
       kind: DigestKind = DigestKind.Crc32c,
       password: String = ""
   ): Array[Byte] = {
-    val header = ByteBuffer.allocate(32).putLong(ledgerId).putLong(entryId).putLong(entryId - 1)
-      .putLong(payload.length.toLong * (entryId + 1)).array()
+    val header = ByteBuffer
+      .allocate(32)
+      .putLong(ledgerId)
+      .putLong(entryId)
+      .putLong(entryId - 1)
+      .putLong(payload.length.toLong * (entryId + 1))
+      .array()
     val digest = kind match {
-      case DigestKind.Crc32c => ByteBuffer.allocate(4).putInt(sum(new CRC32C, header, payload).toInt)
+      case DigestKind.Crc32c =>
+        ByteBuffer.allocate(4).putInt(sum(new CRC32C, header, payload).toInt)
       case DigestKind.Crc32 => ByteBuffer.allocate(8).putLong(sum(new CRC32, header, payload))
       case DigestKind.Hmac => ByteBuffer.wrap(mac(password, header, payload))
       case DigestKind.Dummy => ByteBuffer.allocate(0)

@@ -123,5 +123,8 @@ object EntryMessage {
   }
 
   private def wrong(what: String, cause: Throwable = null): LedgerLogException =
-    LedgerLogException.wireFormat(s"an entry is not an Arrow record batch of its ledger: $what", cause)
+    LedgerLogException.wireFormat(
+      s"an entry is not an Arrow record batch of its ledger: $what",
+      cause
+    )
 }

@@ -30,10 +30,13 @@ final case class RangeIndex(
     val startRow = range.startOffset - range.rangeOffset
     val endRow = range.endOffset - range.rangeOffset
     val from = Math.max(first.toInt, rowEdges.lastIndexWhere(_ <= startRow))
-    val until = Math.min(end.toInt, rowEdges.indexWhere(_ >= endRow) match {
-      case -1 => entries
-      case place => place
-    })
+    val until = Math.min(
+      end.toInt,
+      rowEdges.indexWhere(_ >= endRow) match {
+        case -1 => entries
+        case place => place
+      }
+    )
     if (from >= until) None
     else {
       val rows = (rowEdges(from), rowEdges(until))

@@ -41,17 +41,25 @@ object PlanJson {
     JvmPlan.Planned(
       logs = versions(plan),
       partitions = partitions(plan),
-      ledgers = answer.get("ledgers").properties.asScala
+      ledgers = answer
+        .get("ledgers")
+        .properties
+        .asScala
         .map(each => each.getKey.toLong -> ledger(each.getValue))
         .toMap,
-      bookies = answer.get("bookies").properties.asScala
+      bookies = answer
+        .get("bookies")
+        .properties
+        .asScala
         .map(e => e.getKey -> BookieAddress(e.getValue.get(0).asText, e.getValue.get(1).asInt))
         .toMap,
       schemas = elements(answer.get("schemas")).map(schema),
       service = ServiceAddress(
         service.get("connect").asText,
         service.get("root").asText,
-        service.get("is_long").asBoolean
+        service.get("paths").properties.asScala
+          .map(each => each.getKey.toLong -> each.getValue.asText)
+          .toMap
       ),
       password = Base64.getDecoder.decode(answer.get("password").asText),
       failOnDataLoss = answer.get("fail_on_data_loss").asBoolean

@@ -2,7 +2,9 @@ package io.ledgerlog.spark.plan
 
 /** The metadata of the cluster in ZooKeeper.
   *
-  * @param isLong
-  *   whether the paths of all ledgers have nineteen digits
+  * @param root
+  *   the node of all ledgers, such as `/ledgers`
+  * @param paths
+  *   the nodes of the ledgers that are read
   */
-final case class ServiceAddress(connectString: String, root: String, isLong: Boolean)
+final case class ServiceAddress(connectString: String, root: String, paths: Map[Long, String])

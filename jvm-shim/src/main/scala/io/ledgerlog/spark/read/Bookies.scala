@@ -4,6 +4,7 @@ import java.util.concurrent.LinkedBlockingQueue
 
 import scala.collection.mutable
 
+import io.ledgerlog.spark.LedgerLogException
 import io.ledgerlog.spark.plan.BookieAddress
 import io.ledgerlog.spark.wire.Code
 import org.apache.arrow.memory.BufferAllocator
@@ -73,7 +74,11 @@ final class Bookies(
   }
 
   private def lookedUp(bookieId: String): Option[BookieAddress] = {
-    val found = store.bookie(bookieId)
+    val found =
+      try store.bookie(bookieId)
+      catch {
+        case _: LedgerLogException => None // the other replicas may answer
+      }
     found match {
       case Some(address) => addresses(bookieId) = address
       case None => failedNanos(bookieId) = System.nanoTime()

@@ -51,6 +51,7 @@ final class EntryReader(
       }
       if (head.isReceived) jobs.dequeue(): Unit
       else {
+        head.failure.foreach(error => throw error)
         if (head.isHopeless) resolve(head)
         await(head)
       }
@@ -75,9 +76,13 @@ final class EntryReader(
 
   private def fill(): Unit =
     while (hasRoom && nextPart().isDefined) {
-      val job = newJob(part.get)
+      val job =
+        try newJob(part.get)
+        catch {
+          case error: LedgerLogException => failedJob(part.get, error)
+        }
       jobs.enqueue(job)
-      begin(job)
+      if (job.failure.isEmpty) begin(job)
     }
 
   private def hasRoom: Boolean = jobs.isEmpty || {
@@ -99,7 +104,8 @@ final class EntryReader(
   private def newJob(part: ReadPart): Job = {
     val record = recordOf(part)
     val stored = part.entrySizeBytes + EntryReader.BesidePayload
-    val fitting = Math.max(1, Math.min(settings.batchEntriesMax.toLong, settings.batchBytes / stored))
+    val fitting =
+      Math.max(1, Math.min(settings.batchEntriesMax.toLong, settings.batchBytes / stored))
     val count = if (record.isStriped || !takesBatches) 1 else fitting
     val last = Seq(
       Some(nextEntryId + count - 1),
@@ -108,6 +114,14 @@ final class EntryReader(
     ).flatten.min
     val job = new Job(part, nextEntryId, last, (last - nextEntryId + 1) * stored)
     nextEntryId = last + 1
+    job
+  }
+
+  /** A job for the rest of a part whose metadata cannot be read. */
+  private def failedJob(part: ReadPart, error: LedgerLogException): Job = {
+    val job = new Job(part, nextEntryId, part.lastEntryId, 0)
+    job.failure = Some(error)
+    nextEntryId = part.lastEntryId + 1
     job
   }
 

@@ -2,6 +2,7 @@ package io.ledgerlog.spark.read
 
 import scala.collection.mutable
 
+import io.ledgerlog.spark.LedgerLogException
 import io.ledgerlog.spark.wire.Code
 
 /** Consecutive entries of one part and one fragment that are requested together.
@@ -25,6 +26,9 @@ final class Job(val part: ReadPart, firstEntryId: Long, val lastEntryId: Long, v
   var reloads: Int = 0
   var busyRounds: Int = 0
   var resumeNanos: Option[Long] = None
+
+  /** Why the entries cannot be requested. The error belongs to the job's place among the others. */
+  var failure: Option[LedgerLogException] = None
 
   def isReceived: Boolean = nextEntryId > lastEntryId
 

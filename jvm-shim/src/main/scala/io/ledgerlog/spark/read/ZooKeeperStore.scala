@@ -4,7 +4,7 @@ import java.util.concurrent.{CountDownLatch, TimeUnit}
 
 import io.ledgerlog.spark.LedgerLogException
 import io.ledgerlog.spark.plan.{BookieAddress, LedgerRecord, ServiceAddress}
-import io.ledgerlog.spark.wire.{LedgerMetadata, LedgerPath, ServiceInfo}
+import io.ledgerlog.spark.wire.{LedgerMetadata, ServiceInfo}
 import org.apache.zookeeper.{KeeperException, WatchedEvent, Watcher, ZooKeeper}
 
 /** The cluster's metadata in ZooKeeper. The first call connects. */
@@ -13,7 +13,7 @@ final class ZooKeeperStore(service: ServiceAddress, settings: ReadSettings) exte
 
   override def ledger(ledgerId: Long): Option[LedgerRecord] = {
     sync()
-    data(service.root + LedgerPath.of(ledgerId, service.isLong)).map(LedgerMetadata.decode)
+    data(service.paths(ledgerId)).map(LedgerMetadata.decode)
   }
 
   override def bookie(bookieId: String): Option[BookieAddress] =

@@ -19,7 +19,7 @@ final class LedgerBatch(plan: JvmPlan.Planned, target: StructType, limit: Option
         ledgers = ledgers,
         bookies = plan.bookies.filter { case (bookieId, _) => members(bookieId) },
         schemas = plan.schemas.filter(each => schemas((each.log, each.schemaId))),
-        service = plan.service,
+        service = plan.service.copy(paths = plan.service.paths.filter(each => read(each._1))),
         password = plan.password,
         failOnDataLoss = plan.failOnDataLoss,
         target = target,

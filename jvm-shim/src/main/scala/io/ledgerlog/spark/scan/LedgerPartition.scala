@@ -1,6 +1,12 @@
 package io.ledgerlog.spark.scan
 
-import io.ledgerlog.spark.plan.{BookieAddress, LedgerRecord, ScanRange, ServiceAddress, StoredSchema}
+import io.ledgerlog.spark.plan.{
+  BookieAddress,
+  LedgerRecord,
+  ScanRange,
+  ServiceAddress,
+  StoredSchema
+}
 import org.apache.spark.sql.connector.read.InputPartition
 import org.apache.spark.sql.types.StructType
 

@@ -86,9 +86,11 @@ final class LedgerPartitionReader(
   private def advance(): Unit = {
     val range = ranges(place)
     try {
-      val entry = reader.get.next().getOrElse(
-        throw LedgerLogException.wireFormat(s"ledger ${range.ledgerId}: no entry $nextEntryId")
-      )
+      val entry = reader.get
+        .next()
+        .getOrElse(
+          throw LedgerLogException.wireFormat(s"ledger ${range.ledgerId}: no entry $nextEntryId")
+        )
       try {
         if (entry.entryId != nextEntryId)
           throw LedgerLogException.wireFormat(
@@ -162,12 +164,15 @@ final class LedgerPartitionReader(
         try {
           val entry = entries.next().get
           try {
-            val text = EntryMessage.decode(entry.bytes, entry.place, entry.size).index.getOrElse(
-              throw LedgerLogException.wireFormat(
-                s"entry ${range.indexEntryId} of ledger ${range.ledgerId} is not the index that " +
-                  s"log '${range.log}' lists"
+            val text = EntryMessage
+              .decode(entry.bytes, entry.place, entry.size)
+              .index
+              .getOrElse(
+                throw LedgerLogException.wireFormat(
+                  s"entry ${range.indexEntryId} of ledger ${range.ledgerId} is not the index that " +
+                    s"log '${range.log}' lists"
+                )
               )
-            )
             val index = RangeIndex.decode(range.indexEntryId, text)
             Some((range.ledgerId, range.indexEntryId) -> index)
           } finally entry.release()

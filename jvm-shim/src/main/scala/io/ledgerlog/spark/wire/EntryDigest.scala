@@ -21,7 +21,11 @@ sealed abstract class EntryDigest(val kind: DigestKind) {
 object EntryDigest {
   def of(kind: DigestKind, password: Array[Byte]): EntryDigest = kind match {
     case DigestKind.Crc32c =>
-      new Summed(kind, new CRC32C, stored => Integer.toUnsignedLong(stored.getInt(stored.position())))
+      new Summed(
+        kind,
+        new CRC32C,
+        stored => Integer.toUnsignedLong(stored.getInt(stored.position()))
+      )
     case DigestKind.Crc32 =>
       new Summed(kind, new CRC32, stored => stored.getLong(stored.position()))
     case DigestKind.Hmac => new Keyed(password)

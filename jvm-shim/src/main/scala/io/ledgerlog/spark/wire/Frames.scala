@@ -41,7 +41,11 @@ object Frames {
       .flip()
 
   private def started(bodySize: Int, operation: Byte): ByteBuffer =
-    ByteBuffer.allocate(LengthSize + bodySize).putInt(bodySize).put(Version).put(operation)
+    ByteBuffer
+      .allocate(LengthSize + bodySize)
+      .putInt(bodySize)
+      .put(Version)
+      .put(operation)
       .putShort(0)
 
   /** The size of an answer's body, from the first four bytes of the frame. */

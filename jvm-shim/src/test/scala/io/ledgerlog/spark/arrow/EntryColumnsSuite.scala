@@ -177,12 +177,15 @@ class EntryColumnsSuite extends munit.FunSuite {
       var refused = 0
       withMemory { allocator =>
         (0 until 1000).foreach { round =>
-          val damaged = if (round % 10 == 0) whole.take(random.nextInt(whole.length)) else whole.clone()
+          val damaged =
+            if (round % 10 == 0) whole.take(random.nextInt(whole.length)) else whole.clone()
           if (damaged.nonEmpty)
             (0 to random.nextInt(3)).foreach { _ =>
               // The first bytes have the sizes and the offsets of everything else.
               val place =
-                random.nextInt(if (random.nextBoolean()) damaged.length else damaged.length.min(1200))
+                random.nextInt(
+                  if (random.nextBoolean()) damaged.length else damaged.length.min(1200)
+                )
               damaged(place) = random.nextInt(256).toByte
             }
           try {

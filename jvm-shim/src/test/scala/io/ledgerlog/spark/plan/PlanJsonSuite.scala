@@ -42,7 +42,7 @@ class PlanJsonSuite extends munit.FunSuite {
         |"ledgers":{"7":{"ensemble_size":3,"write_quorum":2,"fragments":[[0,["a","b","c"]],
         |[5,["a","b","d"]]],"last_entry_id":null,"digest":"HMAC"}},"bookies":{"a":["host",3181]},
         |"schemas":[{"log":"x","schema_id":1,"schema":"AAE=","origins":[2,null,"_offset"]}],
-        |"service":{"connect":"z:1","root":"/l","is_long":false},"password":"cGFzcw==",
+        |"service":{"connect":"z:1","root":"/l","paths":{"7":"/l/7"}},"password":"cGFzcw==",
         |"fail_on_data_loss":false}""".stripMargin
     val plan = PlanJson.decode(text).asInstanceOf[JvmPlan.Planned]
     assertEquals(plan.logs, Seq("x" -> 2L))
@@ -59,6 +59,7 @@ class PlanJsonSuite extends munit.FunSuite {
     )
     assertEquals(new String(plan.password), "pass")
     assertEquals(plan.bookies("a"), BookieAddress("host", 3181))
+    assertEquals(plan.service, ServiceAddress("z:1", "/l", Map(7L -> "/l/7")))
     assertEquals(plan.failOnDataLoss, false)
   }
 }

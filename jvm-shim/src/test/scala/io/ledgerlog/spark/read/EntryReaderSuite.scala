@@ -137,12 +137,22 @@ class EntryReaderSuite extends munit.FunSuite {
       val connections = new Bookies(addresses, store, Array.emptyByteArray, fast, allocator)
       val parts = Iterator(ReadPart(0, "x", 7, 0, Entries - 1L, 40))
       val reader = new EntryReader(
-        parts, Map(7L -> world.ledger), connections, store, fast, world.metrics, () => ()
+        parts,
+        Map(7L -> world.ledger),
+        connections,
+        store,
+        fast,
+        world.metrics,
+        () => ()
       )
-      val ids = Iterator.continually(reader.next()).takeWhile(_.isDefined).map { entry =>
-        entry.get.release()
-        entry.get.entryId
-      }.toSeq
+      val ids = Iterator
+        .continually(reader.next())
+        .takeWhile(_.isDefined)
+        .map { entry =>
+          entry.get.release()
+          entry.get.entryId
+        }
+        .toSeq
       assertEquals(ids, allIds)
       assert(world.metrics.retries > 0)
       connections.close()
@@ -175,7 +185,9 @@ class EntryReaderSuite extends munit.FunSuite {
 
   worldTest("an entry that no bookie has is lost after a look at the metadata, not before") {
     world =>
-      world.all(asked => if (asked.first >= 30 || asked.count + asked.first > 30) Refuse(2) else Serve)
+      world.all(asked =>
+        if (asked.first >= 30 || asked.count + asked.first > 30) Refuse(2) else Serve
+      )
       val error = world.failure(LedgerLogException.DataLoss)
       assert(error.text.contains("no bookie has them"), error.text)
       assert(error.text.contains("to 49 of ledger 7, listed by log 'x'"), error.text)
@@ -268,8 +280,13 @@ class EntryReaderSuite extends munit.FunSuite {
   private def frameOf(asked: FakeBookie.Asked, entry: Array[Byte]): Array[Byte] = {
     val operation = if (asked.isBatch) 7 else 2
     val size = if (asked.isBatch) 32 + 4 + entry.length else 24 + entry.length
-    val frame = java.nio.ByteBuffer.allocate(4 + size).putInt(size).putInt(0x02000000 | operation << 16)
-      .putInt(0).putLong(asked.ledger).putLong(asked.first)
+    val frame = java.nio.ByteBuffer
+      .allocate(4 + size)
+      .putInt(size)
+      .putInt(0x02000000 | operation << 16)
+      .putInt(0)
+      .putLong(asked.ledger)
+      .putLong(asked.first)
     asked.id.foreach(id => frame.putLong(id).putInt(entry.length))
     frame.put(entry).array()
   }

@@ -12,9 +12,11 @@ class FramesSuite extends munit.FunSuite {
   }
 
   test("requests are those of Apache's encoders") {
-    val reads = Golden.apache("read_request")
+    val reads = Golden
+      .apache("read_request")
       .filter(record => record.get("version").asInt == 2 && record.get("flags").asInt == 0)
-    val batches = Golden.apache("batch_read_request")
+    val batches = Golden
+      .apache("batch_read_request")
       .filter(record => record.get("version").asInt == 2 && record.get("flags").asInt == 0)
     assert(reads.nonEmpty && batches.nonEmpty)
     reads.foreach { record =>

@@ -5,7 +5,8 @@ import io.ledgerlog.spark.plan.{BookieAddress, DigestKind}
 
 class MetadataSuite extends munit.FunSuite {
   private def metadata(format: Int, state: String): Array[Byte] = Golden.hex(
-    Golden.apache("metadata")
+    Golden
+      .apache("metadata")
       .find(r => r.get("format_version").asInt == format && r.get("state").asText == state)
       .get
       .get("bytes")
@@ -40,7 +41,8 @@ class MetadataSuite extends munit.FunSuite {
       damaged(place) = (damaged(place) ^ 0x55).toByte
       try LedgerMetadata.decode(damaged)
       catch {
-        case error: LedgerLogException => assertEquals(error.kind, LedgerLogException.MetadataFormat)
+        case error: LedgerLogException =>
+          assertEquals(error.kind, LedgerLogException.MetadataFormat)
       }
     }
   }
@@ -57,15 +59,5 @@ class MetadataSuite extends munit.FunSuite {
       try ServiceInfo.decode("b", data.take(size))
       catch { case _: LedgerLogException => () }
     }
-  }
-
-  test("the paths of ledgers are Apache's") {
-    val paths = Golden.apache("ledger_path")
-    assert(paths.nonEmpty)
-    paths.foreach { record =>
-      val path = LedgerPath.of(record.get("ledger_id").asLong, isLong = false)
-      assertEquals(path, record.get("path").asText)
-    }
-    assertEquals(LedgerPath.of(42, isLong = true), "/000/0000/0000/0000/L0042")
   }
 }

@@ -1,6 +1,5 @@
 package org.apache.spark.sql.ledgerlog
 
-
 import scala.jdk.CollectionConverters._
 
 import io.ledgerlog.spark.plan.JvmPlan
@@ -46,7 +45,11 @@ final class HybridScan(
 
   override def estimateStatistics(): Statistics =
     if (isStream) ScanStatistics.unknown
-    else plan.fold(_ => ScanStatistics.unknown, ScanStatistics.of(_, columns, planner.shareOf(columns), limit))
+    else
+      plan.fold(
+        _ => ScanStatistics.unknown,
+        ScanStatistics.of(_, columns, planner.shareOf(columns), limit)
+      )
 
   override def supportedCustomMetrics(): Array[CustomMetric] =
     if (isStream) streaming.supportedCustomMetrics()

@@ -31,8 +31,11 @@ object ScanStatistics {
       share: Double,
       limit: Option[Long]
   ): Statistics = {
-    val rows = limit.fold(plan.rows) { most => plan.rows.min(most * plan.partitions.size.max(1)) }
+    val rows = limit.fold(plan.rows)(most => plan.rows.min(most * plan.partitions.size.max(1)))
     val inMemory = rows * (RowSize + columns.defaultSize)
-    new ScanStatistics(OptionalLong.of(inMemory.max((plan.sizeBytes * share).toLong)), OptionalLong.of(rows))
+    new ScanStatistics(
+      OptionalLong.of(inMemory.max((plan.sizeBytes * share).toLong)),
+      OptionalLong.of(rows)
+    )
   }
 }
