@@ -15,7 +15,6 @@ from ledgerlog_spark.errors import ConfigurationError
 JAR = Path(__file__).parents[1] / "jars" / "ledgerlog-spark.jar"
 PROPERTIES = "ledgerlog-spark.properties"
 JARS_SETTING = "spark.jars"
-ENGINE_SETTING = "spark.ledgerlog.engine"
 
 
 def jar_path() -> str:
@@ -34,10 +33,10 @@ def jar_path() -> str:
     return str(JAR)
 
 
-def built_for(jar: Path = JAR) -> str | None:
+def built_for(jar: Path | None = None) -> str | None:
     """The version of Spark that the jar was built for; None without a jar."""
     try:
-        with zipfile.ZipFile(jar) as archive:
+        with zipfile.ZipFile(jar or JAR) as archive:
             lines = archive.read(PROPERTIES).decode().splitlines()
     except (OSError, KeyError, zipfile.BadZipFile):
         return None
@@ -45,7 +44,7 @@ def built_for(jar: Path = JAR) -> str | None:
     return values.get("spark.version")
 
 
-def fits(spark_version: str, jar: Path = JAR) -> bool:
+def fits(spark_version: str, jar: Path | None = None) -> bool:
     """Whether there is a jar, and it is for the minor version of this Spark."""
     built = built_for(jar)
     return built is not None and built.split(".")[:2] == spark_version.split(".")[:2]

@@ -53,7 +53,7 @@ def schema_of(logs: BlockingLogs, options: SourceOptions) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PlannedScan:
-    """The plan of a scan, with what the tasks need from the driver.
+    """The plan of a scan, with the log ids and schemas that its tasks need.
 
     `schemas` has the encoded schemas of the rows by log name and schema id, `log_ids` the log ids
     by log name. The plan's `ledgers` have the metadata that the driver has read.
