@@ -88,7 +88,7 @@ def _rounds(
     return seconds
 
 
-def _figures(name: str, seconds: Mapping[str, Sequence[float]], rows: int) -> list[Figure]:
+def _figures(name: str, seconds: Mapping[str, list[float]], rows: int) -> list[Figure]:
     found = [
         Figure(f"{name}, {engine}", median(took), "s", tuple(took), lower_is_better=True)
         if name == "limit(1)"

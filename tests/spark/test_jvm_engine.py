@@ -162,6 +162,33 @@ def test_hidden_columns_of_a_leader_log_come_from_python(
     assert rows_of(hidden) == [(0, log_name), (1, log_name)]
 
 
+def test_a_stream_runs_in_python_with_the_options_of_its_table_and_hidden_columns(
+    spark: SparkSession, log: str, tmp_path: Path
+) -> None:
+    table = f"streamed_{tmp_path.name.replace('-', '_')}"
+    spark.sql(f"CREATE TABLE {table} USING ledger OPTIONS (log '{log}')")
+    earliest = spark.readStream.option("startingOffsets", "earliest")
+    frames = {
+        "table": earliest.table(table),
+        "columns": earliest.table(table).select("day"),
+        "hidden": earliest.format("ledger").load(log).select("id", "_offset"),
+    }
+    found = {}
+    for name, frame in frames.items():
+        query = (
+            frame.writeStream.format("memory")
+            .queryName(f"{table}_{name}")
+            .option("checkpointLocation", str(tmp_path / name))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        found[name] = sorted(map(tuple, spark.table(f"{table}_{name}").collect()))
+    assert found["table"] == [(n, n % 7) for n in range(ROWS)]
+    assert found["columns"] == sorted((n % 7,) for n in range(ROWS))
+    assert found["hidden"] == [(n, n) for n in range(ROWS)]
+
+
 def test_a_jar_for_another_spark_leaves_the_format_to_python(
     spark: SparkSession, jar: Path, tmp_path: Path
 ) -> None:

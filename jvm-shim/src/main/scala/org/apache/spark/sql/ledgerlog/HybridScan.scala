@@ -27,7 +27,10 @@ final class HybridScan(
       Left(PythonSource.scanBuilder(columns, forPython).build())
     case other => throw new IllegalStateException(s"the planner answered $other to a scan")
   }
-  private lazy val streaming: Scan = PythonSource.scanBuilder(columns, options).build()
+  private lazy val streaming: Scan = {
+    val read = planner.withHiddenColumns(columns, options)
+    PythonSource.scanBuilder(planner.withTableOptions(columns), read).build()
+  }
   private lazy val batch: Batch = plan.fold(_.toBatch(), new LedgerBatch(_, columns, limit))
 
   override def readSchema(): StructType = columns
