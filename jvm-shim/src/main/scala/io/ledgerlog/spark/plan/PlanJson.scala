@@ -57,7 +57,10 @@ object PlanJson {
       service = ServiceAddress(
         service.get("connect").asText,
         service.get("root").asText,
-        service.get("paths").properties.asScala
+        service
+          .get("paths")
+          .properties
+          .asScala
           .map(each => each.getKey.toLong -> each.getValue.asText)
           .toMap
       ),

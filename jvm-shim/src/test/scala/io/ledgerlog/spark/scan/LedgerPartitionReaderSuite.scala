@@ -100,8 +100,9 @@ class LedgerPartitionReaderSuite extends munit.FunSuite {
 
   test("a range of a deleted ledger is skipped, and the ranges around it are not") {
     val gone = GoldenRange.range().copy(ledgerId = 8)
-    val ranges = Seq(GoldenRange.range(0, 40).copy(lastEntryId = 1, entryRows = Some((0, 40))), gone) :+
-      GoldenRange.range(80, 120).copy(firstEntryId = 3, entryRows = Some((80, 120)))
+    val ranges =
+      Seq(GoldenRange.range(0, 40).copy(lastEntryId = 1, entryRows = Some((0, 40))), gone) :+
+        GoldenRange.range(80, 120).copy(firstEntryId = 3, entryRows = Some((80, 120)))
     assertEquals(keys(ranges, failOnDataLoss = false)._1, (0L until 40L) ++ (80L until 120L))
     val error = intercept[LedgerLogException](keys(ranges))
     assert(error.text.contains("entries 1 to 3 of ledger 8"), error.text)
