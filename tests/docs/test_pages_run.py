@@ -57,7 +57,9 @@ def test_variables_and_metrics_in_a_page_exist(page: Path) -> None:
     text = page.read_text()
     settings = set(re.findall(r"\bLEDGERLOG_([A-Z_]+)", text))
     assert settings - {name.upper() for name in BookieSettings.model_fields} == set()
-    alarms = re.findall(r"^\| `(.*?)` \|", text.partition("deserve an alarm")[2], re.MULTILINE)
+    alarms = re.findall(
+        r"^\| `(.*?)` \|", text.partition("Set an alarm for these conditions")[2], re.MULTILINE
+    )
     names = {name for each in alarms for name in re.findall(r"[a-z]\w+_\w+|^\w+", each)}
     assert {name.removesuffix("_total") for name in names - {"rate"}} <= meanings().keys()
     assert bool(names) == (page.name == "metrics.md")
