@@ -13,8 +13,8 @@ from tests.architecture.trees import assert_none
 HANDLES = {
     "BlockingLeader", "BlockingLog", "BlockingLogClient", "BlockingLogs", "BlockingRangeReader",
     "BlockingRangeWriter", "BlockingReadHandle", "BlockingRecordLog", "BlockingWriteHandle",
-    "Leader", "Log", "LogClient", "Logs", "OwnedCluster", "RangeWriter", "ReadHandle", "RecordLog",
-    "WriteHandle",
+    "Leader", "Log", "LogClient", "Logs", "MemoryCluster", "OwnedCluster", "RangeWriter",
+    "ReadHandle", "RecordLog", "WriteHandle",
 }  # fmt: skip
 """What users call. Of other classes that they get, values mostly, only docstrings are asked."""
 
