@@ -4,7 +4,7 @@
 
     async with MemoryCluster() as cluster:
         client = cluster.client()
-        async with await client.open_log("orders", lead=True) as leader: ...
+        leader = await client.open_log("orders", lead=True)
 
     with connect_in_memory() as client:  # the blocking calls, on a cluster of its own
         ledger = client.create_ledger()
