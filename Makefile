@@ -45,13 +45,13 @@ $(STAMP): requirements.lock pyproject.toml
 
 setup: $(STAMP) ## Install the virtual environment that all targets use
 
-demo: $(STAMP) ## Write real flights through Spark, lose a bookie on the way, read every row back
+demo: $(STAMP) ## Write real flights through Spark, kill a bookie in between, read every row back
 	$(BIN)/ledgerlog demo
 
 check: lint types ## Run what a change needs every few minutes: style, types, unit tests, transcripts, rules
 	$(PYTEST) -q $(PARALLEL) $(FAST)
 
-# What the simulators play behind them the tests play less of.
+# The simulators run after the tests and run more schedules, so the tests run fewer of them.
 test: export LEDGERLOG_SIM_FOLLOWS := 1
 test: lint types shim pytest sim ## Run everything that must be green: style, types, tests, simulation
 

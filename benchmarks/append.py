@@ -31,7 +31,7 @@ OUTSTANDING = 4_096
 
 @dataclass(frozen=True)
 class Case:
-    """One row: what is appended how, and what is asked of it."""
+    """One row: its name, how it appends, and its goal."""
 
     name: str
     size_bytes: int

@@ -1,10 +1,10 @@
-"""The way of a record to a tail with nothing in it: the least that processes of Python take for it.
+"""The path of a record to a bare tail: the shortest time that processes of Python need for it.
 
-As many processes, threads and messages as the real way has, and syncs in groups on each bookie, but
-no ledger, checksum, order, metadata or flow control: a message of 300 bytes goes from the caller's
-thread to the writer's loop, to three processes that each write and sync it on a thread of their
-own, back; at the second answer to one of the three again, from there to the reader's loop, and to
-the thread that waits there.
+It has as many processes, threads and messages as the real path, and syncs in groups on each bookie.
+It has no ledger, checksum, order, metadata or flow control. A message of 300 bytes goes from the
+caller's thread to the writer's loop, and from there to three processes. Each of them writes and
+syncs it on its own thread, and answers. After the second answer the message goes to one of the
+three again, from there to the reader's loop, and to the thread that waits there.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ END = b"end".ljust(20)
 
 
 def message(kind: bytes, stamp: bytes) -> bytes:
-    """One message: its kind, 20 bytes that say when it was sent, and padding."""
+    """One message: its kind, 20 bytes with the time of its sending, and padding."""
     return (kind + stamp).ljust(SIZE_BYTES)
 
 
 class Peer(asyncio.Protocol):
-    """Cuts what comes into messages."""
+    """Splits the received bytes into messages."""
 
     transport: asyncio.Transport
 
@@ -58,7 +58,7 @@ class Peer(asyncio.Protocol):
 
 
 class BookiePeer(Peer):
-    """Adds go to the disk's thread; what is told goes to who watches."""
+    """Adds go to the disk's thread; other messages go to the peers that watch."""
 
     to_disk: ClassVar[SimpleQueue[tuple[BookiePeer, bytes]]] = SimpleQueue()
     watching: ClassVar[set[BookiePeer]] = set()
@@ -77,7 +77,7 @@ class BookiePeer(Peer):
 
 
 class WriterPeer(Peer):
-    """At the ack quorum the first bookie is told."""
+    """Notifies the first bookie at the ack quorum."""
 
     peers: ClassVar[list[WriterPeer]] = []
     answers: ClassVar[Counter[bytes]] = Counter()
@@ -91,7 +91,7 @@ class WriterPeer(Peer):
 
 
 class ReaderPeer(Peer):
-    """Hands what it is told to the thread that waits."""
+    """Passes each message to the thread that waits."""
 
     came: ClassVar[SimpleQueue[bytes]] = SimpleQueue()
 

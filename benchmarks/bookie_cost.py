@@ -101,7 +101,7 @@ def cost(cluster: Cluster, run: Run, seconds: float, size_max: int = 1 << 62) ->
 
 
 def recycled_cost(cluster: Cluster, run: Run, seconds: float) -> Cost:
-    """The same after all ledgers before were deleted and let go."""
+    """The same after all earlier ledgers and their space were deleted."""
     with ll.connect(cluster.metadata_service_uri) as client:
         for ledger_id in list(client.list_ledgers()):
             client.delete_ledger(ledger_id)

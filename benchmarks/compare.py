@@ -3,7 +3,7 @@
 `python -m benchmarks.compare BASE append read --pairs 30`: BASE is a directory with another
 checkout (`git worktree add BASE REVISION`); the scripts are those of this one. Both have a cluster
 of their own at the same time, and take turns: each pair is one round of both, in alternating order,
-so that what else the machine does falls on both alike. Clusters are made anew every few pairs. A
+so that what else the machine does falls on both alike. Every few pairs get new clusters. A
 figure is the median of the pairs' ratios, this checkout to BASE; more than 1 is better. Beside it
 stands the range in which the median lies with 95 % confidence, from the order of the ratios alone.
 """

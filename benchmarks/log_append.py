@@ -78,7 +78,7 @@ def one_by_one(log: BlockingLeader, records: list[bytes], seconds: float) -> flo
 
 @dataclass(frozen=True)
 class Case:
-    """One row: what is appended how, and what is asked of it."""
+    """One row: its name, how it appends, and its goal."""
 
     name: str
     records: Callable[[], list[bytes]]

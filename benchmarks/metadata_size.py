@@ -1,11 +1,11 @@
 """How much metadata do 10,000 micro-batches of two tasks leave, merged, in ZooKeeper and its log?
 
 The batches are written as the streaming sink writes them: each task has a process of its own that
-keeps its ledger open from batch to batch, and the driver commits with what its last commit left.
+keeps its ledger open from batch to batch, and the driver commits with the state of its last commit.
 Two things are not as in a long-lived stream, and make it worse: ledgers roll every 360 batches,
 which is what a trigger of ten seconds makes of `rollMs` (an hour), and nothing is merged before the
-end. Grace times (of deleted ledgers and of pages) are cut to nothing, so that what stays for them
-is not counted; rows are few, because they are not what is measured.
+end. Grace times (of deleted ledgers and of pages) are zero, so that nothing that waits for them
+is counted; rows are few, because they are not measured.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def encoded() -> tuple[bytes, bytes, bytes]:
 
 
 async def sizes(client: LedgerClient, cluster: Cluster, log: Log) -> Sizes:
-    """As of now; the log's files are sparse, so what counts is the blocks that they have."""
+    """As of now; the log's files are sparse, so the sizes are those of their blocks."""
     told = four_letters(cluster.zookeeper_port, "mntr", timeout_seconds=10)
     rows = dict(line.split("\t", 1) for line in told.splitlines() if "\t" in line)
     directory = Path(cluster.members.get(ZOOKEEPER).directory)
@@ -85,7 +85,7 @@ async def sizes(client: LedgerClient, cluster: Cluster, log: Log) -> Sizes:
 
 
 async def stream(log: Log, batches: int) -> None:
-    """All batches of one query, each of so many tasks at once."""
+    """All batches of one query, each of `TASKS` tasks at once."""
     payload, index, statistics = encoded()
     workers = [StreamLedgers() for _ in range(TASKS)]
     known = KnownLogs()

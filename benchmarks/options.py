@@ -21,7 +21,7 @@ def parsed(
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=rounds, help="medians are of so many")
+    parser.add_argument("--rounds", type=int, default=rounds, help="each figure is their median")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each round")
     parser.add_argument("--directory", type=Path, default=None, help="where the bookies write")
     parser.add_argument("--json", action="store_true", help="one JSON object a figure")

@@ -26,7 +26,7 @@ class Rig:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        # A ZooKeeper that is there already is somebody else's: this one gets a port of its own.
+        # A ZooKeeper that runs already belongs to another program: this one gets its own port.
         self._environment = {"ZKPORT": str(free_port()), "CLEAN": "1", **os.environ}
         self._results: dict[tuple[str, ...], list[str]] = {}
 
@@ -38,7 +38,7 @@ class Rig:
             raise RuntimeError(f"a process of the rig did not start:\n{said}")
 
     def stop(self) -> None:
-        """Stop what was started."""
+        """Stop the processes of `start`."""
         self._script("stop.sh")
 
     def entries_per_second(self, *command: str) -> float:

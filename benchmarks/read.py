@@ -26,7 +26,7 @@ MESSAGE_BYTES = 256 * KIB
 
 @dataclass(frozen=True)
 class Case:
-    """One row: a ledger of so many entries of one size."""
+    """One row: a ledger of `entries` entries of one size."""
 
     name: str
     size_bytes: int
@@ -61,7 +61,7 @@ def read(client: BlockingClient, ledger_id: int, case: Case) -> float:
             count += 1
             size += len(entry.payload)
         seconds = time.perf_counter() - begun
-    assert count >= case.entries, "the ledger is shorter than what was appended"
+    assert count >= case.entries, "the ledger has fewer entries than were appended"
     return size / seconds / 1e6 if case.unit == "MB/s" else count / seconds
 
 

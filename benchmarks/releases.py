@@ -6,8 +6,8 @@ scripts of this one. `python -m benchmarks.releases compare 0.1.0 0.2.0` prints 
 ratio of each figure that both have. More than 1 is better, also where less time is.
 
 Two releases are measured at different times, often on different machines. So each figure is divided
-by the machine's limit of the same run where it has one: a ratio without a limit says little. Within
-one hour on one machine use `benchmarks.compare`.
+by the machine's limit of the same run where it has one: a ratio without a limit means little. On
+one machine, within one hour, use `benchmarks.compare`.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Ratio:
     """A figure of a newer release to that of an older one; more than 1 is better.
 
     Attributes:
-        plain: Of the values.
-        to_limit: Of the values divided by the machine's limits; None where one has none.
+        plain: The ratio of their values.
+        to_limit: The same after a division by the machine's limits; None where one has none.
     """
 
     name: str

@@ -13,14 +13,14 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Figure:
-    """One answer and what stands beside it.
+    """One answer, and the figures beside it.
 
     Attributes:
         value: Median of the rounds, in `unit`.
-        goal: What the project asks for; at most when `lower_is_better`, else at least.
-        limit: What the machine did in the same run, in `unit`; `limit_of` says at what.
-        peer: What the peer did in the same run, in `unit`, None when it did not run.
-        goal_to_peer: What is asked of the ratio to the peer in the same run, in place of `goal`.
+        goal: The project's goal; at most when `lower_is_better`, else at least.
+        limit: The figure of the machine in the same run, in `unit`; `limit_of` names its work.
+        peer: The figure of the peer in the same run, in `unit`, None when it did not run.
+        goal_to_peer: The goal for the ratio to the peer in the same run, in place of `goal`.
     """
 
     question: str

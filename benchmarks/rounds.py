@@ -20,7 +20,7 @@ from benchmarks.spark_engines import SETTING
 from benchmarks.spark_session import generated, session
 
 Rounds = dict[str, Callable[[], float]]
-"""The figure of one round, by its name; more is better. What takes time counts by 1/s."""
+"""The figure of one round, by its name; more is better. A duration counts as 1/s."""
 LOG_LINES_SHOWN = 20
 
 

@@ -67,7 +67,7 @@ class _MemoryReader(DataSourceReader):
 
 
 def memory_batches(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """So many rows, in batches of `batch_rows` and a smaller last one."""
+    """`rows` rows, in batches of `batch_rows` and a smaller last one."""
     batch = memory_batch(batch_rows)
     for first in range(0, rows, batch_rows):
         yield batch if rows - first >= batch_rows else batch.slice(0, rows - first)

@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def run(spark: SparkSession, cluster: Cluster, scratch: Path, *, rounds: int) -> dict[str, Side]:
-    """All queries in turn, once more than asked for: the first time warms the JVM up."""
+    """All queries in turn, `rounds` + 1 times: the first time warms the JVM up."""
     sides = {name: Side() for name in (FLOOR, COPY, ROLLING)}
     with ll.connect(cluster.metadata_service_uri) as client:
         logs = BlockingLogs(client)

@@ -2,8 +2,8 @@
 
 From the call of `append_async` to the delivery by `tail`, with group commit: E3/Qw3/Qa2, ZooKeeper,
 three bookies, the leader and the reader on this machine. Beside it stands the sum of one disk sync
-and one round trip of a socket, measured in the same run; asked for are three times that. The same
-way with nothing in it (`bare_tail`) says how much of that processes of Python take for themselves.
+and one round trip of a socket, measured in the same run; the goal is three times that. The bare
+tail (`bare_tail`) measures how much of that processes of Python take for themselves.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def main() -> None:
         for name, values, goal in (
             ("p50", p50[rate], 3 * best),
             ("p99", p99[rate], None),
-            ("p50 of the way with nothing in it", bare[rate], None),
+            ("p50 of the bare tail", bare[rate], None),
         ):
             figures.append(
                 Figure(

@@ -22,6 +22,9 @@ SOURCES = [
     if (path.suffix in {".py", ".proto"} or path.parent.parent.name == "transcripts")
     and path != Path(__file__)
 ]
+WRITTEN = [*GUIDES, ROOT / "Makefile", *(p for p in tracked() if p.suffix == ".ipynb")]
+"""What else cites rules; no program reads these citations."""
+
 COUNTEREXAMPLES = [*(ROOT / "tests").rglob("test_counterexamples.py")]
 
 NAME = r"[A-Z]\d{1,2}"
@@ -116,6 +119,12 @@ def is_page(name: str) -> bool:
     return (ROOT / name).exists() or name in PAGES
 
 
+def citations_of_a_page(text: str) -> list[str]:
+    """Offences of the citations that are no targets of links: those are links of a guide."""
+    found = CITATION.finditer(TARGET.sub("]", text))
+    return [why for each in found if (why := cited_by(each["page"], each["anchor"])[1])]
+
+
 def links_in(text: str) -> list[str]:
     """Offences of a guide: a link under another name, a rule that is no link, no such script."""
     wrong = [f"{name} leads to {to}" for name, to in LINK.findall(text) if name != to]
@@ -162,6 +171,10 @@ def test_citations_of_the_sources_lead_somewhere() -> None:
     require_nothing({by_name(path): citations_in(path.read_text())[1] for path in SOURCES})
 
 
+def test_citations_of_the_pages_lead_somewhere() -> None:
+    require_nothing({by_name(path): citations_of_a_page(path.read_text()) for path in WRITTEN})
+
+
 def test_every_rule_is_cited_by_code_or_a_test() -> None:
     cited = {name for path in SOURCES for name in citations_in(path.read_text())[0]}
     uncited = {page: sorted(names - cited) for page, names in RULES.items()}
@@ -201,6 +214,19 @@ def test_nothing_cites_what_the_repository_does_not_hold() -> None:
 )
 def test_offences_of_a_source_are_found(text: str, offences: int) -> None:
     assert len(citations_in(text)[1]) == offences
+
+
+@pytest.mark.parametrize(
+    ("text", "offences"),
+    [
+        ("`LOGS.md#K7`, LOGS.md#K1-K10, [K9](../LOGS.md#K9), E3/Qw3", 0),
+        ("`LOGS.md#K99`", 1),
+        ("LOGS.md#K1-K99, PROTOCOL.md#K7, NOWHERE.md#K7", 3),
+        ('"source": ["# LOGS.md#no-such-heading\\n"]', 1),
+    ],
+)
+def test_offences_of_a_pages_citations_are_found(text: str, offences: int) -> None:
+    assert len(citations_of_a_page(text)) == offences
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ from tests.sim.mutations import MUTATIONS
 if TYPE_CHECKING:
     from pathlib import Path
 
-GUIDES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"])
+GUIDES = sorted(
+    [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / ".github").rglob("*.md")]
+)
 COMMAND = re.compile(r"(?:`|^\s*\$?\s*|#+ )(?:[A-Z_]+=\S+ )*make ([a-z][a-z-]*)", re.MULTILINE)
 ROW = re.compile(r"^\| `(tests/sim[a-z/]*)` \| `(\w+)` \| [^|]+ \|$", re.MULTILINE)
 

@@ -8,6 +8,7 @@ phrase from its list.
 
 from __future__ import annotations
 
+import gc
 from functools import cache
 from typing import Final
 
@@ -23,7 +24,11 @@ STILL_IN: Final[dict[str, str]] = {}
 
 @cache
 def found() -> tuple[Hit, ...]:
-    return tuple(hits(ROOT, prose_of(ROOT)))
+    gc.disable()  # millions of nodes of syntax trees, and none of them in a circle
+    try:
+        return tuple(hits(ROOT, prose_of(ROOT)))
+    finally:
+        gc.enable()
 
 
 def area_of(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.architecture.house.areas import (
@@ -62,11 +63,22 @@ def test_generated_files_are_left_out_and_pages_are_prose(tmp_path: Path) -> Non
             "docs/PAGE.md": "",
             "docs/adr/0001.md": "",
             "README.md": "",
+            "Makefile": "",
+            ".github/ISSUE_TEMPLATE/bug.md": "",
+            ".venv/package/README.md": "",
+            "benchmarks/append.py": "",
+            "benchmarks/README.md": "",
+            "notebooks/01.ipynb": "",
+            "tests/unit/test_a.py": "",
         },
     )
     modules = ["bookie_server/b.py", "ledgerlog_spark/a.py"]
     assert modules_of(root) == modules
-    assert prose_of(root) == [*modules, "README.md", "docs/PAGE.md"]
+    others = [
+        ".github/ISSUE_TEMPLATE/bug.md", "Makefile", "README.md", "benchmarks/README.md",
+        "benchmarks/append.py", "docs/PAGE.md", "docs/adr/0001.md", "notebooks/01.ipynb",
+    ]  # fmt: skip
+    assert prose_of(root) == [*modules, *others]
     assert by_folder(modules) == {"bookie_server": modules[:1], "ledgerlog_spark": modules[1:]}
 
 
@@ -162,6 +174,26 @@ def test_tics_of_a_module_are_found_by_line_in_docstrings_comments_and_strings()
 def test_tics_of_a_page_are_found_outside_of_code() -> None:
     text = "A [face](face.md) of\nit.\n\n```\nthe face\n```\n\nNot `face`, but\nlet\ngo.\n"
     assert tics_in(text) == [("face", 1), ("let-go", 9)]
+
+
+def test_tics_of_a_makefile_are_found_in_its_comments() -> None:
+    text = (
+        "# A comment on the\n# second face of it.\nface: a ## Build a\n"
+        "\techo face 's/:[^#]*## its face/'\nother: ## Build its face\n"
+    )
+    assert tics_in(text, "Makefile") == [("face", 2), ("face", 5)]
+
+
+def test_tics_of_a_notebook_are_found_in_its_cells_of_markdown() -> None:
+    cells = [
+        {"cell_type": "code", "source": ["# its face"]},
+        {"cell_type": "markdown", "source": ["# A page\n", "\n", "Its face, “here”."]},
+        {"cell_type": "code", "source": []},
+        {"cell_type": "markdown", "source": ["“Its face.”"]},
+    ]
+    text = json.dumps({"cells": cells}, indent=1, ensure_ascii=False)
+    lines = [n for n, line in enumerate(text.splitlines(), 1) if "Its" in line]
+    assert tics_in(text, "notebooks/01.ipynb") == [("face", line) for line in lines]
 
 
 def test_hits_of_a_list_of_files_can_be_restricted_to_some_tics(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Imports run downwards only (ARCHITECTURE.md#layers)."""
+"""Imports run downwards only, also those for types alone (ARCHITECTURE.md#layers)."""
 
 from __future__ import annotations
 
@@ -135,17 +135,23 @@ RELATIVE = "a relative import"
 
 
 @cache
-def imported(path: Path) -> set[str]:
-    """Dotted names of all modules that a file imports at run time, lazily or not."""
-    names: set[str] = set()
-    typing_only = {
+def for_types(path: Path) -> set[int]:
+    """The ids of the nodes below `if TYPE_CHECKING`."""
+    return {
         id(node)
         for block in nodes(path)
         if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test)
         for node in ast.walk(block)
     }
+
+
+@cache
+def imported(path: Path, *, typing_too: bool = False) -> set[str]:
+    """Dotted names of all modules that a file imports, lazily or not; at run time by default."""
+    names: set[str] = set()
+    left_out = set() if typing_too else for_types(path)
     for node in nodes(path):
-        if id(node) in typing_only:
+        if id(node) in left_out:
             continue
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
@@ -161,7 +167,9 @@ def layer(path: Path, package: str) -> str:
 
 
 def layers_imported(path: Path, package: str) -> set[str]:
-    return {n.split(".")[1] for n in imported(path) if n.startswith(package + ".")}
+    """The layers of a package that a file imports, also those for types alone."""
+    names = imported(path, typing_too=True)
+    return {each.split(".")[1] for each in names if each.startswith(package + ".")}
 
 
 def upwards_of_the_client(path: Path) -> Iterator[str]:
@@ -172,7 +180,7 @@ def upwards_of_the_client(path: Path) -> Iterator[str]:
         yield f"{own} is not a layer: add it to the table and to the docs"
         return
     yield from layers_imported(path, "ledgerlog_spark") - CLIENT_LAYERS[own] - {own}
-    if any(n.split(".")[0] == "bookie_server" for n in imported(path)):
+    if any(n.split(".")[0] == "bookie_server" for n in imported(path, typing_too=True)):
         yield "bookie_server"
 
 

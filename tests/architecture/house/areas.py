@@ -50,16 +50,24 @@ def modules_of(root: Path) -> list[str]:
     )
 
 
-WRITTEN = ("concepts", "how-to", "reference")
-"""Folders of pages; those of decisions are history, those of tutorials are notebooks."""
+PROSE: Final = (
+    "*.md",
+    ".github/**/*.md",
+    "Makefile",
+    "benchmarks/*.md",
+    "benchmarks/*.py",
+    "docs/**/*.md",
+    "docs/**/*.py",
+    "notebooks/*.ipynb",
+    "pyspark_ledger.py",
+)
+"""The files with prose beside the packages; tests are read by those who change them."""
 
 
 def prose_of(root: Path) -> list[str]:
-    """Paths of all files whose words are checked: the modules, the pages of docs/, and README."""
-    folders = [root / "docs", *(root / "docs" / name for name in WRITTEN)]
-    pages = [page for folder in folders for page in folder.glob("*.md")]
-    pages += root.glob("README.md")
-    return [*modules_of(root), *sorted(str(page.relative_to(root)) for page in pages)]
+    """Paths of all files whose words are checked: the modules, then those of `PROSE`."""
+    others = {str(path.relative_to(root)) for pattern in PROSE for path in root.glob(pattern)}
+    return [*modules_of(root), *sorted(others)]
 
 
 def folder_of(path: str) -> str:

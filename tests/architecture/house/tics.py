@@ -2,13 +2,15 @@
 
 `TICS` is the table. `hits` looks for them in the prose of files. The prose of a Python module is
 its docstrings, its comments and its strings of more than one word. That of a Markdown page is
-everything outside of code. Text in backticks is a name and no prose.
+everything outside of code, that of a notebook its cells of Markdown, that of a Makefile its
+comments. Text in backticks is a name and no prose.
 """
 
 from __future__ import annotations
 
 import ast
 import io
+import json
 import re
 import tokenize
 from dataclasses import dataclass
@@ -248,6 +250,7 @@ _PATTERNS: Final = {
 }
 _IN_BACKTICKS = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 _FENCED = re.compile(r"(?ms)^[ \t]*(```|~~~).*?^[ \t]*\1[ \t]*$")
+_WITH_TEXT = (ast.Constant, ast.JoinedStr, ast.Expr)
 _LINK_TARGET = re.compile(r"(?<=\])\([^)\n]*\)|<[^>\n]+>")
 
 
@@ -270,20 +273,18 @@ def _literal(node: ast.Constant | ast.JoinedStr) -> str:
 
 def _strings(text: str) -> Iterator[Prose]:
     """Docstrings and other strings; an f-string once, with its fields as `{}`."""
-    tree = ast.parse(text)
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, _WITH_TEXT)]
     parts = {
         id(inner)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.JoinedStr)
         for inner in ast.walk(node)
         if inner is not node and isinstance(inner, ast.Constant | ast.JoinedStr)
     }
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     lines = text.splitlines()
-    for node in ast.walk(tree):
-        is_text = isinstance(node, ast.JoinedStr) or (
-            isinstance(node, ast.Constant) and isinstance(node.value, str)
-        )
+    for node in nodes:
+        is_text = isinstance(node, ast.JoinedStr) or isinstance(getattr(node, "value", None), str)
         if not is_text or id(node) in parts:
             continue
         assert isinstance(node, ast.Constant | ast.JoinedStr)
@@ -294,16 +295,29 @@ def _strings(text: str) -> Iterator[Prose]:
             yield Prose(node.lineno, value, is_one_line=not is_block, kind=kind)
 
 
-def _comments(text: str) -> Iterator[Prose]:
+def _comments(text: str) -> Iterator[tuple[int, str, bool]]:
+    """The line of each comment of a module, its words, and whether the line has nothing else."""
+    if "#" not in text:
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            words = token.string.lstrip("#:").strip()
+            words = re.sub(r"\b(?:noqa|type: ignore|fmt|pragma)\b.*?(?= - |$)", "", words)
+            yield token.start[0], words, not token.line[: token.start[1]].strip()
+
+
+def _comments_of_make(text: str) -> Iterator[tuple[int, str, bool]]:
+    """The same of a Makefile, whose recipes may have the sign within a word."""
+    for line, source in enumerate(text.splitlines(), 1):
+        if found := re.search(r"(?:^|(?<=\s))#+\s+(.*)", source):
+            yield line, found[1], found.start() == 0
+
+
+def _joined(comments: Iterable[tuple[int, str, bool]]) -> Iterator[Prose]:
     """Comments; those on lines that follow each other and hold nothing else are one text."""
     begun: Prose | None = None
     last = 0  # of the last comment, if nothing else is on its line
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type != tokenize.COMMENT:
-            continue
-        line, words = token.start[0], token.string.lstrip("#:").strip()
-        words = re.sub(r"\b(?:noqa|type: ignore|fmt|pragma)\b.*?(?= - |$)", "", words)
-        is_alone = not token.line[: token.start[1]].strip()
+    for line, words, is_alone in comments:
         if begun is not None and is_alone and line == last + 1:
             begun = Prose(begun.line, f"{begun.text}\n{words}", kind="comment")
         else:
@@ -315,10 +329,26 @@ def _comments(text: str) -> Iterator[Prose]:
         yield begun
 
 
+def _cells(text: str) -> Iterator[Prose]:
+    """The cells of Markdown of a notebook, which has a line for each line of a cell."""
+    written = [line.strip().rstrip(",") for line in text.splitlines()]
+    after = 0
+    for cell in json.loads(text)["cells"]:
+        if cell["source"]:
+            first = json.dumps(cell["source"][0], ensure_ascii=False)
+            after = written.index(first, after) + 1
+            if cell["cell_type"] == "markdown":
+                yield Prose(after, "".join(cell["source"]))
+
+
 def prose_in(path: str, text: str) -> list[Prose]:
     """The prose of a file; its name decides how it is read."""
     if path.endswith(".py"):
-        return [*_strings(text), *_comments(text)]
+        return [*_strings(text), *_joined(_comments(text))]
+    if path.endswith("Makefile"):
+        return [*_joined(_comments_of_make(text))]
+    if path.endswith(".ipynb"):
+        return [*_cells(text)]
     without_code = _FENCED.sub(lambda found: "\n" * found.group().count("\n"), text)
     return [Prose(1, _LINK_TARGET.sub(lambda found: NAME * len(found.group()), without_code))]
 
