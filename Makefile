@@ -5,6 +5,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SBT_VERSION := 1.13.0
+SBT := $(VENV)/sbt/sbt-launch-$(SBT_VERSION).jar
+SBT_OPTIONS := -Xmx1g -Dsbt.override.build.repos=true -Dsbt.repository.config=project/repositories \
+	-Dsbt.supershell=false -Dsbt.server.autostart=false
+JAR := ledgerlog_spark/jars/ledgerlog-spark.jar
 SCHEDULES ?= 5000
 LOG_SCHEDULES ?= 500
 SEED ?= 1
@@ -26,7 +31,7 @@ SOAK ?= fuzz ack-audit kill-test many-ledgers abuse-test metadata-size leader-st
 	complete-mode sim-coverage exactly-once interop mutation-score matrix
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
+.PHONY: help setup demo check test shim soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -48,7 +53,22 @@ check: lint types ## Run what a change needs every few minutes: style, types, un
 
 # The simulators run after the tests and run more schedules, so the tests run fewer of them.
 test: export LEDGERLOG_SIM_FOLLOWS := 1
-test: lint types pytest sim ## Run everything that must be green: style, types, tests, simulation
+test: lint types shim pytest sim ## Run everything that must be green: style, types, tests, simulation
+
+$(SBT):
+	mvn --quiet --batch-mode org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy \
+		-Dartifact=org.scala-sbt:sbt-launch:$(SBT_VERSION) -DoutputDirectory=$(@D)
+
+# A running session opens its jars again and again, so the jar is replaced in one step.
+shim: $(STAMP) $(SBT) ## Build the jar of the JVM engine with sbt, and run its Scala tests (needs Maven)
+	java $(SBT_OPTIONS) -Dspark.jars.folder=$$($(BIN)/python -c "import pathlib, pyspark; \
+		print(pathlib.Path(pyspark.__file__).parent / 'jars')") -jar $(SBT) scalafmtCheckAll test package
+	@mkdir -p $(dir $(JAR))
+	cp jvm-shim/target/ledgerlog-spark.jar $(JAR).part && mv $(JAR).part $(JAR)
+
+# Without sbt and the Scala tests.
+$(JAR): $(STAMP)
+	$(BIN)/python build_jar.py
 
 soak: $(STAMP) ## Run all long checks one after the other, also after a failure, and count them
 	@failed=""; \
@@ -127,7 +147,7 @@ mutation-score: $(STAMP) ## Count how many of a list of plausible mistakes the s
 	$(BIN)/python -m tests.mutation
 
 matrix: export PYTEST_ARGS := $(PYTEST_ARGS)
-matrix: $(STAMP) ## Unit, Spark, stream and leader tests in every Python and PySpark that the metadata allows
+matrix: $(STAMP) $(JAR) ## Unit, Spark, stream and leader tests in every Python and PySpark that the metadata allows
 	$(BIN)/python -m tests.matrix
 
 abuse-test: $(STAMP) ## Abuse bookies in 14 ways; measure a good client's slowest append and the bookies' memory
@@ -166,4 +186,4 @@ lock: $(STAMP) ## Compile requirements.lock from pyproject.toml
 		--no-header --no-annotate --no-strip-extras --extra dev pyproject.toml -o requirements.lock
 
 clean: ## Delete what builds and tests leave behind, except the virtual environment
-	rm -rf dist build site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db
+	rm -rf dist build site jvm-shim/target project/target project/project .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 
 def parsed(
-    description: str | None, *, rounds: int = 3, with_only: bool = False
+    description: str | None,
+    *,
+    rounds: int = 3,
+    with_only: bool = False,
+    engines: Callable[[str], object] | None = None,
 ) -> argparse.Namespace:
-    """`--rounds`, `--seconds`, `--directory`, `--json` and `--peer`; `--only` with `with_only`."""
+    """`--rounds`, `--seconds`, `--directory`, `--json` and `--peer`.
+
+    Some scripts also have `--only` or `--engines`; `engines` parses the value of the latter.
+    """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -22,4 +30,6 @@ def parsed(
     )
     if with_only:
         parser.add_argument("--only", help="figures whose name contains this")
+    if engines is not None:
+        parser.add_argument("--engines", type=engines, help="compare these, such as shim,python")
     return parser.parse_args()

@@ -16,6 +16,7 @@ from functools import partial
 
 import ledgerlog_spark as ll
 from benchmarks import append, read, recovery, spark_read, spark_write
+from benchmarks.spark_engines import SETTING
 from benchmarks.spark_session import generated, session
 
 Rounds = dict[str, Callable[[], float]]
@@ -84,6 +85,7 @@ def of_spark_read(_seconds: float) -> Iterator[Rounds]:
     """M rows/s."""
     with cluster_with_logs(), session() as spark:
         generated(spark, spark_read.ROWS).write.format("ledger").mode("overwrite").save("read")
+        spark.conf.set(SETTING, "python")  # releases without the JVM engine have this source only
         log = spark.read.format("ledger").load("read")
 
         def whole() -> float:

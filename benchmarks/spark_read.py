@@ -1,7 +1,9 @@
 """How fast does Spark read a log through the Python source?
 
 10 million rows of (long, long, double, string of 20). The limit is a Python source that yields the
-same batches from memory; the goal is 0.78 of it.
+same batches from memory; the goal is 0.78 of it. With `--engines shim,python,parquet`, queries on
+these engines are compared instead: the JVM engine, the Python source, and Parquet files of the same
+rows.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from benchmarks.machine import median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
 from benchmarks.spark_baselines import MemorySource
+from benchmarks.spark_engines import SETTING, compared_engines, engine_names
 from benchmarks.spark_session import compared, figures, generated, session
 
 ROWS = 10_000_000
@@ -38,13 +41,18 @@ def batch_rows(uri: str) -> int:
 
 def main() -> None:
     """Measure ours and the source in memory in turn, in one session."""
-    options = parsed(__doc__)
+    options = parsed(__doc__, engines=engine_names)
     with (
         ll.local_cluster(bookies=3, directory=options.directory) as cluster,
         session() as spark,
     ):
         spark.dataSource.register(MemorySource)
         generated(spark, ROWS).write.format("ledger").mode("overwrite").save(LOG)
+        if options.engines:
+            found = compared_engines(spark, LOG, ROWS, options.engines, options.rounds)
+            show("spark_read, engines", found, as_json=options.json)
+            return
+        spark.conf.set(SETTING, "python")
         log = spark.read.format("ledger").load(LOG)
         memory = (
             spark.read.format("benchmark_memory")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.settings import ClientSettings
     from ledgerlog_spark.composition import connect
     from ledgerlog_spark.datasource.configure import configure
+    from ledgerlog_spark.datasource.jar import jar_path
     from ledgerlog_spark.local.cluster import local_cluster
     from ledgerlog_spark.log.reading.row_cursor import RowBatch
     from ledgerlog_spark.log.records import Record
@@ -36,6 +37,7 @@ _WHERE = {
     "RowBatch": "ledgerlog_spark.log.reading.row_cursor",
     "configure": "ledgerlog_spark.datasource.configure",
     "connect": "ledgerlog_spark.composition",
+    "jar_path": "ledgerlog_spark.datasource.jar",
     "local_cluster": "ledgerlog_spark.local.cluster",
 }
 _MODULES = ("aio", "errors")
@@ -50,6 +52,7 @@ __all__ = [
     "configure",
     "connect",
     "errors",
+    "jar_path",
     "local_cluster",
 ]
 

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import ledgerlog_spark as ll
+from ledgerlog_spark import testing
 from ledgerlog_spark.client.blocking.reader import BlockingReadHandle
 from ledgerlog_spark.client.blocking.writer import BlockingWriteHandle
 from ledgerlog_spark.client.handles.reader import ReadHandle
@@ -42,6 +43,14 @@ threads can use the same blocking client, writer or leader.
 
 """
 
+TESTING_INTRODUCTION = """\
+## Fakes for your tests
+
+`ledgerlog_spark.testing` is a cluster in memory, without ports, processes or files.
+[Test your programs](../how-to/test-your-programs.md) has a program for it.
+
+"""
+
 HANDLES: list[tuple[str, type[Any], type[Any]]] = [
     ("A client", LogClient, BlockingLogClient),
     ("A ledger that is written", WriteHandle, BlockingWriteHandle),
@@ -71,14 +80,23 @@ def public_objects() -> dict[str, str]:
     }
 
 
+def testing_objects() -> dict[str, str]:
+    """Each function and class of `ledgerlog_spark.testing`, with the path of its definition."""
+    found = ((name, getattr(testing, name)) for name in testing.__all__)
+    return {
+        f"ledgerlog_spark.testing.{name}": f"{each.__module__}.{each.__qualname__}"
+        for name, each in sorted(found, key=lambda pair: (isinstance(pair[1], type), pair[0]))
+    }
+
+
 def _functions_first(name: str) -> tuple[bool, str]:
     return isinstance(getattr(ll, name), type), name
 
 
-def _object(path: str, name: str) -> str:
+def _object(path: str, name: str, level: int = 2) -> str:
     """The section of a public object. Its heading is the public name, with the signature."""
     options = (
-        "show_root_heading: true", "show_root_toc_entry: true", "heading_level: 2", f"heading: {name}",
+        "show_root_heading: true", "show_root_toc_entry: true", f"heading_level: {level}", f"heading: {name}",
         f"toc_label: {name.removeprefix('ledgerlog_spark.')}",
     )  # fmt: skip
     lines = [f"::: {path}", "    options:", *(f"      {option}" for option in options)]
@@ -110,4 +128,6 @@ def page() -> str:
         _block(f"{handle.__module__}.{handle.__qualname__}", title, 3, members_of(handle, blocking))
         for title, handle, blocking in HANDLES
     ]
+    parts.append(TESTING_INTRODUCTION)
+    parts += [_object(path, name, level=3) for name, path in testing_objects().items()]
     return "".join(parts)

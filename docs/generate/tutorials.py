@@ -20,6 +20,8 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PAGES = ROOT / "docs" / "tutorials"
 TIMEOUT_SECONDS = 600
+ALT = "alt"
+"""Key in the metadata of a cell that shows a picture: the text for readers who do not see it."""
 
 TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|.*\r(?!\n)")
 SCRIPT = re.compile(r"<script.*?</script>", re.DOTALL)
@@ -74,25 +76,25 @@ class Page:
             self._parts.append(f"```text\n{text}\n```")
         for output in cell.outputs:
             if output.output_type != "stream":
-                self._show(output.data)
+                self._show(output.data, cell.metadata)
 
-    def _show(self, data: Any) -> None:
+    def _show(self, data: Any, metadata: Any) -> None:
         if "image/png" in data:
-            self._add_picture("png", base64.b64decode(data["image/png"]))
+            self._add_picture("png", base64.b64decode(data["image/png"]), metadata)
         elif svg := data.get("image/svg+xml"):
-            self._add_picture("svg", f"{svg}\n".encode())
+            self._add_picture("svg", f"{svg}\n".encode(), metadata)
         elif data.get("text/html", "").startswith("<svg"):
-            self._add_picture("svg", f"{data['text/html']}\n".encode())
+            self._add_picture("svg", f"{data['text/html']}\n".encode(), metadata)
         elif "text/html" in data:
             html = EMPTY_LINES.sub("\n", self._cleaned(SCRIPT.sub("", data["text/html"])))
             self._parts.append(f'<div class="output">\n{html.strip()}\n</div>')
         elif text := self._cleaned(data.get("text/plain", "")):
             self._parts.append(f"```text\n{text}\n```")
 
-    def _add_picture(self, kind: str, content: bytes) -> None:
+    def _add_picture(self, kind: str, content: bytes, metadata: Any) -> None:
         picture = self._path.with_name(f"{self._path.stem}-{len(self.pictures) + 1}.{kind}")
         self.pictures[picture] = content
-        self._parts.append(f"![What this cell shows]({picture.name})")
+        self._parts.append(f"![{metadata[ALT]}]({picture.name})")
 
     def _cleaned(self, text: str) -> str:
         text = TERMINAL.sub("", text)

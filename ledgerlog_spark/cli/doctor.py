@@ -67,7 +67,8 @@ def doctor(
     The exit code is 1 if something that ledgerlog needs is missing.
     """
     findings: list[Finding] = []
-    for check in (_python, _packages, _zookeeper, _port, _disk, _open_files, _worker_python):
+    checks = (_python, _packages, _jar, _zookeeper, _port, _disk, _open_files, _worker_python)
+    for check in checks:
         findings += check()
     findings += _cluster(uri)
     if executors:
@@ -104,6 +105,19 @@ def _packages() -> Iterator[Finding]:
             yield Finding(f"package {name}", "ok", metadata.version(name))
         except metadata.PackageNotFoundError:
             yield Finding(f"package {name}", "missing", "", install_command(name))
+
+
+def _jar() -> Iterator[Finding]:
+    from ledgerlog_spark.datasource.jar import built_for, fits
+
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        spark, built = metadata.version("pyspark"), built_for()
+        found = "no jar" if built is None else f"a jar for Spark {built}, PySpark is {spark}"
+        advice = (
+            'scans of format("ledger") run in Python, which is slower: build the jar of this '
+            "version of Spark with `make shim`"
+        )
+        yield Finding.of("JVM engine", found, advice, is_good=fits(spark))
 
 
 def _zookeeper() -> Iterator[Finding]:

@@ -8,6 +8,7 @@ import sys
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ledgerlog_spark.datasource.jar import JARS_SETTING, fits, with_jar
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import SERVICE_URI_VARIABLE
 
@@ -43,7 +44,8 @@ REGISTRATION_LOGGER = "org.apache.spark.sql.execution.datasources.DataSourceMana
 def configure(spark: Configured, metadata_service_uri: str | None = None) -> Configured:
     """Set up a builder or a session for `format("ledger")`, and return it.
 
-    A builder accepts all settings before its session starts. A session accepts the run-time
+    A builder accepts all settings before its session starts, and the jar of the JVM engine if the
+    jar is for this version of Spark. A session accepts the run-time
     settings and the service URI. A log line reports the settings that only a new session can get.
     A session of Spark Connect accepts the same settings as another session. The server of Spark
     Connect needs ledgerlog in its Python, and must reach the cluster at the service URI.
@@ -81,6 +83,7 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
 
 
 def _configure_builder(builder: Any, uri: str | None) -> None:
+    import pyspark
     from pyspark import SparkContext
 
     for key, value in {**RUN_TIME, **AT_START}.items():
@@ -92,6 +95,9 @@ def _configure_builder(builder: Any, uri: str | None) -> None:
             ", ".join(AT_START),
         )
         return
+    if fits(pyspark.__version__):
+        given = builder._options.get(JARS_SETTING)  # noqa: SLF001 - no public function returns it
+        builder.config(JARS_SETTING, with_jar(given))
     os.environ.setdefault(PYTHON_VARIABLE, sys.executable)
     if uri is not None:
         os.environ[SERVICE_URI_VARIABLE] = uri

@@ -73,7 +73,7 @@ class LedgerDataSource(DataSource):
         """Return a batch reader. The snapshot to read is fixed when the scan is planned."""
         from ledgerlog_spark.datasource.scan.reader import BatchReader, RawReader
 
-        options = self._options(self._with_table_options(schema))
+        options = self._options(self.options_of_read(schema))
         read = options.for_read()
         uri = self._service_uri(options)
         rows = self._rows_schema(schema)
@@ -90,7 +90,7 @@ class LedgerDataSource(DataSource):
         from ledgerlog_spark.errors import LedgerLogError
 
         try:
-            options = self._options(self._with_table_options(schema))
+            options = self._options(self.options_of_read(schema))
             return LedgerStreamReader(
                 self._service_uri(options),
                 options.for_stream(),
@@ -115,7 +115,7 @@ class LedgerDataSource(DataSource):
         of_write = self._of_write(schema, overwrite=overwrite, streams=True)
         return StreamWriter(*of_write, overwrite=overwrite)
 
-    def _with_table_options(self, schema: StructType) -> dict[str, str]:
+    def options_of_read(self, schema: StructType) -> dict[str, str]:
         """The given options. If they name no log and no ledger, the table's options are added."""
         from ledgerlog_spark.datasource.options.sql_table import table_options_in
 

@@ -53,14 +53,17 @@ class RecordEntry(NamedTuple):
 
 
 class Positions(Sequence[Position]):
-    """Positions of the records of one `append_many` (LOGS.md#H2).
+    """Positions of the records of one `append_many`.
 
-    Each `Position` is created when it is accessed.
+    Each `Position` is created when it is accessed. A position stays valid after rolls, ensemble
+    changes, recoveries and new leaders. If its record is truncated, a read from the position fails
+    with `PositionNotAvailableError`.
 
     Attributes:
         offsets: Offsets of all these records.
     """
 
+    # The parts of a position are those of LOGS.md#H2.
     __slots__ = ("_entries", "_firsts", "_log_id", "offsets")
 
     def __init__(self, log_id: str, offsets: range, entries: Iterable[RecordEntry]) -> None:

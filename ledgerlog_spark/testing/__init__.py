@@ -1,10 +1,10 @@
 """Fakes for tests of programs that use ledgerlog: a cluster inside one event loop.
 
-    from ledgerlog_spark.testing import MemoryCluster
+    from ledgerlog_spark.testing import MemoryCluster, connect_in_memory
 
     async with MemoryCluster() as cluster:
         client = cluster.client()
-        async with await client.open_log("orders", lead=True) as leader: ...
+        leader = await client.open_log("orders", lead=True)
 
     with connect_in_memory() as client:  # the blocking calls, on a cluster of its own
         ledger = client.create_ledger()
@@ -18,6 +18,6 @@ contract tests as the real ones.
 """
 
 from ledgerlog_spark.testing.bookie import MemoryStorage
-from ledgerlog_spark.testing.cluster import MemoryCluster, connect_in_memory, memory_metadata
+from ledgerlog_spark.testing.cluster import MemoryCluster, connect_in_memory
 
-__all__ = ["MemoryCluster", "MemoryStorage", "connect_in_memory", "memory_metadata"]
+__all__ = ["MemoryCluster", "MemoryStorage", "connect_in_memory"]

@@ -28,6 +28,9 @@ class MemoryLedger:
 class MemoryStorage:
     """The storage of one bookie in memory, which checks master keys and fences like a real bookie.
 
+    It answers OK to each add that a real bookie would accept. It is never read-only or busy, and
+    deletes nothing. Nothing is on a disk.
+
     Attributes:
         ledgers: The ledgers by id. A test may remove a ledger, which is then lost.
         adds_seen: All add requests, in order.

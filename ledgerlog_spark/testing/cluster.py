@@ -30,13 +30,23 @@ def memory_metadata(nodes: MemoryNodes | None = None, *, root: str = ROOT) -> Me
 class MemoryCluster:
     """Bookies and metadata in memory, for the event loop that runs the `async with` statement.
 
+    Nothing is durable: the data is lost when the statement ends. A stopped bookie keeps its data
+    until then. The cluster has no limit of memory, because a bookie never deletes an entry and
+    accepts every add. It has no URI, so Spark and other processes cannot connect to it.
+
     Attributes:
-        bookies: The storages by bookie id. A test may remove a stored entry, which is then lost.
+        bookies: The storages of the running bookies, by bookie id. A test may remove a stored
+            entry, which is then lost.
         nodes: The nodes of the metadata store.
     """
 
     def __init__(self, bookies: int = 3) -> None:
-        """Create a cluster of `bookies` writable bookies. The `async with` statement starts it."""
+        """Create a cluster, which the `async with` statement starts.
+
+        Args:
+            bookies: Number of writable bookies. Their ids are `bookie-0`, `bookie-1` and so on. A
+                ledger needs as many bookies as its ensemble size, which is 3 by default.
+        """
         self.bookies = {f"bookie-{number}": MemoryStorage() for number in range(bookies)}
         self.nodes = MemoryNodes()
         self._stopped: dict[str, MemoryStorage] = {}
@@ -61,6 +71,9 @@ class MemoryCluster:
         Args:
             settings: Time-outs and limits; None means the defaults.
             seed: Seed of the random numbers that place ledgers and spread retries.
+
+        Raises:
+            RuntimeError: No event loop is running.
         """
         stores = memory_metadata(self.nodes)
         transport = InProcessTransport(self.bookies)
@@ -76,7 +89,10 @@ class MemoryCluster:
         return client
 
     async def stop_bookie(self, bookie_id: str) -> None:
-        """Make a bookie unreachable. The bookie keeps its entries.
+        """Make a bookie unreachable, for all clients of the cluster. The bookie keeps its entries.
+
+        Args:
+            bookie_id: A key of `bookies`.
 
         Raises:
             KeyError: The bookie does not exist, or is already stopped.
@@ -85,7 +101,15 @@ class MemoryCluster:
         await self._session.registration.unregister(bookie_id)
 
     async def start_bookie(self, bookie_id: str) -> None:
-        """Start a stopped bookie again. If no such bookie was stopped, start an empty bookie."""
+        """Start a stopped bookie again. If no such bookie was stopped, start an empty bookie.
+
+        Args:
+            bookie_id: The id of the bookie. An empty bookie replaces a running bookie with this id,
+                whose entries are then lost.
+
+        Raises:
+            ConfigurationError: The id has other characters than a bookie id may have.
+        """
         stopped = self._stopped.pop(bookie_id) if bookie_id in self._stopped else MemoryStorage()
         self.bookies[bookie_id] = stopped
         await self._register(bookie_id)
@@ -97,10 +121,15 @@ class MemoryCluster:
 def connect_in_memory(
     bookies: int = 3, settings: ClientSettings | None = None
 ) -> BlockingLogClient:
-    """Return a blocking client of a new cluster in memory. `close` also ends the cluster.
+    """Return a blocking client of a new cluster in memory.
+
+    The cluster belongs to this client: `close`, or the end of a `with` statement, also ends the
+    cluster, and its data is lost. To stop bookies, or to connect several clients, use
+    `MemoryCluster`.
 
     Args:
-        bookies: Number of bookies.
+        bookies: Number of bookies. A ledger needs as many bookies as its ensemble size, which is 3
+            by default.
         settings: Time-outs and limits; None means the defaults.
     """
 

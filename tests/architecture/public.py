@@ -1,4 +1,4 @@
-"""What users can reach: the package's names, and the classes that their calls give and take."""
+"""What users can reach: names of the package and its `testing`, and classes of their calls."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import Any
 
 import ledgerlog_spark as ll
+from ledgerlog_spark import testing
 
 PACKAGE = "ledgerlog_spark"
 HANDLES = [
@@ -78,6 +79,7 @@ def reachable() -> dict[str, Any]:
     """Public functions and classes by their names, those of `aio` too."""
     found: dict[str, Any] = {"aio.connect": ll.aio.connect}
     left = [getattr(ll, name) for name in ll.__all__]
+    left += [getattr(testing, name) for name in testing.__all__]
     left += [error for error in vars(ll.errors).values() if inspect.isclass(error)]
     left += [getattr(importlib.import_module(home), name) for home, name in HANDLES]
     while left:

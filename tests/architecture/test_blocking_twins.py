@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ledgerlog_spark.client.blocking.client import BlockingClient
+from ledgerlog_spark.client.blocking.derived import Shown
 from ledgerlog_spark.client.blocking.reader import BlockingReadHandle
 from ledgerlog_spark.client.blocking.writer import BlockingWriteHandle
 from ledgerlog_spark.client.client import LedgerClient
@@ -111,6 +112,15 @@ def calls(of: type) -> dict[str, Any]:
 
 def _is_property(member: Any) -> bool:
     return isinstance(member, property)
+
+
+def handwritten(ours: type, theirs: type) -> Iterator[str]:
+    """Calls of both that the blocking class has a body for: `derived` and `Shown` gave it none."""
+    coroutines = calls(ours)
+    for name, call in calls(theirs).items():
+        is_derived = hasattr(call, "__wrapped__") or isinstance(call, Shown)
+        if OTHER_NAME.get(name, name) in coroutines and not is_derived:
+            yield f"{theirs.__name__}.{name}"
 
 
 def lacking(ours: type, theirs: type, excused: Iterable[str] = ()) -> Iterator[str]:

@@ -13,14 +13,17 @@ from tests.architecture.trees import assert_none
 HANDLES = {
     "BlockingLeader", "BlockingLog", "BlockingLogClient", "BlockingLogs", "BlockingRangeReader",
     "BlockingRangeWriter", "BlockingReadHandle", "BlockingRecordLog", "BlockingWriteHandle",
-    "Leader", "Log", "LogClient", "Logs", "OwnedCluster", "RangeWriter", "ReadHandle", "RecordLog",
-    "WriteHandle",
+    "Leader", "Log", "LogClient", "Logs", "MemoryCluster", "OwnedCluster", "RangeWriter",
+    "ReadHandle", "RecordLog", "WriteHandle",
 }  # fmt: skip
 """What users call. Of other classes that they get, values mostly, only docstrings are asked."""
 
 RAISES_NOTHING = {
     "drain", "flush", "leave", "abort", "cut", "aclose", "remember",
 }  # fmt: skip
+
+CITATION = re.compile(r"\w+\.md#")
+"""Users of `help()` have no pages."""
 
 
 def undocumented(name: str, call: Any, function: Callable[..., Any]) -> Iterator[str]:
@@ -55,6 +58,21 @@ def test_help_of_every_public_call_is_complete() -> None:
 def test_every_class_of_users_has_a_docstring() -> None:
     bare = [name for name, each in reachable().items() if not (each.__doc__ or "").strip()]
     assert_none(bare, "say what it is")
+
+
+def test_no_docstring_of_users_cites_a_page_of_the_repository() -> None:
+    citing = {
+        f"{name}: {found[0]}"
+        for name, each in [*reachable().items(), *((name, call) for name, call, _ in calls())]
+        for text in (inspect.getdoc(each) or "",)
+        if (found := CITATION.search(text))
+    }
+    assert_none(citing, "say what the rule says, and cite the rule in a comment")
+
+
+def test_a_citation_is_found() -> None:
+    assert CITATION.search("Only the newest (LOGS.md#K7).")
+    assert not CITATION.search("The file README.md")
 
 
 def test_handles_are_reached() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,7 +79,8 @@ def _play(spark: SparkSession, directory: Path, cases: int, seed: int, seen: See
         world = random_world(dice)
         count = min(PREDICATES_MAX, cases - seen.cases)
         predicates = [random_predicate(dice, world) for _ in range(count)]
-        name = f"differential-{seed}-{seen.worlds}"
+        # A second run in the same cluster, such as that of another engine, has logs of its own.
+        name = f"differential-{seed}-{seen.worlds}-{uuid.uuid4().hex[:8]}"
         logs = _written(spark, world, name, directory / name)
         parquet = spark.read.schema(", ".join(map(" ".join, world.sql.items()))).parquet(
             str(directory / name)

@@ -50,6 +50,11 @@ BLOCK_SECONDS = 300
 MACHINE = re.compile(r"\b10\.0\.0\.(\d+)\b")
 
 
+def java_options(logging: Path) -> str:
+    """Options of each JVM. Java splits them at spaces, so the path of `logging` is a URI."""
+    return f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={logging.as_uri()}"
+
+
 class Reader:
     """Runs the blocks of one page.
 
@@ -75,8 +80,7 @@ class Reader:
             # As in the other tests with Spark: JVMs that live for a few seconds. Spark logs only
             # warnings: spark-submit copies what the job prints in pieces, and a line of the log
             # between two pieces would cut an expected line.
-            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-            f" -Dlog4j2.configurationFile={LOGGING}",
+            "JAVA_TOOL_OPTIONS": java_options(LOGGING),
         }
         self._network = f"127.{1 + os.getpid() % 200}.{1 + os.getpid() // 200 % 250}"
         self._ports: dict[str, int] = {}

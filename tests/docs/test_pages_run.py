@@ -13,7 +13,7 @@ from bookie_server.config import BookieSettings
 from docs.generate.metrics import meanings
 from tests.docs.blocks import Block, blocks_of, missing_line
 from tests.docs.pages import PAGES, README, RUN, WITH_SPARK, by_name, run
-from tests.docs.reader import Reader
+from tests.docs.reader import Reader, java_options
 
 README_LINES_MAX = 120
 NOT_RUN = {
@@ -57,7 +57,9 @@ def test_variables_and_metrics_in_a_page_exist(page: Path) -> None:
     text = page.read_text()
     settings = set(re.findall(r"\bLEDGERLOG_([A-Z_]+)", text))
     assert settings - {name.upper() for name in BookieSettings.model_fields} == set()
-    alarms = re.findall(r"^\| `(.*?)` \|", text.partition("deserve an alarm")[2], re.MULTILINE)
+    alarms = re.findall(
+        r"^\| `(.*?)` \|", text.partition("Set an alarm for these conditions")[2], re.MULTILINE
+    )
     names = {name for each in alarms for name in re.findall(r"[a-z]\w+_\w+|^\w+", each)}
     assert {name.removesuffix("_total") for name in names - {"rate"}} <= meanings().keys()
     assert bool(names) == (page.name == "metrics.md")
@@ -116,6 +118,11 @@ def test_output_has_the_lines_of_the_page_in_their_order(
     expected: tuple[str, ...], missing: str | None
 ) -> None:
     assert missing_line(expected, "zero\n one\n2\nthree\n") == missing
+
+
+def test_java_options_are_right_in_a_path_with_a_space() -> None:
+    logging = java_options(Path("/a clone/log4j2.properties")).split()[-1]
+    assert logging == "-Dlog4j2.configurationFile=file:///a%20clone/log4j2.properties"
 
 
 def test_a_block_that_fails_fails_with_its_line(tmp_path: Path) -> None:

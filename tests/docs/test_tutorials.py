@@ -10,7 +10,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from docs.generate.tutorials import NOTEBOOKS, PAGES, Page, page_of
+from docs.generate.tutorials import ALT, NOTEBOOKS, PAGES, Page, page_of
 from tests.docs.blocks import blocks_of
 
 SIZE_BYTES_MAX = 200_000
@@ -45,6 +45,15 @@ def test_page_shows_outputs_and_pictures(notebook: Path) -> None:
     assert set(shown) == there != set()
 
 
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=by_name)
+def test_pictures_have_the_texts_of_their_cells(notebook: Path) -> None:
+    cells = nbformat.read(notebook, as_version=4).cells  # type: ignore[no-untyped-call]
+    texts = [cell.metadata[ALT] for cell in cells if ALT in cell.metadata]
+    shown = re.findall(r"^!\[(.*)\]\(.*\)$", page_of(notebook).read_text(), re.MULTILINE)
+    assert shown == texts
+    assert len(set(texts)) == len(texts) > 0
+
+
 def test_pages_are_small_and_have_nothing_of_the_machine_that_made_them() -> None:
     files = [path for path in PAGES.iterdir() if path.is_file()]
     assert sum(path.stat().st_size for path in files) < len(NOTEBOOKS) * SIZE_BYTES_MAX
@@ -64,7 +73,8 @@ def test_outputs_become_text_markup_and_pictures(tmp_path: Path) -> None:
         output("display_data", {"image/png": "AAEC", "text/plain": "Figure"}),
         output("execute_result", {"text/plain": "42"}),
     ]
-    page.add(SimpleNamespace(cell_type="code", source="x", outputs=outputs))
+    metadata = {ALT: "A bar for each range"}
+    page.add(SimpleNamespace(cell_type="code", source="x", outputs=outputs, metadata=metadata))
     page.write()
     text = (tmp_path / "page.md").read_text()
     assert text.startswith("# Title\n\nThis page is `notebooks/01_page.ipynb`")
@@ -72,9 +82,9 @@ def test_outputs_become_text_markup_and_pictures(tmp_path: Path) -> None:
     assert shown == (
         "```text\nbold /here/x\n```\n\n"
         '<div class="output">\n<b>\n</b>\n</div>\n\n'
-        "![What this cell shows](page-1.svg)\n\n"
-        "![What this cell shows](page-2.svg)\n\n"
-        "![What this cell shows](page-3.png)\n\n"
+        "![A bar for each range](page-1.svg)\n\n"
+        "![A bar for each range](page-2.svg)\n\n"
+        "![A bar for each range](page-3.png)\n\n"
         "```text\n42\n```\n"
     )
     assert (tmp_path / "page-3.png").read_bytes() == b"\x00\x01\x02"

@@ -100,4 +100,12 @@ MUTATIONS = [
         "        if",
         "the append of a thread waits for something that lingers, and nothing does",
     ),
+    Mutation(
+        "last_ids_are_not_listed",
+        f"{CLIENT}/blocking/client.py",
+        "        while batch := thread.call(some()):\n            yield from batch\n",
+        "        while len(batch := thread.call(some())) >= BATCH_OF_IDS:\n"
+        "            yield from batch\n",
+        "a blocking program does not see the ledgers after the last full thousand",
+    ),
 ]

@@ -8,6 +8,13 @@ LOG = "ledgerlog_spark/log"
 
 _DRIVER = [
     Mutation(
+        "blocking_log_is_opened_with_its_id_for_a_name",
+        f"{LOG}/blocking/logs.py",
+        "return BlockingLog(self._client, name, log_id)",
+        "return BlockingLog(self._client, log_id, name)",
+        "a task of a job opens no log: the store has none with that id",
+    ),
+    Mutation(
         "range_is_lost_at_the_first_look",
         f"{LOG}/reading/committed_range.py",
         'return "no bookie has them" if metadata == seen else ""',

@@ -90,23 +90,21 @@ _NEW_LOGS = [
     Mutation(
         "staged_ledgers_of_a_failed_write_keep_the_log",
         f"{COMMITTING}/new_log.py",
-        "        if await producers.registered(host.log_id, job.app):\n"
-        "            await host.run(StagedSweep(host.name, app=job.app, staging_ttl_ms=-1))\n"
-        "            continue\n",
+        "        await host.run(StagedSweep(host.name, app=job.app, staging_ttl_ms=-1))\n",
         "",
         "a failed write with rows leaves its log",
     ),
     Mutation(
         "deletion_does_not_look_for_producers",
         f"{COMMITTING}/new_log.py",
-        "state.version, if_no_producers=True)",
+        "state.version, producers=producers)",
         "state.version)",
         "a failed write deletes the log of a job that has begun",
     ),
     Mutation(
         "log_with_producers_is_tried_again",
         f"{COMMITTING}/new_log.py",
-        "                if await host.store.producers.names(host.log_id):\n"
+        "                if {*await host.store.producers.names(host.log_id)} - {*producers}:\n"
         "                    return False\n",
         "",
         "a failed write changes nothing, twenty times",
@@ -136,9 +134,9 @@ _NEW_LOGS = [
     ),
     Mutation(
         "node_above_the_producers_stays",
-        "ledgerlog_spark/metadata/logs/store.py",
-        "*([znodes.DeleteNode(producers)] if if_no_producers else []),",
-        "",
+        "ledgerlog_spark/metadata/logs/producers.py",
+        "return [*operations, znodes.DeleteNode(self._paths.producers(log_id))]",
+        "return operations",
         "a failed write deletes the log of a job that has begun",
     ),
 ]

@@ -1,6 +1,7 @@
 """One local cluster and one Spark session for all Spark tests.
 
-`PYSPARK_PYTHON` is set before the session starts: Spark's own look-up of sources runs with it.
+`PYSPARK_PYTHON` is set before the session starts: Spark's own look-up of sources runs with it. The
+session has the jar of the JVM engine. The tests of the modules in `CONTRACT` run with both engines.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.fixtures.jar import copied_jar, submit_with
 from tests.fixtures.spark_python import python_without_archive
 
 if TYPE_CHECKING:
@@ -29,6 +31,32 @@ os.environ["PYSPARK_DRIVER_PYTHON"] = os.environ["PYSPARK_PYTHON"]
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
+
+
+ENGINES = ("python", "jvm")
+ENGINE_SETTING = "spark.ledgerlog.engine"
+CONTRACT = frozenset(
+    {
+        "test_batch",
+        "test_data_loss",
+        "test_differential",
+        "test_errors",
+        "test_evolution",
+        "test_leader_rows",
+        "test_merged_logs",
+        "test_metadata",
+        "test_names",
+        "test_raw",
+        "test_time_travel",
+        "test_types",
+    }
+)
+"""Modules with the tests of batch reads. Both engines have to pass each of their tests."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if Path(metafunc.module.__file__).stem in CONTRACT and "spark" in metafunc.fixturenames:
+        metafunc.parametrize("engine", ENGINES, indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -56,10 +84,33 @@ def client(cluster: Cluster) -> Iterator[BlockingClient]:
 
 
 @pytest.fixture(scope="session")
-def spark(cluster: Cluster, spark_session: SparkSession) -> SparkSession:
+def jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The jar of the JVM engine, on the class path of the session."""
+    path = copied_jar(tmp_path_factory.mktemp("jar"))
+    submit_with(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def spark(cluster: Cluster, jar: Path, request: pytest.FixtureRequest) -> SparkSession:
     from ledgerlog_spark import configure
 
-    return configure(spark_session, cluster.metadata_service_uri)
+    # The session starts after its jar is known.
+    session: SparkSession = request.getfixturevalue("spark_session")
+    return configure(session, cluster.metadata_service_uri)
+
+
+@pytest.fixture(autouse=True)
+def engine(request: pytest.FixtureRequest) -> Iterator[str | None]:
+    """The engine that runs the batch scans of the test; None leaves the choice to the source."""
+    chosen: str | None = getattr(request, "param", None)
+    if chosen is None:
+        yield None
+        return
+    session: SparkSession = request.getfixturevalue("spark")
+    session.conf.set(ENGINE_SETTING, chosen)
+    yield chosen
+    session.conf.unset(ENGINE_SETTING)
 
 
 @pytest.fixture

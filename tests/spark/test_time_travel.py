@@ -74,9 +74,9 @@ def test_starting_and_ending_timestamp_choose_rows_by_their_commit(
 
 
 def test_several_logs_are_read_each_from_an_offset_of_its_own_or_as_of_one_time(
-    spark: SparkSession, times_ms: dict[int, int]
+    spark: SparkSession, times_ms: dict[int, int], log_name: str
 ) -> None:
-    other = f"{LOG}-other"
+    other = log_name
     spark.range(100, 110, 1, 1).write.format("ledger").mode("append").save(other)
     starting = f'{{"{LOG}": 22, "{other}": 7}}'
     ending = f'{{"{LOG}": -1, "{other}": 9}}'

@@ -95,7 +95,7 @@ class SourceOptions:
     strict_options: Annotated[bool, Option(Use.BOTH, boolean,
         "false: an unknown option is a warning instead of an error")] = True
     engine: Annotated[str, Option(Use.BOTH, choice("auto", "jvm", "python"),
-        "the program that runs scans")] = "auto"
+        "the program that runs scans: auto, jvm or python")] = "auto"
     columns: Annotated[tuple[str, ...] | None, Option(Use.READ, names,
         "names of the columns to read, in this order")] = None
     starting_offsets: Annotated[Offsets, Option(
@@ -382,8 +382,9 @@ class SourceOptions:
     def _reject_jvm(self) -> None:
         if self.engine == "jvm":
             raise ConfigurationError(
-                'option "engine" is jvm, but the jar of the JVM engine is not on the class path. '
-                'Leave the option out, or set it to "python".',
+                'option "engine" is jvm, but the JVM engine is not active here: its jar is '
+                'missing, or for another version of Spark, or "spark.ledgerlog.engine" is python. '
+                'Leave the option out, or set it to "python". `ledgerlog doctor` shows the jar.',
                 option="engine",
             )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ from ledgerlog_spark.datasource.scan.index_entries import find_span, read_indexe
 from ledgerlog_spark.datasource.scan.plan import (
     LogScan,
     ScanPartition,
+    ScanPlan,
     indexes_wanted,
     plan,
 )
@@ -50,22 +51,56 @@ def schema_of(logs: BlockingLogs, options: SourceOptions) -> str:
     )
 
 
-def tasks_of(
+@dataclass(frozen=True, slots=True)
+class PlannedScan:
+    """The plan of a scan, with the log ids and schemas that its tasks need.
+
+    `schemas` has the encoded schemas of the rows by log name and schema id, `log_ids` the log ids
+    by log name. The plan's `ledgers` have the metadata that the driver has read.
+    """
+
+    plan: ScanPlan
+    log_ids: Mapping[str, str]
+    schemas: Mapping[tuple[str, int], bytes]
+
+    def tasks(self, *, include_metadata: bool) -> list[ScanTask]:
+        """One task for each partition."""
+        ledgers = self.plan.ledgers
+        return [
+            ScanTask(
+                ranges=partition.ranges,
+                log_ids={scanned.log: self.log_ids[scanned.log] for scanned in partition.ranges},
+                schemas={
+                    (scanned.log, scanned.schema_id): self.schemas[scanned.log, scanned.schema_id]
+                    for scanned in partition.ranges
+                },
+                include_metadata=include_metadata,
+                ledgers={
+                    scanned.ledger_id: ledgers[scanned.ledger_id]
+                    for scanned in partition.ranges
+                    if scanned.ledger_id in ledgers
+                },
+            )
+            for partition in self.plan.partitions
+        ]
+
+
+def planned_scan(
     logs: BlockingLogs,
     options: SourceOptions,
     schema: pa.Schema,
     *,
     parallelism: int = 1,
     password: bytes = b"",
-) -> list[ScanTask]:
-    """Take a snapshot and return the tasks of its scan. For `parallelism`, see `plan`."""
+) -> PlannedScan:
+    """Take a snapshot and plan its scan. For `parallelism`, see `plan`."""
     scans = _scans(logs, options)
     reject_unknown_columns(
         schema, [scan.snapshot for scan in scans], include_metadata=options.include_metadata
     )
     start, end = requested_offsets(logs, scans, options, password)
     chosen = replace(options, starting_offsets=start, ending_offsets=end)
-    return tasks_from(logs, scans, chosen, parallelism=parallelism, password=password)
+    return _planned(logs, scans, chosen, parallelism, password)
 
 
 def tasks_from(
@@ -77,29 +112,30 @@ def tasks_from(
     password: bytes = b"",
 ) -> list[ScanTask]:
     """The tasks that scan these snapshots between the offsets in the options."""
+    planned = _planned(logs, scans, options, parallelism, password)
+    return planned.tasks(include_metadata=options.include_metadata)
+
+
+def _planned(
+    logs: BlockingLogs,
+    scans: list[LogScan],
+    options: SourceOptions,
+    parallelism: int,
+    password: bytes,
+) -> PlannedScan:
     wanted = indexes_wanted(scans, options, parallelism=parallelism)
     scans = _with_indexes(logs, scans, wanted, password)
-    log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}
     schemas = {scan.snapshot.name: scan.snapshot.schemas for scan in scans}
-    partitions = plan(scans, options, parallelism=parallelism).partitions
-    ledgers = _records(logs, partitions)
-    return [
-        ScanTask(
-            ranges=partition.ranges,
-            log_ids={scanned.log: log_ids[scanned.log] for scanned in partition.ranges},
-            schemas={
-                (scanned.log, scanned.schema_id): _schema_of(scanned, schemas[scanned.log])
-                for scanned in partition.ranges
-            },
-            include_metadata=options.include_metadata,
-            ledgers={
-                scanned.ledger_id: ledgers[scanned.ledger_id]
-                for scanned in partition.ranges
-                if scanned.ledger_id in ledgers
-            },
-        )
-        for partition in partitions
-    ]
+    planned = plan(scans, options, parallelism=parallelism)
+    return PlannedScan(
+        plan=replace(planned, ledgers=_records(logs, planned.partitions)),
+        log_ids={scan.snapshot.name: scan.snapshot.log_id for scan in scans},
+        schemas={
+            (scanned.log, scanned.schema_id): _schema_of(scanned, schemas[scanned.log])
+            for partition in planned.partitions
+            for scanned in partition.ranges
+        },
+    )
 
 
 def _schema_of(scanned: ScanRange, schemas: Mapping[int, bytes]) -> bytes:

@@ -13,7 +13,7 @@ from ledgerlog_spark.arrow.conform import Conformer
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of
 from ledgerlog_spark.datasource.cluster import client_of, password_in
 from ledgerlog_spark.datasource.options.values import SourceOptions
-from ledgerlog_spark.datasource.scan.planning import tasks_of
+from ledgerlog_spark.datasource.scan.planning import PlannedScan, planned_scan
 from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.datasource.scan.task_rows import task_rows
 from ledgerlog_spark.datasource.schemas import reject_unknown_raw_columns, task_ignores_case
@@ -38,20 +38,29 @@ class BatchReader(DataSourceReader):
     ) -> None:
         """Make a reader. `schema_json` is the schema that Spark wants, as JSON."""
         self._parallelism = parallelism
-        self._uri = uri
-        self._options = options
         self._schema_json = schema_json
+        self.uri = uri
+        self.options = options
 
-    def partitions(self) -> Sequence[InputPartition]:
-        """The plan of the scan, one partition for each task."""
-        password = password_in(self._options.password_file)
-        tasks = tasks_of(
-            client_of(self._uri).logs,
-            self._options,
-            arrow_schema_of(self._schema_json),
+    def planned(self, password: bytes) -> PlannedScan:
+        """Take a snapshot and plan its scan."""
+        return planned_scan(
+            client_of(self.uri).logs,
+            self.options,
+            self.columns,
             parallelism=self._parallelism,
             password=password,
         )
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns that Spark wants."""
+        return arrow_schema_of(self._schema_json)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The plan of the scan, one partition for each task."""
+        password = password_in(self.options.password_file)
+        tasks = self.planned(password).tasks(include_metadata=self.options.include_metadata)
         return [LogPartition(task, password) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -59,7 +68,7 @@ class BatchReader(DataSourceReader):
         if not isinstance(partition, LogPartition):
             return iter(())  # from an empty list, Spark creates one empty partition
         return rows_of_partition(
-            self._uri, partition, self._schema_json, self._options.fail_on_data_loss
+            self.uri, partition, self._schema_json, self.options.fail_on_data_loss
         )
 
 

@@ -41,10 +41,14 @@ PRODUCERS_MAX = 64
 
 
 class KnownLogs:
-    """State that commits leave for later commits of the same producers (LOGS.md#K11).
+    """State that commits leave for later commits of the same producers in the same process.
 
-    The keys are log id and app. The producers that committed longest ago are forgotten first.
+    With this state, a commit need not read the head and the producer record again. The transaction
+    compares their versions. The keys are log id and app. The producers that committed longest ago
+    are forgotten first.
     """
+
+    # This state is used as LOGS.md#K11 describes.
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], KnownLog] = OrderedDict()
@@ -351,7 +355,10 @@ class LogCommits:
         return found is not None and found.value.last_batch_id >= batch_id
 
     async def switch(self, job: Job, replaced: Sequence[Item], staged: StagedRange) -> CommitResult:
-        """List one range in place of several ranges with the same rows (LOGS.md#U13).
+        """List one range in place of several ranges with the same rows, in one transaction.
+
+        Offsets, versions and the times of versions do not change. Only the ledger and the entry of
+        each row change.
 
         Args:
             job: The job of the merge, which has no other purpose.
@@ -365,6 +372,7 @@ class LogCommits:
             UnauthorizedError: The log has another password than the job. Nothing was changed.
             CommitUnknownError: The outcome is unknown.
         """
+        # This is the switch of LOGS.md#U13.
         check_type("job", job, Job)
         check_type("staged", staged, StagedRange)
         request = MergeRequest(job.app, job.run, tuple(replaced), staged, job.password)

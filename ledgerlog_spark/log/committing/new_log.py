@@ -1,8 +1,9 @@
 """Deletes a log that a job created, if the job failed and nothing else uses the log.
 
 LOGS.md#K19. One transaction deletes the log. It compares the version of the head, and deletes the
-node above the producers, which the store allows only if no producer exists. So neither a commit nor
-a running job of another producer is lost, whatever happens between the reads and the transaction.
+job's own producer and the node above the producers. The store allows this only if no other producer
+exists. So neither a commit nor a running job of another producer is lost, whatever happens between
+the reads and the transaction.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 from ledgerlog_spark.errors import LogNotFoundError, MetadataUnknownError, MetadataVersionError
 from ledgerlog_spark.log.committing.job import Job
 from ledgerlog_spark.log.host import LogHost
+from ledgerlog_spark.model import Version
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log.read.versions import StateMachine
 from ledgerlog_spark.protocol.log.state.records import NO_BATCH, LogHead
@@ -35,7 +37,8 @@ async def delete_new_log(host: LogHost, job: Job | None) -> bool:
                 state = await host.run(StateMachine(host.name))
                 if not is_unchanged(state.head):
                     return False
-                if job is not None and not await _leave(host, job):
+                producers = await _producers_of(host, job) if job is not None else {}
+                if producers is None:
                     return False
             except LogNotFoundError:
                 return True
@@ -45,9 +48,9 @@ async def delete_new_log(host: LogHost, job: Job | None) -> bool:
                 deleted_ms=await host.store.recent_ms(),
             )
             try:
-                await host.store.delete_log(deleted, state.version, if_no_producers=True)
+                await host.store.delete_log(deleted, state.version, producers=producers)
             except MetadataVersionError:
-                if await host.store.producers.names(host.log_id):
+                if {*await host.store.producers.names(host.log_id)} - {*producers}:
                     return False
                 await retries.after(MetadataOutcome.CONFLICT, is_of_head=True)
             except MetadataUnknownError:
@@ -66,25 +69,21 @@ def is_unchanged(head: LogHead) -> bool:
     return head.version == 0 and created is not None and created.token == head.token
 
 
-async def _leave(host: LogHost, job: Job) -> bool:
-    """Delete the producer of the job, and mark its ledgers. Returns whether it is deleted.
+async def _producers_of(host: LogHost, job: Job) -> dict[str, Version] | None:
+    """The producer that is deleted with the log, after its ledgers are marked.
 
-    The producer stays if it has committed a batch, or if another run of it has begun.
+    None if the log must stay, because the producer has committed a batch, or another run of it has
+    begun. If the log stays, the producer stays too: its record fences the tasks of this job, and a
+    record that is created again would have the version numbers of this one.
     """
-    producers = host.store.producers
     for _ in range(ATTEMPTS_MAX):
         await host.store.sync()
-        found = await producers.read(host.log_id, job.app)
+        found = await host.store.producers.read(host.log_id, job.app)
         if found is None:
-            return True
+            return {}
         if found.value.runs != (job.run,) or found.value.last_batch_id != NO_BATCH:
-            return False
-        if await producers.registered(host.log_id, job.app):
-            await host.run(StagedSweep(host.name, app=job.app, staging_ttl_ms=-1))
-            continue
-        try:
-            await producers.delete(host.log_id, job.app, found.version)
-        except MetadataVersionError:
-            continue
-        return True
-    return False
+            return None
+        if not await host.store.producers.registered(host.log_id, job.app):
+            return {job.app: found.version}
+        await host.run(StagedSweep(host.name, app=job.app, staging_ttl_ms=-1))
+    return None

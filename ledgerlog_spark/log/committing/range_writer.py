@@ -217,12 +217,16 @@ class RangeWriter:
         return self._confirmed(statistics)
 
     async def cut(self) -> tuple[StagedRange | None, tuple[Payload, ...]]:
-        """Split a range after its ledger was fenced in the middle of the range (LOGS.md#K12).
+        """Split a range after its ledger was fenced in the middle of the range.
+
+        This range ends with its last acknowledged entry. The remaining entries belong to a range in
+        another ledger, which the caller writes.
 
         Returns:
             A range of the acknowledged entries (None if no entry was acknowledged). Also the
             entries that must be written to another ledger, in order.
         """
+        # As LOGS.md#K12 requires, the range of the acknowledged entries has no index entry.
         self._is_finished = True
         if self._pending:
             pending = [sent.future for sent in self._pending]

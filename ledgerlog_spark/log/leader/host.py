@@ -26,6 +26,7 @@ from ledgerlog_spark.protocol.leader.messages import (
     CreateLedger,
     HeadChanged,
     LeaderEvent,
+    LeaderIndication,
     LedgerCreated,
     LedgerEnd,
     LedgerSealed,
@@ -49,7 +50,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
         log: LogHost,
         *,
         entry_of: Callable[[AppendEntry], Payload],
-        on_indication: Callable[[Any], None],
+        on_indication: Callable[[LeaderIndication], None],
         on_crash: Callable[[LedgerLogError], None],
         send_appends: Callable[[], None],
     ) -> None:

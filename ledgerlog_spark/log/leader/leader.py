@@ -12,7 +12,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ledgerlog_spark.client.append_queue import AppendQueue, Gathered
 from ledgerlog_spark.client.settings import ClientSettings
@@ -29,6 +29,7 @@ from ledgerlog_spark.protocol.leader.messages import (
     AppendsAcknowledged,
     GiveUp,
     LeaderClosed,
+    LeaderIndication,
     LeaderOpened,
     LeaderSettings,
     LeaderStopped,
@@ -372,22 +373,21 @@ class Leader:
         self._is_ledger_empty = False
         return self._sent.entry_of(order)
 
-    def _on_indication(self, indication: Any) -> None:
-        kind = type(indication)
-        if kind is AppendsAcknowledged:
+    def _on_indication(self, indication: LeaderIndication) -> None:
+        if isinstance(indication, AppendsAcknowledged):
             self.queue.complete(self._sent.acknowledged(indication))
-        elif kind is LeaderOpened:
+        elif isinstance(indication, LeaderOpened):
             self._head = indication.head
             self._ledger_id = indication.head.open_ledgers[-1].ledger_id
-        elif kind is LedgerRolled:
+        elif isinstance(indication, LedgerRolled):
             self._ledger_id = indication.ledger_id
             self._is_ledger_empty = not indication.reordered
-        elif kind is ListChanged:
+        elif isinstance(indication, ListChanged):
             self._head = indication.head
-        elif kind is LeaderStopped:
+        elif isinstance(indication, LeaderStopped):
             self._on_stopped(indication)
         else:
-            assert kind is LeaderClosed, indication
+            assert isinstance(indication, LeaderClosed), indication
             self._host.retire()
             if not self._ended.done():
                 self._ended.set_result(None)

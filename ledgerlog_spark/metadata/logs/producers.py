@@ -6,7 +6,7 @@ No version lists a ledger with a mark. The sweeper later deletes the ledger.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from urllib.parse import unquote
@@ -117,10 +117,20 @@ class LogProducers:
         The ledgers get the same marks as in `write`. Raises MetadataVersionError, and changes
         nothing, if the record has another version, or if the producer has other registrations.
         """
-        path = self._paths.producer(log_id, app)
         operations = await self._ended(log_id, app, deregistered, released)
-        operations += [znodes.DeleteNode(f"{path}/ledgers"), znodes.DeleteNode(path, version)]
-        await self._nodes.transact(operations)
+        await self._nodes.transact([*operations, *self._deletion(log_id, app, version)])
+
+    def deletions(self, log_id: str, versions: Mapping[str, Version]) -> list[znodes.NodeOperation]:
+        """The operations that delete all producers of a log, if it has these and no others."""
+        operations: list[znodes.NodeOperation] = []
+        for app, version in versions.items():
+            operations += self._deletion(log_id, app, version)
+        return [*operations, znodes.DeleteNode(self._paths.producers(log_id))]
+
+    def _deletion(self, log_id: str, app: str, version: Version) -> list[znodes.NodeOperation]:
+        # The store refuses to delete a node that is not empty.
+        path = self._paths.producer(log_id, app)
+        return [znodes.DeleteNode(f"{path}/ledgers"), znodes.DeleteNode(path, version)]
 
     async def _ended(
         self, log_id: str, app: str, deregistered: Sequence[int], released: Sequence[int]

@@ -13,7 +13,7 @@ decoded raises `MetadataFormatError` or `WireFormatError`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ledgerlog_spark.errors import (
@@ -137,14 +137,16 @@ class LogStore:
         return await znodes.children_of(self._tree, self._paths.ids)
 
     async def delete_log(
-        self, head: LogHead, version: Version, *, if_no_producers: bool = False
+        self, head: LogHead, version: Version, *, producers: Mapping[str, Version] | None = None
     ) -> Version:
         """Delete a log: free its name and store the deletion in its head, in one transaction.
 
         Raises MetadataVersionError if the head has another version, or another log has the name.
-        With `if_no_producers`, also if the log has a producer; and no job can begin afterwards.
+        With `producers`, these producers are deleted too, and no job can begin afterwards. Then the
+        error is raised also if one of them has another version or a registered ledger, or if the
+        log has another producer.
         """
-        name, producers = self._paths.name(head.name), self._paths.producers(head.log_id)
+        name = self._paths.name(head.name)
         pointer = await znodes.get_or_none(self._tree, name)
         if pointer is None:
             raise MetadataVersionError(f"log {head.name!r} is deleted", log=head.name)
@@ -157,8 +159,7 @@ class LogStore:
                 znodes.SetNode(self._paths.head(head.log_id), encode_head(head), version),
                 znodes.DeleteNode(name, pointer.version),
                 znodes.CreateNode(self._paths.deleted(head.log_id)),
-                # The store refuses to delete a node that is not empty.
-                *([znodes.DeleteNode(producers)] if if_no_producers else []),
+                *([] if producers is None else self.producers.deletions(head.log_id, producers)),
             ]
         )
         return version_of(done[0])

@@ -1,5 +1,29 @@
 """The one writer of a leader log (LOGS.md#leader-logs).
 
+A leader has these phases. It accepts appends only while it is LEADING:
+
+    NEW
+     │  Start: seal the open ledgers of the list, create a ledger, list it (LOGS.md#J1)
+    OPENING ── failed, timed out or given up ─────────────────────────────────┐
+     │  the list has the new ledger instead of the sealed ledgers             │
+    LEADING ── deposed, log deleted, no attempts left (LOGS.md#J12), given up ┤
+     │  CloseRequested: no more appends are accepted                          │
+    CLOSING ── for the same reasons ──────────────────────────────────────────┤
+     │  all appends are acknowledged, all ledgers are closed and listed       │
+    CLOSED                                                                 STOPPED
+
+A LEADING leader rolls to a next ledger in these steps:
+
+    create the next ledger, when the list has only the current one (LOGS.md#J5)
+     │
+    list the next ledger; a failed change is repeated unchanged (LOGS.md#J4)
+     ├─ the current ledger works: acknowledge its appends (LOGS.md#J7)
+     └─ the current ledger is broken: close it, if that is not done yet (LOGS.md#J8)
+     │
+    switch: the next ledger becomes the current ledger, and gets the appends that wait
+     │
+    close the old ledger, if it is still open, and make it an item of the list (LOGS.md#J5)
+
 - `leader`: the machine and its table. `messages`: its phases, limits, events and effects.
 - `opening`: makes a client the leader. `appends`: appends that are not acknowledged yet.
 - `rolling`: the ledgers of a leader. `list`: the changes that a leader makes to the log's list.

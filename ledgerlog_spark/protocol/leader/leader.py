@@ -1,12 +1,11 @@
 """The one writer of a leader log (LOGS.md#J1-J12).
 
-`LeaderLog` opens the log as its leader and gives every append its offset. The leader writes each
-append to the current ledger and acknowledges the appends in sequence. The leader rolls to new
-ledgers, closes the old ledgers and updates the list in the head. As soon as another leader may have
-taken over, this leader stops permanently.
+`LeaderLog` opens the log as its leader and gives every append its offset. It writes each append to
+the current ledger and acknowledges the appends in order. It rolls to new ledgers, closes the old
+ledgers and updates the list in the head. It stops forever when another leader may have taken over.
 
-After an event, `_advance` determines from the state which operations are due, and starts those that
-do not run yet. At most one creation, one close and one change of the list run at the same time.
+After an event, `_advance` starts all operations that are due and do not run yet. At most one
+creation, one close and one change of the list run at the same time.
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -79,16 +78,18 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
     def __init__(self, log: str, *, token: str, settings: LeaderSettings | None = None) -> None:
         self.log = log
-        self.phase = LeaderPhase.NEW
+        self.phase = LeaderPhase.NEW  # never returns to an earlier phase
         self.properties = LogProperties()  # the properties that this leader last read
-        self._settings = settings or LeaderSettings()
+        self._settings = settings or LeaderSettings()  # never changes
         self._token = token  # for the next change of the list; each change gets another token
-        self._numbers = numbers = RequestNumbers()
-        self._appends = LeaderAppends(log, self._settings.window)
+        self._numbers = numbers = RequestNumbers()  # shared: a number names only one request
+        self._appends = LeaderAppends(log, self._settings.window)  # empty before LEADING
         self._ledgers: LeaderLedgers  # set by `_on_opened`; not used before that
+        # has ended when the leader is LEADING
         self._opening = LeaderOpening(log, token=self._take_token(), numbers=numbers)
         self._list: HeadTransaction[LogHead] = self._opening  # the newest machine for the list
         self._change: Change | None = None  # stays until an attempt settles it (LOGS.md#J4)
+        # Only the first two have requests; the machines `_list` and `_look` have their own.
         attempts = [Attempts(self._settings.retry, numbers) for _ in range(4)]
         self._closing, self._creating, self._listing, self._looking = attempts
         self._look: HeadMachine | None = None  # the newest read of the head (LOGS.md#J12)

@@ -327,15 +327,7 @@ LeaderEvent = (
     | CloseAnswered
     | TimerFired
 )
-LeaderEffect = (
-    LogRequest[Any]
-    | CloseLedger
-    | StartTimer
-    | AppendEntry
-    | LeaderOpened
-    | AppendsAcknowledged
-    | LedgerRolled
-    | ListChanged
-    | LeaderClosed
-    | LeaderStopped
+LeaderIndication = (
+    LeaderOpened | AppendsAcknowledged | LedgerRolled | ListChanged | LeaderClosed | LeaderStopped
 )
+LeaderEffect = LogRequest[Any] | CloseLedger | StartTimer | AppendEntry | LeaderIndication

@@ -6,6 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.errors import (
+    LogNotFoundError,
+    LogTimeoutError,
+    MetadataFormatError,
+    MetadataUnavailableError,
+)
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK
@@ -35,6 +41,17 @@ if TYPE_CHECKING:
 ENTRY_ROWS = 10
 INDEX = 0
 """Name of an index entry, which has no rows; entries with rows count from 1."""
+OF_THIS_CALL_ALONE = (
+    LogNotFoundError,
+    LogTimeoutError,
+    MetadataFormatError,
+    MetadataUnavailableError,
+)
+"""Errors with which a commit may end before it has read the producer record.
+
+They do not resolve the unknown outcome of an earlier call (LOGS.md#K7): its transaction may
+have got through, also if the log was deleted after that.
+"""
 Place = tuple[int, int]
 """Of a range: ledger and first entry."""
 

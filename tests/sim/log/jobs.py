@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.errors import (
     LedgerLogError,
     MetadataFormatError,
-    MetadataUnavailableError,
     UnauthorizedError,
 )
 from ledgerlog_spark.log.committing.job import plan_job
@@ -19,7 +18,7 @@ from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK
 from ledgerlog_spark.protocol.log.read.versions import LogState, StateMachine
 from ledgerlog_spark.protocol.log.state.records import LogHead, WriteMode
 from tests.sim.log import rows
-from tests.sim.log.checks import Attempt, place_of
+from tests.sim.log.checks import OF_THIS_CALL_ALONE, Attempt, place_of
 from tests.sim.log.store import Session
 
 if TYPE_CHECKING:
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.committing.job import Job
     from ledgerlog_spark.protocol.log.state.records import StagedRange
     from tests.sim.log.world import Actor, World
-
-OF_THIS_CALL_ALONE = (MetadataUnavailableError, MetadataFormatError)
-"""Failures before anything was changed; an earlier call may have got through."""
 
 
 class OldCommit(CommitMachine):

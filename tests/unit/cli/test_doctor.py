@@ -4,6 +4,7 @@ import resource
 import socket
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 from pyspark import cloudpickle
@@ -11,8 +12,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from ledgerlog_spark.cli import doctor
-from ledgerlog_spark.cli.doctor import _cluster, _open_files, _packages, _port, _task
+from ledgerlog_spark.cli.doctor import _cluster, _jar, _open_files, _packages, _port, _task
 from ledgerlog_spark.cli.main import app
+from ledgerlog_spark.datasource import jar as jars
 from ledgerlog_spark.errors import MetadataUnavailableError
 from ledgerlog_spark.model import BookieInfo
 
@@ -52,6 +54,24 @@ def test_missing_package_comes_with_the_command_that_installs_it(
     there, missing = _packages()
     assert (there.state, there.advice) == ("ok", "")
     assert (missing.state, missing.advice) == ("missing", "pip install 'no-such-package'")
+
+
+@pytest.mark.parametrize(
+    ("built", "state", "found"),
+    [
+        (None, "warning", "no jar"),
+        ("1.2.3", "warning", "a jar for Spark 1.2.3, PySpark is "),
+        (metadata.version("pyspark"), "ok", "a jar for Spark "),
+    ],
+)
+def test_jar_of_the_jvm_engine_is_shown_with_its_spark(
+    monkeypatch: pytest.MonkeyPatch, built: str | None, state: str, found: str
+) -> None:
+    monkeypatch.setattr(jars, "built_for", lambda *_: built)
+    (finding,) = _jar()
+    assert (finding.what, finding.state) == ("JVM engine", state)
+    assert finding.found.startswith(found)
+    assert ("make shim" in finding.advice) == (state == "warning")
 
 
 @pytest.mark.parametrize(

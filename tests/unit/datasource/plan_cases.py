@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ledgerlog_spark.arrow.stream_codec import IndexedEntry
 from ledgerlog_spark.datasource.options.values import SourceOptions
-from ledgerlog_spark.datasource.scan.plan import LogScan, ScanPlan, plan
+from ledgerlog_spark.datasource.scan.plan import LogScan, plan
+from ledgerlog_spark.datasource.scan.plan_json import plan_to_json
 from ledgerlog_spark.datasource.scan.ranges import EntrySpan, RangeIndex
 from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
 from ledgerlog_spark.protocol.log.state.records import (
@@ -26,7 +26,6 @@ from ledgerlog_spark.protocol.log.state.records import (
 )
 from ledgerlog_spark.protocol.log.state.statistics import ColumnStatistics, encode_statistics
 
-PLAN_FORMAT = 3
 FOLDER = Path(__file__).parents[2] / "golden" / "plan"
 
 
@@ -95,31 +94,6 @@ def _index(index: dict[str, Any]) -> RangeIndex:
 def _ledger(ledger: dict[str, Any]) -> LedgerMetadata:
     fragments = tuple(Fragment(first, tuple(ensemble)) for first, ensemble in ledger["fragments"])
     return LedgerMetadata(Quorum(3, 3, 2), fragments, LedgerState[ledger["state"]])
-
-
-def plan_to_json(plan: ScanPlan) -> dict[str, Any]:
-    """The plan as values that `json.dumps` takes."""
-    return {
-        "format": PLAN_FORMAT,
-        "versions": dict(plan.versions),
-        "ledgers": {
-            str(ledger_id): ledger_to_json(metadata)
-            for ledger_id, metadata in sorted(plan.ledgers.items())
-        },
-        "partitions": [
-            [asdict(scanned) for scanned in partition.ranges] for partition in plan.partitions
-        ],
-    }
-
-
-def ledger_to_json(metadata: LedgerMetadata) -> dict[str, Any]:
-    """What a reader needs of a ledger: its state, and where its entries are."""
-    return {
-        "state": metadata.state.name,
-        "fragments": [
-            [fragment.first_entry_id, list(fragment.ensemble)] for fragment in metadata.fragments
-        ],
-    }
 
 
 def main() -> None:

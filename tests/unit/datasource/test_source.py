@@ -95,9 +95,9 @@ def test_a_tables_options_are_used_when_nothing_else_names_a_log(
     monkeypatch.setattr(pyspark, "__version__", "4.3.0")
     told = with_table_options(raw_schema(), {"log": "flights", "minpartitions": "3"})
     schema = StructType.fromJson(json.loads(told))
-    taken = DefaultSource({"endingoffsets": "5"}).reader(schema)._options
+    taken = DefaultSource({"endingoffsets": "5"}).reader(schema).options
     assert (taken.log, taken.min_partitions, taken.ending_offsets) == ("flights", 3, {"*": 5})
-    own = DefaultSource({"log": "delays"}).reader(schema)._options
+    own = DefaultSource({"log": "delays"}).reader(schema).options
     assert (own.log, own.min_partitions) == ("delays", None)
 
 

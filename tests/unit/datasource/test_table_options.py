@@ -70,7 +70,7 @@ def test_nothing_of_ours_is_left_at_any_depth() -> None:
 def test_a_table_of_an_earlier_version_is_not_read_as_what_it_may_not_be() -> None:
     with pytest.raises(ConfigurationError, match="Drop the table, which does not change the log"):
         DefaultSource({}).reader(old())
-    assert DefaultSource({"log": "b"}).reader(old())._options.log == "b"
+    assert DefaultSource({"log": "b"}).reader(old()).options.log == "b"
 
 
 @pytest.mark.parametrize("schema", [PLAIN, old()], ids=["plain", "of an earlier version"])

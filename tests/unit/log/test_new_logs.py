@@ -101,15 +101,15 @@ async def test_a_job_of_an_existing_log_deletes_nothing(world: LogWorld) -> None
 
 def between(monkeypatch: pytest.MonkeyPatch, others: Any) -> None:
     """`others` happens after all reads of an abort, before its transaction."""
-    leave = new_log._leave
+    read = new_log._producers_of
 
-    async def left(host: Any, job: Any) -> bool:
-        is_gone = await leave(host, job)
-        monkeypatch.setattr(new_log, "_leave", leave)
+    async def producers_of(host: Any, job: Any) -> Any:
+        found = await read(host, job)
+        monkeypatch.setattr(new_log, "_producers_of", read)
         await others()
-        return is_gone
+        return found
 
-    monkeypatch.setattr(new_log, "_leave", left)
+    monkeypatch.setattr(new_log, "_producers_of", producers_of)
 
 
 async def test_a_commit_between_the_reads_and_the_deletion_keeps_the_log(
@@ -128,7 +128,36 @@ async def test_a_job_that_begins_between_the_reads_and_the_deletion_keeps_the_lo
     between(monkeypatch, lambda: log.begin(schema=SCHEMA))
     await log.abort(job)
     assert await exists(world)
-    assert len(await world.logs().store.producers.names(log.log_id)) == 1
+    assert len(await world.logs().store.producers.names(log.log_id)) == 2
+
+
+async def test_a_ledger_between_the_reads_and_the_deletion_is_marked_by_another_attempt(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, job = await created(world, app="daily")
+    between(monkeypatch, lambda: write(log, job, "x"))
+    await log.abort(job)
+    assert not await exists(world)
+    assert len(await world.logs().store.producers.marked(log.log_id)) == 1
+
+
+async def test_a_job_that_failed_stays_replaced_if_the_log_stays(world: LogWorld) -> None:
+    """A new record would name the failed run no more, and would have the old version numbers."""
+    log, job = await created(world, app="daily", run="failed")
+    producers = world.logs().store.producers
+    before = await producers.read(log.log_id, "daily")
+    assert before is not None
+    await log.begin(schema=SCHEMA)
+    await log.abort(job)
+    later = await log.begin(schema=SCHEMA, app="daily", run="later")
+    after = await producers.read(log.log_id, "daily")
+    assert after is not None
+    assert after.version.incarnation == before.version.incarnation
+    assert after.value.runs == ("failed", "later")
+    with pytest.raises(ProducerFencedError):
+        await log.commits.open_ledger(job)
+    result = await log.commit(later, [await write(log, later, "x")])
+    assert result.status is CommitStatus.COMMITTED
 
 
 async def test_a_change_between_the_reads_and_the_deletion_keeps_the_log(

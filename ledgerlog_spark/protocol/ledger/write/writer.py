@@ -90,12 +90,13 @@ class LedgerWriter(UpdatingMachine):
                 f"ledger {ledger_id} is not OPEN, so it cannot be written: create another ledger",
                 ledger_id=ledger_id,
             )
-        self.phase = WriterPhase.OPEN
+        self.phase = WriterPhase.OPEN  # CLOSED is final; FAILED changes only to CLOSING
         self.ledger_id = ledger_id
         self.metadata = created  # the newest metadata that the writer has read or written
         self.ensemble_changes = 0  # number of changes that are in the metadata
         self._settings = settings or WriterSettings()
         super().__init__(numbers=RequestNumbers(), retry=self._settings.metadata)
+        # paused in LISTING and CHANGING, not in OPEN
         self._pipeline = AddPipeline(
             ledger_id=ledger_id,
             quorum=created.value.quorum,

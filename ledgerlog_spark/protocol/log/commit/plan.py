@@ -43,7 +43,7 @@ class CommitRequest:
         expected_version: The only version of the log on which the batch may be committed, also
             without rows. None if the caller requires no version.
         is_first: Whether the job was planned on a log without commits. Then `schema` replaces the
-            schema of the new log, and is committed even without rows (LOGS.md#K8).
+            schema of the new log, and is committed even without rows.
 
     Raises:
         LocalProtocolError: A range is invalid.
@@ -60,7 +60,7 @@ class CommitRequest:
     planned_version: int = 0
     overwrite_if_changed: bool = False
     password: bytes = field(repr=False, default=b"")
-    is_first: bool = False
+    is_first: bool = False  # LOGS.md#K8
     expected_version: int | None = None
 
     def __post_init__(self) -> None:

@@ -207,7 +207,10 @@ class Paged(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class LogHead:
-    """The state of a log. Parts that do not fit into the head are in pages (LOGS.md#G2).
+    """The state of a log, which is stored in its head.
+
+    The items, the history and the schemas may grow without a limit. The newest are in the head, and
+    those that do not fit into the head are in pages, to which the head refers.
 
     Attributes:
         log_id: Id of the log, which is never used for another log, even after deletion.
@@ -233,6 +236,7 @@ class LogHead:
             oldest first. The oldest begins at `end_offset`.
     """
 
+    # LOGS.md#G2 describes the parts in pages.
     log_id: str
     name: str
     kind: LogKind

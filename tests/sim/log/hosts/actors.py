@@ -12,8 +12,6 @@ from ledgerlog_spark.errors import (
     LocalProtocolError,
     LogExistsError,
     LogNotFoundError,
-    LogTimeoutError,
-    MetadataUnavailableError,
 )
 from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS
 from ledgerlog_spark.log.maintenance.sweep_memory import SweepMemory
@@ -22,7 +20,7 @@ from ledgerlog_spark.protocol.log.state.records import WriteMode
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy, plan_merges
 from ledgerlog_spark.upkeep.upkeep import Upkeep
 from tests.sim.log import rows
-from tests.sim.log.checks import ENTRY_ROWS, Attempt, place_of
+from tests.sim.log.checks import ENTRY_ROWS, OF_THIS_CALL_ALONE, Attempt, place_of
 from tests.sim.log.hosts.blame import Call
 from tests.sim.log.hosts.process import sleep
 from tests.sim.log.hosts.ranges import BACK, of_task, staged
@@ -182,7 +180,7 @@ async def _commit(
                 attempt.reported_unknown = True
                 await sleep(process, 1, 300)
                 continue
-            is_silent = isinstance(error, MetadataUnavailableError | LogTimeoutError)
+            is_silent = isinstance(error, OF_THIS_CALL_ALONE)
             if not (is_silent and attempt.reported_unknown):
                 attempt.reported_failed = True
                 view.checks.failed(attempt)

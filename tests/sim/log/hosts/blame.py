@@ -73,6 +73,7 @@ class Call:
         if self.since_faults < 0:
             self.since_faults = self.process.tree.faults
         self._changes = self._changes_now()
+        self._take_overs = len(self._runs())
 
     def _changes_now(self) -> int:
         view = self.world.views.get(self.log_id)
@@ -161,9 +162,18 @@ class Call:
         return self.app == "stream" and any(view.deleted_at_ms is not None for view in views)
 
     def _was_replaced(self) -> bool:
+        """Whether another run followed its own, and was current at some moment of the call."""
+        runs = self._runs()
+        first = max(self._take_overs - 1, 0)
+        return any(
+            runs[place] != self.run and self.run in runs[:place]
+            for place in range(first, len(runs))
+        )
+
+    def _runs(self) -> list[str]:
+        """Every run that took over its producer, in order."""
         view = self.world.views.get(self.log_id)
-        runs = view.runs_of.get(self.app or "", []) if view is not None else []
-        return self.run in runs[:-1]
+        return view.runs_of.get(self.app or "", []) if view is not None else []
 
     def _is_too_old(self) -> bool:
         view = self.world.views[self.log_id]
@@ -186,6 +196,6 @@ class Call:
         is_later = view.checks.last_batch.get(self.app or "", -1) > self.batch_id
         query = self.run.rpartition("/")[0]
         # Another query may have taken over and have committed nothing: the record names it.
-        runs = view.runs_of.get(self.app or "", [])
+        runs = self._runs()
         is_replaced = bool(runs) and runs[-1].rpartition("/")[0] != query
         return is_later or is_replaced or view.last_query.get(self.app or "", query) != query

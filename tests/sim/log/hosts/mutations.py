@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.errors import MetadataVersionError
 from ledgerlog_spark.log import clock
 from ledgerlog_spark.log.committing import commits, new_log
 from ledgerlog_spark.log.host import LogHost
@@ -194,6 +196,20 @@ def failed_write_deletes_the_log_of_others(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogStore, "delete_log", blindly)
 
 
+def failed_write_deletes_its_producer_first(patch: pytest.MonkeyPatch) -> None:
+    """Then the log may stay, and another record of the producer has the same version numbers."""
+    read = new_log._producers_of
+
+    async def deleted(host: LogHost, job: Any) -> Any:
+        found = await read(host, job)
+        for app, version in (found or {}).items():
+            with contextlib.suppress(MetadataVersionError):
+                await host.store.producers.delete(host.log_id, app, version)
+        return None if found is None else {}
+
+    patch.setattr(new_log, "_producers_of", deleted)
+
+
 def failed_write_deletes_what_was_changed(patch: pytest.MonkeyPatch) -> None:
     """As if a log without a commit were a log that nobody has."""
     patch.setattr(new_log, "is_unchanged", lambda head: head.version == 0)
@@ -227,6 +243,7 @@ MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     any_password_reads_a_ledger: "wrong password",
     password_is_kept_in_the_head: "shows a password",
     failed_write_deletes_the_log_of_others: "a failed write deleted the log of",
+    failed_write_deletes_its_producer_first: r"producers \[.* are forgotten",
     failed_write_deletes_what_was_changed: "a changed log was deleted",
     turn_never_comes: "never end|nothing explains",
 }

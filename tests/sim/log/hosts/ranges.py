@@ -113,7 +113,11 @@ async def staged(
     names: list[int] | None = None,
     of: Ledger | None = None,
 ) -> StagedRange:
-    """A range in a new ledger that is registered, with new entries or copies of others."""
+    """A range in a new ledger that is registered, with new entries or copies of others.
+
+    Somebody may close the ledger between its registration and its first row. A client cannot append
+    to it then, so the range goes to another ledger, as in `_written`.
+    """
     world = process.world
     owner, place = (job.app, job.batch_id, job.run), (log.log_id, job.app, job.run)
     going_on = process.open.get(place, 0)
@@ -128,6 +132,21 @@ async def staged(
             if ledger.sealed_at is None:
                 world.counts["ledgers continued"] += 1
                 return world.written(going_on, owner, world.random.randint(1, 6))
+    ledger_id = -1
+    for _ in range(MOVES_MAX):
+        ledger_id = await _registered(process, log, job, of)
+        await sleep(process, 1, 20)
+        if world.ledgers[ledger_id].sealed_at is None:
+            if job.kind is JobKind.STREAM:
+                process.open[place] = ledger_id
+            return world.written(ledger_id, owner, world.random.randint(1, 6), names or ())
+        world.counts["ledgers closed before their first row"] += 1
+    raise LedgerFencedError("it is fenced again and again", ledger_id=ledger_id)
+
+
+async def _registered(process: Process, log: Log, job: Job, of: Ledger | None) -> int:
+    """A new ledger, with the schema and the password of the job or of another ledger."""
+    world = process.world
     (ledger_id,) = await log.commits.new_ledger_ids(1)
     made = of or Ledger(schema=job.schema, password=job.password)
     world.made[ledger_id] = Ledger(schema=made.schema, password=made.password)
@@ -139,7 +158,4 @@ async def staged(
     await log.commits._register(
         job, ledger_id, metadata_of(ledger_id, password=made.password, custom=custom)
     )
-    await sleep(process, 1, 20)
-    if job.kind is JobKind.STREAM:
-        process.open[place] = ledger_id
-    return world.written(ledger_id, owner, world.random.randint(1, 6), names or ())
+    return ledger_id

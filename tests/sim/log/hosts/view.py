@@ -11,13 +11,15 @@ from urllib.parse import unquote
 from ledgerlog_spark.metadata.logs.nodes import LogPaths
 from ledgerlog_spark.model import Versioned
 from ledgerlog_spark.protocol.log import messages as m
-from ledgerlog_spark.protocol.log.properties import LogProperties
+from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log.state.codec import decode_head, decode_producer
-from ledgerlog_spark.protocol.log.state.records import LogHead, Operation
+from ledgerlog_spark.protocol.log.state.records import NO_BATCH, LogHead, Operation
 from tests.sim.log.checks import ENTRY_ROWS, Checks, Place, Violation
 from tests.sim.log.store import State
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ledgerlog_spark.protocol.log.state.records import VersionInterval
     from ledgerlog_spark.testing.memory.nodes import NodeMap
     from tests.sim.log.hosts.world import HostWorld
@@ -142,6 +144,7 @@ class LogView:
                 self._check_unused(old)
             self.deleted_at_ms = self.deleted_at_ms or self.host.now_ms()
             return
+        self._forgotten(old, new)
         for app in sorted(new.producers):
             self._producer(app, old, new)
             self._registrations(app, old, new)
@@ -153,10 +156,13 @@ class LogView:
 
     def _check_unused(self, old: State) -> None:
         """A failed first write deletes its log only if nothing else uses it (LOGS.md#K19)."""
-        head, others = old.head.value, sorted(old.producers)
+        head, jobs = old.head.value, [found.value for found in old.producers.values()]
         self.require(head.version == 0, f"version {head.version} was deleted by a failed write")
         self.require(head.token == self.made_with, "a changed log was deleted by a failed write")
-        self.require(not others, f"a failed write deleted the log of {others}")
+        names = sorted(old.producers)
+        self.require(len(jobs) <= 1, f"a failed write deleted the log of {names}")
+        is_own = all(len(job.runs) == 1 and job.last_batch_id == NO_BATCH for job in jobs)
+        self.require(is_own, f"a failed write deleted the log of another run of {names}")
         self.host.counts["new logs deleted"] += 1
 
     def _producer(self, app: str, old: State, new: State) -> None:
@@ -165,10 +171,7 @@ class LogView:
             return
         runs = after.value.runs
         self.checks.producer(app, old, new)
-        seen = self.runs_of.setdefault(app, [])
-        if runs and (not seen or seen[-1] != runs[-1]):
-            self.require(runs[-1] not in seen, f"{app}: run {runs[-1]} took over twice")
-            seen.append(runs[-1])
+        self._take_over(app, before.value.runs if before is not None else (), runs)
         if before is None:
             return
         self.require(bool(runs), f"{app}: the last run is forgotten")
@@ -181,6 +184,28 @@ class LogView:
         idle_ms = self.host.now_ms() - before.value.time_ms
         due = not dropped or idle_ms > self.properties.txn_retention_ms
         self.require(due, f"{app}: runs are forgotten after {idle_ms} ms")
+
+    def _forgotten(self, old: State, new: State) -> None:
+        """Nobody deletes a producer whose name may come again: versions are compared by number.
+
+        A generated name never comes again. The others stay as long as the log (LOGS.md#P5).
+        """
+        gone = {app for app in old.producers if not app.startswith(JOB_APP_PREFIX)}
+        gone -= set(new.producers)
+        self.require(not gone, f"producers {sorted(gone)} are forgotten")
+
+    def _take_over(self, app: str, known: Sequence[str], runs: Sequence[str]) -> None:
+        """No run takes over again that the record names (LOGS.md#P2).
+
+        A run that the record names no more counts as a new one, because the sweeper drops replaced
+        runs. `_producer` checks that it drops them only after `txnRetentionMs`.
+        """
+        if not runs or runs[-1:] == known[-1:]:
+            return
+        self.require(runs[-1] not in known, f"{app}: run {runs[-1]} took over twice")
+        seen = self.runs_of.setdefault(app, [])
+        self.host.counts["runs that came back"] += runs[-1] in seen
+        seen.append(runs[-1])
 
     def _registrations(self, app: str, old: State, new: State) -> None:
         """Nobody makes a ledger for a run that was replaced (LOGS.md#K1)."""

@@ -77,7 +77,9 @@ class HostWorld(Hosts):
     def written(
         self, ledger_id: int, owner: tuple[str, int, str], count: int, copies: Sequence[int] = ()
     ) -> StagedRange:
+        """A range of new entries, or of copies of others, behind what the ledger holds."""
         ledger = self.ledgers[ledger_id]
+        self.require(ledger.sealed_at is None, f"ledger {ledger_id} is written after its close")
         new = list(copies) or self.new_names(count)
         first = ledger.last + 1
         self.owners[ledger_id, first] = owner

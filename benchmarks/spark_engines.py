@@ -1,0 +1,110 @@
+"""Compares the engines of `format("ledger")` and Parquet on the same rows, in one session.
+
+`spark_read --engines shim,python,parquet` calls this. Each round runs one query on each engine, in
+turn. So a busy machine and a warming JVM are the same to all of them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.machine import median
+from benchmarks.report import Figure
+from benchmarks.spark_session import WARM_UP_ROUNDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ENGINES = ("shim", "python", "parquet")
+SETTING = "spark.ledgerlog.engine"
+
+Query = Callable[["DataFrame"], object]
+QUERIES: Mapping[str, Query] = {
+    "all columns": lambda frame: frame.write.format("noop").mode("overwrite").save(),
+    "sum(a)": lambda frame: frame.selectExpr("sum(a)").collect(),
+    "count(*)": lambda frame: frame.count(),
+    "limit(1)": lambda frame: frame.limit(1).collect(),
+}
+GOALS = {
+    ("all columns", "parquet"): 1.2,
+    ("all columns", "python"): 2.0,
+    ("sum(a)", "parquet"): 0.8,
+    ("sum(a)", "python"): 4.0,
+    ("limit(1)", "python"): 4.0,
+}
+"""At least this many times as fast as the other engine."""
+
+
+def engine_names(text: str) -> tuple[str, ...]:
+    """Parse names of engines, separated by commas."""
+    names = tuple(name.strip() for name in text.split(","))
+    if unknown := [name for name in names if name not in ENGINES]:
+        raise ValueError(f"engines are {', '.join(ENGINES)}, got {', '.join(unknown)}")
+    return names
+
+
+def compared_engines(
+    spark: SparkSession, log: str, rows: int, engines: Sequence[str], rounds: int
+) -> list[Figure]:
+    """The rates of all queries on all engines, and the ratios of the shim to the others."""
+    with tempfile.TemporaryDirectory() as folder:
+        parquet = str(Path(folder, "rows"))
+        if "parquet" in engines:
+            spark.read.format("ledger").load(log).write.parquet(parquet)
+        frames: dict[str, Callable[[], DataFrame]] = {
+            "shim": lambda: _ledger(spark, log, "jvm"),
+            "python": lambda: _ledger(spark, log, "python"),
+            "parquet": lambda: spark.read.parquet(parquet),
+        }
+        found: list[Figure] = []
+        for name, query in QUERIES.items():
+            seconds = _rounds({engine: frames[engine] for engine in engines}, query, rounds)
+            found += _figures(name, seconds, rows)
+    return found
+
+
+def _ledger(spark: SparkSession, log: str, engine: str) -> DataFrame:
+    spark.conf.set(SETTING, engine)
+    try:
+        return spark.read.format("ledger").load(log)
+    finally:
+        spark.conf.unset(SETTING)
+
+
+def _rounds(
+    frames: Mapping[str, Callable[[], DataFrame]], query: Query, rounds: int
+) -> dict[str, list[float]]:
+    seconds: dict[str, list[float]] = {engine: [] for engine in frames}
+    for number in range(WARM_UP_ROUNDS + rounds):
+        for engine, frame in frames.items():
+            begun = time.perf_counter()
+            query(frame())
+            if number >= WARM_UP_ROUNDS:
+                seconds[engine].append(time.perf_counter() - begun)
+    return seconds
+
+
+def _figures(name: str, seconds: Mapping[str, list[float]], rows: int) -> list[Figure]:
+    found = [
+        Figure(f"{name}, {engine}", median(took), "s", tuple(took), lower_is_better=True)
+        if name == "limit(1)"
+        else Figure(
+            f"{name}, {engine}",
+            rows / median(took) / 1e6,
+            "M rows/s",
+            tuple(rows / each / 1e6 for each in took),
+        )
+        for engine, took in seconds.items()
+    ]
+    for other in seconds:
+        if other != "shim" and "shim" in seconds:
+            ratios = [b / a for a, b in zip(seconds["shim"], seconds[other], strict=True)]
+            goal = GOALS.get((name, other))
+            found.append(
+                Figure(f"{name}, shim to {other}", median(ratios), "x", tuple(ratios), goal=goal)
+            )
+    return found

@@ -1,0 +1,53 @@
+package io.ledgerlog.spark
+
+import java.util.Properties
+
+import scala.util.control.NonFatal
+
+import org.apache.spark.sql.SparkSession
+
+/** Decides whether the JVM engine answers `format("ledger")`. */
+object EngineChoice {
+  val Name = "ledger"
+  val InactiveName = "ledger-shim-inactive"
+
+  /** The setting of a session: `auto` and `jvm` use this engine, `python` the Python source. */
+  val Setting = "spark.ledgerlog.engine"
+  val Python = "python"
+
+  /** The version of Spark that the jar was built for. */
+  lazy val builtFor: String = {
+    val properties = new Properties
+    val stream = getClass.getResourceAsStream("/ledgerlog-spark.properties")
+    if (stream != null) {
+      try properties.load(stream)
+      finally stream.close()
+    }
+    properties.getProperty("spark.version", "")
+  }
+
+  def shortName(): String =
+    nameFor(org.apache.spark.SPARK_VERSION, builtFor, settingOfSession())
+
+  def nameFor(running: String, built: String, setting: Option[String]): String = {
+    val isWanted = !setting.exists(_.trim.equalsIgnoreCase(Python))
+    if (isWanted && minorOf(built).isDefined && minorOf(running) == minorOf(built)) Name
+    else InactiveName
+  }
+
+  private def minorOf(version: String): Option[(String, String)] =
+    version.split("[.-]") match {
+      case Array(major, minor, _*) if major.nonEmpty && minor.nonEmpty => Some((major, minor))
+      case _ => None
+    }
+
+  private def settingOfSession(): Option[String] =
+    try
+      SparkSession.getActiveSession
+        .orElse(SparkSession.getDefaultSession)
+        .flatMap(_.conf.getOption(Setting))
+    catch {
+      // A stopped session has no settings. The look-up of other formats must not fail here.
+      case NonFatal(_) => None
+    }
+}

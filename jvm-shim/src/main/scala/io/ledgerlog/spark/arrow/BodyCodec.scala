@@ -1,0 +1,144 @@
+package io.ledgerlog.spark.arrow
+
+import java.io.{ByteArrayInputStream, IOException, InputStream}
+
+import com.github.luben.zstd.Zstd
+import io.ledgerlog.spark.LedgerLogException
+import net.jpountz.lz4.LZ4FrameInputStream
+import org.apache.arrow.flatbuf.CompressionType
+import org.apache.arrow.memory.{ArrowBuf, BufferAllocator}
+
+/** Copies the buffers of a record batch out of an entry, and decompresses them.
+  *
+  * A copy is needed without compression too: the buffers of an entry are not aligned, and the entry
+  * is the memory of an answer.
+  */
+sealed trait BodyCodec {
+
+  /** The buffer at `[place, place + size)` of `body`, as new memory. At most `sizeMax` bytes. */
+  def load(
+      body: ArrowBuf,
+      place: Long,
+      size: Long,
+      sizeMax: Long,
+      allocator: BufferAllocator
+  ): ArrowBuf
+}
+
+object BodyCodec {
+  private val LengthSize = 8L
+
+  def of(compression: Option[Byte]): BodyCodec = compression match {
+    case None => Plain
+    case Some(CompressionType.ZSTD) => ZstdFrames
+    case Some(CompressionType.LZ4_FRAME) => Lz4Frames
+    case Some(codec) =>
+      throw LedgerLogException.wireFormat(s"an entry with the unknown compression $codec")
+  }
+
+  private object Plain extends BodyCodec {
+    override def load(
+        body: ArrowBuf,
+        place: Long,
+        size: Long,
+        sizeMax: Long,
+        allocator: BufferAllocator
+    ): ArrowBuf = {
+      checkSize(size, sizeMax)
+      filled(size, allocator)(_.setBytes(0, body, place, size))
+    }
+  }
+
+  /** Buffers that begin with their size as 8 bytes. The size -1 means that it is not compressed. */
+  private abstract class Compressed extends BodyCodec {
+    override final def load(
+        body: ArrowBuf,
+        place: Long,
+        size: Long,
+        sizeMax: Long,
+        allocator: BufferAllocator
+    ): ArrowBuf =
+      if (size == 0) allocator.getEmpty
+      else {
+        if (size < LengthSize) throw LedgerLogException.wireFormat(s"a buffer of $size bytes")
+        val length = body.getLong(place)
+        val (from, rest) = (place + LengthSize, size - LengthSize)
+        if (length == -1) Plain.load(body, from, rest, sizeMax, allocator)
+        else {
+          checkSize(length, sizeMax)
+          filled(length, allocator)(decompress(body, from, rest, _))
+        }
+      }
+
+    /** Fill the whole `target`. */
+    protected def decompress(body: ArrowBuf, place: Long, size: Long, target: ArrowBuf): Unit
+
+    protected def wrong(what: String, cause: Throwable = null): LedgerLogException =
+      LedgerLogException.wireFormat(s"a compressed buffer is not valid: $what", cause)
+  }
+
+  private object ZstdFrames extends Compressed {
+    override protected def decompress(
+        body: ArrowBuf,
+        place: Long,
+        size: Long,
+        target: ArrowBuf
+    ): Unit = {
+      val wanted = target.writerIndex()
+      val written = Zstd.decompressUnsafe(
+        target.memoryAddress(),
+        wanted,
+        body.memoryAddress() + place,
+        size
+      )
+      if (Zstd.isError(written)) throw wrong(Zstd.getErrorName(written))
+      if (written != wanted) throw wrong(s"it has $written bytes instead of $wanted")
+    }
+  }
+
+  private object Lz4Frames extends Compressed {
+    override protected def decompress(
+        body: ArrowBuf,
+        place: Long,
+        size: Long,
+        target: ArrowBuf
+    ): Unit = {
+      val compressed = new Array[Byte](size.toInt)
+      body.getBytes(place, compressed)
+      try {
+        val frames: InputStream = new LZ4FrameInputStream(new ByteArrayInputStream(compressed))
+        val piece = new Array[Byte](1 << 16)
+        var written = 0L
+        var count = frames.read(piece)
+        while (count >= 0) {
+          if (written + count > target.writerIndex()) throw wrong("it has more bytes than it tells")
+          target.setBytes(written, piece, 0, count.toLong)
+          written += count
+          count = frames.read(piece)
+        }
+        if (written != target.writerIndex()) throw wrong(s"it has only $written bytes")
+      } catch {
+        case error @ (_: IOException | _: RuntimeException)
+            if !error.isInstanceOf[LedgerLogException] =>
+          throw wrong(String.valueOf(error.getMessage), error)
+      }
+    }
+  }
+
+  private def filled(size: Long, allocator: BufferAllocator)(fill: ArrowBuf => Unit): ArrowBuf = {
+    val target = allocator.buffer(size)
+    try {
+      target.writerIndex(size)
+      fill(target)
+      target
+    } catch {
+      case error: Throwable =>
+        target.close()
+        throw error
+    }
+  }
+
+  private def checkSize(size: Long, sizeMax: Long): Unit =
+    if (size < 0 || size > sizeMax)
+      throw LedgerLogException.wireFormat(s"a buffer of $size bytes, at most $sizeMax fit")
+}

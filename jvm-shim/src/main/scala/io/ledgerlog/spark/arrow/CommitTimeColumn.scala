@@ -1,0 +1,21 @@
+package io.ledgerlog.spark.arrow
+
+import org.apache.spark.sql.types.TimestampType
+
+/** The column `_append_time` of a transactional log: the commit times of consecutive rows.
+  *
+  * @param first
+  *   the offset of the first row
+  * @param times
+  *   for each commit the offset after its last row, in rising order, and its time in ms
+  */
+final class CommitTimeColumn(first: Long, times: IndexedSeq[(Long, Option[Long])])
+    extends LongColumn(TimestampType) {
+
+  override def hasNull: Boolean = times.isEmpty || times.exists(_._2.isEmpty)
+  override def isNullAt(row: Int): Boolean = timeOf(row).isEmpty
+  override def getLong(row: Int): Long = timeOf(row).fold(0L)(_ * 1000)
+
+  private def timeOf(row: Int): Option[Long] =
+    times.find { case (end, _) => first + row < end }.flatMap(_._2)
+}

@@ -1,0 +1,79 @@
+package io.ledgerlog.spark.arrow
+
+import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
+
+import io.ledgerlog.spark.LedgerLogException
+import io.ledgerlog.spark.plan.{PlanJson, ScanRange}
+
+/** The index of one listed range: for each entry, the rows and the payload bytes before it.
+  *
+  * As `RangeIndex` in `ledgerlog_spark/datasource/scan/ranges.py`.
+  */
+final case class RangeIndex(
+    firstEntryId: Long,
+    rowEdges: IndexedSeq[Long],
+    byteEdges: IndexedSeq[Long]
+) {
+
+  /** The part of a range with all its wanted rows; None if it has no wanted row. */
+  def needed(range: ScanRange): Option[ScanRange] = {
+    val entries = rowEdges.size - 1
+    val first = range.firstEntryId - firstEntryId
+    val end = range.lastEntryId + 1 - firstEntryId
+    if (first < 0 || first >= end || end > entries)
+      throw LedgerLogException.wireFormat(
+        s"the index of entries $firstEntryId to ${firstEntryId + entries - 1} of ledger " +
+          s"${range.ledgerId} does not cover entries ${range.firstEntryId} to " +
+          s"${range.lastEntryId}, which log '${range.log}' lists"
+      )
+    val startRow = range.startOffset - range.rangeOffset
+    val endRow = range.endOffset - range.rangeOffset
+    val from = Math.max(first.toInt, rowEdges.lastIndexWhere(_ <= startRow))
+    val until = Math.min(
+      end.toInt,
+      rowEdges.indexWhere(_ >= endRow) match {
+        case -1 => entries
+        case place => place
+      }
+    )
+    if (from >= until) None
+    else {
+      val rows = (rowEdges(from), rowEdges(until))
+      Some(
+        range.copy(
+          firstEntryId = firstEntryId + from,
+          lastEntryId = firstEntryId + until - 1,
+          rows = Math.max(0, Math.min(rows._2, endRow) - Math.max(rows._1, startRow)),
+          sizeBytes = byteEdges(until) - byteEdges(from),
+          indexEntryId = ScanRange.NoEntry,
+          entryRows = Some(rows)
+        )
+      )
+    }
+  }
+}
+
+object RangeIndex {
+  private val Format = 1
+
+  /** The index in the custom metadata of an index entry. */
+  def decode(indexEntryId: Long, text: String): RangeIndex =
+    try {
+      val index = PlanJson.parse(text)
+      val format = index.get("format").asInt
+      if (format != Format)
+        throw LedgerLogException.wireFormat(s"an index of format $format; this version reads 1")
+      val rows = index.get("rows").elements.asScala.map(_.asLong).toVector
+      val bytes = index.get("bytes").elements.asScala.map(_.asLong).toVector
+      if (rows.isEmpty || rows.size > indexEntryId || rows.exists(_ < 1) || bytes.size != rows.size)
+        throw LedgerLogException.wireFormat(
+          s"index entry $indexEntryId is not that of a range: it describes ${rows.size} entries"
+        )
+      RangeIndex(indexEntryId - rows.size, rows.scanLeft(0L)(_ + _), bytes.scanLeft(0L)(_ + _))
+    } catch {
+      case error: LedgerLogException => throw error
+      case NonFatal(error) =>
+        throw LedgerLogException.wireFormat(s"not the index of a range: ${error.getMessage}", error)
+    }
+}

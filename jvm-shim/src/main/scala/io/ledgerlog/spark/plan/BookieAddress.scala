@@ -1,0 +1,3 @@
+package io.ledgerlog.spark.plan
+
+final case class BookieAddress(host: String, port: Int)

@@ -1,0 +1,38 @@
+package io.ledgerlog.spark.plan
+
+/** Consecutive entries of one listed range, for one task. The fields are those of `ScanRange` in
+  * `ledgerlog_spark/datasource/scan/ranges.py`.
+  *
+  * @param commitTimes
+  *   for each commit the offset after its last row, and its time in ms since 1970 if it is known
+  * @param entryRows
+  *   the numbers of the entries' rows in the listed range, half-open, if they are known
+  */
+final case class ScanRange(
+    log: String,
+    ledgerId: Long,
+    firstEntryId: Long,
+    lastEntryId: Long,
+    rows: Long,
+    sizeBytes: Long,
+    schemaId: Int,
+    rangeOffset: Long,
+    startOffset: Long,
+    endOffset: Long,
+    commitTimes: Seq[(Long, Option[Long])],
+    indexEntryId: Long,
+    entryRows: Option[(Long, Long)],
+    form: String,
+    isSearched: Boolean
+) {
+  def entries: Long = lastEntryId - firstEntryId + 1
+
+  def hasIndex: Boolean = indexEntryId != ScanRange.NoEntry
+}
+
+object ScanRange {
+  val NoEntry: Long = -1
+
+  /** Entries that this engine decodes: record batches of a transactional log. */
+  val ArrowStream = "arrow stream"
+}

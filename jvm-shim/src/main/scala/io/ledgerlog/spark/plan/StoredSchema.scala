@@ -1,0 +1,15 @@
+package io.ledgerlog.spark.plan
+
+/** The schema of stored rows, and the origin of each column of the scan.
+  *
+  * @param message
+  *   the Arrow schema message
+  * @param origins
+  *   for each column of the scan the place of the stored column, `Missing`, or a metadata column
+  */
+final case class StoredSchema(
+    log: String,
+    schemaId: Int,
+    message: Array[Byte],
+    origins: Seq[ColumnOrigin]
+)

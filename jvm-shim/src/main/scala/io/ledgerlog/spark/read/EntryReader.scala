@@ -1,0 +1,311 @@
+package io.ledgerlog.spark.read
+
+import java.util.concurrent.TimeUnit
+
+import scala.collection.mutable
+
+import io.ledgerlog.spark.LedgerLogException
+import io.ledgerlog.spark.plan.LedgerRecord
+import io.ledgerlog.spark.wire.{Code, Frames}
+
+/** Reads the entries of a task's parts in order, ahead of the caller and from all replicas.
+  *
+  * An entry is absent only if all bookies of its write set report so twice, with a read of the
+  * ledger's metadata between the reports, and the same ensemble (PROTOCOL.md#E2, LOGS.md#R3). All
+  * methods run on the thread of the task.
+  *
+  * @param planned
+  *   metadata of ledgers that the planner has read
+  * @param checkCancelled
+  *   throws an exception if Spark no longer needs the task
+  */
+final class EntryReader(
+    parts: Iterator[ReadPart],
+    planned: Map[Long, LedgerRecord],
+    bookies: Bookies,
+    store: LedgerStore,
+    settings: ReadSettings,
+    metrics: ReadMetrics,
+    checkCancelled: () => Unit
+) {
+  private val records = mutable.Map.from(planned)
+  private val jobs = mutable.Queue.empty[Job]
+  private var part: Option[ReadPart] = None
+  private var nextEntryId = 0L
+  private var largestAnswer = 0L
+  private var nextRequestId = 0L
+  private var jobsBegun = 0L
+  private var takesBatches = true
+
+  /** The next entry of all parts, or None after the last one. The caller releases the entry. */
+  def next(): Option[Received] = {
+    while (true) {
+      fill()
+      if (jobs.isEmpty) return None
+      val head = jobs.head
+      if (head.entries.nonEmpty) {
+        val entry = head.entries.dequeue()
+        metrics.entries += 1
+        metrics.bytes += entry.size
+        return Some(entry)
+      }
+      if (head.isReceived) jobs.dequeue(): Unit
+      else {
+        head.failure.foreach(error => throw error)
+        if (head.isHopeless) resolve(head)
+        await(head)
+      }
+    }
+    None
+  }
+
+  /** Read no more entries of a part. */
+  def skip(place: Int): Unit = {
+    jobs.filter(_.part.place == place).foreach(_.drop())
+    jobs.filterInPlace(_.part.place != place)
+    if (part.exists(_.place == place)) part = None
+  }
+
+  /** Read nothing more. Late answers are released. */
+  def drop(): Unit = {
+    jobs.foreach(_.drop())
+    jobs.clear()
+  }
+
+  // Requests.
+
+  private def fill(): Unit =
+    while (hasRoom && nextPart().isDefined) {
+      val job =
+        try newJob(part.get)
+        catch {
+          case error: LedgerLogException => failedJob(part.get, error)
+        }
+      jobs.enqueue(job)
+      if (job.failure.isEmpty) begin(job)
+    }
+
+  private def hasRoom: Boolean = jobs.isEmpty || {
+    val largest = if (largestAnswer > 0) largestAnswer else Frames.FrameSizeMax.toLong
+    jobs.size < settings.jobsMax &&
+    (jobs.size + 1) * largest <= settings.memoryBytes &&
+    jobs.iterator.map(_.expected).sum < settings.windowBytes
+  }
+
+  private def nextPart(): Option[ReadPart] = {
+    if (part.exists(nextEntryId > _.lastEntryId)) part = None
+    if (part.isEmpty && parts.hasNext) {
+      part = Some(parts.next())
+      nextEntryId = part.get.firstEntryId
+    }
+    part
+  }
+
+  private def newJob(part: ReadPart): Job = {
+    val record = recordOf(part)
+    val stored = part.entrySizeBytes + EntryReader.BesidePayload
+    val fitting =
+      Math.max(1, Math.min(settings.batchEntriesMax.toLong, settings.batchBytes / stored))
+    val count = if (record.isStriped || !takesBatches) 1 else fitting
+    val last = Seq(
+      Some(nextEntryId + count - 1),
+      Some(part.lastEntryId),
+      record.lastOfFragment(nextEntryId)
+    ).flatten.min
+    val job = new Job(part, nextEntryId, last, (last - nextEntryId + 1) * stored)
+    nextEntryId = last + 1
+    job
+  }
+
+  /** A job for the rest of a part whose metadata cannot be read. */
+  private def failedJob(part: ReadPart, error: LedgerLogException): Job = {
+    val job = new Job(part, nextEntryId, part.lastEntryId, 0)
+    job.failure = Some(error)
+    nextEntryId = part.lastEntryId + 1
+    job
+  }
+
+  private def begin(job: Job): Unit = {
+    jobsBegun += 1
+    val isSingle = job.nextEntryId == job.lastEntryId || !takesBatches
+    job.restart(orderOf(job, isSingle), isSingle)
+    requestNext(job)
+  }
+
+  /** The bookies to ask, those with few failures first. Different jobs begin with different ones. */
+  private def orderOf(job: Job, isSingle: Boolean): IndexedSeq[Int] = {
+    val record = recordOf(job.part)
+    val ensemble = record.fragmentOf(job.nextEntryId).ensemble
+    val members =
+      if (isSingle) record.writeSet(job.nextEntryId) else ensemble.indices
+    val rotation = (jobsBegun % members.size).toInt
+    (members.drop(rotation) ++ members.take(rotation))
+      .sortBy(index => bookies.failuresOf(ensemble(index)))
+      .toIndexedSeq
+  }
+
+  private def requestNext(job: Job): Unit = {
+    val record = recordOf(job.part)
+    val index = job.order(job.tried)
+    job.tried += 1
+    nextRequestId += 1
+    val request = new Request(
+      id = nextRequestId,
+      job = job,
+      index = index,
+      bookieId = record.fragmentOf(job.nextEntryId).ensemble(index),
+      firstEntryId = job.nextEntryId,
+      count = if (job.isSingle) 1 else (job.lastEntryId - job.nextEntryId + 1).toInt,
+      isBatch = !job.isSingle,
+      digest = record.digest,
+      sentNanos = System.nanoTime()
+    )
+    job.outstanding += request
+    metrics.requests += 1
+    bookies.send(request)
+  }
+
+  private def recordOf(part: ReadPart): LedgerRecord =
+    records.getOrElseUpdate(
+      part.ledgerId,
+      store.ledger(part.ledgerId).getOrElse(throw loss(part, part.firstEntryId, EntryReader.Gone))
+    )
+
+  // Answers.
+
+  private def await(head: Job): Unit = {
+    checkCancelled()
+    val answer = bookies.answers.poll(EntryReader.TickMs, TimeUnit.MILLISECONDS)
+    if (answer != null) handle(answer)
+    if (head.resumeNanos.exists(_ <= System.nanoTime())) {
+      head.resumeNanos = None
+      begin(head)
+    }
+    checkTimes()
+  }
+
+  private def handle(answer: Answer): Unit = {
+    val Answer(request, code, entries, sizeBytes) = answer
+    val job = request.job
+    job.outstanding -= request
+    largestAnswer = Math.max(largestAnswer, sizeBytes.toLong)
+    val took = job.take(entries)
+    if (code == Code.BadRequest && request.isBatch) takesBatches = false
+    if (code != Code.Ok && !code.isAbsent) bookies.noteFailure(request.bookieId)
+    if (!job.isDropped && !job.isReceived) {
+      if (took) {
+        job.isConfirmed = false
+        job.reloads = 0
+        job.busyRounds = 0
+        begin(job) // a short answer does not show that the rest is absent
+      } else if (request.firstEntryId == job.nextEntryId) goOn(job, request, code)
+    }
+  }
+
+  private def goOn(job: Job, request: Request, code: Code): Unit = {
+    metrics.retries += 1
+    if (request.isBatch != job.isSingle) job.codes(request.index) = code
+    if (job.outstanding.isEmpty) {
+      if (job.tried < job.order.size && (job.isSingle || takesBatches)) requestNext(job)
+      else if (!job.isSingle) {
+        job.restart(orderOf(job, isSingle = true), single = true)
+        requestNext(job)
+      } else job.isHopeless = true
+    }
+  }
+
+  /** Send slow requests to another bookie too, and close connections without answers. */
+  private def checkTimes(): Unit = {
+    val now = System.nanoTime()
+    val late = mutable.LinkedHashSet.empty[String]
+    jobs.foreach { job =>
+      job.outstanding.foreach { request =>
+        if (now - request.sentNanos > settings.readTimeoutMs * 1000000L) late += request.bookieId
+      }
+      val isSlow = job.outstanding.nonEmpty && job.outstanding.forall { request =>
+        now - request.sentNanos > settings.hedgeDelayMs * 1000000L
+      }
+      if (isSlow && !job.isReceived && job.tried < job.order.size) {
+        metrics.hedges += 1
+        requestNext(job)
+      }
+    }
+    late.foreach(bookies.drop)
+  }
+
+  // Entries that no bookie sent.
+
+  private def resolve(job: Job): Unit = {
+    val codes = job.codes.values.toSeq
+    if (codes.contains(Code.Busy) && job.busyRounds < settings.busyRounds) {
+      if (job.resumeNanos.isEmpty) {
+        job.busyRounds += 1
+        val delayMs = Math.min(
+          settings.busyDelayMaxMs.toLong,
+          settings.busyDelayMs.toLong << Math.min(job.busyRounds - 1, 10)
+        )
+        job.resumeNanos = Some(System.nanoTime() + delayMs * 1000000L)
+      }
+    } else if (job.isConfirmed || job.reloads == settings.reloadsMax) throw failure(job)
+    else reload(job)
+  }
+
+  private def reload(job: Job): Unit = {
+    job.reloads += 1
+    val loaded = store
+      .ledger(job.part.ledgerId)
+      .getOrElse(throw loss(job.part, job.nextEntryId, EntryReader.Missing))
+    val before = recordOf(job.part).fragmentOf(job.nextEntryId).ensemble
+    job.isConfirmed = loaded.fragmentOf(job.nextEntryId).ensemble == before
+    records(job.part.ledgerId) = loaded
+    bookies.forgetAddresses()
+    begin(job)
+  }
+
+  private def failure(job: Job): LedgerLogException = {
+    val ledgerId = job.part.ledgerId
+    val ensemble = recordOf(job.part).fragmentOf(job.nextEntryId).ensemble
+    val answers =
+      job.codes.map { case (index, code) => s"${ensemble(index)}: ${code.text}" }.mkString(", ")
+    val subject = s"entry ${job.nextEntryId} of ledger $ledgerId"
+    val codes = job.codes.values.toSeq
+    val answered = codes.filterNot(Set[Code](Code.Timeout, Code.Unavailable, Code.Busy).contains)
+    def all(code: Code): Boolean = answered.nonEmpty && answered.forall(_ == code)
+    if (codes.forall(_.isAbsent)) {
+      val closed = recordOf(job.part).lastEntryId.filter(_ < job.part.lastEntryId)
+      loss(
+        job.part,
+        job.nextEntryId,
+        closed.fold(EntryReader.NoBookie)(last => s"the ledger was closed at entry $last")
+      )
+    } else if (all(Code.DigestMismatch))
+      new LedgerLogException(
+        LedgerLogException.DigestMismatch,
+        s"$subject: every replica that answered had a bad digest ($answers)"
+      )
+    else if (all(Code.Unauthorized))
+      new LedgerLogException(
+        LedgerLogException.Unauthorized,
+        s"$subject: wrong password ($answers); use the password that the ledger was created with"
+      )
+    else
+      new LedgerLogException(
+        LedgerLogException.EntryUnknown,
+        s"$subject: not all replicas answered, and none of those that did has the entry " +
+          s"($answers); try again when more of its bookies answer"
+      )
+  }
+
+  private def loss(part: ReadPart, entryId: Long, why: String): LedgerLogException =
+    LedgerLogException.dataLoss(part.log, part.ledgerId, entryId, part.lastEntryId, why)
+}
+
+private object EntryReader {
+  val TickMs = 20L
+
+  /** Bytes of an entry in a batch's answer beside its payload: length, header, largest digest. */
+  val BesidePayload = 56L
+  val Gone = "the ledger is gone"
+  val Missing = "the ledger does not exist"
+  val NoBookie = "no bookie has them"
+}

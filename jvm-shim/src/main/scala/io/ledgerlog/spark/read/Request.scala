@@ -1,0 +1,26 @@
+package io.ledgerlog.spark.read
+
+import io.ledgerlog.spark.plan.DigestKind
+
+/** A request for consecutive entries of a ledger from one bookie.
+  *
+  * @param job
+  *   the work that the answer belongs to
+  * @param index
+  *   the index of the bookie in the ensemble
+  * @param count
+  *   the number of entries; a request without batch requests one entry
+  */
+final class Request(
+    val id: Long,
+    val job: Job,
+    val index: Int,
+    val bookieId: String,
+    val firstEntryId: Long,
+    val count: Int,
+    val isBatch: Boolean,
+    val digest: DigestKind,
+    val sentNanos: Long
+) {
+  def ledgerId: Long = job.part.ledgerId
+}

@@ -1,0 +1,23 @@
+package io.ledgerlog.spark.scan
+
+import io.ledgerlog.spark.read.ReadMetrics
+import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
+
+/** The metrics of a scan in Spark's user interface. */
+object ScanMetrics {
+  val all: Array[CustomMetric] =
+    Array(new EntriesRead, new BytesRead, new RequestsSent, new ReadsRetried, new ReadsHedged)
+
+  def valuesOf(metrics: ReadMetrics): Array[CustomTaskMetric] = Array(
+    value("entriesRead", metrics.entries),
+    value("payloadBytesRead", metrics.bytes),
+    value("requestsSent", metrics.requests),
+    value("readsRetried", metrics.retries),
+    value("readsHedged", metrics.hedges)
+  )
+
+  private def value(metric: String, amount: Long): CustomTaskMetric = new CustomTaskMetric {
+    override def name(): String = metric
+    override def value(): Long = amount
+  }
+}

@@ -1,0 +1,82 @@
+package org.apache.spark.sql.ledgerlog
+
+import scala.jdk.CollectionConverters._
+
+import io.ledgerlog.spark.plan.JvmPlan
+import io.ledgerlog.spark.scan.{LedgerBatch, ScanMetrics}
+import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
+import org.apache.spark.sql.connector.read.{Batch, Scan, Statistics, SupportsReportStatistics}
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** One scan. A batch scan is planned once, when Spark first needs its size or its tasks. */
+final class HybridScan(
+    planner: ScanPlanner,
+    columns: StructType,
+    options: CaseInsensitiveStringMap,
+    limit: Option[Long]
+) extends SupportsReportStatistics {
+  private var isStream = false
+
+  private lazy val planned: JvmPlan = planner.plan(columns)
+  private lazy val plan: Either[Scan, JvmPlan.Planned] = planned match {
+    case here: JvmPlan.Planned => Right(here)
+    case JvmPlan.Delegated(_, asked) =>
+      val forPython = new CaseInsensitiveStringMap(asked.asJava)
+      Left(PythonSource.scanBuilder(columns, forPython).build())
+    case other => throw new IllegalStateException(s"the planner answered $other to a scan")
+  }
+  private lazy val streaming: Scan = {
+    val read = planner.withHiddenColumns(columns, options)
+    PythonSource.scanBuilder(planner.withTableOptions(columns), read).build()
+  }
+  private lazy val batch: Batch = plan.fold(_.toBatch(), new LedgerBatch(_, columns, limit))
+
+  override def readSchema(): StructType = columns
+
+  override def toBatch(): Batch = batch
+
+  override def toMicroBatchStream(checkpointLocation: String): MicroBatchStream = {
+    isStream = true
+    streaming.toMicroBatchStream(checkpointLocation)
+  }
+
+  override def columnarSupportMode(): Scan.ColumnarSupportMode =
+    if (isStream) streaming.columnarSupportMode()
+    else plan.fold(_.columnarSupportMode(), _ => Scan.ColumnarSupportMode.SUPPORTED)
+
+  override def estimateStatistics(): Statistics =
+    if (isStream) ScanStatistics.unknown
+    else
+      plan.fold(
+        _ => ScanStatistics.unknown,
+        ScanStatistics.of(_, columns, planner.shareOf(columns), limit)
+      )
+
+  override def supportedCustomMetrics(): Array[CustomMetric] =
+    if (isStream) streaming.supportedCustomMetrics()
+    else plan.fold(_.supportedCustomMetrics(), _ => ScanMetrics.all)
+
+  override def reportDriverMetrics(): Array[CustomTaskMetric] =
+    if (isStream) streaming.reportDriverMetrics()
+    else plan.fold(_.reportDriverMetrics(), _ => Array.empty)
+
+  override def description(): String = s"ledger ${planner.subject}, $engine"
+
+  private def engine: String =
+    if (isStream) "Python engine (streams are read there)"
+    else
+      planned match {
+        case JvmPlan.Delegated(reason, _) => s"Python engine ($reason)"
+        case here: JvmPlan.Planned => s"JVM engine: ${textOf(here)}"
+        case other => other.toString
+      }
+
+  private def textOf(here: JvmPlan.Planned): String = {
+    val versions = here.logs.map { case (log, version) => s"$log version $version" }
+    val ranges = here.partitions.map(_.size).sum
+    val rows = limit.fold(s"${here.rows} rows")(most => s"at most $most rows of a task")
+    s"${versions.mkString(", ")}, $ranges ranges in ${here.partitions.size} tasks, $rows"
+  }
+}

@@ -1,0 +1,67 @@
+package org.apache.spark.sql.ledgerlog
+
+import java.io.{DataInputStream, DataOutputStream}
+import java.nio.charset.StandardCharsets.UTF_8
+
+import net.razorvine.pickle.Pickler
+import org.apache.spark.api.python.{PythonFunction, PythonWorkerUtils, SpecialLengths}
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.connector.read.ScanBuilder
+import org.apache.spark.sql.connector.write.{LogicalWriteInfo, WriteBuilder}
+import org.apache.spark.sql.errors.QueryCompilationErrors
+import org.apache.spark.sql.execution.datasources.v2.python.{
+  PythonDataSourceV2,
+  PythonScanBuilder,
+  PythonWriteBuilder
+}
+import org.apache.spark.sql.execution.python.PythonPlannerRunner
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** The Python source of the session. Only this file uses internal classes of Spark. */
+object PythonSource {
+  private val Name = "ledger"
+
+  /** The module that runs in Spark's planner workers. Its name has to begin with `pyspark`. */
+  private val PlannerModule = "pyspark_ledger"
+
+  def inferSchema(options: CaseInsensitiveStringMap): StructType = newSource().inferSchema(options)
+
+  def scanBuilder(schema: StructType, options: CaseInsensitiveStringMap): ScanBuilder =
+    new PythonScanBuilder(newSource(), Name, schema, options)
+
+  def writeBuilder(info: LogicalWriteInfo): WriteBuilder =
+    new PythonWriteBuilder(newSource(), Name, info)
+
+  /** The answer of the Python planner, as JSON. Its errors are those of planning in Python. */
+  def plan(request: String): String = {
+    val session = SparkSession.active.asInstanceOf[org.apache.spark.sql.classic.SparkSession]
+    val source = session.sessionState.dataSourceManager.lookupDataSource(Name)
+    new Planner(source.dataSourceCls, request).runInPython()
+  }
+
+  /** A new object for each use, because it keeps the schema and the plan of its first use. */
+  private def newSource(): PythonDataSourceV2 = {
+    val source = new PythonDataSourceV2
+    source.setShortName(Name)
+    source
+  }
+
+  private final class Planner(source: PythonFunction, request: String)
+      extends PythonPlannerRunner[String](source) {
+    override val workerModule: String = PlannerModule
+
+    override def writeToPython(output: DataOutputStream, pickler: Pickler): Unit = {
+      PythonWorkerUtils.writePythonFunction(source, output)
+      PythonWorkerUtils.writeUTF(request, output)
+    }
+
+    override def receiveFromPython(input: DataInputStream): String = {
+      val size = input.readInt()
+      if (size == SpecialLengths.PYTHON_EXCEPTION_THROWN)
+        throw QueryCompilationErrors
+          .pythonDataSourceError("plan", "read", PythonWorkerUtils.readUTF(input))
+      new String(PythonWorkerUtils.readBytes(size, input), UTF_8)
+    }
+  }
+}

@@ -1,0 +1,216 @@
+"""The answer to one request of the JVM engine, as values that `json.dumps` accepts.
+
+A request has `format` 1, the `options` of the read, the columns of the whole `table` and the
+`columns` of the scan (both Spark's JSON), `case_sensitive`, and `count`: whether only the number of
+rows is wanted. An answer has `format` 1 and one of
+
+- `count`: the number of rows, or null if only a scan can count them,
+- `delegate`: why the Python source has to run the scan, and the `options` of that scan,
+- `plan`: the `ScanPlan`, and beside it what the JVM's tasks need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from ledgerlog_spark.arrow.stream_codec import decode_schema
+from ledgerlog_spark.client.client import LedgerClient
+from ledgerlog_spark.client.handles.creation import check_ledger_password
+from ledgerlog_spark.datasource.cluster import client_of, password_in
+from ledgerlog_spark.datasource.jvm.origins import ConversionNeededError, origins_of
+from ledgerlog_spark.datasource.scan.plan import ScanPlan
+from ledgerlog_spark.datasource.scan.plan_json import plan_to_json
+from ledgerlog_spark.datasource.scan.planning import PlannedScan
+from ledgerlog_spark.datasource.scan.reader import BatchReader
+from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
+from ledgerlog_spark.datasource.source import LedgerDataSource
+from ledgerlog_spark.errors import (
+    BookieUnavailableError,
+    LedgerNotFoundError,
+    UnauthorizedError,
+    WireFormatError,
+)
+from ledgerlog_spark.log.reading.listed_rows import EntryForm
+from ledgerlog_spark.metadata.service_uri import parse_service_uri
+from ledgerlog_spark.model import LedgerMetadata
+
+FORMAT = 1
+
+LEDGERS_CHECKED_MAX = 1_000
+"""Maximum number of ledgers whose existence is checked for a count. With more, a scan counts."""
+
+_LOADS_AT_ONCE = 100
+
+
+def answer_to(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dict[str, Any]:
+    """Plan a scan, or count its rows. Raises the errors of `BatchReader.partitions`."""
+    if request["format"] != FORMAT:
+        raise WireFormatError(
+            f"the jar sends requests of format {request['format']}, and this package answers "
+            f"format {FORMAT}: the jar and the package have to be of the same release"
+        )
+    options = _options_of(source, request)
+    reader = source(options=options).reader(StructType.fromJson(json.loads(request["columns"])))
+    if not isinstance(reader, BatchReader):
+        # A count needs no columns, but the last add confirmed, so it is a scan too.
+        return _delegated("the entries of one ledger", options, is_count=request["count"])
+    password = password_in(reader.options.password_file)
+    scan = reader.planned(password)
+    if request["count"]:
+        return {"format": FORMAT, "count": _exact_rows(reader, scan.plan, password)}
+    try:
+        schemas = _schemas_of(reader, scan, ignores_case=not request["case_sensitive"])
+        _check_read_here(scan.plan, password)
+    except ConversionNeededError as error:
+        return _delegated(str(error), options)
+    return _planned(reader, scan, schemas, password)
+
+
+def _options_of(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dict[str, str]:
+    """The options of the read and of its table, and `includeMetadata` if it needs the columns."""
+    table = StructType.fromJson(json.loads(request["table"]))
+    options = {
+        name: value
+        for name, value in source(options=request["options"]).options_of_read(table).items()
+        if name.lower() != "engine"
+    }
+    known = set(table.names)
+    columns = StructType.fromJson(json.loads(request["columns"]))
+    if any(name in METADATA_COLUMNS and name not in known for name in columns.names):
+        options["includeMetadata"] = "true"
+    return options
+
+
+def _delegated(reason: str, options: dict[str, str], *, is_count: bool = False) -> dict[str, Any]:
+    if is_count:
+        return {"format": FORMAT, "count": None}
+    return {"format": FORMAT, "delegate": reason, "options": options}
+
+
+def _check_read_here(plan: ScanPlan, password: bytes) -> None:
+    """Raise ConversionNeededError if the Python source has to read the entries of the plan."""
+    forms = {scanned.form for partition in plan.partitions for scanned in partition.ranges}
+    if forms - {EntryForm.ARROW_STREAM}:
+        raise ConversionNeededError("a leader log")
+    for ledger_id, metadata in plan.ledgers.items():
+        try:
+            check_ledger_password(ledger_id, metadata, password)
+        except UnauthorizedError:
+            raise ConversionNeededError("a wrong password") from None
+
+
+def _schemas_of(
+    reader: BatchReader, scan: PlannedScan, *, ignores_case: bool
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "log": log,
+            "schema_id": schema_id,
+            "schema": base64.b64encode(stored).decode("ascii"),
+            "origins": origins_of(
+                reader.columns,
+                decode_schema(stored),
+                include_metadata=reader.options.include_metadata,
+                ignores_case=ignores_case,
+            ),
+        }
+        for (log, schema_id), stored in scan.schemas.items()
+    ]
+
+
+def _planned(
+    reader: BatchReader, scan: PlannedScan, schemas: list[dict[str, Any]], password: bytes
+) -> dict[str, Any]:
+    service = parse_service_uri(reader.uri)
+    members = {
+        bookie_id
+        for metadata in scan.plan.ledgers.values()
+        for fragment in metadata.fragments
+        for bookie_id in fragment.ensemble
+    }
+    client = client_of(reader.uri)
+
+    read = {scanned.ledger_id for part in scan.plan.partitions for scanned in part.ranges}
+
+    async def looked_up(connected: LedgerClient) -> tuple[dict[str, list[Any]], dict[str, str]]:
+        path_of = connected.services.ledgers.path
+        return await _addresses(connected, members), {str(i): path_of(i) for i in read}
+
+    bookies, paths = client.run(looked_up)
+    return {
+        "format": FORMAT,
+        "plan": plan_to_json(scan.plan),
+        "ledgers": {str(i): _ledger(metadata) for i, metadata in scan.plan.ledgers.items()},
+        "bookies": bookies,
+        "schemas": schemas,
+        "service": {
+            "connect": service.connect_string,
+            "root": service.root,
+            "paths": paths,
+        },
+        "password": base64.b64encode(password).decode("ascii"),
+        "fail_on_data_loss": reader.options.fail_on_data_loss,
+    }
+
+
+def _ledger(metadata: LedgerMetadata) -> dict[str, Any]:
+    """The metadata that a reader in the JVM needs."""
+    return {
+        "ensemble_size": metadata.quorum.ensemble_size,
+        "write_quorum": metadata.quorum.write_quorum,
+        "fragments": [[each.first_entry_id, list(each.ensemble)] for each in metadata.fragments],
+        "last_entry_id": metadata.last_entry_id if metadata.is_closed else None,
+        "digest": metadata.digest_type.name,
+    }
+
+
+async def _addresses(client: LedgerClient, bookie_ids: Iterable[str]) -> dict[str, list[Any]]:
+    """Host and port of each registered bookie. A task looks up the others when it needs them."""
+    found: dict[str, list[Any]] = {}
+
+    async def look_up(bookie_id: str) -> None:
+        with contextlib.suppress(BookieUnavailableError):
+            info = await client.services.registration.info(bookie_id)
+            found[bookie_id] = [info.host, info.port]
+
+    await asyncio.gather(*map(look_up, bookie_ids))
+    return found
+
+
+def _exact_rows(reader: BatchReader, plan: ScanPlan, password: bytes) -> int | None:
+    """The number of rows of a scan; None if a scan may find fewer rows, or may fail.
+
+    The list of a log has the exact numbers of rows. But a scan fails, or skips rows, if a listed
+    ledger was deleted or ends too early, or if the password is wrong.
+    """
+    ends: dict[int, int] = {}
+    rows = 0
+    for partition in plan.partitions:
+        for scanned in partition.ranges:
+            ends[scanned.ledger_id] = max(ends.get(scanned.ledger_id, 0), scanned.last_entry_id)
+            rows += scanned.rows
+    if len(ends) > LEDGERS_CHECKED_MAX:
+        return None
+
+    async def are_readable(client: LedgerClient) -> bool:
+        ids = list(ends)
+        for start in range(0, len(ids), _LOADS_AT_ONCE):
+            some = ids[start : start + _LOADS_AT_ONCE]
+            loaded = await asyncio.gather(*map(client.ledger_metadata, some))
+            for ledger_id, metadata in zip(some, loaded, strict=True):
+                check_ledger_password(ledger_id, metadata, password)
+                if metadata.is_closed and metadata.last_entry_id < ends[ledger_id]:
+                    return False
+        return True
+
+    try:
+        return rows if client_of(reader.uri).run(are_readable) else None
+    except (LedgerNotFoundError, UnauthorizedError):
+        return None

@@ -1,0 +1,39 @@
+"""The JSON form of a `ScanPlan`, which the JVM engine reads.
+
+The golden cases in `tests/golden/plan` have this form. Another format number means other fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from ledgerlog_spark.datasource.scan.plan import ScanPlan
+from ledgerlog_spark.model import LedgerMetadata
+
+PLAN_FORMAT = 3
+
+
+def plan_to_json(plan: ScanPlan) -> dict[str, Any]:
+    """The plan as values that `json.dumps` accepts."""
+    return {
+        "format": PLAN_FORMAT,
+        "versions": dict(plan.versions),
+        "ledgers": {
+            str(ledger_id): ledger_to_json(metadata)
+            for ledger_id, metadata in sorted(plan.ledgers.items())
+        },
+        "partitions": [
+            [asdict(scanned) for scanned in partition.ranges] for partition in plan.partitions
+        ],
+    }
+
+
+def ledger_to_json(metadata: LedgerMetadata) -> dict[str, Any]:
+    """The state of a ledger, and the bookies with its entries."""
+    return {
+        "state": metadata.state.name,
+        "fragments": [
+            [fragment.first_entry_id, list(fragment.ensemble)] for fragment in metadata.fragments
+        ],
+    }
