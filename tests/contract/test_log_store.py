@@ -459,13 +459,13 @@ async def test_log_without_producers_is_deleted_with_the_node_above_them(
     at = await head_of(stores, head.log_id)
     await new_producer(stores, head)
     deleted = replace(head, token="7" * 32, deleted_ms=5)
-    with pytest.raises(MetadataVersionError):
-        await stores.logs.delete_log(deleted, at.version, if_no_producers=True)
-    assert await stores.logs.find("flights") == head.log_id
     found = await stores.logs.producers.read(head.log_id, "app")
     assert found is not None
-    await stores.logs.producers.delete(head.log_id, "app", found.version)
-    await stores.logs.delete_log(deleted, at.version, if_no_producers=True)
+    with pytest.raises(MetadataVersionError):
+        await stores.logs.delete_log(deleted, at.version, producers={})
+    assert await stores.logs.find("flights") == head.log_id
+    assert await stores.logs.producers.read(head.log_id, "app") == found
+    await stores.logs.delete_log(deleted, at.version, producers={"app": found.version})
     with pytest.raises(LogNotFoundError):
         await stores.logs.find("flights")
     with pytest.raises(LogNotFoundError, match="producer 'late' was deleted"):
