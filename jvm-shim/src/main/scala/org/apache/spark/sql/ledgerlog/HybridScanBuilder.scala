@@ -23,6 +23,9 @@ final class HybridScanBuilder(tableSchema: StructType, options: CaseInsensitiveS
   private var limit: Option[Long] = None
   private var count: Option[CountScan] = None
 
+  /** Spark offers an aggregation more than once, and each count is a request to the planner. */
+  private lazy val counted: JvmPlan = planner.count()
+
   override def pruneColumns(requiredSchema: StructType): Unit = required = requiredSchema
 
   /** `count(*)` without groups is answered from the log's list if the list alone shows it. */
@@ -35,7 +38,7 @@ final class HybridScanBuilder(tableSchema: StructType, options: CaseInsensitiveS
       aggregation.groupByExpressions().isEmpty && counts.nonEmpty &&
       counts.forall(_.isInstanceOf[CountStar])
     )
-      planner.count() match {
+      counted match {
         case JvmPlan.Counted(Some(rows)) =>
           count = Some(new CountScan(rows, counts.length, planner.subject))
         case _ => ()
