@@ -25,6 +25,7 @@ class LeaderView:
         head_changes: How often its head changed.
         oldest_moved: Whether anything was truncated.
         deleted_at_ms: None while the log lives.
+        runs_of: Every run that took over a producer: none, as a leader log has no producers.
     """
 
     def __init__(self, host: LeaderHosts, log_id: str) -> None:
@@ -36,6 +37,7 @@ class LeaderView:
         self.head_changes = 0
         self.oldest_moved = False
         self.deleted_at_ms: int | None = None
+        self.runs_of: dict[str, list[str]] = {}
         self.made_at_ms = host.now_ms()
         state = self._read()
         assert state is not None
