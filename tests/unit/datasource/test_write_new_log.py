@@ -178,6 +178,8 @@ def test_the_error_of_a_write_is_not_hidden_by_a_store_that_fails(
     for each in (job, None):
         with caplog.at_level(logging.WARNING, logger=write_job.__name__):
             delete_log_of(log_of(client), each)
-    messages = [record.getMessage() for record in caplog.records if record.name == write_job.__name__]
+    messages = [
+        record.getMessage() for record in caplog.records if record.name == write_job.__name__
+    ]
     assert len(messages) == 2
     assert all("the empty log flights could not be deleted: by design" in m for m in messages)
