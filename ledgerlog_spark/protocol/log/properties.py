@@ -64,7 +64,6 @@ class LogProperties:
 
     def __post_init__(self) -> None:
         Quorum(self.ensemble_size, self.write_quorum, self.ack_quorum)
-        Quorum(self.ensemble_size, self.write_quorum, self.ack_quorum)
         for name, key in _OPTION_OF.items():
             value = getattr(self, name)
             keeps = name in {"retention_ms", "retention_bytes"} and value == -1
