@@ -174,7 +174,7 @@ class LedgerClient:
         return handle
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """Return `count` (at most 64) new ledger ids in rising order. No other call gets these ids.
+        """Return `count` (at most 64) new ledger ids, ascending. No other call gets these ids.
 
         Each id can be passed once to `create_registered_ledger` of this client.
 
@@ -277,7 +277,7 @@ class LedgerClient:
         await self.services.ledgers.delete(checked_ledger_id(ledger_id))
 
     async def list_ledgers(self) -> AsyncIterator[int]:
-        """Yield all ledger ids in rising order. Meanwhile, ledgers may be created or deleted.
+        """Yield all ledger ids in ascending order. Meanwhile, ledgers may be created or deleted.
 
         Raises:
             MetadataError: There is no cluster at the path of the service URI, or the store failed.

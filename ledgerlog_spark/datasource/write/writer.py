@@ -68,7 +68,8 @@ class BatchWriter(DataSourceArrowWriter):
 
         Raises:
             ConcurrentCommitError: Another commit conflicts with this job. Nothing was committed.
-            ProducerFencedError: A later run with the `txnAppId` took over. Nothing was committed.
+            ProducerFencedError: A later run with the same `txnAppId` took over. Nothing was
+                committed.
             CommitUnknownError: The connection to ZooKeeper was lost, and the result is unknown. Run
                 the job again with the same `txnAppId` and `txnVersion`.
         """

@@ -57,7 +57,7 @@ from ledgerlog_spark.protocol.log.state.records import (
 from ledgerlog_spark.protocol.log.sweep import STEP_LEDGERS_MAX, OrphansMachine
 
 CopyRows = Callable[[Job, CutRange], Awaitable[StagedRange]]
-"""Copies the rows of a part of a range into a ledger of the job."""
+"""Copies the rows of part of a range to one of the job's ledgers."""
 
 OnProgress = Callable[[int, int], None]
 """Called with the number of finished ledgers and of all ledgers."""

@@ -187,7 +187,7 @@ class RecoveryReads:
     numbers: RequestNumbers
     last_entry_ids: Mapping[int, int] | None = None  # by index; None turns batches off
     is_unauthorized: bool = False  # True: a bookie reported a wrong password
-    next_entry_id: int = field(init=False)  # the first entry that was not taken yet
+    next_entry_id: int = field(init=False)  # the first entry that has not been taken yet
     _next_to_request: int = field(init=False)
     _tallies: dict[int, EntryTally] = field(default_factory=dict)
     _sent: dict[int, tuple[EntryTally, int]] = field(default_factory=dict)

@@ -36,7 +36,7 @@ class CommitResult:
 
 
 def forgotten(log: str, app: str) -> ProducerFencedError:
-    """The error for a producer whose record the sweeper deleted before its job ended."""
+    """The error if the sweeper deleted a producer's record before the producer's job ended."""
     return ProducerFencedError(
         f"log {log!r} no longer has producer {app!r}: the job took longer than stagingTtlMs; run "
         "it again",
