@@ -8,6 +8,7 @@ from typing import Self
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
+from ledgerlog_spark.metadata.registration import checked_bookie_id
 from ledgerlog_spark.metadata.stores import ROOT, MetadataStores
 from ledgerlog_spark.model import BookieInfo
 from ledgerlog_spark.testing.bookie import MemoryStorage
@@ -108,8 +109,9 @@ class MemoryCluster:
                 whose entries are then lost.
 
         Raises:
-            ConfigurationError: The id has other characters than a bookie id may have.
+            ConfigurationError: No bookie can have this id. Nothing was changed.
         """
+        checked_bookie_id(bookie_id)
         stopped = self._stopped.pop(bookie_id) if bookie_id in self._stopped else MemoryStorage()
         self.bookies[bookie_id] = stopped
         await self._register(bookie_id)
