@@ -68,7 +68,7 @@ shim: $(STAMP) $(SBT) ## Build the jar of the JVM engine with sbt, and run its S
 
 # Without sbt and the Scala tests.
 $(JAR): $(STAMP)
-	$(BIN)/python build_jar.py
+	$(BIN)/python project/build_jar.py
 
 soak: $(STAMP) ## Run all long checks one after the other, also after a failure, and count them
 	@$(if $(strip $(SOAK)),,$(error SOAK is empty: name the checks to run, or leave it out))
