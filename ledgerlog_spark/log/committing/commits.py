@@ -128,8 +128,8 @@ class LogCommits:
         run = str(uuid.uuid4()) if run is None else run
         if planned is None:
             planned = await self._host.run(StateMachine(self._host.name))
-            if not is_named:  # a batch of a named producer may be in the log already
-                check_expected(planned.head, expected_version)
+        if not is_named:  # a batch of a named producer may be in the log already
+            check_expected(planned.head, expected_version)
         check_password(self._host.name, planned.head, password)
         plan = plan_job(
             planned,
