@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Self
 
+from ledgerlog_spark.client.arguments import check_optional, check_type
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
@@ -48,6 +49,7 @@ class MemoryCluster:
             bookies: Number of writable bookies. Their ids are `bookie-0`, `bookie-1` and so on. A
                 ledger needs as many bookies as its ensemble size, which is 3 by default.
         """
+        check_type("bookies", bookies, int)
         self.bookies = {f"bookie-{number}": MemoryStorage() for number in range(bookies)}
         self.nodes = MemoryNodes()
         self._stopped: dict[str, MemoryStorage] = {}
@@ -76,6 +78,7 @@ class MemoryCluster:
         Raises:
             RuntimeError: No event loop is running.
         """
+        check_optional("settings", settings, ClientSettings)
         stores = memory_metadata(self.nodes)
         transport = InProcessTransport(self.bookies)
 
