@@ -68,9 +68,10 @@ shim: $(STAMP) $(SBT) ## Build the jar of the JVM engine with sbt, and run its S
 
 # Without sbt and the Scala tests.
 $(JAR): $(STAMP)
-	$(BIN)/python build_jar.py
+	$(BIN)/python project/build_jar.py
 
 soak: $(STAMP) ## Run all long checks one after the other, also after a failure, and count them
+	@$(if $(strip $(SOAK)),,$(error SOAK is empty: name the checks to run, or leave it out))
 	@failed=""; \
 	for target in $(SOAK); do \
 		echo "== make $$target"; \
@@ -96,11 +97,11 @@ sim: $(STAMP) ## Run SCHEDULES random schedules of ledgers, from SEED; LOG_SCHED
 
 # Each of these plays one schedule after the other: `make sim` runs as many of them as there are cores.
 sim-handles: $(STAMP)
-	$(BIN)/python -m tests.sim.handles --schedules $$(( $(LOG_SCHEDULES) / 4 )) --seed $(SEED)
+	$(BIN)/python -m tests.sim.handles --schedules $$(( ($(LOG_SCHEDULES) + 3) / 4 )) --seed $(SEED)
 
 sim-log: $(STAMP)
 	$(BIN)/python -m tests.sim.log --schedules $(LOG_SCHEDULES) --seed $(SEED)
-	$(BIN)/python -m tests.sim.log.lists --schedules $$(( $(LOG_SCHEDULES) / 5 )) --seed $(SEED)
+	$(BIN)/python -m tests.sim.log.lists --schedules $$(( ($(LOG_SCHEDULES) + 4) / 5 )) --seed $(SEED)
 
 sim-leader: $(STAMP)
 	$(BIN)/python -m tests.sim.leader --schedules $(LOG_SCHEDULES) --seed $(SEED)
@@ -109,7 +110,7 @@ sim-service: $(STAMP)
 	$(BIN)/python -m tests.sim.service --schedules $(LOG_SCHEDULES) --seed $(SEED)
 
 sim-transport: $(STAMP)
-	$(BIN)/python -m tests.sim.transport --schedules $$(( $(LOG_SCHEDULES) / 5 )) --seed $(SEED)
+	$(BIN)/python -m tests.sim.transport --schedules $$(( ($(LOG_SCHEDULES) + 4) / 5 )) --seed $(SEED)
 
 sim-coverage: $(STAMP) ## Show what schedules of ledgers and logs reach, and what they never do and why
 	$(BIN)/python -m tests.sim --coverage --workers $(CORES)

@@ -119,7 +119,7 @@ def checked_records(records: Iterable[Payload]) -> list[Payload]:
 
     Raises the errors of `checked_record`, and LocalProtocolError if `records` is a single record.
     """
-    check_several(records, "a record")
+    check_several(records, "a record", "records")
     listed = list(records)
     if set(map(type, listed)) <= {bytes}:
         longest = max(map(len, listed), default=0)
