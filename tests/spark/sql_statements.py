@@ -32,6 +32,8 @@ class Statement:
         note: Said where Spark alone decides, without a look at the source: nothing is written, and
             the effect is neither Parquet's nor a refusal.
         settings: `text` runs under each of these.
+        catalog: Run in the catalog, where the words differ from `text` without its options.
+        differs: What `text` does in the catalog, where Parquet does something else.
     """
 
     group: str
@@ -41,6 +43,18 @@ class Statement:
     leaves: tuple[str, tuple[tuple[object, ...], ...]] | None = None
     note: str = ""
     settings: tuple[tuple[bool, bool], ...] = DEFAULT
+    catalog: str = ""
+    differs: str = ""
+
+    @property
+    def text_in_catalog(self) -> str:
+        """`text` with tables of the catalog, which need no option that names their log."""
+        if self.catalog:
+            return self.catalog
+        text = self.text
+        for options in (" OPTIONS ({o} '{x}')", " OPTIONS ({o} '{a}')", '.option("{o}", "{x}")'):
+            text = text.replace(options, "")
+        return text
 
 
 ALL = (*ROWS_A, (3, "z"))
@@ -59,7 +73,7 @@ READS = (
     Statement("read", "SELECT {u}.s, count(*) FROM {t} JOIN {u} USING (k) GROUP BY ALL"),
     Statement("read", 'spark.read.table("{t}").where("k = 2").select("s")'),
     Statement("read", "CACHE TABLE {t}; SELECT * FROM {t}; UNCACHE TABLE {t}"),
-    Statement("read", "SELECT * FROM {t} VERSION AS OF 1"),
+    Statement("read", "SELECT * FROM {t} VERSION AS OF 1", leaves=("answer", ROWS_A)),
     Statement("read", "SELECT * FROM {v}", settings=BOTH),
     Statement("read", 'spark.table("{t}").write.parquet("{out}"); SELECT * FROM parquet.`{out}`'),
     Statement("read", "CREATE TABLE {n} USING parquet AS SELECT * FROM {t}"),

@@ -57,11 +57,15 @@ class Storage(Protocol):
 
 
 class World:
-    """Tables `t`, `u` and views `v`, `w` over `a` and `b`, as one format keeps them."""
+    """Tables `t`, `u` and views `v`, `w` over `a` and `b`, as one format keeps them.
 
-    def __init__(self, spark: SparkSession, storage: Storage) -> None:
+    In a catalog of logs, `t` is the table of log `a`, `u` of `b`, and `n` of `x`.
+    """
+
+    def __init__(self, spark: SparkSession, storage: Storage, catalog: str = "") -> None:
         self.spark = spark
         self.storage = storage
+        self.catalog = catalog
         short = uuid.uuid4().hex[:6]
         letter = storage.format[0]
         self.names = {
@@ -71,6 +75,9 @@ class World:
             "o": storage.option,
             "out": "",
         }
+        if catalog:
+            tables = {"t": "a", "u": "b", "n": "x"}
+            self.names |= {key: f"{catalog}.`{self.names[log]}`" for key, log in tables.items()}
         self._stamps: dict[str, object] = {}
         for key in BASE:
             self._reset(key)
@@ -85,7 +92,7 @@ class World:
         """Make tables and views anew."""
         n = self.names
         columns = "" if self.storage.format == "ledger" else f"({COLUMNS})"
-        for table, place in (("t", "a"), ("u", "b")):
+        for table, place in () if self.catalog else (("t", "a"), ("u", "b")):
             self.spark.sql(f"DROP TABLE IF EXISTS {n[table]}")
             self.spark.sql(
                 f"CREATE TABLE {n[table]} {columns} USING {self.storage.format} "
@@ -252,7 +259,7 @@ def reason(error: str) -> str:
 
 
 def is_ours(error: str) -> bool:
-    return "ledgerlog_spark.errors." in error
+    return "ledgerlog_spark.errors." in error or "LedgerLogException" in error
 
 
 def _collected(frame: DataFrame) -> Any:

@@ -1,0 +1,30 @@
+package org.apache.spark.sql.ledgerlog
+
+import org.apache.spark.sql.catalyst.util.CharVarcharUtils
+import org.apache.spark.sql.connector.catalog.{CatalogV2Util, Column, TableChange}
+import org.apache.spark.sql.types.StructType
+
+/** Columns of a catalog, and their form in a log. This file uses internal classes of Spark. */
+object TableColumns {
+
+  /** The columns that Spark shows, with the types `char` and `varchar`. */
+  def shown(stored: StructType): Array[Column] =
+    CatalogV2Util.structTypeToV2Columns(CharVarcharUtils.getRawSchema(stored))
+
+  /** The JSON of columns, with comments and defaults. */
+  def jsonOf(columns: Array[Column]): String = CatalogV2Util.v2ColumnsToStructType(columns).json
+
+  /** The JSON of a column that is added, as a schema of this column alone. */
+  def jsonOf(added: TableChange.AddColumn): String = jsonOf(
+    Array(
+      Column.create(
+        added.fieldNames.last,
+        added.dataType,
+        added.isNullable,
+        added.comment,
+        added.defaultValue,
+        null
+      )
+    )
+  )
+}
