@@ -30,12 +30,12 @@ object EngineChoice {
     nameFor(org.apache.spark.SPARK_VERSION, builtFor, settingOfSession())
 
   def nameFor(running: String, built: String, setting: Option[String]): String = {
-    if (isWanted(setting) && minorOf(built).isDefined && minorOf(running) == minorOf(built)) Name
+    if (allows(setting) && minorOf(built).isDefined && minorOf(running) == minorOf(built)) Name
     else InactiveName
   }
 
   /** Whether the setting of the session allows this engine. */
-  def isWanted: Boolean = isWanted(settingOfSession())
+  def isWanted: Boolean = allows(settingOfSession())
 
   /** Raises if the jar was built for another minor version of Spark. */
   def checkVersion(running: String, built: String): Unit =
@@ -45,7 +45,7 @@ object EngineChoice {
           "wheel or a jar of ledgerlog for this version, or remove the setting of the catalog"
       )
 
-  private def isWanted(setting: Option[String]): Boolean =
+  private def allows(setting: Option[String]): Boolean =
     !setting.exists(_.trim.equalsIgnoreCase(Python))
 
   private def minorOf(version: String): Option[(String, String)] =

@@ -4,8 +4,7 @@ import java.util
 
 import scala.jdk.CollectionConverters._
 
-import com.fasterxml.jackson.databind.JsonNode
-import com.fasterxml.jackson.databind.ObjectMapper
+import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import com.fasterxml.jackson.databind.node.ObjectNode
 import io.ledgerlog.spark.LedgerLogException
 import org.apache.spark.sql.catalyst.analysis.{
@@ -59,7 +58,9 @@ final class CatalogEngine extends StagingTableCatalog with SupportsNamespaces {
     load(ident, Map("timestampAsOf" -> Math.floorDiv(timestamp, 1000L).toString))
 
   private def load(ident: Identifier, travel: Map[String, String]): Table = {
-    val answer = ask("load", ident)(request => CatalogRequests.put(request.putObject("travel"), travel))
+    val answer = ask("load", ident) { request =>
+      CatalogRequests.put(request.putObject("travel"), travel)
+    }
     val stored = StoredTable.decode(answer)
     if (stored.detail.isEmpty) new LogTable(titleOf(ident), stored, requests, travel.isEmpty)
     else new DetailTable(titleOf(ident), stored, requests)
@@ -88,7 +89,7 @@ final class CatalogEngine extends StagingTableCatalog with SupportsNamespaces {
           added.foreach { column =>
             val node = columns.addObject()
             val path = node.putArray("path")
-            column.fieldNames.foreach(path.add)
+            column.fieldNames.foreach(part => path.add(part))
             val schema = CatalogEngine.mapper.readTree(TableColumns.jsonOf(column))
             node.set[JsonNode]("field", schema.get("fields").get(0))
           }
@@ -217,7 +218,7 @@ final class CatalogEngine extends StagingTableCatalog with SupportsNamespaces {
   private def existing(namespace: Array[String]): JsonNode = {
     val answer = requests.ask("names") { request =>
       val parts = request.putArray("namespace")
-      namespace.foreach(parts.add)
+      namespace.foreach(part => parts.add(part))
     }
     if (!answer.get("exists").booleanValue) throw new NoSuchNamespaceException(namespace)
     answer
@@ -244,12 +245,15 @@ final class CatalogEngine extends StagingTableCatalog with SupportsNamespaces {
       }
     catch {
       case error: LedgerLogException if error.kind == LedgerLogException.LogNotFound =>
-        throw new NoSuchTableException(ident)
+        throw new NoSuchTableException(partsOf(ident))
       case error: LedgerLogException if error.kind == LedgerLogException.LogExists =>
-        throw new TableAlreadyExistsException(ident)
+        throw new TableAlreadyExistsException(partsOf(ident))
     }
 
   private def logOf(ident: Identifier): String = (ident.namespace :+ ident.name).mkString(".")
+
+  private def partsOf(ident: Identifier): Seq[String] =
+    (catalogName +: ident.namespace.toSeq) :+ ident.name
 
   private def titleOf(ident: Identifier): String = s"$catalogName.${logOf(ident)}"
 }

@@ -22,7 +22,8 @@ final class PinnedScan(
     isStream = true
     stream.toMicroBatchStream(checkpointLocation)
   }
-  override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.UNSUPPORTED
+  override def columnarSupportMode(): Scan.ColumnarSupportMode =
+    Scan.ColumnarSupportMode.UNSUPPORTED
   override def supportedCustomMetrics(): Array[CustomMetric] = chosen.supportedCustomMetrics()
   override def reportDriverMetrics(): Array[CustomTaskMetric] = chosen.reportDriverMetrics()
   override def description(): String = s"ledger ${options.get("log")}, Python engine (as chosen)"

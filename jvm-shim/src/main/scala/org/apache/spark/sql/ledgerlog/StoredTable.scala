@@ -1,7 +1,5 @@
 package org.apache.spark.sql.ledgerlog
 
-import scala.jdk.CollectionConverters._
-
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.sql.types.{DataType, StructType}
 
