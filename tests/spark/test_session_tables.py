@@ -97,9 +97,7 @@ def test_a_write_that_names_another_log_or_a_part_of_one_is_refused(
     spark: SparkSession, table: str, log_name: str, client: BlockingClient
 ) -> None:
     part = f"{table}_part"
-    spark.sql(
-        f"CREATE TABLE {part} USING ledger OPTIONS (log '{log_name}', endingOffsets '2')"
-    )
+    spark.sql(f"CREATE TABLE {part} USING ledger OPTIONS (log '{log_name}', endingOffsets '2')")
     before = BlockingLogs(client).names()
     for statement, expected in (
         (f"INSERT INTO {table} WITH (log = 'other') VALUES (1)", "is over log"),

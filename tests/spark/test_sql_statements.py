@@ -42,7 +42,7 @@ CASES = [
 
 @dataclass
 class Run:
-    """One statement under one setting: over logs, in the catalog, over Parquet; and its substitute."""
+    """One statement over logs, in the catalog and over Parquet, and what is offered instead."""
 
     ledger: Effect
     parquet: Effect
@@ -98,9 +98,7 @@ def runs(
             spark.sql(f"DROP TABLE IF EXISTS {world.names[table]}")
 
 
-def _run(
-    statement: Statement, ledger: World, catalog: World, parquet: World, folder: Path
-) -> Run:
+def _run(statement: Statement, ledger: World, catalog: World, parquet: World, folder: Path) -> Run:
     texts = (statement.text, statement.text_in_catalog, statement.parquet or statement.text)
     effects = []
     for world, text in zip((ledger, catalog, parquet), texts, strict=True):

@@ -21,7 +21,7 @@ MEASURED = ("logs", "Parquet")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What one query took, in seconds (the median of the rounds), and whether its rows are equal."""
+    """The median seconds of one query by source, and whether both sources give the same rows."""
 
     number: int
     rows: int
@@ -53,7 +53,9 @@ def _query(spark: SparkSession, number: int, text: str, rounds: int) -> Query:
         for name, namespace in zip(MEASURED, (LOGS, f"spark_catalog.{FILES}"), strict=True):
             spark.sql(f"USE {namespace}")
             begun = time.perf_counter()
-            rows[name] = sorted(map(tuple, spark.sql(text.rstrip().rstrip(";")).collect()), key=repr)
+            rows[name] = sorted(
+                map(tuple, spark.sql(text.rstrip().rstrip(";")).collect()), key=repr
+            )
             seconds[name].append(time.perf_counter() - begun)
     logs, files = rows.values()
     medians = {name: statistics.median(each) for name, each in seconds.items()}

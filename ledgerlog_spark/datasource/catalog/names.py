@@ -28,6 +28,4 @@ def namespaces_in(names: Iterable[str], namespace: Sequence[str]) -> list[str]:
 def has_namespace(names: Iterable[str], namespace: Sequence[str]) -> bool:
     """Whether a log is in the namespace, or below it. The root always exists."""
     depth = len(namespace)
-    return not depth or any(
-        name.split(SEPARATOR)[:-1][:depth] == list(namespace) for name in names
-    )
+    return not depth or any(name.split(SEPARATOR)[:-1][:depth] == list(namespace) for name in names)

@@ -133,9 +133,7 @@ class Tables:
         schema = stored_schema(storable(definition.schema_json), comment=definition.comment)
         self._check_free(name)
         check_bookies(self._client, LogProperties.from_mapping(definition.properties))
-        log = self._client.logs.create(
-            name, schema=schema, properties=dict(definition.properties)
-        )
+        log = self._client.logs.create(name, schema=schema, properties=dict(definition.properties))
         job: Job | None = None
         try:
             job = log.begin(

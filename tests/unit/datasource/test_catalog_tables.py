@@ -69,10 +69,10 @@ def load(tables: Tables, name: str = "flights", **travel: str) -> dict[str, Any]
     return ask(tables, "load", name, travel=travel)
 
 
-def write(client: BlockingLogClient) -> BlockingLog:
+def write(client: BlockingLogClient, password: bytes = b"") -> BlockingLog:
     """Commit a range with one entry, as a job does."""
     log = client.logs.open("flights")
-    job = log.begin(schema=log.state().schema or b"")
+    job = log.begin(schema=log.state().schema or b"", password=password)
     writer = log.open_range(job)
     writer.append(b"not decoded here", rows=2)
     staged = writer.finish()
@@ -325,18 +325,19 @@ def test_a_leader_log_is_a_table_that_keeps_its_rows(
     assert ask(tables, "drop") == {"dropped": True}
 
 
-def test_a_table_of_a_catalog_with_a_password_has_this_password(
+def test_a_log_with_a_password_is_changed_by_a_catalog_with_this_password(
     client: BlockingLogClient, tables: Tables, tmp_path: Path
 ) -> None:
     file = tmp_path / "password"
     file.write_text("secret")
     protected = Tables(client, {"passwordFile": str(file)})
     create(protected)
+    write(client, b"secret")
     add = [{"path": ["z"], "field": {**FIELD, "name": "z"}}]
     with pytest.raises(UnauthorizedError):
         ask(tables, "add_columns", columns=add)
     ask(protected, "add_columns", columns=add)
-    assert load(tables)["version"] == 2
+    assert load(tables)["version"] == 3
 
 
 def test_an_error_is_an_answer_and_not_an_exception(
