@@ -185,5 +185,5 @@ def _has_local_files(session: SparkSession) -> bool:
 
 def _has_class(session: SparkSession, name: str) -> bool:
     """Whether the class is on the class path of the session's JVM."""
-    loader = session.sparkContext._jvm.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]  # noqa: SLF001
+    loader = session.sparkContext._jvm.Thread.currentThread().getContextClassLoader()  # noqa: SLF001
     return loader.getResource(name.replace(".", "/") + ".class") is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.blocking.client import BlockingClient
 
 pytestmark = pytest.mark.skipif(not is_hidden(), reason="the jar is for a later Spark")
-
-Sql = "Callable[[str], list[Any]]"
 
 
 @pytest.fixture
@@ -167,9 +166,9 @@ def test_a_table_is_read_at_a_version_and_at_a_time(
     sql("CREATE TABLE {t} AS SELECT 1 AS k")
     sql("INSERT INTO {t} VALUES (2)")
     sql("ALTER TABLE {t} ADD COLUMN z INT")
-    moment = log().history()[2].commit_time_ms / 1_000
+    moment = datetime.fromtimestamp(log().history()[2].commit_time_ms / 1_000).astimezone()
     assert sql("SELECT * FROM {t} VERSION AS OF 1") == [(1,)]
-    assert sql(f"SELECT * FROM {{t}} TIMESTAMP AS OF timestamp_seconds({moment})") == [(1,), (2,)]
+    assert sql(f"SELECT * FROM {{t}} TIMESTAMP AS OF '{moment}'") == [(1,), (2,)]
     assert rows_of(spark.read.option("versionAsOf", 1).table(t)) == [(1,)]
     joined = "SELECT n.k, n.z, o.k FROM {t} n LEFT JOIN {t} VERSION AS OF 1 o USING (k)"
     assert sql(joined.replace("o.k", "o.k + 10")) == [(1, None, 11), (2, None, None)]

@@ -25,7 +25,7 @@ def test_the_statements_of_the_page_return_what_it_shows(spark: SparkSession) ->
         shown = []
         for statement in filter(str.strip, block["code"].split(";\n")):
             frame = spark.sql(statement)
-            shown.append(frame._show_string(100, truncate=False) if frame.columns else "")
+            shown.append(frame._show_string(100) if frame.columns else "")
         expected = tuple((block["output"] or "").splitlines())
         printed = "\n".join(shown)
         assert missing_line(expected, printed) is None, f"{statement}\n{printed}"

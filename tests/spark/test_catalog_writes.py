@@ -234,7 +234,7 @@ def test_a_refused_statement_changes_nothing(
     before = {each: state(each) for each in names}
     wrong = []
     for statement, expected in REFUSED:
-        with pytest.raises(Exception, match=expected) as caught:
+        with pytest.raises(Exception, match=expected or None) as caught:
             spark.sql(statement.format(t=t, n=f"{t}_new")).collect()
         if "ledgerlog_spark" in str(caught.value) and "Traceback" in str(caught.value):
             wrong.append(statement)
@@ -248,7 +248,7 @@ def test_a_refused_frame_changes_nothing(
     spark.sql(f"CREATE TABLE {t} AS SELECT 1L AS k")
     before = state(name)
     rows = spark.range(3).toDF("k")
-    for write in (
+    writes: tuple[Callable[[], object], ...] = (
         lambda: rows.write.saveAsTable(f"{t}_new"),
         lambda: rows.writeTo(f"{t}_new").partitionedBy(functions.col("k")).create(),
         lambda: rows.writeTo(t).option("log", "other").append(),
@@ -257,7 +257,8 @@ def test_a_refused_frame_changes_nothing(
         lambda: rows.writeTo(t).overwrite(functions.col("k") == 1),
         lambda: rows.writeTo(t).create(),
         lambda: rows.write.format("ledger").saveAsTable(t),
-    ):
+    )
+    for write in writes:
         with pytest.raises(Exception, match=r"\w"):
             write()
     assert state(name) == before

@@ -164,7 +164,8 @@ def test_another_commit_between_the_plan_and_the_commit_of_columns_is_no_error(
     tables: Tables, client: BlockingLogClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(tables)
-    begin, calls = BlockingLog.begin, []
+    begin = BlockingLog.begin
+    calls: list[Any] = []
 
     def begins_late(log: BlockingLog, **arguments: Any) -> Any:
         if not calls:
