@@ -166,7 +166,7 @@ DEFINITIONS = (
     Statement("create", "CREATE TABLE {n} USING {f} OPTIONS ({o} '{a}')"),
     Statement("create", "CREATE TABLE {n} (k BIGINT, s STRING) USING {f} OPTIONS ({o} '{a}'); "
               "SELECT * FROM {n}", instead="CREATE TABLE {n} USING ledger OPTIONS (log '{a}'); "
-              "SELECT * FROM {n}"),
+              "SELECT * FROM {n}", differs="creates an empty log"),
     Statement("create", "CREATE TABLE {n} USING {f} OPTIONS ({o} '{x}') AS SELECT * FROM {u}",
               instead='spark.table("{u}").' + NEW + "; " + DEFINE),
     Statement("create", "CREATE TABLE {n} USING {f} OPTIONS ({o} '{x}') AS SELECT 3L AS k",
@@ -183,7 +183,7 @@ DEFINITIONS = (
     Statement("create", "CREATE TABLE {n} USING {f} OPTIONS ({o} '{a}') PARTITIONED BY (s)"),
     Statement("create", "CREATE TABLE {n} USING {f} OPTIONS ({o} '{a}') "
               "CLUSTERED BY (k) INTO 4 BUCKETS"),
-    Statement("create", "DROP TABLE {t}"),
+    Statement("create", "DROP TABLE {t}", differs="deletes the log"),
 )  # fmt: skip
 
 CHANGES = (
@@ -211,7 +211,8 @@ CATALOG = (
               instead='df.withColumn("z", F.lit(1)).write.format("ledger")'
               '.option("mergeSchema", "true").mode("append").save("{a}"); '
               "CREATE OR REPLACE TABLE {t} USING ledger OPTIONS (log '{a}')",
-              leaves=("a", ((1, "x", None), (2, "y", None), (3, "z", 1)))),
+              leaves=("a", ((1, "x", None), (2, "y", None), (3, "z", 1))),
+              differs="as Parquet; the log gets the column too"),
     Statement("catalog", "ALTER TABLE {t} RENAME COLUMN s TO ss; SELECT * FROM {t}",
               instead="CREATE OR REPLACE TABLE {t} USING ledger OPTIONS (log '{a}')",
               leaves=("a", ROWS_A)),
@@ -228,7 +229,8 @@ CATALOG = (
     Statement("catalog", "DESCRIBE {t}"),
     Statement("catalog", "SHOW COLUMNS IN {t}"),
     Statement("catalog", "SHOW CREATE TABLE {t}",
-              note="the columns alone, as of every Python source's table"),
+              note="the columns alone, as of every Python source's table",
+              differs="the whole definition"),
     Statement("catalog", "SHOW PARTITIONS {t}"),
     Statement("catalog", "ANALYZE TABLE {t} COMPUTE STATISTICS",
               note="Spark has no statistics for a Python source's table"),

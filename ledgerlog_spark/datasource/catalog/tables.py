@@ -51,7 +51,7 @@ class Tables:
     def __init__(self, client: BlockingLogClient, options: Mapping[str, str]) -> None:
         """The logs of the client's cluster; `options` are those of the catalog."""
         self._client = client
-        self._options = dict(options)
+        self._options = options
         self._password = password_in(SourceOptions.parse(options).password_file)
 
     def names(self) -> Sequence[str]:
@@ -282,7 +282,7 @@ class Tables:
     ) -> None:
         """Commit another schema without rows. `change` also returns whether the log may not change.
 
-        If others commit meanwhile, the change is made again on their version.
+        If others commit meanwhile, the change is repeated on their version.
         """
         for attempt in range(1, ATTEMPTS_MAX + 1):
             state = log.state()
