@@ -59,7 +59,8 @@ class Storage(Protocol):
 class World:
     """Tables `t`, `u` and views `v`, `w` over `a` and `b`, as one format keeps them.
 
-    In a catalog of logs, `t` is the table of log `a`, `u` of `b`, and `n` of `x`.
+    In a catalog of logs, `t` is the table of log `a`, `u` of `b`, `n` of `x`. The catalog has no
+    views and no tables of other formats, so a statement may need a name outside of it.
     """
 
     def __init__(self, spark: SparkSession, storage: Storage, catalog: str = "") -> None:
@@ -76,8 +77,9 @@ class World:
             "out": "",
         }
         if catalog:
-            tables = {"t": "a", "u": "b", "n": "x"}
+            tables = {"t": "a", "u": "b"}
             self.names |= {key: f"{catalog}.`{self.names[log]}`" for key, log in tables.items()}
+        self._new = {False: self.names["n"], True: f"{catalog}.`{self.names['x']}`"}
         self._stamps: dict[str, object] = {}
         for key in BASE:
             self._reset(key)
@@ -87,6 +89,10 @@ class World:
     def places(self) -> set[str]:
         """Where `a`, `b` and `x` are."""
         return {self.names[key] for key in "abx"}
+
+    def place_new(self, *, in_catalog: bool) -> None:
+        """Let `n` be a name in the catalog, if there is one, or outside of it."""
+        self.names["n"] = self._new[in_catalog and bool(self.catalog)]
 
     def define(self) -> None:
         """Make tables and views anew."""

@@ -102,6 +102,7 @@ def _run(statement: Statement, ledger: World, catalog: World, parquet: World, fo
     texts = (statement.text, statement.text_in_catalog, statement.parquet or statement.text)
     effects = []
     for world, text in zip((ledger, catalog, parquet), texts, strict=True):
+        world.place_new(in_catalog=statement.group not in {"read", "view"})
         if world is ledger:  # with the jar, tables of the session catalog are those of the engine
             world.spark.conf.set(ENGINE_SETTING, "python")
         effects.append(world.run(text, folder))
