@@ -29,10 +29,9 @@ object EngineChoice {
   def shortName(): String =
     nameFor(org.apache.spark.SPARK_VERSION, builtFor, settingOfSession())
 
-  def nameFor(running: String, built: String, setting: Option[String]): String = {
+  def nameFor(running: String, built: String, setting: Option[String]): String =
     if (allows(setting) && minorOf(built).isDefined && minorOf(running) == minorOf(built)) Name
     else InactiveName
-  }
 
   /** Whether the setting of the session allows this engine. */
   def isWanted: Boolean = allows(settingOfSession())

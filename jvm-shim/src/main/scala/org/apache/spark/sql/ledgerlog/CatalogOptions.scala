@@ -9,8 +9,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 object CatalogOptions {
   private val Known = Seq("metadataServiceUri", "passwordFile")
 
-  def of(catalog: String, given: CaseInsensitiveStringMap): Map[String, String] =
-    given.asCaseSensitiveMap.asScala.map { case (name, value) =>
+  def of(catalog: String, asked: CaseInsensitiveStringMap): Map[String, String] =
+    asked.asCaseSensitiveMap.asScala.map { case (name, value) =>
       val known = Known.find(_.equalsIgnoreCase(name)).getOrElse {
         throw LedgerLogException.configuration(
           s"spark.sql.catalog.$catalog.$name is not a setting of this catalog, which has " +

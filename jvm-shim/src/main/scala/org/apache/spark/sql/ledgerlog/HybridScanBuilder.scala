@@ -63,5 +63,6 @@ final class HybridScanBuilder(
   /** Each task ends after the rows of the limit. Spark takes the rows of all tasks. */
   override def isPartiallyPushed: Boolean = true
 
-  override def build(): Scan = count.getOrElse(new HybridScan(planner, required, streamOptions, limit))
+  override def build(): Scan =
+    count.getOrElse(new HybridScan(planner, required, streamOptions, limit))
 }

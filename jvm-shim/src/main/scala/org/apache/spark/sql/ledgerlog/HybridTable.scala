@@ -42,16 +42,16 @@ final class HybridTable(tableSchema: StructType, tableProperties: util.Map[Strin
   override def metadataColumns(): Array[MetadataColumn] = HiddenColumn.all
 
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = {
-    val given = ofTable.ofRead(options)
-    if (EngineOption.isPython(given)) PythonSource.scanBuilder(tableSchema, given)
+    val asked = ofTable.ofRead(options)
+    if (EngineOption.isPython(asked)) PythonSource.scanBuilder(tableSchema, asked)
     else {
-      val read = EngineOption.without(given)
+      val read = EngineOption.without(asked)
       new HybridScanBuilder(tableSchema, read, read)
     }
   }
 
   override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = {
-    val given = EngineOption.without(ofTable.ofWrite(info.options()))
-    PythonSource.writeBuilder(LogicalWriteInfoImpl(info.queryId(), info.schema(), given))
+    val asked = EngineOption.without(ofTable.ofWrite(info.options()))
+    PythonSource.writeBuilder(LogicalWriteInfoImpl(info.queryId(), info.schema(), asked))
   }
 }

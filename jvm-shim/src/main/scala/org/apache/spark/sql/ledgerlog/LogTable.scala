@@ -72,9 +72,9 @@ final class LogTable(
   }
 
   override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = {
-    val given =
+    val asked =
       TableOptions.replaced(requests.options, TableOptions.ofWrite(title, info.options()))
-    new CatalogWriteBuilder(stored.log, info, mode => given ++ optionsOf(mode, given))
+    new CatalogWriteBuilder(stored.log, info, mode => asked ++ optionsOf(mode, asked))
   }
 
   override def truncateTable(): Boolean = {
@@ -95,9 +95,9 @@ final class LogTable(
   private def identityOf: Any = identity
 
   /** A stream outlives the version, and the source refuses these options in a stream. */
-  private def optionsOf(mode: WriteMode, given: Map[String, String]): Map[String, String] = {
+  private def optionsOf(mode: WriteMode, asked: Map[String, String]): Map[String, String] = {
     val target = Map("path" -> stored.log, "createIfMissing" -> "false")
-    val replacesAny = TableOptions.isOn(given, "overwriteIfChanged")
+    val replacesAny = TableOptions.isOn(asked, "overwriteIfChanged")
     if (mode.isStream) target
     else if (mode.isOverwrite && !replacesAny)
       target ++ Map("expectedLogId" -> stored.logId) ++

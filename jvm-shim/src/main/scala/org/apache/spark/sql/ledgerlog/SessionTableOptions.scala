@@ -23,22 +23,22 @@ final class SessionTableOptions(properties: util.Map[String, String]) {
       }.toMap
 
   /** The options of a scan. A query may select other logs than the table. */
-  def ofRead(given: CaseInsensitiveStringMap): CaseInsensitiveStringMap =
-    if (options.isEmpty || TableOptions.logsIn(given).nonEmpty) given
-    else TableOptions.asMap(TableOptions.replaced(options, TableOptions.textsIn(given)))
+  def ofRead(asked: CaseInsensitiveStringMap): CaseInsensitiveStringMap =
+    if (options.isEmpty || TableOptions.logsIn(asked).nonEmpty) asked
+    else TableOptions.asMap(TableOptions.replaced(options, TableOptions.textsIn(asked)))
 
   /** The options of a write, whose log is that of the table. */
-  def ofWrite(given: CaseInsensitiveStringMap): CaseInsensitiveStringMap =
-    options.collectFirst { case (name, log) if name.equalsIgnoreCase("log") => log }.fold(given) {
+  def ofWrite(asked: CaseInsensitiveStringMap): CaseInsensitiveStringMap =
+    options.collectFirst { case (name, log) if name.equalsIgnoreCase("log") => log }.fold(asked) {
       log =>
-        TableOptions.logsIn(given).find { case (_, value) => value != log }.foreach {
+        TableOptions.logsIn(asked).find { case (_, value) => value != log }.foreach {
           case (name, value) =>
             throw LedgerLogException.configuration(
               s"""the option "$name" is $value, but the table is over log $log. Nothing was """ +
                 "written. Leave the option out."
             )
         }
-        val written = TableOptions.replaced(options, TableOptions.textsIn(given))
+        val written = TableOptions.replaced(options, TableOptions.textsIn(asked))
         TableOptions.asMap(TableOptions.replaced(written, Map("path" -> log)))
     }
 }

@@ -2,12 +2,7 @@ package org.apache.spark.sql.ledgerlog
 
 import java.util
 
-import org.apache.spark.sql.connector.catalog.{
-  Column,
-  StagedTable,
-  SupportsWrite,
-  TableCapability
-}
+import org.apache.spark.sql.connector.catalog.{Column, StagedTable, SupportsWrite, TableCapability}
 import org.apache.spark.sql.connector.write.{LogicalWriteInfo, WriteBuilder}
 
 /** A log that a statement creates or replaces together with its rows.
@@ -42,9 +37,9 @@ final class StagedLogTable(
   /** Spark also overwrites a log that the statement creates. Such a write is an append. */
   override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = {
     hasRows = true
-    val given =
+    val asked =
       TableOptions.replaced(requests.options, TableOptions.ofWrite(title, info.options()))
-    val options = TableOptions.replaced(given, writeOptions)
+    val options = TableOptions.replaced(asked, writeOptions)
     new CatalogWriteBuilder(log, info, _ => options, Some(isOverwrite))
   }
 

@@ -59,8 +59,8 @@ object TableOptions {
       options: CaseInsensitiveStringMap,
       refused: Set[String]
   ): Map[String, String] = {
-    val given = textsIn(options)
-    given.keys.find(name => refused(lower(name))).foreach { name =>
+    val asked = textsIn(options)
+    asked.keys.find(name => refused(lower(name))).foreach { name =>
       val why =
         if (SelectLog(lower(name))) s"the statement names table $table, which is a log already"
         else "the catalog sets this option itself"
@@ -69,7 +69,7 @@ object TableOptions {
           "changed. Leave the option out."
       )
     }
-    given
+    asked
   }
 
   private def lower(name: String): String = name.toLowerCase(Locale.ROOT)

@@ -26,7 +26,8 @@ class TableOptionsSuite extends munit.FunSuite {
   }
 
   test("an option replaces one of the same name in another case") {
-    val replaced = TableOptions.replaced(Map("passwordFile" -> "a", "x" -> "y"), Map("PASSWORDFILE" -> "b"))
+    val replaced =
+      TableOptions.replaced(Map("passwordFile" -> "a", "x" -> "y"), Map("PASSWORDFILE" -> "b"))
     assertEquals(replaced, Map("PASSWORDFILE" -> "b", "x" -> "y"))
   }
 
