@@ -31,7 +31,7 @@ SOAK ?= fuzz ack-audit kill-test many-ledgers abuse-test metadata-size leader-st
 	complete-mode sim-coverage exactly-once interop mutation-score matrix
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test shim soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
+.PHONY: help setup demo check test shim soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -140,6 +140,14 @@ metadata-size: $(STAMP) ## Measure what 10,000 micro-batches leave in ZooKeeper
 
 sql-table: $(STAMP) ## Write the table of SQL statements in docs/SPARK.md, from the test that runs them
 	LEDGERLOG_UPDATE_DOCS=1 $(PYTEST) -n0 -q tests/spark/test_sql_statements.py
+
+# The releases of DuckDB after this one have no generator of TPC-H built in.
+$(VENV)/duckdb/bin/python:
+	$(PYTHON) -m venv $(VENV)/duckdb
+	$(VENV)/duckdb/bin/pip install --quiet --disable-pip-version-check duckdb==1.1.3
+
+tpch: $(STAMP) $(JAR) $(VENV)/duckdb/bin/python ## Compare the 22 queries of TPC-H over logs of the catalog with the same over Parquet
+	$(BIN)/python -m tests.tpch --python $(VENV)/duckdb/bin/python
 
 ack-audit: $(STAMP) ## Trace a bookie: the sync that covers it precedes each answer (needs strace)
 	$(BIN)/python -m tests.ack_audit

@@ -12,9 +12,18 @@ import org.apache.spark.sql.connector.read.{
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** Collects what one query needs. Spark makes a new builder for each scan, so nothing is shared. */
-final class HybridScanBuilder(tableSchema: StructType, options: CaseInsensitiveStringMap)
-    extends ScanBuilder
+/** Collects what one query needs. Spark makes a new builder for each scan, so nothing is shared.
+  *
+  * @param options
+  *   the options of a batch scan
+  * @param streamOptions
+  *   the options of a stream, which cannot select a version
+  */
+final class HybridScanBuilder(
+    tableSchema: StructType,
+    options: CaseInsensitiveStringMap,
+    streamOptions: CaseInsensitiveStringMap
+) extends ScanBuilder
     with SupportsPushDownRequiredColumns
     with SupportsPushDownAggregates
     with SupportsPushDownLimit {
@@ -54,5 +63,6 @@ final class HybridScanBuilder(tableSchema: StructType, options: CaseInsensitiveS
   /** Each task ends after the rows of the limit. Spark takes the rows of all tasks. */
   override def isPartiallyPushed: Boolean = true
 
-  override def build(): Scan = count.getOrElse(new HybridScan(planner, required, options, limit))
+  override def build(): Scan =
+    count.getOrElse(new HybridScan(planner, required, streamOptions, limit))
 }
