@@ -4,9 +4,10 @@ import scala.jdk.CollectionConverters._
 
 import io.ledgerlog.spark.plan.JvmPlan
 import io.ledgerlog.spark.scan.{LedgerBatch, ScanMetrics}
+import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
 import org.apache.spark.sql.connector.read.{Batch, Scan, Statistics, SupportsReportStatistics}
-import org.apache.spark.sql.connector.read.streaming.MicroBatchStream
+import org.apache.spark.sql.connector.read.streaming.{MicroBatchStream, SupportsTriggerAvailableNow}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
@@ -15,11 +16,13 @@ final class HybridScan(
     planner: ScanPlanner,
     columns: StructType,
     options: CaseInsensitiveStringMap,
+    filters: Seq[Predicate],
     limit: Option[Long]
 ) extends SupportsReportStatistics {
   private var isStream = false
+  private var stream: Option[HybridStream] = None
 
-  private lazy val planned: JvmPlan = planner.plan(columns)
+  private lazy val planned: JvmPlan = planner.plan(columns, filters)
   private lazy val plan: Either[Scan, JvmPlan.Planned] = planned match {
     case here: JvmPlan.Planned => Right(here)
     case JvmPlan.Delegated(_, asked) =>
@@ -39,11 +42,17 @@ final class HybridScan(
 
   override def toMicroBatchStream(checkpointLocation: String): MicroBatchStream = {
     isStream = true
-    streaming.toMicroBatchStream(checkpointLocation)
+    streaming.toMicroBatchStream(checkpointLocation) match {
+      case python: MicroBatchStream with SupportsTriggerAvailableNow =>
+        val made = new HybridStream(python, planner, columns)
+        stream = Some(made)
+        made
+      case other => other
+    }
   }
 
   override def columnarSupportMode(): Scan.ColumnarSupportMode =
-    if (isStream) streaming.columnarSupportMode()
+    if (isStream) Scan.ColumnarSupportMode.PARTITION_DEFINED
     else plan.fold(_.columnarSupportMode(), _ => Scan.ColumnarSupportMode.SUPPORTED)
 
   override def estimateStatistics(): Statistics =
@@ -55,7 +64,7 @@ final class HybridScan(
       )
 
   override def supportedCustomMetrics(): Array[CustomMetric] =
-    if (isStream) streaming.supportedCustomMetrics()
+    if (isStream) streaming.supportedCustomMetrics() ++ ScanMetrics.all
     else plan.fold(_.supportedCustomMetrics(), _ => ScanMetrics.all)
 
   override def reportDriverMetrics(): Array[CustomTaskMetric] =
@@ -65,7 +74,7 @@ final class HybridScan(
   override def description(): String = s"ledger ${planner.subject}, $engine"
 
   private def engine: String =
-    if (isStream) "Python engine (streams are read there)"
+    if (isStream) stream.fold("Python engine")(_.engine)
     else
       planned match {
         case JvmPlan.Delegated(reason, _) => s"Python engine ($reason)"
@@ -77,6 +86,7 @@ final class HybridScan(
     val versions = here.logs.map { case (log, version) => s"$log version $version" }
     val ranges = here.partitions.map(_.size).sum
     val rows = limit.fold(s"${here.rows} rows")(most => s"at most $most rows of a task")
-    s"${versions.mkString(", ")}, $ranges ranges in ${here.partitions.size} tasks, $rows"
+    val used = if (filters.isEmpty) "" else s", chosen by ${filters.mkString(" AND ")}"
+    s"${versions.mkString(", ")}, $ranges ranges in ${here.partitions.size} tasks, $rows$used"
   }
 }
