@@ -69,6 +69,7 @@ SELECTIVE = [
 def test_a_selective_filter_reads_few_entries(spark: SparkSession, large: str, where: str) -> None:
     _, whole = collected(load(spark, large).select("id"))
     assert whole["entriesRead"] >= ENTRIES_MIN
+    assert 0 < whole["replicasTried"] <= whole["requestsSent"]
     frame = load(spark, large).where(where)
     rows, read = collected(frame)
     assert 0 < read["entriesRead"] <= whole["entriesRead"] * 0.02
@@ -127,6 +128,32 @@ def test_older_ranges_without_a_column_and_with_null_are_skipped(
     assert collected(frame.where("NOT (more <=> 5)"))[0] == sorted(
         [*((n, None) for n in range(5)), *((n, n) for n in range(6, 9))], key=repr
     )
+
+
+@pytest.mark.parametrize(
+    "order", ["id", "id DESC", "text DESC, day", "day, id", "day DESC NULLS LAST, id"]
+)
+def test_the_first_rows_of_an_order_are_the_same(
+    spark: SparkSession, large: str, order: str
+) -> None:
+    def query() -> DataFrame:
+        load(spark, large).createOrReplaceTempView("ordered")
+        return spark.sql(f"SELECT * FROM ordered ORDER BY {order} LIMIT 7")
+
+    rows, read = collected(query())
+    assert rows == by_python(spark, query)
+    if not order.startswith("day"):
+        assert 0 < read["entriesRead"] <= 2
+        assert "chosen by ORDER BY" in plan_of(query())
+
+
+def test_an_order_with_a_filter_reads_what_the_filter_needs(
+    spark: SparkSession, large: str
+) -> None:
+    frame = load(spark, large).where("day = 3").orderBy("id").limit(5)
+    assert [row.id for row in frame.collect()] == [3, 10, 17, 24, 31]
+    last = load(spark, large).where(f"id > {ROWS // 2}").orderBy("id").limit(1)
+    assert last.collect()[0].id == ROWS // 2 + 1
 
 
 def values_and_plan(frame: DataFrame) -> tuple[tuple[Any, ...], bool]:

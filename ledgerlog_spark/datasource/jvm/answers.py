@@ -2,9 +2,10 @@
 
 A request has `format` 1, the `options` of the read, the columns of the whole `table` and the
 `columns` of the scan (both Spark's JSON), `case_sensitive`, and the `filters` of the query (see
-`skipping.predicates`). A request for values instead of rows has `aggregates`, each with a
-`function`, and a `column` except for a count of rows. A request for a micro-batch has `tasks`, as
-the Python stream has pickled them (base64). An answer has `format` 1 and one of
+`skipping.predicates`), or its `top`: a column, its order, and the number of rows. A request for
+values instead of rows has `aggregates`, each with a `function`, and a `column` except for a count
+of rows. A request for a micro-batch has `tasks`, as the Python stream has pickled them (base64). An
+answer has `format` 1 and one of
 
 - `aggregates`: the values, or null if only a scan can compute them,
 - `delegate`: why the Python source has to run the scan, and the `options` of that scan,
@@ -36,6 +37,7 @@ from ledgerlog_spark.datasource.scan.reader import BatchReader
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
 from ledgerlog_spark.datasource.skipping.needs import Needs
 from ledgerlog_spark.datasource.skipping.predicates import predicate_of
+from ledgerlog_spark.datasource.skipping.top import Top
 from ledgerlog_spark.datasource.source import LedgerDataSource
 from ledgerlog_spark.datasource.stream.reader import LedgerStreamReader
 from ledgerlog_spark.datasource.stream.watched_logs import patiently
@@ -71,9 +73,7 @@ def answer_to(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dic
             return {"format": FORMAT, "aggregates": None}
         return _delegated("the entries of one ledger", options)
     password = password_in(reader.options.password_file)
-    filters = [predicate_of(expression) for expression in request["filters"]]
-    needs = Needs(filters, include_metadata=reader.options.include_metadata)
-    scan = reader.planned(password, needs)
+    scan = reader.planned(password, _needs_of(request, reader))
     if aggregates is None:
         return _answer(reader, scan, password, request, options)
     try:
@@ -83,6 +83,17 @@ def answer_to(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dic
     except ConversionNeededError:
         values = None
     return {"format": FORMAT, "aggregates": values}
+
+
+def _needs_of(request: Mapping[str, Any], reader: BatchReader) -> Needs:
+    top = request.get("top")
+    return Needs(
+        [predicate_of(expression) for expression in request["filters"]],
+        top=None
+        if top is None
+        else Top(top["column"], top["descending"], top["nulls_first"], top["limit"]),
+        include_metadata=reader.options.include_metadata,
+    )
 
 
 def _answer(

@@ -25,7 +25,7 @@ from ledgerlog_spark.datasource.scan.ranges import (
     ScanRange,
     needed_part,
 )
-from ledgerlog_spark.datasource.skipping.needs import Needs
+from ledgerlog_spark.datasource.skipping.needs import Listed, Needs
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.log.reading.listed_rows import EntryForm
 from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata
@@ -103,21 +103,26 @@ def plan(
             or end before they begin.
         DataLossError: Rows between the offsets were truncated, and `fail_on_data_loss` is set.
     """
-    needed = []
+    parts = []
     for log, item, listed in _listed(logs, options, needs):
         index, span = _index_of(log, item), log.spans.get(listed.ledger_id)
         if (part := needed_part(listed, index, span)) is not None:
-            pieces_of_part = needs.pieces(log.snapshot, item, part, index)
-            needed += [(log, item, piece) for piece in pieces_of_part]
+            parts.append((log, Listed(log.snapshot, item, part, index)))
+    pieces_of_parts = needs.pieces([part for _, part in parts])
+    needed = [
+        (log, part.item, piece)
+        for (log, part), pieces in zip(parts, pieces_of_parts, strict=True)
+        for piece in pieces
+    ]
     limits = _Limits.of([scanned for _, _, scanned in needed], options, parallelism)
-    pieces = [
+    cut = [
         piece
         for log, item, scanned in needed
         for piece in _split(scanned, limits, item, _index_of(log, item))
     ]
-    read = {piece.ledger_id for piece in pieces}
+    read = {piece.ledger_id for piece in cut}
     return ScanPlan(
-        partitions=tuple(_pack(pieces, limits)),
+        partitions=tuple(_pack(cut, limits)),
         versions={log.snapshot.name: log.snapshot.interval.version for log in logs},
         ledgers={i: m for log in logs for i, m in log.ledgers.items() if i in read},
     )
@@ -148,7 +153,7 @@ def indexes_wanted(
     filtered = [
         replace(scanned, index_entry_id=item.index_entry_id)
         for log, item, scanned in wanted
-        if _narrowing_pays(item) and needs.needs_index(log.snapshot, item)
+        if _narrowing_pays(item) and needs.needs_index(Listed(log.snapshot, item, scanned))
     ]
     # Ranges cut by offsets come first. A log has at most two of these ranges.
     filtered.sort(key=lambda scanned: scanned.size_bytes, reverse=True)
@@ -166,12 +171,9 @@ def _listed(logs: Sequence[LogScan], options: SourceOptions, needs: Needs) -> li
                 f"offsets are given for {', '.join(strangers)}, which this scan does not read",
                 logs=tuple(strangers),
             )
-    return [
-        (log, item, scanned)
-        for log in logs
-        for scanned, item in _ranges_of(log, options)
-        if needs.needs_range(log.snapshot, item)
-    ]
+    listed = [(log, item, scanned) for log in logs for scanned, item in _ranges_of(log, options)]
+    flags = needs.ranges([Listed(log.snapshot, item, scanned) for log, item, scanned in listed])
+    return [each for each, is_needed in zip(listed, flags, strict=True) if is_needed]
 
 
 def _index_of(log: LogScan, item: Item) -> RangeIndex | None:

@@ -2,6 +2,7 @@
 
 - `facts`: what statistics show about the values of a column. `predicates`: filters on these facts.
 - `row_runs`: ranges or entries with their statistics, and the facts of their columns.
-- `needs`: which ranges and entries a query needs, by its filters. `spans` joins entries to pieces.
+- `needs`: which ranges and entries a query needs, by its filters, or by its order and limit
+  (`top`). `spans` joins entries to pieces.
 - `aggregates`: counts, smallest and largest values, where the statistics have them exactly.
 """

@@ -32,6 +32,7 @@ class Facts:
         has_values: Whether a value may be other than null.
         low: Key that is at most the smallest value.
         high: Key that is at least the largest value.
+        null_count: Number of nulls; None if it is unknown, or follows from the flags.
     """
 
     family: str = ""
@@ -39,6 +40,7 @@ class Facts:
     has_values: bool = True
     low: Any = None
     high: Any = None
+    null_count: int | None = None
 
 
 ALL_NULL = Facts(has_values=False)
@@ -106,4 +108,5 @@ def facts_of(kind: pa.DataType, rows: int, column: ColumnStatistics | None) -> F
         has_values=column.null_count < rows,
         low=key(column.minimum),
         high=key(column.maximum),
+        null_count=column.null_count,
     )

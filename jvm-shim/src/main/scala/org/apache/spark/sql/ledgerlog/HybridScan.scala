@@ -17,12 +17,13 @@ final class HybridScan(
     columns: StructType,
     options: CaseInsensitiveStringMap,
     filters: Seq[Predicate],
+    top: Option[TopRequest],
     limit: Option[Long]
 ) extends SupportsReportStatistics {
   private var isStream = false
   private var stream: Option[HybridStream] = None
 
-  private lazy val planned: JvmPlan = planner.plan(columns, filters)
+  private lazy val planned: JvmPlan = planner.plan(columns, filters, top)
   private lazy val plan: Either[Scan, JvmPlan.Planned] = planned match {
     case here: JvmPlan.Planned => Right(here)
     case JvmPlan.Delegated(_, asked) =>
@@ -86,7 +87,14 @@ final class HybridScan(
     val versions = here.logs.map { case (log, version) => s"$log version $version" }
     val ranges = here.partitions.map(_.size).sum
     val rows = limit.fold(s"${here.rows} rows")(most => s"at most $most rows of a task")
-    val used = if (filters.isEmpty) "" else s", chosen by ${filters.mkString(" AND ")}"
+    val chosen = (filters.map(_.toString) ++ top.map(_.toString)).mkString(" AND ")
+    val used = if (chosen.isEmpty) "" else s", chosen by ${chosen.take(HybridScan.TextMax)}"
     s"${versions.mkString(", ")}, $ranges ranges in ${here.partitions.size} tasks, $rows$used"
   }
+}
+
+private object HybridScan {
+
+  /** Characters of filters in the description of a plan: a list of `IN` may be very long. */
+  val TextMax = 500
 }

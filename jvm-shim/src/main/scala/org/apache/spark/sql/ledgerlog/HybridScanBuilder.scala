@@ -1,6 +1,7 @@
 package org.apache.spark.sql.ledgerlog
 
 import io.ledgerlog.spark.plan.JvmPlan
+import org.apache.spark.sql.connector.expressions.SortOrder
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.read.{
@@ -9,6 +10,7 @@ import org.apache.spark.sql.connector.read.{
   SupportsPushDownAggregates,
   SupportsPushDownLimit,
   SupportsPushDownRequiredColumns,
+  SupportsPushDownTopN,
   SupportsPushDownV2Filters
 }
 import org.apache.spark.sql.types.StructType
@@ -20,10 +22,12 @@ final class HybridScanBuilder(tableSchema: StructType, options: CaseInsensitiveS
     with SupportsPushDownRequiredColumns
     with SupportsPushDownV2Filters
     with SupportsPushDownAggregates
+    with SupportsPushDownTopN
     with SupportsPushDownLimit {
   private val planner = new ScanPlanner(tableSchema, options)
   private var required = tableSchema
   private var filters: Seq[Predicate] = Nil
+  private var top: Option[TopRequest] = None
   private var limit: Option[Long] = None
   private var values: Option[AggregateScan] = None
 
@@ -65,6 +69,12 @@ final class HybridScanBuilder(tableSchema: StructType, options: CaseInsensitiveS
         answer
     }
 
+  /** The order and the limit choose ranges and entries. Spark sorts their rows. */
+  override def pushTopN(orders: Array[SortOrder], rows: Int): Boolean = {
+    if (filters.isEmpty) top = TopRequest.of(orders.toSeq, rows, tableSchema)
+    top.isDefined
+  }
+
   override def pushLimit(rows: Int): Boolean = {
     limit = Some(rows.toLong)
     true
@@ -74,5 +84,5 @@ final class HybridScanBuilder(tableSchema: StructType, options: CaseInsensitiveS
   override def isPartiallyPushed: Boolean = true
 
   override def build(): Scan =
-    values.getOrElse(new HybridScan(planner, required, options, filters, limit))
+    values.getOrElse(new HybridScan(planner, required, options, filters, top, limit))
 }

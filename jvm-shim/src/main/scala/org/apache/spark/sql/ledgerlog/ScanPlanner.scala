@@ -58,9 +58,12 @@ final class ScanPlanner(tableSchema: StructType, options: CaseInsensitiveStringM
     ask(node)
   }
 
-  /** The tasks of a scan of these columns, without entries that have no row for the filters. */
-  def plan(columns: StructType, filters: Seq[Predicate]): JvmPlan =
-    ask(newRequest(columns, filters))
+  /** The tasks of a scan of these columns, without entries that the query is known not to need. */
+  def plan(columns: StructType, filters: Seq[Predicate], top: Option[TopRequest]): JvmPlan = {
+    val node = newRequest(columns, filters)
+    top.foreach(each => node.set[ObjectNode]("top", each.json))
+    ask(node)
+  }
 
   /** The tasks of a micro-batch, which the Python stream has planned and pickled. */
   def batch(columns: StructType, tasks: Seq[Array[Byte]]): JvmPlan = {
