@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 
@@ -22,17 +23,19 @@ from benchmarks.machine import anonymous_bytes, device_bytes, disk_bytes, median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
 from bookie_server.core.manifest_codec import decode_manifest
-from ledgerlog_spark.client.blocking.writer import BlockingWriteHandle
 from ledgerlog_spark.local.bookie import FILE_SIZE_BYTES
 from ledgerlog_spark.local.cluster import Cluster
 from ledgerlog_spark.transport import control_pb2, control_pb2_grpc
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.client.blocking.writer import BlockingWriteHandle
 
 SIZE_BYTES = 64 << 10
 MEBIBYTE = 1 << 20
 POOL_BYTES = 3 * FILE_SIZE_BYTES
 """Less than a bookie keeps of freed files: all of it fits into recycled ones."""
 
-Run = Callable[[BlockingWriteHandle, bytes, float, int], int]
+Run = Callable[["BlockingWriteHandle", bytes, float, int], int]
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ledgerlog_spark as ll
 from benchmarks.machine import disk_rate, median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
-from ledgerlog_spark.log.blocking.leader import BlockingLeader
-from ledgerlog_spark.log.clients import BlockingLogClient
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.log.blocking.leader import BlockingLeader
+    from ledgerlog_spark.log.clients import BlockingLogClient
 
 RECORD_SIZE_BYTES = 200
 RECORDS = 20_000

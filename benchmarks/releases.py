@@ -105,10 +105,10 @@ def _better(ratio: float, figure: Measured) -> float:
 def record(version: str, names: list[str], options: list[str], checkout: Path) -> Path:
     """Run these scripts on the packages of a checkout, and write their figures.
 
-    Raises:
-        SystemExit: A script failed, or printed no figure.
+    An old release may lack what a script imports. The file names the scripts without figures.
     """
     figures = []
+    missing = []
     with scripts() as directory:
         for name in names:
             sys.stderr.write(f"{name} ...\n")
@@ -122,7 +122,8 @@ def record(version: str, names: list[str], options: list[str], checkout: Path) -
             )
             lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
             if not lines:
-                raise SystemExit(f"{name} printed no figure: exit code {ran.returncode}")
+                sys.stderr.write(f"{name} printed no figure: exit code {ran.returncode}\n")
+                missing.append(name)
             figures += [{"script": name, **line} for line in lines]
     path = HISTORY / f"{version}.json"
     machine = {
@@ -134,7 +135,13 @@ def record(version: str, names: list[str], options: list[str], checkout: Path) -
     commit = subprocess.run(
         ["git", "-C", checkout, "rev-parse", "HEAD"], stdout=subprocess.PIPE, text=True, check=True
     ).stdout.strip()
-    found = {"version": version, "commit": commit, "machine": machine, "figures": figures}
+    found = {
+        "version": version,
+        "commit": commit,
+        "machine": machine,
+        "missing": missing,
+        "figures": figures,
+    }
     text = json.dumps(found, indent=1)
     HISTORY.mkdir(exist_ok=True)
     path.write_text(f"{text}\n")

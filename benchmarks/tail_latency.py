@@ -14,13 +14,16 @@ import sys
 import time
 from pathlib import Path
 from tempfile import gettempdir
+from typing import TYPE_CHECKING
 
 import ledgerlog_spark as ll
 from benchmarks import bare_tail
 from benchmarks.machine import disk_rate, echo_rate, median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
-from ledgerlog_spark.log.clients import BlockingLogClient
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.log.clients import BlockingLogClient
 
 RECORD_SIZE_BYTES = 200
 RATES = (20, 1_000, 10_000)

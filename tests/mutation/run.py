@@ -82,6 +82,9 @@ class Workspace:
                 shutil.copytree(source, directory / name, ignore=skipped)
             else:
                 shutil.copy2(source, directory / name)
+        # Some tests read the list of tracked files.
+        for command in (["init", "--quiet"], ["add", "."]):
+            subprocess.run(["git", *command], cwd=directory, check=True)
 
     def judge(self, mutation: Mutation, guess: Guess | None) -> Verdict:
         """The guess first, then simulators, then the tests, until one of them fails."""
