@@ -40,9 +40,8 @@ object AggregateRequest {
   def of(aggregation: Aggregation, table: StructType): Option[AggregateRequest] = {
     val wanted = aggregation.aggregateExpressions().toSeq
     val found = wanted.zipWithIndex.flatMap { case (each, place) => function(each, place, table) }
-    if (
-      wanted.isEmpty || found.size < wanted.size || aggregation.groupByExpressions().nonEmpty
-    ) None
+    if (wanted.isEmpty || found.size < wanted.size || aggregation.groupByExpressions().nonEmpty)
+      None
     else Some(AggregateRequest(found))
   }
 

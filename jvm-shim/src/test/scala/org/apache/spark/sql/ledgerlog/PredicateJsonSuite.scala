@@ -44,7 +44,10 @@ class PredicateJsonSuite extends FunSuite {
         """{"op":"=","of":[{},{"type":"string","value":"eA=="}]}]"""
     )
     val other = literal(UTF8String.fromString("x"), StringType("UTF8_LCASE"))
-    assertEquals(json(predicate("=", column("t"), other)), """[{"op":"=","of":[{"column":"t"},{}]}]""")
+    assertEquals(
+      json(predicate("=", column("t"), other)),
+      """[{"op":"=","of":[{"column":"t"},{}]}]"""
+    )
   }
 
   test("literals are exact") {
