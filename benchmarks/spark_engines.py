@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ QUERIES: Mapping[str, Query] = {
     "sum(a)": lambda frame: frame.selectExpr("sum(a)").collect(),
     "count(*)": lambda frame: frame.count(),
     "limit(1)": lambda frame: frame.limit(1).collect(),
+    "min, max": lambda frame: frame.selectExpr("min(a)", "max(a)").collect(),
+    "0.1 % of the rows": lambda frame: frame.where("a < 10000").count(),
 }
 GOALS = {
     ("all columns", "parquet"): 1.2,
@@ -37,6 +40,9 @@ GOALS = {
     ("limit(1)", "python"): 4.0,
 }
 """At least this many times as fast as the other engine."""
+
+TIMED = ("limit(1)", "min, max", "0.1 % of the rows")
+"""Queries that read few rows or none: their times are compared, not their rates."""
 
 
 def engine_names(text: str) -> tuple[str, ...]:
@@ -64,7 +70,26 @@ def compared_engines(
         for name, query in QUERIES.items():
             seconds = _rounds({engine: frames[engine] for engine in engines}, query, rounds)
             found += _figures(name, seconds, rows)
-    return found
+    streams = {
+        engine: partial(_streamed, spark, log, engine) for engine in engines if engine != "parquet"
+    }
+    return [*found, *_figures("stream", _rounds(streams, _drained_stream, rounds), rows)]
+
+
+def _streamed(spark: SparkSession, log: str, engine: str) -> DataFrame:
+    spark.conf.set(SETTING, {"shim": "jvm"}.get(engine, engine))
+    try:
+        reader = spark.readStream.format("ledger").option("startingOffsets", "earliest")
+        return reader.load(log)
+    finally:
+        spark.conf.unset(SETTING)
+
+
+def _drained_stream(frame: DataFrame) -> None:
+    """Read all rows in a query of its own, and drop them in the JVM."""
+    with tempfile.TemporaryDirectory() as folder:
+        writer = frame.writeStream.format("noop").option("checkpointLocation", folder)
+        writer.trigger(availableNow=True).start().awaitTermination()
 
 
 def _ledger(spark: SparkSession, log: str, engine: str) -> DataFrame:
@@ -91,7 +116,7 @@ def _rounds(
 def _figures(name: str, seconds: Mapping[str, list[float]], rows: int) -> list[Figure]:
     found = [
         Figure(f"{name}, {engine}", median(took), "s", tuple(took), lower_is_better=True)
-        if name == "limit(1)"
+        if name in TIMED
         else Figure(
             f"{name}, {engine}",
             rows / median(took) / 1e6,

@@ -12,10 +12,12 @@ from benchmarks.options import positive
 from tests.fixtures.spark_python import python_without_archive
 
 ROOT = Path(__file__).parents[2]
+ENGINES = ("python", "jvm")
+ENGINE_SETTING = "spark.ledgerlog.engine"
 
 
 def main() -> int:
-    """Play the cases on a cluster and a session of their own; the last line counts them."""
+    """Play the cases with both engines on a cluster of their own; a line for each counts them."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--cases", type=positive, default=2_000)
     arguments.add_argument("--seed", type=int, default=1)
@@ -35,10 +37,12 @@ def main() -> int:
         spark = ll.configure(ll.configure(builder).getOrCreate())
         spark.sparkContext.setLogLevel("ERROR")
         try:
-            seen = play(spark, Path(directory), cases=given.cases, seed=given.seed)
+            for engine in ENGINES:
+                spark.conf.set(ENGINE_SETTING, engine)
+                seen = play(spark, Path(directory), cases=given.cases, seed=given.seed)
+                print(f"{engine} engine: {seen}")
         finally:
             spark.stop()
-    print(seen)
     return 0
 
 

@@ -47,11 +47,13 @@ CONTRACT = frozenset(
         "test_metadata",
         "test_names",
         "test_raw",
+        "test_stream_source",
+        "test_stream_source_stops",
         "test_time_travel",
         "test_types",
     }
 )
-"""Modules with the tests of batch reads. Both engines have to pass each of their tests."""
+"""Modules with the tests of reads. Both engines have to pass each of their tests."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -102,7 +104,7 @@ def spark(cluster: Cluster, jar: Path, request: pytest.FixtureRequest) -> SparkS
 
 @pytest.fixture(autouse=True)
 def engine(request: pytest.FixtureRequest) -> Iterator[str | None]:
-    """The engine that runs the batch scans of the test; None leaves the choice to the source."""
+    """The engine that runs the scans of the test; None leaves the choice to the source."""
     chosen: str | None = getattr(request, "param", None)
     if chosen is None:
         yield None

@@ -11,6 +11,7 @@ from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from tests.fixtures.jar import built_for_another_spark
 from tests.spark.conftest import ENGINE_SETTING, ENGINES
 from tests.spark.frames import load, rows_of
+from tests.spark.streams import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -162,7 +163,7 @@ def test_hidden_columns_of_a_leader_log_come_from_python(
     assert rows_of(hidden) == [(0, log_name), (1, log_name)]
 
 
-def test_a_stream_runs_in_python_with_the_options_of_its_table_and_hidden_columns(
+def test_a_stream_has_the_options_of_its_table_and_hidden_columns(
     spark: SparkSession, log: str, tmp_path: Path
 ) -> None:
     table = f"streamed_{tmp_path.name.replace('-', '_')}"
@@ -187,6 +188,46 @@ def test_a_stream_runs_in_python_with_the_options_of_its_table_and_hidden_column
     assert found["table"] == [(n, n % 7) for n in range(ROWS)]
     assert found["columns"] == sorted((n % 7,) for n in range(ROWS))
     assert found["hidden"] == [(n, n) for n in range(ROWS)]
+
+
+@pytest.mark.parametrize("first", ENGINES)
+def test_a_checkpoint_goes_on_with_either_engine(
+    spark: SparkSession, save: Save, log: str, tmp_path: Path, first: str
+) -> None:
+    reading = Reading(spark, tmp_path / "checkpoint", log=log, startingOffsets="earliest")
+    added = range(ROWS)
+    for engine in [first, *(name for name in ENGINES if name != first)] * 2:
+        spark.conf.set(ENGINE_SETTING, engine)
+        try:
+            rows = reading.run(maxRowsPerTrigger="400")
+        finally:
+            spark.conf.unset(ENGINE_SETTING)
+        assert sorted(rows) == [(n, n % 7) for n in added]
+        added = range(added.stop, added.stop + 3)
+        save(spark.range(added.start, added.stop).selectExpr("id", "id % 7 AS day"))
+
+
+def test_the_progress_of_a_stream_shows_the_engine_and_its_lag(
+    spark: SparkSession, client: BlockingLogClient, log: str, log_name: str, tmp_path: Path
+) -> None:
+    reading = Reading(spark, tmp_path / "columns", log=log, startingOffsets="earliest")
+    reading.run(maxRowsPerTrigger="600")
+    assert reading.last is not None
+    first, last = (p for p in reading.last.recentProgress if p.numInputRows)
+    assert first.numInputRows == 600
+    assert first.sources[0].description == f"ledger {log}, JVM engine"
+    assert first.sources[0].metrics["lagRows"] == "400"
+    assert int(first.sources[0].metrics["lagBytes"]) > 0
+    assert int(first.sources[0].metrics["lagMs"]) > 0
+    assert last.sources[0].metrics == {"lagRows": "0", "lagBytes": "0", "lagMs": "0"}
+    led = f"{log_name}-led"
+    with client.open_log(led, lead=True) as leader:
+        leader.append(b"record")
+    reading = Reading(spark, tmp_path / "records", log=led, startingOffsets="earliest")
+    assert [bytes(value) for (value,) in reading.run()] == [b"record"]
+    assert reading.last is not None
+    descriptions = {p.sources[0].description for p in reading.last.recentProgress if p.numInputRows}
+    assert descriptions == {f"ledger {led}, Python engine (a leader log)"}
 
 
 def test_a_jar_for_another_spark_leaves_the_format_to_python(

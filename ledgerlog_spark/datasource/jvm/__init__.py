@@ -1,6 +1,7 @@
 """Plans scans for the JVM engine, which reads the entries itself.
 
 - `worker`: the program that Spark runs in its planner workers for the JVM engine.
-- `answers`: the answer to one request, as JSON: a plan, a number of rows, or that the Python source
-  has to run the scan. `origins`: where the columns of a scan are in the stored rows.
+- `answers`: the answer to one request, as JSON: a plan, values, or that the Python source has to
+  run the scan. `origins`: where the columns of a scan are in the stored rows. `aggregates`: values
+  from the list of the log. `batches`: micro-batches, which the Python stream has planned.
 """

@@ -1,10 +1,13 @@
 """The answer to one request of the JVM engine, as values that `json.dumps` accepts.
 
 A request has `format` 1, the `options` of the read, the columns of the whole `table` and the
-`columns` of the scan (both Spark's JSON), `case_sensitive`, and `count`: whether only the number of
-rows is wanted. An answer has `format` 1 and one of
+`columns` of the scan (both Spark's JSON), `case_sensitive`, and the `filters` of the query (see
+`skipping.predicates`), or its `top`: a column, its order, and the number of rows. A request for
+values instead of rows has `aggregates`, each with a `function`, and a `column` except for a count
+of rows. A request for a micro-batch has `tasks`, as the Python stream has pickled them (base64). An
+answer has `format` 1 and one of
 
-- `count`: the number of rows, or null if only a scan can count them,
+- `aggregates`: the values, or null if only a scan can compute them,
 - `delegate`: why the Python source has to run the scan, and the `options` of that scan,
 - `plan`: the `ScanPlan`, and beside it what the JVM's tasks need.
 """
@@ -24,47 +27,83 @@ from ledgerlog_spark.arrow.stream_codec import decode_schema
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.client.handles.creation import check_ledger_password
 from ledgerlog_spark.datasource.cluster import client_of, password_in
+from ledgerlog_spark.datasource.jvm.aggregates import values_of
+from ledgerlog_spark.datasource.jvm.batches import planned_batch
 from ledgerlog_spark.datasource.jvm.origins import ConversionNeededError, origins_of
 from ledgerlog_spark.datasource.scan.plan import ScanPlan
 from ledgerlog_spark.datasource.scan.plan_json import plan_to_json
 from ledgerlog_spark.datasource.scan.planning import PlannedScan
 from ledgerlog_spark.datasource.scan.reader import BatchReader
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
+from ledgerlog_spark.datasource.skipping.needs import Needs
+from ledgerlog_spark.datasource.skipping.predicates import predicate_of
+from ledgerlog_spark.datasource.skipping.top import Top
 from ledgerlog_spark.datasource.source import LedgerDataSource
-from ledgerlog_spark.errors import (
-    BookieUnavailableError,
-    LedgerNotFoundError,
-    UnauthorizedError,
-    WireFormatError,
-)
+from ledgerlog_spark.datasource.stream.reader import LedgerStreamReader
+from ledgerlog_spark.datasource.stream.watched_logs import patiently
+from ledgerlog_spark.errors import BookieUnavailableError, UnauthorizedError, WireFormatError
 from ledgerlog_spark.log.reading.listed_rows import EntryForm
 from ledgerlog_spark.metadata.service_uri import parse_service_uri
 from ledgerlog_spark.model import LedgerMetadata
 
 FORMAT = 1
 
-LEDGERS_CHECKED_MAX = 1_000
-"""Maximum number of ledgers whose existence is checked for a count. With more, a scan counts."""
-
-_LOADS_AT_ONCE = 100
+_Reader = BatchReader | LedgerStreamReader
 
 
 def answer_to(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dict[str, Any]:
-    """Plan a scan, or count its rows. Raises the errors of `BatchReader.partitions`."""
+    """Plan a scan, or compute values of it. Raises the errors of `BatchReader.partitions`."""
     if request["format"] != FORMAT:
         raise WireFormatError(
             f"the jar sends requests of format {request['format']}, and this package answers "
             f"format {FORMAT}: the jar and the package have to be of the same release"
         )
     options = _options_of(source, request)
-    reader = source(options=options).reader(StructType.fromJson(json.loads(request["columns"])))
+    columns = StructType.fromJson(json.loads(request["columns"]))
+    if "tasks" in request:
+        stream = source(options=options).streamReader(columns)
+        assert isinstance(stream, LedgerStreamReader), "a stream with wrong options has no tasks"
+        scan, password = planned_batch(request["tasks"])
+        return patiently(lambda: _answer(stream, scan, password, request, options))
+    reader = source(options=options).reader(columns)
+    aggregates = request.get("aggregates")
     if not isinstance(reader, BatchReader):
         # A count needs no columns, but the last add confirmed, so it is a scan too.
-        return _delegated("the entries of one ledger", options, is_count=request["count"])
+        if aggregates is not None:
+            return {"format": FORMAT, "aggregates": None}
+        return _delegated("the entries of one ledger", options)
     password = password_in(reader.options.password_file)
-    scan = reader.planned(password)
-    if request["count"]:
-        return {"format": FORMAT, "count": _exact_rows(reader, scan.plan, password)}
+    scan = reader.planned(password, _needs_of(request, reader))
+    if aggregates is None:
+        return _answer(reader, scan, password, request, options)
+    try:
+        # Values of other types would have to be converted.
+        _schemas_of(reader, scan, ignores_case=not request["case_sensitive"])
+        values = values_of(reader, scan, aggregates, password)
+    except ConversionNeededError:
+        values = None
+    return {"format": FORMAT, "aggregates": values}
+
+
+def _needs_of(request: Mapping[str, Any], reader: BatchReader) -> Needs:
+    top = request.get("top")
+    return Needs(
+        [predicate_of(expression) for expression in request["filters"]],
+        top=None
+        if top is None
+        else Top(top["column"], top["descending"], top["nulls_first"], top["limit"]),
+        include_metadata=reader.options.include_metadata,
+    )
+
+
+def _answer(
+    reader: _Reader,
+    scan: PlannedScan,
+    password: bytes,
+    request: Mapping[str, Any],
+    options: dict[str, str],
+) -> dict[str, Any]:
+    """The tasks of a scan or of a micro-batch, or why they belong to the Python source."""
     try:
         schemas = _schemas_of(reader, scan, ignores_case=not request["case_sensitive"])
         _check_read_here(scan.plan, password)
@@ -88,9 +127,7 @@ def _options_of(source: type[LedgerDataSource], request: Mapping[str, Any]) -> d
     return options
 
 
-def _delegated(reason: str, options: dict[str, str], *, is_count: bool = False) -> dict[str, Any]:
-    if is_count:
-        return {"format": FORMAT, "count": None}
+def _delegated(reason: str, options: dict[str, str]) -> dict[str, Any]:
     return {"format": FORMAT, "delegate": reason, "options": options}
 
 
@@ -106,9 +143,7 @@ def _check_read_here(plan: ScanPlan, password: bytes) -> None:
             raise ConversionNeededError("a wrong password") from None
 
 
-def _schemas_of(
-    reader: BatchReader, scan: PlannedScan, *, ignores_case: bool
-) -> list[dict[str, Any]]:
+def _schemas_of(reader: _Reader, scan: PlannedScan, *, ignores_case: bool) -> list[dict[str, Any]]:
     return [
         {
             "log": log,
@@ -126,7 +161,7 @@ def _schemas_of(
 
 
 def _planned(
-    reader: BatchReader, scan: PlannedScan, schemas: list[dict[str, Any]], password: bytes
+    reader: _Reader, scan: PlannedScan, schemas: list[dict[str, Any]], password: bytes
 ) -> dict[str, Any]:
     service = parse_service_uri(reader.uri)
     members = {
@@ -182,35 +217,3 @@ async def _addresses(client: LedgerClient, bookie_ids: Iterable[str]) -> dict[st
 
     await asyncio.gather(*map(look_up, bookie_ids))
     return found
-
-
-def _exact_rows(reader: BatchReader, plan: ScanPlan, password: bytes) -> int | None:
-    """The number of rows of a scan; None if a scan may find fewer rows, or may fail.
-
-    The list of a log has the exact numbers of rows. But a scan fails, or skips rows, if a listed
-    ledger was deleted or ends too early, or if the password is wrong.
-    """
-    ends: dict[int, int] = {}
-    rows = 0
-    for partition in plan.partitions:
-        for scanned in partition.ranges:
-            ends[scanned.ledger_id] = max(ends.get(scanned.ledger_id, 0), scanned.last_entry_id)
-            rows += scanned.rows
-    if len(ends) > LEDGERS_CHECKED_MAX:
-        return None
-
-    async def are_readable(client: LedgerClient) -> bool:
-        ids = list(ends)
-        for start in range(0, len(ids), _LOADS_AT_ONCE):
-            some = ids[start : start + _LOADS_AT_ONCE]
-            loaded = await asyncio.gather(*map(client.ledger_metadata, some))
-            for ledger_id, metadata in zip(some, loaded, strict=True):
-                check_ledger_password(ledger_id, metadata, password)
-                if metadata.is_closed and metadata.last_entry_id < ends[ledger_id]:
-                    return False
-        return True
-
-    try:
-        return rows if client_of(reader.uri).run(are_readable) else None
-    except (LedgerNotFoundError, UnauthorizedError):
-        return None

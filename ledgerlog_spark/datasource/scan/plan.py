@@ -25,6 +25,7 @@ from ledgerlog_spark.datasource.scan.ranges import (
     ScanRange,
     needed_part,
 )
+from ledgerlog_spark.datasource.skipping.needs import Listed, Needs
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.log.reading.listed_rows import EntryForm
 from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata
@@ -36,6 +37,7 @@ INDEXES_MAX = 64
 """Maximum number of index entries to read before planning. A large index entry has 1 to 2 MB."""
 TASK_BYTES_MIN = 4 << 20
 """Minimum number of encoded bytes for a separate task. A task costs about 50 ms."""
+NO_FILTERS = Needs()
 _SHARE_SLACK = 1.05
 """Tasks of one job write ranges of about equal size. With the slack, each range fits in a share."""
 
@@ -83,8 +85,14 @@ class ScanPlan:
     ledgers: Mapping[int, LedgerMetadata]  # maps ledger ids to metadata that is known already
 
 
-def plan(logs: Sequence[LogScan], options: SourceOptions, *, parallelism: int = 1) -> ScanPlan:
-    """Plan a scan.
+def plan(
+    logs: Sequence[LogScan],
+    options: SourceOptions,
+    *,
+    parallelism: int = 1,
+    needs: Needs = NO_FILTERS,
+) -> ScanPlan:
+    """Plan a scan. Entries in which `needs` finds no needed row are left out.
 
     `parallelism` is the number of tasks that run at once. If `minPartitions` is not given, the scan
     is cut into about this number of tasks, or into fewer tasks of `TASK_BYTES_MIN`. If
@@ -95,49 +103,65 @@ def plan(logs: Sequence[LogScan], options: SourceOptions, *, parallelism: int = 
             or end before they begin.
         DataLossError: Rows between the offsets were truncated, and `fail_on_data_loss` is set.
     """
-    needed = []
-    for log, item, listed in _listed(logs, options):
-        span = log.spans.get(listed.ledger_id)
-        if (part := needed_part(listed, _index_of(log, item), span)) is not None:
-            needed.append((log, item, part))
+    parts = []
+    for log, item, listed in _listed(logs, options, needs):
+        index, span = _index_of(log, item), log.spans.get(listed.ledger_id)
+        if (part := needed_part(listed, index, span)) is not None:
+            parts.append((log, Listed(log.snapshot, item, part, index)))
+    pieces_of_parts = needs.pieces([part for _, part in parts])
+    needed = [
+        (log, part.item, piece)
+        for (log, part), pieces in zip(parts, pieces_of_parts, strict=True)
+        for piece in pieces
+    ]
     limits = _Limits.of([scanned for _, _, scanned in needed], options, parallelism)
-    pieces = [
+    cut = [
         piece
         for log, item, scanned in needed
         for piece in _split(scanned, limits, item, _index_of(log, item))
     ]
-    read = {piece.ledger_id for piece in pieces}
+    read = {piece.ledger_id for piece in cut}
     return ScanPlan(
-        partitions=tuple(_pack(pieces, limits)),
+        partitions=tuple(_pack(cut, limits)),
         versions={log.snapshot.name: log.snapshot.interval.version for log in logs},
         ledgers={i: m for log in logs for i, m in log.ledgers.items() if i in read},
     )
 
 
 def indexes_wanted(
-    logs: Sequence[LogScan], options: SourceOptions, *, parallelism: int = 1
+    logs: Sequence[LogScan],
+    options: SourceOptions,
+    *,
+    parallelism: int = 1,
+    needs: Needs = NO_FILTERS,
 ) -> list[ScanRange]:
     """At most INDEXES_MAX ranges with an index that is worth reading before the scan is planned.
 
-    These ranges are read only in part, and are so large that several tasks would share them. If
-    such a range were cut by estimate, some tasks would have no rows. For smaller ranges that are
-    read in part, the task reads the index. Ranges of leader logs are searched instead. Raises the
-    errors of `plan`.
+    A filter may need only some of their entries. Or they are read only in part, and are so large
+    that several tasks would share them. If such a range were cut by estimate, some tasks would have
+    no rows. For smaller ranges that are read in part, the task reads the index. Ranges of leader
+    logs are searched instead. Raises the errors of `plan`.
     """
-    wanted = _listed(logs, options)
+    wanted = _listed(logs, options, needs)
     limits = _Limits.of([scanned for _, _, scanned in wanted], options, parallelism)
-    chosen = [
+    cut = [
         scanned
         for _, _, scanned in wanted
         if (scanned.index_entry_id != NO_ENTRY or scanned.is_searched)
         and _pieces(scanned, limits) > 1
     ]
+    filtered = [
+        replace(scanned, index_entry_id=item.index_entry_id)
+        for log, item, scanned in wanted
+        if _narrowing_pays(item) and needs.needs_index(Listed(log.snapshot, item, scanned))
+    ]
     # Ranges cut by offsets come first. A log has at most two of these ranges.
-    chosen.sort(key=lambda scanned: scanned.entry_rows == (0, scanned.rows))
-    return chosen[:INDEXES_MAX]
+    filtered.sort(key=lambda scanned: scanned.size_bytes, reverse=True)
+    chosen = {(each.ledger_id, each.index_entry_id): each for each in [*cut, *filtered]}
+    return list(chosen.values())[:INDEXES_MAX]
 
 
-def _listed(logs: Sequence[LogScan], options: SourceOptions) -> list[_Listed]:
+def _listed(logs: Sequence[LogScan], options: SourceOptions, needs: Needs) -> list[_Listed]:
     """The listed ranges to read. Raises an error if offsets name a log that is not read."""
     known = {log.snapshot.name for log in logs} | {"*"}
     for offsets in (options.starting_offsets, options.ending_offsets):
@@ -147,7 +171,9 @@ def _listed(logs: Sequence[LogScan], options: SourceOptions) -> list[_Listed]:
                 f"offsets are given for {', '.join(strangers)}, which this scan does not read",
                 logs=tuple(strangers),
             )
-    return [(log, item, scanned) for log in logs for scanned, item in _ranges_of(log, options)]
+    listed = [(log, item, scanned) for log in logs for scanned, item in _ranges_of(log, options)]
+    flags = needs.ranges([Listed(log.snapshot, item, scanned) for log, item, scanned in listed])
+    return [each for each, is_needed in zip(listed, flags, strict=True) if is_needed]
 
 
 def _index_of(log: LogScan, item: Item) -> RangeIndex | None:

@@ -12,6 +12,7 @@ from ledgerlog_spark.client.recent_records import memory_size_bytes
 from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan.index_entries import find_span, read_indexes
 from ledgerlog_spark.datasource.scan.plan import (
+    NO_FILTERS,
     LogScan,
     ScanPartition,
     ScanPlan,
@@ -27,10 +28,11 @@ from ledgerlog_spark.datasource.schemas import (
     scan_schema,
     with_records_schema,
 )
+from ledgerlog_spark.datasource.skipping.needs import Needs
 from ledgerlog_spark.errors import LogNotFoundError, SchemaMismatchError
 from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
 from ledgerlog_spark.model import LedgerMetadata
-from ledgerlog_spark.protocol.log.state.records import LogContent
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogSnapshot
 
 RECORDS_MAX = 1_000
 """Number of ledgers with metadata that the driver reads for the tasks. Tasks read the rest."""
@@ -56,12 +58,14 @@ class PlannedScan:
     """The plan of a scan, with the log ids and schemas that its tasks need.
 
     `schemas` maps a log name and a schema id to the encoded schema of the rows. `log_ids` maps log
-    names to log ids. The plan's `ledgers` contain the metadata that the driver has read.
+    names to log ids. The plan's `ledgers` contain the metadata that the driver has read. `snapshots`
+    are the states of the logs that were planned.
     """
 
     plan: ScanPlan
     log_ids: Mapping[str, str]
     schemas: Mapping[tuple[str, int], bytes]
+    snapshots: tuple[LogSnapshot, ...] = ()
 
     def tasks(self, *, include_metadata: bool) -> list[ScanTask]:
         """One task for each partition."""
@@ -92,15 +96,16 @@ def planned_scan(
     *,
     parallelism: int = 1,
     password: bytes = b"",
+    needs: Needs = NO_FILTERS,
 ) -> PlannedScan:
-    """Take a snapshot and plan its scan. For `parallelism`, see `plan`."""
+    """Take a snapshot and plan its scan. For `parallelism` and `needs`, see `plan`."""
     scans = _scans(logs, options)
     reject_unknown_columns(
         schema, [scan.snapshot for scan in scans], include_metadata=options.include_metadata
     )
     start, end = requested_offsets(logs, scans, options, password)
     chosen = replace(options, starting_offsets=start, ending_offsets=end)
-    return _planned(logs, scans, chosen, parallelism, password)
+    return _planned(logs, scans, chosen, parallelism, password, needs)
 
 
 def tasks_from(
@@ -112,7 +117,7 @@ def tasks_from(
     password: bytes = b"",
 ) -> list[ScanTask]:
     """The tasks that scan these snapshots between the offsets in the options."""
-    planned = _planned(logs, scans, options, parallelism, password)
+    planned = _planned(logs, scans, options, parallelism, password, NO_FILTERS)
     return planned.tasks(include_metadata=options.include_metadata)
 
 
@@ -122,11 +127,12 @@ def _planned(
     options: SourceOptions,
     parallelism: int,
     password: bytes,
+    needs: Needs,
 ) -> PlannedScan:
-    wanted = indexes_wanted(scans, options, parallelism=parallelism)
+    wanted = indexes_wanted(scans, options, parallelism=parallelism, needs=needs)
     scans = _with_indexes(logs, scans, wanted, password)
     schemas = {scan.snapshot.name: scan.snapshot.schemas for scan in scans}
-    planned = plan(scans, options, parallelism=parallelism)
+    planned = plan(scans, options, parallelism=parallelism, needs=needs)
     return PlannedScan(
         plan=replace(planned, ledgers=_records(logs, planned.partitions)),
         log_ids={scan.snapshot.name: scan.snapshot.log_id for scan in scans},
@@ -135,6 +141,7 @@ def _planned(
             for partition in planned.partitions
             for scanned in partition.ranges
         },
+        snapshots=tuple(scan.snapshot for scan in scans),
     )
 
 

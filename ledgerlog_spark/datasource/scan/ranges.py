@@ -71,12 +71,14 @@ class ScanRange:
 class RangeIndex:
     """The index of one listed range: for each entry, the rows and the payload bytes before it.
 
-    The last element of each tuple is the sum of all entries.
+    The last element of `row_edges` and `byte_edges` is the sum of all entries. `statistics` are the
+    encoded bounds of each entry.
     """
 
     first_entry_id: int
     row_edges: tuple[int, ...]
     byte_edges: tuple[int, ...]
+    statistics: tuple[bytes, ...] = ()
 
     @classmethod
     def of(cls, index_entry_id: int, entries: Sequence[IndexedEntry]) -> RangeIndex:
@@ -90,6 +92,7 @@ class RangeIndex:
             first_entry_id=index_entry_id - len(entries),
             row_edges=tuple(accumulate((entry.rows for entry in entries), initial=0)),
             byte_edges=tuple(accumulate((entry.size_bytes for entry in entries), initial=0)),
+            statistics=tuple(entry.statistics for entry in entries),
         )
 
     def needed(self, scanned: ScanRange) -> ScanRange | None:

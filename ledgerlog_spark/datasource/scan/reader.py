@@ -13,10 +13,12 @@ from ledgerlog_spark.arrow.conform import Conformer
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of
 from ledgerlog_spark.datasource.cluster import client_of, password_in
 from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.scan.plan import NO_FILTERS
 from ledgerlog_spark.datasource.scan.planning import PlannedScan, planned_scan
 from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.datasource.scan.task_rows import task_rows
 from ledgerlog_spark.datasource.schemas import reject_unknown_raw_columns, task_ignores_case
+from ledgerlog_spark.datasource.skipping.needs import Needs
 
 
 class LogPartition(InputPartition):
@@ -42,14 +44,15 @@ class BatchReader(DataSourceReader):
         self.uri = uri
         self.options = options
 
-    def planned(self, password: bytes) -> PlannedScan:
-        """Take a snapshot and plan its scan."""
+    def planned(self, password: bytes, needs: Needs = NO_FILTERS) -> PlannedScan:
+        """Take a snapshot and plan its scan. Only the JVM engine knows the `needs` of a query."""
         return planned_scan(
             client_of(self.uri).logs,
             self.options,
             self.columns,
             parallelism=self._parallelism,
             password=password,
+            needs=needs,
         )
 
     @property

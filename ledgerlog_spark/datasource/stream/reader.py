@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from ledgerlog_spark.arrow.spark_types import arrow_schema_of
 from ledgerlog_spark.datasource.cluster import client_of, password_in
 from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan.reader import LogPartition, rows_of_partition
@@ -38,11 +40,16 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, uri: str, options: SourceOptions, schema_json: str, *, parallelism: int = 1
     ) -> None:
         """Make a reader. `schema_json` is the schema that Spark wants, as JSON."""
-        self._uri = uri
-        self._options = options
+        self.uri = uri
+        self.options = options
         self._schema_json = schema_json
         self._parallelism = parallelism
         self._opened: LedgerStream | None = None
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns that Spark wants."""
+        return arrow_schema_of(self._schema_json)
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for tasks, without the watches, which stay in the source process."""
@@ -54,7 +61,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """The limit of bytes. `_limits` adds the limit of rows, because Spark accepts one limit."""
-        return ReadMaxBytes(self._options.max_bytes_per_trigger)
+        return ReadMaxBytes(self.options.max_bytes_per_trigger)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The start of a query without a checkpoint."""
@@ -70,7 +77,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One partition for each task of a micro-batch."""
-        password = password_in(self._options.password_file)
+        password = password_in(self.options.password_file)
         tasks = self._stream.tasks(offsets_of(start), offsets_of(end))
         return [LogPartition(task, password) for task in tasks]
 
@@ -78,7 +85,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of one task, as Arrow batches."""
         assert isinstance(partition, LogPartition), partition
         return rows_of_partition(
-            self._uri, partition, self._schema_json, self._options.fail_on_data_loss
+            self.uri, partition, self._schema_json, self.options.fail_on_data_loss
         )
 
     def stop(self) -> None:
@@ -88,7 +95,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._opened = None
 
     def _limits(self, limit: ReadLimit) -> Limits | None:
-        rows, size_bytes = self._options.max_rows_per_trigger, self._options.max_bytes_per_trigger
+        rows, size_bytes = self.options.max_rows_per_trigger, self.options.max_bytes_per_trigger
         if isinstance(limit, ReadAllAvailable):
             return None
         if isinstance(limit, ReadMaxRows):
@@ -101,8 +108,8 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _stream(self) -> LedgerStream:
         if self._opened is None:
             self._opened = LedgerStream(
-                client_of(self._uri),
-                self._options,
+                client_of(self.uri),
+                self.options,
                 self._schema_json,
                 parallelism=self._parallelism,
             )

@@ -15,15 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerlog_spark.arrow.entry_cutter import EntrySplitter
+from ledgerlog_spark.arrow.statistics import RangeStatistics, batch_statistics
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder, IndexedEntry, encode_schema
 from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan import index_entries, plan, ranges
 from ledgerlog_spark.datasource.scan.plan import LogScan, ScanPlan
 from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.datasource.scan.task_rows import task_rows
+from ledgerlog_spark.datasource.skipping import spans
+from ledgerlog_spark.datasource.skipping.needs import Needs
+from ledgerlog_spark.datasource.skipping.predicates import predicate_of
 from ledgerlog_spark.errors import DataLossError, WireFormatError
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log.state.records import Item, LogSnapshot, VersionInterval
+from ledgerlog_spark.protocol.log.state.statistics import encode_statistics
 from tests.unit.datasource.listed_ledgers import Ledgers
 
 if TYPE_CHECKING:
@@ -41,6 +46,7 @@ class Log:
     ledgers: Ledgers = field(default_factory=Ledgers)
     items: list[Item] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+    lists_bounds: bool = True
 
     def append(
         self, rows: Sequence[Row], *, entry_rows: int, has_index: bool = True, before: int = 0
@@ -50,11 +56,13 @@ class Log:
         encoder = BatchEncoder(SCHEMA, "none")
         entries: list[bytes] = []
         indexed: list[IndexedEntry] = []
+        whole = RangeStatistics()
         for start in range(0, len(rows), entry_rows):
             splitter = EntrySplitter(SCHEMA, compression="none")
             batch = batch_of(rows[start : start + entry_rows])
             list(splitter.add(batch))
             list(splitter.finish())
+            whole.add(batch.num_rows, batch_statistics(batch))
             entries.append(encoder.encode(batch, start))
             indexed.append(IndexedEntry(batch.num_rows, len(entries[-1]), splitter.statistics))
         first = 1 + before
@@ -71,6 +79,7 @@ class Log:
             sum(map(len, entries)),
             len(self.rows),
             0,
+            encode_statistics(whole.columns, size_bytes_max=1024) if self.lists_bounds else b"",
         )
         self.items.append(item)
         self.rows += rows
@@ -94,21 +103,24 @@ def every_byte_counts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranges, "OPEN_COST_BYTES", 0)
         patch.setattr(plan, "OPEN_COST_BYTES", 0)
+        patch.setattr(spans, "OPEN_COST_BYTES", 0)
         yield
 
 
-def planned(log: Log, options: SourceOptions, *, with_indexes: bool) -> ScanPlan:
+def planned(
+    log: Log, options: SourceOptions, *, with_indexes: bool, needs: Needs = plan.NO_FILTERS
+) -> ScanPlan:
     """The plan, after reading the indexes that it wants unless told otherwise."""
     scans = [log.scan]
     if with_indexes:
-        wanted = plan.indexes_wanted(scans, options)
+        wanted = plan.indexes_wanted(scans, options, needs=needs)
         indexes = index_entries.read_indexes(
             log.ledgers,  # type: ignore[arg-type]
             wanted, log_ids={"flights": "id"}, schemas={("flights", 0): STORED},
             password=b"secret",
         )  # fmt: skip
         scans = [replace(log.scan, indexes=indexes)]
-    return plan.plan(scans, options)
+    return plan.plan(scans, options, needs=needs)
 
 
 def rows_read(
@@ -117,11 +129,12 @@ def rows_read(
     *,
     with_indexes: bool = True,
     fail_on_data_loss: bool = True,
+    needs: Needs = plan.NO_FILTERS,
 ) -> list[Row]:
     """All rows of a scan, task by task; what it reads is counted from here on."""
     log.ledgers.read.clear()
     found: list[Row] = []
-    for partition in planned(log, options, with_indexes=with_indexes).partitions:
+    for partition in planned(log, options, with_indexes=with_indexes, needs=needs).partitions:
         task = ScanTask(partition.ranges, {"flights": "id"}, {("flights", 0): STORED})
         for batch in task_rows(
             log.ledgers,  # type: ignore[arg-type]
@@ -140,7 +153,7 @@ TEXTS = st.text("abc", max_size=3)
 
 @st.composite
 def logs(draw: st.DrawFn) -> Log:
-    log = Log()
+    log = Log(lists_bounds=draw(st.booleans()))
     for _ in range(draw(st.integers(1, 3))):
         rows: list[Row] = draw(
             st.lists(
@@ -203,6 +216,72 @@ def test_of_ranges_with_an_index_only_entries_between_the_offsets_are_read(
         first = item.first_offset + batch.first_row
         assert first < end
         assert first + batch.batch.num_rows > start
+
+
+def between(low: int, high: int) -> Needs:
+    """The filter `low <= n AND n < high`."""
+    column = {"column": "n"}
+    limits = ((">=", low), ("<", high))
+    return Needs([
+        predicate_of({"op": operator, "of": [column, {"type": "integer", "value": value}]})
+        for operator, value in limits
+    ])  # fmt: skip
+
+
+@settings(deadline=None)
+@given(
+    log=logs(),
+    edges=st.tuples(st.integers(0, 180), st.integers(0, 180)),
+    low=NUMBERS,
+    width=st.integers(0, 9),
+    size_bytes=st.integers(1, 4000),
+    with_indexes=st.booleans(),
+)
+def test_a_filter_loses_no_row_that_passes_it(
+    log: Log,
+    edges: tuple[int, int],
+    low: int,
+    width: int,
+    size_bytes: int,
+    with_indexes: bool,
+) -> None:
+    start, end = sorted(min(edge, len(log.rows)) for edge in edges)
+    options = SourceOptions(
+        starting_offsets={"*": start},
+        ending_offsets={"*": end},
+        max_bytes_per_partition=size_bytes,
+    )
+    needs = between(low, low + width)
+    found = rows_read(log, options, with_indexes=with_indexes, needs=needs)
+
+    def passing(rows: Sequence[Row]) -> list[Row]:
+        return [row for row in rows if row[0] is not None and low <= row[0] < low + width]
+
+    assert passing(found) == passing(log.rows[start:end])
+    if with_indexes:
+        for ledger_id, entry_id in log.ledgers.read:
+            item = next(item for item in log.items if item.ledger_id == ledger_id)
+            if item.has_index and entry_id != item.index_entry_id and plan._narrowing_pays(item):
+                numbers = decoded(log, ledger_id, entry_id).batch["n"].to_pylist()
+                known = [n for n in numbers if n is not None]
+                assert min(known) < low + width
+                assert max(known) >= low
+
+
+def test_a_filter_reads_the_entries_with_its_rows_and_ranges_without_are_not_opened() -> None:
+    log = counted_log()
+    log.append([(n, None) for n in range(5000, 6000)], entry_rows=10)
+    found = rows_read(log, SourceOptions(), needs=between(497, 503))
+    assert [row[0] for row in found] == list(range(490, 510))
+    assert log.ledgers.read == [(100, 104), (100, 53), (100, 54)]
+
+
+def test_columns_that_came_later_are_null_in_older_ranges() -> None:
+    log = counted_log()
+    later = {"op": "=", "of": [{"column": "later"}, {"type": "integer", "value": 1}]}
+    assert rows_read(log, SourceOptions(), needs=Needs([predicate_of(later)])) == []
+    negated = predicate_of({"op": "IS_NULL", "of": [{"column": "later"}]})
+    assert rows_read(log, SourceOptions(), needs=Needs([negated])) == log.rows
 
 
 def decoded(log: Log, ledger_id: int, entry_id: int) -> Any:

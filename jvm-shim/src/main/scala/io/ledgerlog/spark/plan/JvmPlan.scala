@@ -1,5 +1,7 @@
 package io.ledgerlog.spark.plan
 
+import com.fasterxml.jackson.databind.JsonNode
+
 /** The answer of the Python planner to one scan. */
 sealed trait JvmPlan
 
@@ -8,8 +10,8 @@ object JvmPlan {
   /** The Python source has to run the scan, with these options. */
   final case class Delegated(reason: String, options: Map[String, String]) extends JvmPlan
 
-  /** The number of rows of a scan that reads no columns; empty if only a scan can count them. */
-  final case class Counted(rows: Option[Long]) extends JvmPlan
+  /** Values over all rows of a scan; empty if only a scan can compute them. */
+  final case class Aggregated(values: Option[Seq[JsonNode]]) extends JvmPlan
 
   /** A scan for this engine.
     *

@@ -30,8 +30,8 @@ object PlanJson {
         answer.get("delegate").asText,
         answer.get("options").properties.asScala.map(e => e.getKey -> e.getValue.asText).toMap
       )
-    else if (answer.has("count"))
-      JvmPlan.Counted(Option(answer.get("count")).filterNot(_.isNull).map(_.asLong))
+    else if (answer.has("aggregates"))
+      JvmPlan.Aggregated(Option(answer.get("aggregates")).filterNot(_.isNull).map(elements))
     else planned(answer)
   }
 

@@ -162,6 +162,7 @@ final class EntryReader(
     )
     job.outstanding += request
     metrics.requests += 1
+    metrics.replicas += request.bookieId
     bookies.send(request)
   }
 

@@ -1,7 +1,12 @@
 package io.ledgerlog.spark.read
 
+import scala.collection.mutable
+
 /** What the reader of a task did. */
 final class ReadMetrics {
+
+  /** The bookies that the task sent requests to. */
+  val replicas: mutable.Set[String] = mutable.Set.empty
   var entries: Long = 0
   var bytes: Long = 0
   var requests: Long = 0

@@ -6,12 +6,20 @@ import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
 /** The metrics of a scan in Spark's user interface. */
 object ScanMetrics {
   val all: Array[CustomMetric] =
-    Array(new EntriesRead, new BytesRead, new RequestsSent, new ReadsRetried, new ReadsHedged)
+    Array(
+      new EntriesRead,
+      new BytesRead,
+      new RequestsSent,
+      new ReplicasTried,
+      new ReadsRetried,
+      new ReadsHedged
+    )
 
   def valuesOf(metrics: ReadMetrics): Array[CustomTaskMetric] = Array(
     value("entriesRead", metrics.entries),
     value("payloadBytesRead", metrics.bytes),
     value("requestsSent", metrics.requests),
+    value("replicasTried", metrics.replicas.size.toLong),
     value("readsRetried", metrics.retries),
     value("readsHedged", metrics.hedges)
   )

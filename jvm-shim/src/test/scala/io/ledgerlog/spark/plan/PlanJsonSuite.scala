@@ -25,13 +25,18 @@ class PlanJsonSuite extends munit.FunSuite {
     plan.put("format", PlanJson.PlanFormat + 1)
     val error = intercept[LedgerLogException](PlanJson.partitions(plan))
     assert(error.text.contains("same release"), error.text)
-    intercept[LedgerLogException](PlanJson.decode("""{"count": 1}"""))
-    intercept[LedgerLogException](PlanJson.decode("""{"format": 2, "count": 1}"""))
+    intercept[LedgerLogException](PlanJson.decode("""{"aggregates": [1]}"""))
+    intercept[LedgerLogException](PlanJson.decode("""{"format": 2, "aggregates": [1]}"""))
   }
 
-  test("counts, and scans for the Python source") {
-    assertEquals(PlanJson.decode("""{"format":1,"count":7}"""), JvmPlan.Counted(Some(7)))
-    assertEquals(PlanJson.decode("""{"format":1,"count":null}"""), JvmPlan.Counted(None))
+  test("values, and scans for the Python source") {
+    PlanJson.decode("""{"format":1,"aggregates":[7,null]}""") match {
+      case JvmPlan.Aggregated(Some(Seq(count, min))) =>
+        assertEquals(count.asLong, 7L)
+        assert(min.isNull)
+      case other => fail(other.toString)
+    }
+    assertEquals(PlanJson.decode("""{"format":1,"aggregates":null}"""), JvmPlan.Aggregated(None))
     val delegated = PlanJson.decode("""{"format":1,"delegate":"x","options":{"log":"a"}}""")
     assertEquals(delegated, JvmPlan.Delegated("x", Map("log" -> "a")))
   }

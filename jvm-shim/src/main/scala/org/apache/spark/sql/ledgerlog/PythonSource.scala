@@ -6,12 +6,13 @@ import java.nio.charset.StandardCharsets.UTF_8
 import net.razorvine.pickle.Pickler
 import org.apache.spark.api.python.{PythonFunction, PythonWorkerUtils, SpecialLengths}
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.connector.read.ScanBuilder
+import org.apache.spark.sql.connector.read.{InputPartition, ScanBuilder}
 import org.apache.spark.sql.connector.write.{LogicalWriteInfo, WriteBuilder}
 import org.apache.spark.sql.errors.QueryCompilationErrors
 import org.apache.spark.sql.execution.datasources.v2.python.{
   PythonDataSourceV2,
   PythonScanBuilder,
+  PythonStreamingInputPartition,
   PythonWriteBuilder
 }
 import org.apache.spark.sql.execution.python.PythonPlannerRunner
@@ -32,6 +33,12 @@ object PythonSource {
 
   def writeBuilder(info: LogicalWriteInfo): WriteBuilder =
     new PythonWriteBuilder(newSource(), Name, info)
+
+  /** A task of a micro-batch, as Python has pickled it; None if it has its rows already. */
+  def taskOf(partition: InputPartition): Option[Array[Byte]] = partition match {
+    case task: PythonStreamingInputPartition if task.blockId.isEmpty => Some(task.pickedPartition)
+    case _ => None
+  }
 
   /** The answer of the Python planner, as JSON. Its errors are those of planning in Python. */
   def plan(request: String): String = {

@@ -3,7 +3,9 @@ package org.apache.spark.sql.ledgerlog
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.ObjectMapper
+import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 import io.ledgerlog.spark.plan.{JvmPlan, PlanJson}
+import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{MetadataBuilder, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
@@ -49,23 +51,42 @@ final class ScanPlanner(tableSchema: StructType, options: CaseInsensitiveStringM
     }
   }
 
-  /** The number of rows that a scan without columns would return. */
-  def count(): JvmPlan = ask(new StructType, isCount = true)
+  /** Values of a scan of all rows. */
+  def aggregates(request: AggregateRequest): JvmPlan = {
+    val node = newRequest(request.columns, Nil)
+    node.set[ArrayNode]("aggregates", request.json)
+    ask(node)
+  }
 
-  /** The tasks of a scan of these columns. */
-  def plan(columns: StructType): JvmPlan = ask(columns, isCount = false)
+  /** The tasks of a scan of these columns, without entries that the query is known not to need. */
+  def plan(columns: StructType, filters: Seq[Predicate], top: Option[TopRequest]): JvmPlan = {
+    val node = newRequest(columns, filters)
+    top.foreach(each => node.set[ObjectNode]("top", each.json))
+    ask(node)
+  }
 
-  private def ask(columns: StructType, isCount: Boolean): JvmPlan = {
+  /** The tasks of a micro-batch, which the Python stream has planned and pickled. */
+  def batch(columns: StructType, tasks: Seq[Array[Byte]]): JvmPlan = {
+    val node = newRequest(columns, Nil)
+    val pickled = node.putArray("tasks")
+    tasks.foreach(task => pickled.add(task)) // as base64
+    ask(node)
+  }
+
+  private def newRequest(columns: StructType, filters: Seq[Predicate]): ObjectNode = {
     val request = new ObjectMapper().createObjectNode()
     request.put("format", PlanJson.AnswerFormat)
-    request.put("count", isCount)
     request.put("table", tableSchema.json)
     request.put("columns", columns.json)
     request.put("case_sensitive", SQLConf.get.caseSensitiveAnalysis)
+    request.set[ArrayNode]("filters", new PredicateJson(tableSchema).encode(filters))
     val read = request.putObject("options")
     options.asCaseSensitiveMap.asScala.foreach { case (name, value) => read.put(name, value) }
-    PlanJson.decode(PythonSource.plan(request.toString))
+    request
   }
+
+  private def ask(request: ObjectNode): JvmPlan =
+    PlanJson.decode(PythonSource.plan(request.toString))
 }
 
 private object ScanPlanner {

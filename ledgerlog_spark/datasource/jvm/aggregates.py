@@ -1,0 +1,96 @@
+"""The answer to aggregations without groups and filters: values from the list of the log.
+
+The list has exact numbers of rows, and bounds and null counts of columns. But a scan fails, or
+skips rows, if a listed ledger was deleted or ends too early, or if the password is wrong. So the
+metadata of all listed ledgers is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ledgerlog_spark.client.client import LedgerClient
+from ledgerlog_spark.client.handles.creation import check_ledger_password
+from ledgerlog_spark.datasource.cluster import client_of
+from ledgerlog_spark.datasource.scan.plan import ScanPlan
+from ledgerlog_spark.datasource.scan.planning import PlannedScan
+from ledgerlog_spark.datasource.scan.reader import BatchReader
+from ledgerlog_spark.datasource.skipping.aggregates import Aggregate, NotExactError, exact_values
+from ledgerlog_spark.datasource.skipping.row_runs import StoredColumns
+from ledgerlog_spark.errors import LedgerNotFoundError, UnauthorizedError
+from ledgerlog_spark.protocol.log.state.records import Item, LogKind
+
+LEDGERS_CHECKED_MAX = 1_000
+"""Maximum number of ledgers whose existence is checked. With more, a scan computes the values."""
+
+_LOADS_AT_ONCE = 100
+
+
+def values_of(
+    reader: BatchReader,
+    scan: PlannedScan,
+    requested: Sequence[Mapping[str, Any]],
+    password: bytes,
+) -> list[Any] | None:
+    """The values of a request's `aggregates`; None if a scan may find other values, or may fail."""
+    aggregates = [Aggregate(each["function"], each.get("column")) for each in requested]
+    try:
+        if all(each.column is None for each in aggregates):
+            rows = sum(partition.rows for partition in scan.plan.partitions)
+            values: list[Any] = [rows] * len(aggregates)
+        else:
+            values = exact_values(aggregates, _whole_ranges(scan))
+    except NotExactError:
+        return None
+    return values if _are_readable(reader, scan.plan, password) else None
+
+
+def _whole_ranges(scan: PlannedScan) -> Iterator[tuple[StoredColumns, Item]]:
+    """The listed ranges of a scan. Raises NotExactError if it reads only a part of one."""
+    selected: Counter[tuple[str, int]] = Counter()
+    for partition in scan.plan.partitions:
+        for scanned in partition.ranges:
+            selected[scanned.log, scanned.range_offset] += scanned.rows
+    for snapshot in scan.snapshots:
+        if snapshot.kind is LogKind.LEADER:
+            raise NotExactError
+        stored: dict[int, StoredColumns] = {}
+        for item in snapshot.items:
+            rows = selected[snapshot.name, item.first_offset]
+            if not rows:
+                continue
+            if rows != item.rows or item.schema_id not in snapshot.schemas:
+                raise NotExactError
+            if item.schema_id not in stored:
+                schema = snapshot.schemas[item.schema_id]
+                stored[item.schema_id] = StoredColumns(schema, include_metadata=False)
+            yield stored[item.schema_id], item
+
+
+def _are_readable(reader: BatchReader, plan: ScanPlan, password: bytes) -> bool:
+    """Whether all ledgers of a plan exist with all their listed entries."""
+    ends: dict[int, int] = {}
+    for partition in plan.partitions:
+        for scanned in partition.ranges:
+            ends[scanned.ledger_id] = max(ends.get(scanned.ledger_id, 0), scanned.last_entry_id)
+    if len(ends) > LEDGERS_CHECKED_MAX:
+        return False
+
+    async def are_readable(client: LedgerClient) -> bool:
+        ids = list(ends)
+        for start in range(0, len(ids), _LOADS_AT_ONCE):
+            some = ids[start : start + _LOADS_AT_ONCE]
+            loaded = await asyncio.gather(*map(client.ledger_metadata, some))
+            for ledger_id, metadata in zip(some, loaded, strict=True):
+                check_ledger_password(ledger_id, metadata, password)
+                if metadata.is_closed and metadata.last_entry_id < ends[ledger_id]:
+                    return False
+        return True
+
+    try:
+        return client_of(reader.uri).run(are_readable)
+    except (LedgerNotFoundError, UnauthorizedError):
+        return False

@@ -1,0 +1,35 @@
+"""A micro-batch for the JVM engine: the tasks that the Python stream has planned and pickled.
+
+The process of the stream plans every batch, for both engines. So which rows a batch has, and the
+errors of a stream, do not depend on the engine.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+from pyspark.worker_util import pickleSer
+
+from ledgerlog_spark.datasource.scan.plan import ScanPartition, ScanPlan
+from ledgerlog_spark.datasource.scan.planning import PlannedScan
+from ledgerlog_spark.datasource.scan.reader import LogPartition
+from ledgerlog_spark.errors import WireFormatError
+
+
+def planned_batch(tasks: Sequence[str]) -> tuple[PlannedScan, bytes]:
+    """The plan of a batch, from its pickled tasks in base64, and the password of its ledgers."""
+    partitions = [pickleSer.loads(base64.b64decode(task)) for task in tasks]
+    if not partitions or not all(isinstance(each, LogPartition) for each in partitions):
+        raise WireFormatError("the tasks of a micro-batch are not those of this package")
+    plan = ScanPlan(
+        partitions=tuple(ScanPartition(each.task.ranges) for each in partitions),
+        versions={},
+        ledgers={i: record for each in partitions for i, record in each.task.ledgers.items()},
+    )
+    scan = PlannedScan(
+        plan=plan,
+        log_ids={name: i for each in partitions for name, i in each.task.log_ids.items()},
+        schemas={key: stored for each in partitions for key, stored in each.task.schemas.items()},
+    )
+    return scan, partitions[0].password

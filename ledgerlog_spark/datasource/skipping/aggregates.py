@@ -1,0 +1,123 @@
+"""`count`, `min` and `max` of whole ranges, from the statistics in the list, where they are exact.
+
+A bound is not exact if it is shortened text. `min` and `max` of floats are unknown here if there is
+a NaN above the bounds, or if the result is a zero, whose sign the statistics do not keep.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ledgerlog_spark.arrow.spark_types import place_of
+from ledgerlog_spark.datasource.skipping.facts import family_of, key_of
+from ledgerlog_spark.datasource.skipping.row_runs import StoredColumns
+from ledgerlog_spark.protocol.log.state.records import Item
+from ledgerlog_spark.protocol.log.state.statistics import (
+    Bound,
+    ColumnStatistics,
+    decode_statistics,
+)
+
+COUNT, MIN, MAX = "count", "min", "max"
+
+
+class NotExactError(Exception):
+    """Only a scan can compute the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A function of a column; `count` without a column counts rows."""
+
+    function: str
+    column: str | None = None
+
+
+class _Known(NamedTuple):
+    """A column in one range. `statistics` is None if the stored rows do not have the column."""
+
+    rows: int
+    statistics: ColumnStatistics | None
+    family: str
+    scale: int
+
+
+def exact_values(
+    aggregates: Sequence[Aggregate], ranges: Iterable[tuple[StoredColumns, Item]]
+) -> list[Any]:
+    """The values over whole ranges, in the form of `literal_of` without types; None is null.
+
+    Raises:
+        NotExactError: Only a scan can compute one of the values.
+    """
+    wanted = {each.column for each in aggregates if each.column is not None}
+    known: dict[str, list[_Known]] = {column: [] for column in wanted}
+    rows = 0
+    for stored, item in ranges:
+        rows += item.rows
+        by_place = {each.column: each for each in decode_statistics(item.statistics)}
+        for column, found in known.items():
+            found.append(_known(column, stored, item, by_place))
+    return [
+        rows if each.column is None else _value(each.function, known[each.column])
+        for each in aggregates
+    ]
+
+
+def _known(
+    column: str, stored: StoredColumns, item: Item, by_place: dict[int, ColumnStatistics]
+) -> _Known:
+    place = place_of(column, stored.schema.names)
+    if place is None:
+        return _Known(item.rows, None, "", 0)
+    statistics = by_place.get(place)
+    if statistics is None or statistics.null_count > item.rows:
+        raise NotExactError
+    kind = stored.schema.field(place).type
+    family = family_of(kind)
+    return _Known(item.rows, statistics, family, kind.scale if family == "decimal" else 0)
+
+
+def _value(function: str, ranges: Sequence[_Known]) -> Any:
+    present = [
+        (each, each.statistics)
+        for each in ranges
+        if each.statistics is not None and each.statistics.null_count < each.rows
+    ]
+    if function == COUNT:
+        return sum(each.rows - statistics.null_count for each, statistics in present)
+    if not present:
+        return None
+    first, _ = present[0]
+    # Spark would have to convert the values of other types.
+    form = (first.family, first.scale)
+    if not first.family or any((each.family, each.scale) != form for each, _ in present):
+        raise NotExactError
+    bounds = [
+        (s.minimum, s.is_minimum_exact) if function == MIN else (s.maximum, s.is_maximum_exact)
+        for _, s in present
+    ]
+    pick = min if function == MIN else max
+    keys = [(key_of(first.family, bound), bound, is_exact) for bound, is_exact in bounds]
+    if any(key is None for key, _, _ in keys):
+        raise NotExactError
+    outermost = pick(key for key, _, _ in keys)
+    exact = [bound for key, bound, is_exact in keys if key == outermost and is_exact]
+    if not exact or exact[0] is None:
+        raise NotExactError
+    return _plain(exact[0])
+
+
+def _plain(bound: Bound) -> Any:
+    if isinstance(bound, float):
+        if bound == 0:
+            raise NotExactError
+        return str(bound) if math.isfinite(bound) else f"{'-' * (bound < 0)}Infinity"
+    if isinstance(bound, str | bytes):
+        text = bound.encode() if isinstance(bound, str) else bound
+        return base64.b64encode(text).decode("ascii")
+    return bound

@@ -1,0 +1,112 @@
+"""What statistics show about the values of one column in some rows.
+
+Bounds and literals of one *family* of types are compared by *keys* in the order of Spark: NaN is
+above every number, -0.0 equals 0.0, text is ordered by its bytes, and decimals of any scale are
+compared as integers. A value of another family has no key, and then nothing is known.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types
+
+from ledgerlog_spark.protocol.log.state.statistics import Bound, ColumnStatistics
+
+DECIMAL_SCALE_MAX = 38
+"""Decimals become integers in units of this scale, which is the largest scale of Spark."""
+
+_NUMBER_FAMILIES = ("integer", "date", "timestamp", "timestamp_ntz", "time", "interval")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known about the values of a column. A `low` or `high` of None is unknown.
+
+    Attributes:
+        family: The family of the column's type; empty if its values cannot be compared.
+        has_nulls: Whether a value may be null.
+        has_values: Whether a value may be other than null.
+        low: Key that is at most the smallest value.
+        high: Key that is at least the largest value.
+        null_count: Number of nulls; None if it is unknown, or follows from the flags.
+    """
+
+    family: str = ""
+    has_nulls: bool = True
+    has_values: bool = True
+    low: Any = None
+    high: Any = None
+    null_count: int | None = None
+
+
+ALL_NULL = Facts(has_values=False)
+"""A column that the stored rows do not have."""
+
+
+def family_of(kind: pa.DataType) -> str:  # noqa: PLR0911 - a table
+    """The family of a stored type; empty if its values have no bounds."""
+    if types.is_boolean(kind):
+        return "boolean"
+    if types.is_integer(kind):
+        return "integer"
+    if types.is_floating(kind):
+        return "float"
+    if types.is_decimal128(kind):
+        return "decimal"
+    if types.is_string(kind):
+        return "string"
+    if types.is_binary(kind):
+        return "binary"
+    if types.is_timestamp(kind) and kind.unit == "us":
+        return "timestamp_ntz" if kind.tz is None else "timestamp"
+    return {pa.date32(): "date", pa.time64("ns"): "time", pa.duration("us"): "interval"}.get(
+        kind, ""
+    )
+
+
+def key_of(family: str, value: Any, scale: int = 0) -> Any:  # noqa: PLR0911 - a table
+    """The key of a bound or a literal; None if it is not a value of the family.
+
+    A decimal is an unscaled integer. Text may also be its bytes.
+    """
+    if family == "boolean":
+        return value if type(value) is bool else None
+    if family in _NUMBER_FAMILIES:
+        return value if type(value) is int else None
+    if family == "float":
+        if type(value) is not float:
+            return None
+        is_nan = math.isnan(value)
+        return (is_nan, 0.0 if is_nan else value)
+    if family == "decimal":
+        is_valid = type(value) is int and scale <= DECIMAL_SCALE_MAX
+        return value * int(10 ** (DECIMAL_SCALE_MAX - scale)) if is_valid else None
+    if family == "string" and type(value) is str:
+        return value.encode()
+    if family in {"string", "binary"}:
+        return value if type(value) is bytes else None
+    return None
+
+
+def facts_of(kind: pa.DataType, rows: int, column: ColumnStatistics | None) -> Facts:
+    """The facts of a stored column in `rows` rows. `column` is None if it has no statistics."""
+    family = family_of(kind)
+    if column is None or not 0 <= column.null_count <= rows:
+        return Facts(family)
+    scale = kind.scale if family == "decimal" else 0
+
+    def key(bound: Bound | None) -> Any:
+        return None if bound is None else key_of(family, bound, scale)
+
+    return Facts(
+        family,
+        has_nulls=column.null_count > 0,
+        has_values=column.null_count < rows,
+        low=key(column.minimum),
+        high=key(column.maximum),
+        null_count=column.null_count,
+    )

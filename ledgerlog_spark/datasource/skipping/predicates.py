@@ -1,0 +1,225 @@
+"""Filters of Spark, as far as bounds and null counts can show that no row passes them.
+
+The JVM engine sends each filter as JSON. An expression is one of
+
+    {"column": "a"}                                    a column at the top level
+    {"type": "decimal", "value": 150, "scale": 2}      a literal, see `literal_of`; null: no value
+    {"op": "<=", "of": [...]}                          an operator
+
+and everything else is unknown. A filter has one of three results in a row: true, false or null. For
+facts about many rows, `results` returns the set of the possible results. A set that is too large is
+never wrong. So an unknown expression has all three results.
+"""
+
+from __future__ import annotations
+
+import base64
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ledgerlog_spark.datasource.skipping.facts import Facts, key_of
+
+TRUE, FALSE, NULL = 1, 2, 4
+ANY = TRUE | FALSE | NULL
+
+FactsOf = Callable[[str], Facts]
+"""The facts of a column, by its name."""
+
+_BELOW, _EQUAL, _ABOVE = 1, 2, 4
+_TRUE_WHERE = {
+    "=": _EQUAL,
+    "<>": _BELOW | _ABOVE,
+    "<": _BELOW,
+    "<=": _BELOW | _EQUAL,
+    ">": _ABOVE,
+    ">=": _ABOVE | _EQUAL,
+}
+"""Where a value has to be, seen from the literal, for the operator to be true."""
+_FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
+_NOT = {0: 0, TRUE: FALSE, FALSE: TRUE, TRUE | FALSE: TRUE | FALSE}
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant. `key` is None for null."""
+
+    family: str
+    key: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A filter: the columns that it needs, and its possible results by the facts of columns."""
+
+    columns: frozenset[str]
+    results: Callable[[FactsOf], int]
+
+    def may_pass(self, facts_of: FactsOf) -> bool:
+        """Whether the filter may be true in a row."""
+        return bool(self.results(facts_of) & TRUE)
+
+
+_UNKNOWN = Predicate(frozenset(), lambda _: ANY)
+
+
+def predicate_of(expression: Any) -> Predicate:
+    """The filter in an expression of the JVM engine."""
+    if not isinstance(expression, Mapping) or "op" not in expression:
+        return _UNKNOWN
+    operator, operands = expression["op"], expression.get("of", [])
+    if operator in {"AND", "OR", "NOT"}:
+        return _combined(operator, [predicate_of(operand) for operand in operands])
+    if operator in {"ALWAYS_TRUE", "ALWAYS_FALSE"}:
+        result = TRUE if operator == "ALWAYS_TRUE" else FALSE
+        return Predicate(frozenset(), lambda _: result)
+    return _of_column(operator, operands)
+
+
+def literal_of(expression: Any) -> Literal | None:
+    """The constant in an expression; None if it is none, or of a type without bounds.
+
+    `value` is a number for integers, dates, times and intervals (in the units of stored columns),
+    and for the unscaled integer of a decimal, text for floats, and base64 for text and bytes.
+    """
+    if not isinstance(expression, Mapping) or "type" not in expression:
+        return None
+    family, value = str(expression["type"]), expression.get("value")
+    if value is None:
+        return Literal(family, None)
+    if family == "float":
+        value = float(value)
+    elif family in {"string", "binary"}:
+        value = base64.b64decode(value)
+    key = key_of(family, value, expression.get("scale", 0))
+    return None if key is None else Literal(family, key)
+
+
+def _combined(operator: str, parts: Sequence[Predicate]) -> Predicate:
+    columns = frozenset[str]().union(*(part.columns for part in parts))
+    if operator == "NOT" and len(parts) == 1:
+        (part,) = parts
+        return Predicate(columns, lambda facts_of: _negated(part.results(facts_of)))
+    if operator == "NOT" or len(parts) != 2:  # noqa: PLR2004 - both sides
+        return _UNKNOWN
+    one, other = parts
+    join = _both if operator == "AND" else _either
+    return Predicate(columns, lambda facts_of: join(one.results(facts_of), other.results(facts_of)))
+
+
+def _negated(results: int) -> int:
+    return _NOT[results & ~NULL] | (results & NULL)
+
+
+def _both(one: int, other: int) -> int:
+    found = (one & other & TRUE) | ((one | other) & FALSE)
+    if (one & NULL and other & ~FALSE) or (other & NULL and one & ~FALSE):
+        found |= NULL
+    return found
+
+
+def _either(one: int, other: int) -> int:
+    return _negated(_both(_negated(one), _negated(other)))
+
+
+def _of_column(operator: str, operands: Sequence[Any]) -> Predicate:
+    """The filter of an operator whose operands are a column and literals."""
+    if operator in _FLIPPED and len(operands) == 2 and "column" in operands[1]:  # noqa: PLR2004
+        operator, operands = _FLIPPED[operator], operands[::-1]
+    column = operands[0].get("column") if operands and isinstance(operands[0], Mapping) else None
+    if not isinstance(column, str):
+        return _UNKNOWN
+    if operator in {"IS_NULL", "IS_NOT_NULL"}:
+        where_null, where_value = (TRUE, FALSE) if operator == "IS_NULL" else (FALSE, TRUE)
+        return Predicate(
+            frozenset({column}),
+            lambda facts_of: _split(facts_of(column), where_null, where_value),
+        )
+    literals = [literal_of(operand) for operand in operands[1:]]
+    known = [literal for literal in literals if literal is not None]
+    if not known or len(known) != len(literals):
+        return _UNKNOWN
+    results = _comparison(operator, known)
+    if results is None:
+        return _UNKNOWN
+
+    def of_column(facts_of: FactsOf) -> int:
+        facts = facts_of(column)
+        if facts.has_values and facts.family != known[0].family:
+            return ANY
+        return results(facts)
+
+    return Predicate(frozenset({column}), of_column)
+
+
+def _split(facts: Facts, where_null: int, where_value: int) -> int:
+    return where_null * facts.has_nulls | where_value * facts.has_values
+
+
+def _comparison(operator: str, literals: Sequence[Literal]) -> Callable[[Facts], int] | None:
+    """The results of an operator with literals of one family; None if it is not known."""
+    first = literals[0]
+    if any(literal.family != first.family for literal in literals):
+        return None
+    if operator == "IN":
+        keys = sorted({literal.key for literal in literals if literal.key is not None})
+        otherwise = NULL if any(literal.key is None for literal in literals) else FALSE
+        return lambda facts: _in(facts, keys, otherwise)
+    if len(literals) != 1:
+        return None
+    if operator == "<=>":
+        return lambda facts: _same(facts, first.key)
+    if operator == "STARTS_WITH" and first.family == "string":
+        return lambda facts: _starts_with(facts, first.key)
+    where = _TRUE_WHERE.get(operator)
+    return None if where is None else lambda facts: _compared(facts, first.key, where)
+
+
+def _places(facts: Facts, key: Any) -> int:
+    """Where values may be, seen from `key`."""
+    low, high = facts.low, facts.high
+    found = _EQUAL if (low is None or low <= key) and (high is None or key <= high) else 0
+    found |= _BELOW if low is None or low < key else 0
+    return found | (_ABOVE if high is None or key < high else 0)
+
+
+def _compared(facts: Facts, key: Any, where: int) -> int:
+    if key is None:
+        return NULL
+    found = NULL if facts.has_nulls else 0
+    if facts.has_values:
+        places = _places(facts, key)
+        found |= (TRUE if places & where else 0) | (FALSE if places & ~where else 0)
+    return found
+
+
+def _same(facts: Facts, key: Any) -> int:
+    """`<=>`: null is equal to null, and the result is never null."""
+    if key is None:
+        return _split(facts, TRUE, FALSE)
+    of_values = _compared(facts, key, _EQUAL) & ~NULL if facts.has_values else 0
+    return of_values | (FALSE if facts.has_nulls else 0)
+
+
+def _in(facts: Facts, keys: Sequence[Any], otherwise: int) -> int:
+    """`IN`; `otherwise` is the result of a value that is not in the list."""
+    found = NULL if facts.has_nulls else 0
+    if not facts.has_values:
+        return found
+    low, high = facts.low, facts.high
+    first = 0 if low is None else bisect_left(keys, low)
+    end = len(keys) if high is None else bisect_right(keys, high)
+    is_one_value = low is not None and low == high and first < end
+    return found | (TRUE if first < end else 0) | (0 if is_one_value else otherwise)
+
+
+def _starts_with(facts: Facts, prefix: bytes | None) -> int:
+    if prefix is None:
+        return NULL
+    found = NULL if facts.has_nulls else 0
+    if facts.has_values:
+        is_high = facts.high is None or facts.high >= prefix
+        is_low = facts.low is None or facts.low[: len(prefix)] <= prefix
+        found |= FALSE | (TRUE if is_low and is_high else 0)
+    return found

@@ -1,0 +1,31 @@
+"""Joins the entries that a query needs to pieces, each of which a task reads in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from ledgerlog_spark.datasource.scan.ranges import OPEN_COST_BYTES
+
+PIECES_MAX = 128
+"""Maximum number of pieces of one range."""
+
+
+def spans_of(places: Iterable[int], byte_edges: Sequence[int]) -> list[tuple[int, int]]:
+    """Half-open spans with all `places`, which rise. `byte_edges` are the bytes before each place.
+
+    A gap that costs less than opening another piece is read too. If there are too many pieces, the
+    smallest gaps are read.
+    """
+    spans: list[tuple[int, int]] = []
+    for place in places:
+        if spans and byte_edges[place] - byte_edges[spans[-1][1]] <= OPEN_COST_BYTES:
+            spans[-1] = (spans[-1][0], place + 1)
+        else:
+            spans.append((place, place + 1))
+    if len(spans) <= PIECES_MAX:
+        return spans
+    gaps = range(1, len(spans))
+    widest = sorted(gaps, key=lambda gap: byte_edges[spans[gap - 1][1]] - byte_edges[spans[gap][0]])
+    edges = [0, *sorted(widest[: PIECES_MAX - 1]), len(spans)]
+    return [(spans[first][0], spans[end - 1][1]) for first, end in pairwise(edges)]

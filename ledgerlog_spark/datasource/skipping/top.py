@@ -1,0 +1,82 @@
+"""Which ranges and entries can have one of the first rows of `ORDER BY column LIMIT n`.
+
+Parts whose rows are all needed show that at least n rows come no later than a certain value. A row
+that comes strictly after this value is not one of the first n, whatever the further sort orders
+are. Only bounds and null counts are used, so nothing depends on rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ledgerlog_spark.datasource.skipping.facts import Facts
+
+
+class Part(NamedTuple):
+    """Rows with the facts of the column. `is_whole`: the scan reads all of these rows."""
+
+    facts: Facts
+    rows: int
+    is_whole: bool
+
+    @property
+    def nulls(self) -> int | None:
+        """Number of nulls; None if it is unknown."""
+        if not self.facts.has_values:
+            return self.rows
+        return self.facts.null_count if self.facts.has_nulls else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """The first sort order and the limit of a query."""
+
+    column: str
+    is_descending: bool
+    nulls_first: bool
+    limit: int
+
+    def needed(self, parts: Sequence[Part]) -> list[bool]:
+        """For each part whether it may have one of the first rows."""
+        everything = [True] * len(parts)
+        families = {part.facts.family for part in parts if part.facts.has_values}
+        if "" in families or len(families) > 1:
+            return everything
+        wanted = self.limit
+        if self.nulls_first:
+            wanted -= sum(part.nulls or 0 for part in parts if part.is_whole)
+            if wanted <= 0:
+                return [part.facts.has_nulls for part in parts]
+        latest = self._latest(parts, wanted)
+        if latest is None:
+            return everything
+        (key,) = latest
+        return [
+            (self.nulls_first and part.facts.has_nulls)
+            or (part.facts.has_values and not self._begins_after(part.facts, key))
+            for part in parts
+        ]
+
+    def _latest(self, parts: Sequence[Part], wanted: int) -> tuple[Any] | None:
+        """A value before or at which there are `wanted` values; None if no value is known."""
+        known = [
+            (last, part.rows - part.nulls)
+            for part in parts
+            if part.is_whole
+            and part.nulls is not None
+            and (last := part.facts.low if self.is_descending else part.facts.high) is not None
+        ]
+        known.sort(key=lambda pair: pair[0], reverse=self.is_descending)
+        for last, values in known:
+            wanted -= values
+            if wanted <= 0:
+                return (last,)
+        return None
+
+    def _begins_after(self, facts: Facts, key: Any) -> bool:
+        first = facts.high if self.is_descending else facts.low
+        if first is None:
+            return False
+        return bool(first < key if self.is_descending else first > key)
