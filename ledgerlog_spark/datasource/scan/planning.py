@@ -58,8 +58,8 @@ class PlannedScan:
     """The plan of a scan, with the log ids and schemas that its tasks need.
 
     `schemas` maps a log name and a schema id to the encoded schema of the rows. `log_ids` maps log
-    names to log ids. The plan's `ledgers` contain the metadata that the driver has read. `snapshots`
-    are the states of the logs that were planned.
+    names to log ids. The plan's `ledgers` contain the metadata that the driver has read. The
+    `snapshots` are the states of the logs that were planned.
     """
 
     plan: ScanPlan
