@@ -3,7 +3,6 @@ package io.ledgerlog.spark
 import java.util
 
 import org.apache.spark.sql.connector.catalog.{
-  Column,
   Identifier,
   NamespaceChange,
   StagedTable,
@@ -11,10 +10,9 @@ import org.apache.spark.sql.connector.catalog.{
   SupportsNamespaces,
   Table,
   TableCatalogCapability,
-  TableChange
+  TableChange,
+  TableInfo
 }
-import org.apache.spark.sql.connector.expressions.Transform
-import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** The logs of a cluster as tables: `spark.sql.catalog.ledger=io.ledgerlog.spark.LedgerCatalog`.
@@ -46,12 +44,8 @@ final class LedgerCatalog extends StagingTableCatalog with SupportsNamespaces {
   override def loadTable(ident: Identifier, timestamp: Long): Table =
     engine.loadTable(ident, timestamp)
 
-  override def createTable(
-      ident: Identifier,
-      columns: Array[Column],
-      partitions: Array[Transform],
-      properties: util.Map[String, String]
-  ): Table = engine.createTable(ident, columns, partitions, properties)
+  override def createTable(ident: Identifier, info: TableInfo): Table =
+    engine.createTable(ident, info)
 
   override def alterTable(ident: Identifier, changes: TableChange*): Table =
     engine.alterTable(ident, changes: _*)
@@ -60,50 +54,14 @@ final class LedgerCatalog extends StagingTableCatalog with SupportsNamespaces {
 
   override def renameTable(from: Identifier, to: Identifier): Unit = engine.renameTable(from, to)
 
-  @deprecated("the method with columns is called", "Spark 3.4")
-  override def stageCreate(
-      ident: Identifier,
-      schema: StructType,
-      partitions: Array[Transform],
-      properties: util.Map[String, String]
-  ): StagedTable = engine.stageCreate(ident, schema, partitions, properties)
+  override def stageCreate(ident: Identifier, info: TableInfo): StagedTable =
+    engine.stageCreate(ident, info)
 
-  override def stageCreate(
-      ident: Identifier,
-      columns: Array[Column],
-      partitions: Array[Transform],
-      properties: util.Map[String, String]
-  ): StagedTable = engine.stageCreate(ident, columns, partitions, properties)
+  override def stageReplace(ident: Identifier, info: TableInfo): StagedTable =
+    engine.stageReplace(ident, info)
 
-  @deprecated("the method with columns is called", "Spark 3.4")
-  override def stageReplace(
-      ident: Identifier,
-      schema: StructType,
-      partitions: Array[Transform],
-      properties: util.Map[String, String]
-  ): StagedTable = engine.stageReplace(ident, schema, partitions, properties)
-
-  override def stageReplace(
-      ident: Identifier,
-      columns: Array[Column],
-      partitions: Array[Transform],
-      properties: util.Map[String, String]
-  ): StagedTable = engine.stageReplace(ident, columns, partitions, properties)
-
-  @deprecated("the method with columns is called", "Spark 3.4")
-  override def stageCreateOrReplace(
-      ident: Identifier,
-      schema: StructType,
-      partitions: Array[Transform],
-      properties: util.Map[String, String]
-  ): StagedTable = engine.stageCreateOrReplace(ident, schema, partitions, properties)
-
-  override def stageCreateOrReplace(
-      ident: Identifier,
-      columns: Array[Column],
-      partitions: Array[Transform],
-      properties: util.Map[String, String]
-  ): StagedTable = engine.stageCreateOrReplace(ident, columns, partitions, properties)
+  override def stageCreateOrReplace(ident: Identifier, info: TableInfo): StagedTable =
+    engine.stageCreateOrReplace(ident, info)
 
   override def listNamespaces(): Array[Array[String]] = engine.listNamespaces()
 

@@ -13,7 +13,6 @@ import org.apache.spark.sql.catalyst.analysis.{
   TableAlreadyExistsException
 }
 import org.apache.spark.sql.connector.catalog.{
-  Column,
   Identifier,
   NamespaceChange,
   StagedTable,
@@ -21,10 +20,9 @@ import org.apache.spark.sql.connector.catalog.{
   SupportsNamespaces,
   Table,
   TableCatalogCapability,
-  TableChange
+  TableChange,
+  TableInfo
 }
-import org.apache.spark.sql.connector.expressions.Transform
-import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** The engine behind `LedgerCatalog`. Each question and each change is one request to Python. */
@@ -66,13 +64,8 @@ final class CatalogEngine extends StagingTableCatalog with SupportsNamespaces {
     else new DetailTable(titleOf(ident), stored, requests)
   }
 
-  override def createTable(
-      ident: Identifier,
-      columns: Array[Column],
-      partitions: Array[Transform],
-      properties: util.Map[String, String]
-  ): Table = {
-    ask("create", ident)(define(_, columns, partitions, properties))
+  override def createTable(ident: Identifier, info: TableInfo): Table = {
+    ask("create", ident)(define(_, info))
     loadTable(ident)
   }
 
@@ -107,60 +100,18 @@ final class CatalogEngine extends StagingTableCatalog with SupportsNamespaces {
         "CREATE TABLE .. AS SELECT, then drop the old table. Nothing was changed."
     )
 
-  @deprecated("the method with columns is called", "Spark 3.4")
-  override def stageCreate(
-      ident: Identifier,
-      schema: StructType,
-      partitions: Array[Transform],
-      properties: util.Map[String, String]
-  ): StagedTable = stageCreate(ident, TableColumns.shown(schema), partitions, properties)
+  override def stageCreate(ident: Identifier, info: TableInfo): StagedTable =
+    staged("create", ident, info)
 
-  override def stageCreate(
-      ident: Identifier,
-      columns: Array[Column],
-      partitions: Array[Transform],
-      properties: util.Map[String, String]
-  ): StagedTable = staged("create", ident, columns, partitions, properties)
+  override def stageReplace(ident: Identifier, info: TableInfo): StagedTable =
+    staged("replace", ident, info)
 
-  @deprecated("the method with columns is called", "Spark 3.4")
-  override def stageReplace(
-      ident: Identifier,
-      schema: StructType,
-      partitions: Array[Transform],
-      properties: util.Map[String, String]
-  ): StagedTable = stageReplace(ident, TableColumns.shown(schema), partitions, properties)
+  override def stageCreateOrReplace(ident: Identifier, info: TableInfo): StagedTable =
+    staged("create_or_replace", ident, info)
 
-  override def stageReplace(
-      ident: Identifier,
-      columns: Array[Column],
-      partitions: Array[Transform],
-      properties: util.Map[String, String]
-  ): StagedTable = staged("replace", ident, columns, partitions, properties)
-
-  @deprecated("the method with columns is called", "Spark 3.4")
-  override def stageCreateOrReplace(
-      ident: Identifier,
-      schema: StructType,
-      partitions: Array[Transform],
-      properties: util.Map[String, String]
-  ): StagedTable = stageCreateOrReplace(ident, TableColumns.shown(schema), partitions, properties)
-
-  override def stageCreateOrReplace(
-      ident: Identifier,
-      columns: Array[Column],
-      partitions: Array[Transform],
-      properties: util.Map[String, String]
-  ): StagedTable = staged("create_or_replace", ident, columns, partitions, properties)
-
-  private def staged(
-      mode: String,
-      ident: Identifier,
-      columns: Array[Column],
-      partitions: Array[Transform],
-      properties: util.Map[String, String]
-  ): StagedTable = {
+  private def staged(mode: String, ident: Identifier, info: TableInfo): StagedTable = {
     val answer = ask("stage", ident) { request =>
-      define(request, columns, partitions, properties)
+      define(request, info)
       request.put("mode", mode)
     }
     val options = CatalogRequests.textsOf(answer.get("options"))
@@ -169,15 +120,15 @@ final class CatalogEngine extends StagingTableCatalog with SupportsNamespaces {
     def withoutRows(): Unit =
       if (isOverwrite)
         ask("replace", ident) { request =>
-          define(request, columns, partitions, properties)
+          define(request, info)
           CatalogRequests.put(request.putObject("write"), options)
         }
-      else ask("create", ident)(define(_, columns, partitions, properties))
+      else ask("create", ident)(define(_, info))
 
     new StagedLogTable(
       titleOf(ident),
       logOf(ident),
-      columns,
+      info.columns,
       requests,
       options,
       isOverwrite,
@@ -224,16 +175,11 @@ final class CatalogEngine extends StagingTableCatalog with SupportsNamespaces {
     answer
   }
 
-  private def define(
-      request: ObjectNode,
-      columns: Array[Column],
-      partitions: Array[Transform],
-      properties: util.Map[String, String]
-  ): Unit = {
-    request.put("schema", TableColumns.jsonOf(columns))
+  private def define(request: ObjectNode, info: TableInfo): Unit = {
+    request.put("schema", TableColumns.jsonOf(info.columns))
     val parts = request.putArray("partitions")
-    partitions.foreach(each => parts.add(each.describe()))
-    CatalogRequests.put(request.putObject("properties"), properties.asScala.toMap)
+    info.partitions.foreach(each => parts.add(each.describe()))
+    CatalogRequests.put(request.putObject("properties"), info.properties.asScala.toMap)
   }
 
   /** The answer to a request about one table. Errors of its name become those of Spark. */
