@@ -20,9 +20,9 @@ class TableOptionsSuite extends munit.FunSuite {
     }
   }
 
-  test("other options are given on, and the version of a scan is that of its table") {
-    val read = options("startingOffsets" -> "5", "versionAsOf" -> "1", "engine" -> "jvm")
-    assertEquals(TableOptions.ofRead("t", read), Map("startingOffsets" -> "5"))
+  test("other options are asked on, and the version of a scan is that of its table") {
+    val asked = options("startingOffsets" -> "5", "versionAsOf" -> "1", "engine" -> "jvm")
+    assertEquals(TableOptions.ofRead("t", asked), Map("startingOffsets" -> "5"))
   }
 
   test("an option replaces one of the same name in another case") {
