@@ -31,7 +31,7 @@ SOAK ?= fuzz ack-audit kill-test many-ledgers abuse-test metadata-size leader-st
 	complete-mode sim-coverage exactly-once interop mutation-score matrix
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test shim soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
+.PHONY: help setup demo check test shim soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -68,9 +68,10 @@ shim: $(STAMP) $(SBT) ## Build the jar of the JVM engine with sbt, and run its S
 
 # Without sbt and the Scala tests.
 $(JAR): $(STAMP)
-	$(BIN)/python build_jar.py
+	$(BIN)/python project/build_jar.py
 
 soak: $(STAMP) ## Run all long checks one after the other, also after a failure, and count them
+	@$(if $(strip $(SOAK)),,$(error SOAK is empty: name the checks to run, or leave it out))
 	@failed=""; \
 	for target in $(SOAK); do \
 		echo "== make $$target"; \
@@ -96,11 +97,11 @@ sim: $(STAMP) ## Run SCHEDULES random schedules of ledgers, from SEED; LOG_SCHED
 
 # Each of these plays one schedule after the other: `make sim` runs as many of them as there are cores.
 sim-handles: $(STAMP)
-	$(BIN)/python -m tests.sim.handles --schedules $$(( $(LOG_SCHEDULES) / 4 )) --seed $(SEED)
+	$(BIN)/python -m tests.sim.handles --schedules $$(( ($(LOG_SCHEDULES) + 3) / 4 )) --seed $(SEED)
 
 sim-log: $(STAMP)
 	$(BIN)/python -m tests.sim.log --schedules $(LOG_SCHEDULES) --seed $(SEED)
-	$(BIN)/python -m tests.sim.log.lists --schedules $$(( $(LOG_SCHEDULES) / 5 )) --seed $(SEED)
+	$(BIN)/python -m tests.sim.log.lists --schedules $$(( ($(LOG_SCHEDULES) + 4) / 5 )) --seed $(SEED)
 
 sim-leader: $(STAMP)
 	$(BIN)/python -m tests.sim.leader --schedules $(LOG_SCHEDULES) --seed $(SEED)
@@ -109,7 +110,7 @@ sim-service: $(STAMP)
 	$(BIN)/python -m tests.sim.service --schedules $(LOG_SCHEDULES) --seed $(SEED)
 
 sim-transport: $(STAMP)
-	$(BIN)/python -m tests.sim.transport --schedules $$(( $(LOG_SCHEDULES) / 5 )) --seed $(SEED)
+	$(BIN)/python -m tests.sim.transport --schedules $$(( ($(LOG_SCHEDULES) + 4) / 5 )) --seed $(SEED)
 
 sim-coverage: $(STAMP) ## Show what schedules of ledgers and logs reach, and what they never do and why
 	$(BIN)/python -m tests.sim --coverage --workers $(CORES)
@@ -139,6 +140,14 @@ metadata-size: $(STAMP) ## Measure what 10,000 micro-batches leave in ZooKeeper
 
 sql-table: $(STAMP) ## Write the table of SQL statements in docs/SPARK.md, from the test that runs them
 	LEDGERLOG_UPDATE_DOCS=1 $(PYTEST) -n0 -q tests/spark/test_sql_statements.py
+
+# The releases of DuckDB after this one have no generator of TPC-H built in.
+$(VENV)/duckdb/bin/python:
+	$(PYTHON) -m venv $(VENV)/duckdb
+	$(VENV)/duckdb/bin/pip install --quiet --disable-pip-version-check duckdb==1.1.3
+
+tpch: $(STAMP) $(JAR) $(VENV)/duckdb/bin/python ## Compare the 22 queries of TPC-H over logs of the catalog with the same over Parquet
+	$(BIN)/python -m tests.tpch --python $(VENV)/duckdb/bin/python
 
 ack-audit: $(STAMP) ## Trace a bookie: the sync that covers it precedes each answer (needs strace)
 	$(BIN)/python -m tests.ack_audit

@@ -134,6 +134,8 @@ def main() -> None:
     """Measure all cases, ours first, then the peer's on an otherwise idle machine."""
     options = parsed(__doc__, with_only=True)
     cases = [case for case in CASES if not options.only or options.only in case.name]
+    if not cases:
+        raise SystemExit(f"no figure has {options.only!r} in its name")
     values: dict[str, list[float]] = {}
     with (
         ll.local_cluster(bookies=3, directory=options.directory) as cluster,

@@ -131,7 +131,7 @@ def main() -> None:
     with ll.local_cluster(bookies=3, directory=options.directory) as cluster:
         streams = [cost(cluster, stream, seconds) for _ in rounds]
         singles = [cost(cluster, one_at_a_time, seconds) for _ in rounds]
-        # From the second time on the active and the next file are recycled ones as well.
+        # Two runs are not measured: only after them are the active and the next file recycled too.
         for _ in range(2):
             recycled_cost(cluster, stream, seconds)
         again = [recycled_cost(cluster, stream, seconds) for _ in rounds]

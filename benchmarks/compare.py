@@ -20,6 +20,7 @@ from pathlib import Path
 
 from benchmarks.checkout import HERE, environment, scripts
 from benchmarks.machine import median
+from benchmarks.options import duration, positive
 from benchmarks.report import show_ratios
 
 RATIO_MIN = 0.95
@@ -73,8 +74,8 @@ def main() -> int:
     )
     parser.add_argument("base", type=Path, help="directory with the other checkout")
     parser.add_argument("scripts", nargs="+", choices=PAIRS_OF_A_CLUSTER)
-    parser.add_argument("--pairs", type=int, default=30)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each round of append")
+    parser.add_argument("--pairs", type=positive, default=30)
+    parser.add_argument("--seconds", type=duration, default=1.0, help="of each round of append")
     parser.add_argument("--only", help="figures whose name contains this")
     parser.add_argument("--json", action="store_true", help="one JSON object a figure")
     options = parser.parse_args()
@@ -83,6 +84,8 @@ def main() -> int:
         options.scripts_directory = directory
         for script in options.scripts:
             _compare(script, options, ratios)
+    if not ratios:
+        raise SystemExit(f"no figure with {options.only!r} in its name is in both checkouts")
     rows = [(name, median(found), *_interval(found), len(found)) for name, found in ratios.items()]
     show_ratios(f"this checkout to {options.base}", rows, RATIO_MIN, as_json=options.json)
     return int(any(row[1] < RATIO_MIN for row in rows))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 import ledgerlog_spark as ll
+from benchmarks.options import positive
 from benchmarks.report import Figure, show
 from ledgerlog_spark.arrow.entry_cutter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import encode_schema
@@ -142,7 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--batches", type=int, default=BATCHES)
+    parser.add_argument("--batches", type=positive, default=BATCHES)
     parser.add_argument("--directory", type=Path, default=None, help="where the bookies write")
     parser.add_argument("--json", action="store_true", help="one JSON object a figure")
     options = parser.parse_args()

@@ -1,10 +1,33 @@
-"""Options that all benchmarks share."""
+"""Options that all benchmarks share, and types of arguments for all commands of the checkout."""
 
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from pathlib import Path
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1: with less, a command would end well and have run nothing."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return number
+
+
+def duration(text: str) -> float:
+    """A finite number of seconds or minutes, more than 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of more than 0")
+    return number
 
 
 def parsed(
@@ -21,8 +44,10 @@ def parsed(
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=rounds, help="each figure is their median")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each round")
+    parser.add_argument(
+        "--rounds", type=positive, default=rounds, help="each figure is their median"
+    )
+    parser.add_argument("--seconds", type=duration, default=3.0, help="of each round")
     parser.add_argument("--directory", type=Path, default=None, help="where the bookies write")
     parser.add_argument("--json", action="store_true", help="one JSON object a figure")
     parser.add_argument(

@@ -26,6 +26,7 @@ from rich.table import Table
 
 from benchmarks.__main__ import SCRIPTS
 from benchmarks.checkout import HERE, environment, scripts
+from benchmarks.options import positive
 
 HISTORY = Path(__file__).parent / "history"
 
@@ -169,7 +170,7 @@ def main() -> None:
     recording = commands.add_parser("record", help="run the benchmarks and write their figures")
     recording.add_argument("version")
     recording.add_argument("--only", nargs="+", choices=SCRIPTS, default=list(SCRIPTS))
-    recording.add_argument("--rounds", default="3")
+    recording.add_argument("--rounds", type=positive, default=3)
     recording.add_argument(
         "--checkout", type=Path, default=HERE, help="directory of the release; default: this one"
     )
@@ -178,7 +179,7 @@ def main() -> None:
     comparing.add_argument("new")
     options = parser.parse_args()
     if options.command == "record":
-        rounds = ["--rounds", options.rounds]
+        rounds = ["--rounds", str(options.rounds)]
         print(record(options.version, options.only, rounds, options.checkout))
     else:
         show(options.old, options.new, ratios(read(options.old), read(options.new)))

@@ -81,7 +81,7 @@ class BookieSettings(BaseSettings):
             this time. A whole frame may take ten times as long. If a lane is full, a peer that
             holds memory of this lane must make progress within a quarter of a second.
         first_request_timeout_ms: A connection is closed after this time if none of its requests was
-            answered, and no request is incomplete or being processed.
+            carried out, and no request is incomplete or being processed.
         watches_max: Maximum number of watches of last adds confirmed. Readers that wait for new
             entries set these watches.
         free_bytes_min: Number of bytes of the device that must stay free. The bookie becomes

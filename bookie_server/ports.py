@@ -50,7 +50,9 @@ class File(Protocol):
         """
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """Write and sync all buffers in one call of a thread. The data is durable on return.
+        """Write and sync all buffers in one call, which a worker thread runs.
+
+        The data is durable on return.
 
         The journal writes with this method, so other work in the directory does not delay it. The
         calls for all files of a directory run one after the other: a call writes nothing before the

@@ -22,6 +22,7 @@ async def connect(uri: str | None = None, *, settings: ClientSettings | None = N
 
     Raises:
         ConfigurationError: The URI is wrong. No I/O was done.
+        LocalProtocolError: `settings` has another type. No I/O was done.
         MetadataUnavailableError: ZooKeeper did not answer within `connect_timeout_ms`.
     """
     return await open_client(uri, settings)

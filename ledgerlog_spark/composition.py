@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator
 from random import Random
 
+from ledgerlog_spark.client.arguments import check_optional
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
@@ -37,6 +38,7 @@ async def _open_stores(uri: str | None, settings: ClientSettings) -> MetadataSto
 
 async def open_client(uri: str | None = None, settings: ClientSettings | None = None) -> LogClient:
     """Return a client of the cluster at `uri`. The client uses the running event loop."""
+    check_optional("settings", settings, ClientSettings)
     settings = settings or ClientSettings()
     stores = await _open_stores(uri, settings)
     transport = V2Transport(stores.registration.info)
@@ -65,8 +67,10 @@ def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -
 
     Raises:
         ConfigurationError: The URI is wrong. No I/O was done.
+        LocalProtocolError: `settings` has another type. No I/O was done.
         MetadataUnavailableError: ZooKeeper did not answer within `connect_timeout_ms`.
     """
+    check_optional("settings", settings, ClientSettings)
     # The URI is resolved once, so that a forked child connects to the cluster of its parent.
     resolved = str(parse_service_uri(service_uri(uri)))
     return BlockingLogClient(lambda: open_client(resolved, settings))

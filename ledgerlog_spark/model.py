@@ -143,7 +143,7 @@ class LedgerMetadata:
     """The metadata of one ledger, with the fields of BookKeeper's format 3.
 
     Attributes:
-        fragments: Fragments in rising order of `first_entry_id`; the first one starts at entry 0.
+        fragments: Fragments, ascending by `first_entry_id`; the first one starts at entry 0.
         last_entry_id: Id of the last entry. NO_ENTRY if the ledger is not CLOSED, or is empty.
         length: Payload bytes of the whole ledger; 0 if the ledger is not CLOSED.
         password: The password in the clear, as in BookKeeper. It only prevents mistakes.

@@ -14,7 +14,7 @@ MAY_BE_0 = ("free_bytes_min", "pool_files_max")
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """Settings of the storage. Defaults of the settings for operators are in `config.py`."""
+    """Settings of the storage. Defaults of settings that operators change are in `config.py`."""
 
     file_size_bytes: int  # size of each entry-log file, allocated ahead
     in_flight_bytes_max: int  # maximum size of all adds without an answer; further adds get BUSY

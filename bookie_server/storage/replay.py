@@ -81,7 +81,7 @@ class Scanner:
             if record.kind not in KINDS_READ:
                 raise FormatVersionError(
                     f"{self._identity.name} has a record of kind {record.kind.name} at byte "
-                    f"{offset}, which a later version wrote; use that version",
+                    f"{offset}: a later version of ledgerlog wrote it; start that version",
                     path=self._identity.name,
                     version=record.kind.name,
                 )

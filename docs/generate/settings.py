@@ -39,6 +39,11 @@ milliseconds, and all sizes are in bytes.
 
 """
 
+HELD = """\
+The following classes are values of the settings above. The tables above have their defaults.
+
+"""
+
 
 def bookie_page() -> str:
     """The page of a bookie's settings and exit codes."""
@@ -63,6 +68,16 @@ def client_settings() -> list[tuple[type[Any], str]]:
     ]
 
 
+def held_classes() -> list[type[Any]]:
+    """The classes of the values that several settings have, such as `RetryPolicy`, each once."""
+    found: dict[type[Any], None] = {}
+    for described, holder in client_settings()[1:]:
+        settings = getattr(ClientSettings(), holder)
+        values = (getattr(settings, each.name) for each in fields(described))
+        found |= {type(value): None for value in values if is_dataclass(value)}
+    return list(found)
+
+
 def client_page() -> str:
     """The page of a client's settings."""
     parts = [CLIENT]
@@ -70,11 +85,16 @@ def client_page() -> str:
         value = getattr(ClientSettings(), holder) if holder else ClientSettings()
         meanings = attributes(described)
         rows = [
-            (code(each.name), _default(getattr(value, each.name)), meanings.get(each.name, ""))
+            (code(each.name), _default(getattr(value, each.name)), meanings[each.name])
             for each in fields(described)
         ]
         title = f"`{holder}`: {described.__name__}" if holder else described.__name__
         parts.append(f"## {title}\n\n{table(('setting', 'default', 'meaning'), rows)}\n")
+    parts.append(HELD)
+    for described in held_classes():
+        meanings = attributes(described)
+        settings = [(code(each.name), meanings[each.name]) for each in fields(described)]
+        parts.append(f"## {described.__name__}\n\n{table(('setting', 'meaning'), settings)}\n")
     return "".join(parts)
 
 

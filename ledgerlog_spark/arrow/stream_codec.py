@@ -239,7 +239,7 @@ class _EntrySource:
 
     @property
     def left_in_entry(self) -> int:
-        """Number of bytes of the current entry that were not read yet."""
+        """Number of bytes of the current entry that have not been read yet."""
         return len(self._current) - self._position
 
     def read(self, size_bytes: int = -1) -> memoryview | bytes:

@@ -2,7 +2,8 @@
 
 - `client`: creates, opens, seals, lists and deletes ledgers. `handles`: ledgers that are open.
 - `host`: performs the effects of the machines. `blocking`: the same calls without `await`.
-- `append_queue`: gathers appends into runs. `payloads`: checks of appended payloads.
+- `append_queue`: gathers appends into runs. `payloads`: checks of appended payloads. `arguments`:
+  checks of the types of arguments.
 - `services`: state that handles share. `settings`: time-outs and limits. `users`: ends registered
   objects before their client is closed. `password_file`: reads a password from a file.
 - `recent_records`: metadata that was read recently. `errors_from_codes`: the table that assigns an

@@ -11,13 +11,13 @@ from typing import Self
 
 from ledgerlog_spark.callbacks import notify
 from ledgerlog_spark.client.append_queue import AppendListener
+from ledgerlog_spark.client.arguments import check_callback, check_iterable, check_type
 from ledgerlog_spark.client.errors_from_codes import error_from_failure
 from ledgerlog_spark.client.handles.creation import (
     CreateRecord,
     DrawnIds,
     LedgerSpec,
     check_ledger_password,
-    check_type,
     checked_ledger_id,
     checked_password,
     create_record,
@@ -48,6 +48,9 @@ from ledgerlog_spark.protocol.ledger.quorum import write_set
 from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
 from ledgerlog_spark.transport.port import ReadEntry
 from ledgerlog_spark.waits import forever
+
+IDS_MAX = 64
+"""Maximum number of ids that one call of `new_ledger_ids` returns."""
 
 LOADS_AT_ONCE = 100
 """Maximum number of ledgers whose metadata `recent_records` reads at the same time."""
@@ -174,14 +177,20 @@ class LedgerClient:
         return handle
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """Return `count` (at most 64) new ledger ids in rising order. No other call gets these ids.
+        """Return `count` (at most 64) new ledger ids, ascending. No other call gets these ids.
 
         Each id can be passed once to `create_registered_ledger` of this client.
 
         Raises:
+            LocalProtocolError: `count` is not a number from 1 to 64.
             MetadataUnavailableError: No ids were taken.
         """
         self.check_open()
+        check_type("count", count, int)
+        if not 1 <= count <= IDS_MAX:
+            raise LocalProtocolError(
+                f"count must be between 1 and {IDS_MAX}, got {count}", argument="count", count=count
+            )
         drawn = await self.services.ledgers.new_ids(count)
         self._drawn.add(drawn)
         return drawn
@@ -216,6 +225,8 @@ class LedgerClient:
             MetadataUnavailableError: The metadata could not be read.
         """
         self.check_open()
+        ledger_id = checked_ledger_id(ledger_id)
+        checked_password(password)
         metadata = self._recent.get(ledger_id) if may_be_outdated else None
         if metadata is None:
             metadata = (await self._load_checked(ledger_id, password)).value
@@ -277,7 +288,7 @@ class LedgerClient:
         await self.services.ledgers.delete(checked_ledger_id(ledger_id))
 
     async def list_ledgers(self) -> AsyncIterator[int]:
-        """Yield all ledger ids in rising order. Meanwhile, ledgers may be created or deleted.
+        """Yield all ledger ids in ascending order. Meanwhile, ledgers may be created or deleted.
 
         Raises:
             MetadataError: There is no cluster at the path of the service URI, or the store failed.
@@ -312,7 +323,8 @@ class LedgerClient:
             with contextlib.suppress(LedgerNotFoundError):
                 records[ledger_id] = (await self._load(ledger_id)).value
 
-        wanted = list(dict.fromkeys(ledger_ids))
+        check_iterable("ledger_ids", ledger_ids)
+        wanted = list(dict.fromkeys(map(checked_ledger_id, ledger_ids)))
         size_bytes = 0
         for start in range(0, len(wanted), LOADS_AT_ONCE):
             some = wanted[start : start + LOADS_AT_ONCE]
@@ -332,6 +344,7 @@ class LedgerClient:
         """Keep metadata that another client read, for handles with `may_be_outdated`."""
         check_type("records", records, Mapping)
         for ledger_id, record in records.items():
+            check_type("each of records", record, LedgerMetadata)
             if self._recent.get(ledger_id) is None:
                 self._recent.put(ledger_id, record)
 
@@ -419,6 +432,7 @@ class LedgerClient:
         Raises:
             LocalProtocolError: The client is already closed, so `on_closed` was not registered.
         """
+        check_callback(on_closed, "on_closed")
         self.check_open()
         self._closing.add(on_closed)
         return lambda: self._closing.discard(on_closed)

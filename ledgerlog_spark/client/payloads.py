@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ledgerlog_spark.client.arguments import check_iterable
 from ledgerlog_spark.client.settings import PAYLOAD_SIZE_BYTES_MAX
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.protocol.ledger.messages import Payload
@@ -18,8 +19,9 @@ def checked_payloads(payloads: Iterable[object], *, what: str = "an entry") -> l
     return [checked_payload(payload, what=what) for payload in payloads]
 
 
-def check_several(payloads: object, what: str) -> None:
-    """Raise an error for a single payload. Otherwise its bytes would be used as a list."""
+def check_several(payloads: object, what: str, argument: str = "payloads") -> None:
+    """Raise an error for a value that is not a list, and for a single payload."""
+    check_iterable(argument, payloads)
     if isinstance(payloads, bytes | bytearray | memoryview):
         raise LocalProtocolError(
             f"expected a list, got {type(payloads).__name__}, which is {what} by itself: put it "

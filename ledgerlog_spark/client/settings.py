@@ -50,7 +50,7 @@ class ClientSettings:
             records wait, entries become larger, and large entries make a log fast. A full entry
             never waits. More entries in flight make each entry slower.
         close_timeout_ms: How long the close of a ledger waits for the metadata store after all
-            appends have ended. The roll of a leader log has the same limit.
+            appends have ended. The same limit applies when a leader log rolls.
         open_timeout_ms: Maximum time to become the leader of a log. In this time, open ledgers of
             an earlier leader are sealed, and a new ledger is created and listed.
         explicit_lac_ms: How long a writer with `explicit_lac` is idle before it writes its last add

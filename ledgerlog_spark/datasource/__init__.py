@@ -2,7 +2,7 @@
 
 - `source`: the entry point for Spark. `configure`: settings of a session. `worker`: settings of a
   Python worker.
-- `jar`: the jar of the JVM engine. `jvm`: plans for this engine.
+- `jar`: the jar of the JVM engine. `jvm`: plans for this engine. `catalog`: logs as its tables.
 - `options`: parsed options. `cluster`: the client of the cluster.
 - `scan`: batch reads. `write`: batch writes. `stream`: the streaming source and sink.
 - `skipping`: which entries a query does not need, by the statistics of the log.

@@ -8,7 +8,13 @@ import sys
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ledgerlog_spark.datasource.jar import JARS_SETTING, fits, with_jar
+from ledgerlog_spark.datasource.jar import (
+    CATALOG_CLASS,
+    CATALOG_SETTING,
+    JARS_SETTING,
+    fits,
+    with_jar,
+)
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import SERVICE_URI_VARIABLE
 
@@ -45,10 +51,11 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
     """Set up a builder or a session for `format("ledger")`, and return it.
 
     A builder accepts all settings before its session starts, and the jar of the JVM engine if the
-    jar is for this version of Spark. A session accepts the run-time
-    settings and the service URI. A log line reports the settings that only a new session can get.
-    A session of Spark Connect accepts the same settings as another session. The server of Spark
-    Connect needs ledgerlog in its Python, and must reach the cluster at the service URI.
+    jar is for this version of Spark. A session accepts the run-time settings and the service URI.
+    If the session has the jar, and no catalog `ledger`, logs become the tables of this catalog. A
+    log line reports the settings that only a new session can get. A session of Spark Connect
+    accepts the run-time settings and the service URI too. The server of Spark Connect needs
+    ledgerlog in its Python, and must reach the cluster at the service URI.
 
     Args:
         spark: `SparkSession.builder` or a `SparkSession`, also of Spark Connect.
@@ -108,6 +115,10 @@ def _configure_session(session: SparkSession, uri: str | None) -> None:
         session.conf.set(key, value)
     if session.conf.get(CHECKPOINT_MANAGER, None) is None and _has_local_files(session):
         session.conf.set(CHECKPOINT_MANAGER, FILE_CHECKPOINTS)
+    # Only a session shows whether the name is free: `spark-submit --conf` may have set it.
+    has_catalog = session.conf.get(CATALOG_SETTING, None) is not None
+    if not has_catalog and fits(session.version) and _has_class(session, CATALOG_CLASS):
+        session.conf.set(CATALOG_SETTING, CATALOG_CLASS)
     not_set = [
         f"{key}={value}"
         for key, value in AT_START.items()
@@ -168,8 +179,11 @@ def _has_local_files(session: SparkSession) -> bool:
 
     In some releases of Spark the class has another name. The result is then False.
     """
-    context = session.sparkContext
-    file_system = context._jsc.hadoopConfiguration().get("fs.defaultFS")  # noqa: SLF001
-    loader = context._jvm.Thread.currentThread().getContextClassLoader()  # noqa: SLF001
-    name = FILE_CHECKPOINTS.replace(".", "/") + ".class"
-    return str(file_system).startswith("file:") and loader.getResource(name) is not None
+    file_system = session.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS")  # noqa: SLF001
+    return str(file_system).startswith("file:") and _has_class(session, FILE_CHECKPOINTS)
+
+
+def _has_class(session: SparkSession, name: str) -> bool:
+    """Whether the class is on the class path of the session's JVM."""
+    loader = session.sparkContext._jvm.Thread.currentThread().getContextClassLoader()  # noqa: SLF001
+    return loader.getResource(name.replace(".", "/") + ".class") is not None

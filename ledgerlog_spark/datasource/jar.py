@@ -15,6 +15,8 @@ from ledgerlog_spark.errors import ConfigurationError
 JAR = Path(__file__).parents[1] / "jars" / "ledgerlog-spark.jar"
 PROPERTIES = "ledgerlog-spark.properties"
 JARS_SETTING = "spark.jars"
+CATALOG_SETTING = "spark.sql.catalog.ledger"
+CATALOG_CLASS = "io.ledgerlog.spark.LedgerCatalog"
 
 
 def jar_path() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from ledgerlog_spark.client.arguments import check_optional
 from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.client.blocking.derived import documented_by
 from ledgerlog_spark.client.client import LedgerClient
@@ -91,6 +92,7 @@ class LogClient(LedgerClient):
         from ledgerlog_spark.protocol.log.properties import new_properties
         from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 
+        check_optional("properties", properties, Mapping)
         logs = self.logs
         if not lead:
             _refuse_what_is_for_leaders(name, properties, schema)

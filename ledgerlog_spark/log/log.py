@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from ledgerlog_spark.client.arguments import check_optional, check_type
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LedgerNotFoundError
 from ledgerlog_spark.log.committing.commits import LogCommits
@@ -183,6 +184,9 @@ class Log:
             SchemaMismatchError: Rows of `schema` do not fit the log; nothing was changed.
             LedgerLogError: The errors of `Leader.open`.
         """
+        check_type("settings", settings, ClientSettings)
+        check_optional("schema", schema, bytes)
+        check_optional("properties", properties, Mapping)
         state = await self.state()
         # Imported here because many programs have no leader.
         from ledgerlog_spark.log.leader.content import content_of

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from random import Random
 
+from ledgerlog_spark.client.arguments import check_callback, check_optional, check_type
 from ledgerlog_spark.client.client import LedgerClient
-from ledgerlog_spark.client.handles.creation import check_callback, check_type
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LogExistsError,
@@ -65,6 +65,7 @@ class Logs:
             MetadataUnknownError: The outcome is unknown; open the log, or create it again.
         """
         check_log_name(name)
+        _check_new(schema, properties, kind, content)
         stored = new_properties(properties)
         head, pages = created(
             log_id=uuid.uuid4().hex,
@@ -109,6 +110,8 @@ class Logs:
             MetadataError: There is no cluster at the path of the service URI, or the store failed.
             MetadataUnknownError: The outcome is unknown; a retry is safe.
         """
+        check_log_name(name)
+        _check_new(schema, properties, kind, content)
         try:
             return await self.open(name)
         except LogNotFoundError:
@@ -127,8 +130,7 @@ class Logs:
             name: The name for messages, and for `Log.name`.
             log_id: The `Log.log_id` of the log.
         """
-        check_type("name", name, str)
-        check_type("log_id", log_id, str)
+        check_id(name, log_id)
         return self._log(name, log_id)
 
     async def names(self) -> Sequence[str]:
@@ -208,6 +210,7 @@ class Logs:
             memory: Findings of earlier passes, which save requests; None if there are no findings.
             clock: The clock of the pass; None reads the store's clock.
         """
+        check_optional("memory", memory, SweepMemory)
         return Sweeper(
             store=self.store,
             ledgers=self._ledgers,
@@ -220,6 +223,19 @@ class Logs:
         return Log(
             LogHost(name, log_id, store=self.store, ledgers=self._ledgers, random=self._random)
         )
+
+
+def check_id(name: object, log_id: object) -> None:
+    """Raise LocalProtocolError unless the name and the id of a log are texts."""
+    check_type("name", name, str)
+    check_type("log_id", log_id, str)
+
+
+def _check_new(schema: object, properties: object, kind: object, content: object) -> None:
+    check_type("schema", schema, bytes)
+    check_optional("properties", properties, Mapping)
+    check_type("kind", kind, LogKind)
+    check_type("content", content, LogContent)
 
 
 def logs_of(client: LedgerClient) -> Logs:

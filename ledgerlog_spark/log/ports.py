@@ -159,7 +159,7 @@ class Ledgers(Protocol):
         """Raise `LocalProtocolError` if the client was closed."""
 
     def list_ledgers(self) -> AsyncIterator[int]:
-        """All ledger ids, in rising order."""
+        """All ledger ids, in ascending order."""
 
     async def entry_copies(
         self, ledger_id: int, metadata: LedgerMetadata, entry_id: int

@@ -67,7 +67,7 @@ class Positions(Sequence[Position]):
     __slots__ = ("_entries", "_firsts", "_log_id", "offsets")
 
     def __init__(self, log_id: str, offsets: range, entries: Iterable[RecordEntry]) -> None:
-        """The positions of `offsets`, which have no gaps. `entries` are in rising order."""
+        """The positions of `offsets`, which have no gaps. `entries` are in ascending order."""
         self.offsets = offsets
         self._log_id = log_id
         self._entries = tuple(entries)
@@ -119,7 +119,7 @@ def checked_records(records: Iterable[Payload]) -> list[Payload]:
 
     Raises the errors of `checked_record`, and LocalProtocolError if `records` is a single record.
     """
-    check_several(records, "a record")
+    check_several(records, "a record", "records")
     listed = list(records)
     if set(map(type, listed)) <= {bytes}:
         longest = max(map(len, listed), default=0)

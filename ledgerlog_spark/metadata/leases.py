@@ -1,7 +1,7 @@
 """Leases on a tree of nodes. Each held lease is an ephemeral node.
 
-A lease only keeps two processes from doing the same work. Data is protected by the versions of
-nodes, not by leases.
+A lease saves work: it keeps two processes from doing the same work at once. It does not protect
+data: the versions of nodes do.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ class Registration:
 
         The call waits until a node of an older session of the same bookie is deleted.
         """
-        name = _checked(info.bookie_id)
+        name = checked_bookie_id(info.bookie_id)
         before = self._announcements.pop(name, None)
         if before is not None:
             await before.stop_keeping()
@@ -191,7 +191,7 @@ class Registration:
 
     async def unregister(self, bookie_id: str) -> None:
         """Withdraw the announcement of a bookie. Do nothing if the bookie is not announced."""
-        announcement = self._announcements.pop(_checked(bookie_id), None)
+        announcement = self._announcements.pop(checked_bookie_id(bookie_id), None)
         if announcement is not None:
             await announcement.stop_keeping()
             await announcement.withdraw()
@@ -210,7 +210,7 @@ class Registration:
 
     async def info(self, bookie_id: str) -> BookieInfo:
         """The addresses of a bookie."""
-        name = _checked(bookie_id)
+        name = checked_bookie_id(bookie_id)
         for directory in (self._available, self._read_only, self._available):
             # The third read finds a bookie that became writable between the first two.
             record = await znodes.get_or_none(self._tree, f"{directory}/{name}")
@@ -295,11 +295,16 @@ class Registration:
                 await self._tree.create(path, data, make_parents=True)
 
     def _cookie_path(self, bookie_id: str) -> str:
-        return f"{self._cookies}/{_checked(bookie_id)}"
+        return f"{self._cookies}/{checked_bookie_id(bookie_id)}"
 
 
-def _checked(bookie_id: str) -> str:
-    if not _BOOKIE_ID.fullmatch(bookie_id) or bookie_id in (".", "..", READ_ONLY):
+def checked_bookie_id(bookie_id: object) -> str:
+    """Return the id, or raise ConfigurationError if no bookie can have it."""
+    if (
+        not isinstance(bookie_id, str)
+        or not _BOOKIE_ID.fullmatch(bookie_id)
+        or bookie_id in (".", "..", READ_ONLY)
+    ):
         raise ConfigurationError(
             f"{bookie_id!r} cannot be a bookie id: use letters, digits, dots, dashes, underscores "
             f"and colons, but not {READ_ONLY!r}",

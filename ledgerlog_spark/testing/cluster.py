@@ -5,9 +5,11 @@ from __future__ import annotations
 from random import Random
 from typing import Self
 
+from ledgerlog_spark.client.arguments import check_optional, check_type
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
+from ledgerlog_spark.metadata.registration import checked_bookie_id
 from ledgerlog_spark.metadata.stores import ROOT, MetadataStores
 from ledgerlog_spark.model import BookieInfo
 from ledgerlog_spark.testing.bookie import MemoryStorage
@@ -31,8 +33,8 @@ class MemoryCluster:
     """Bookies and metadata in memory, for the event loop that runs the `async with` statement.
 
     Nothing is durable: the data is lost when the statement ends. A stopped bookie keeps its data
-    until then. The cluster has no limit of memory, because a bookie never deletes an entry and
-    accepts every add. It has no URI, so Spark and other processes cannot connect to it.
+    until then. The memory use of the cluster has no limit, because a bookie accepts every add
+    and never deletes an entry. It has no URI, so Spark and other processes cannot connect to it.
 
     Attributes:
         bookies: The storages of the running bookies, by bookie id. A test may remove a stored
@@ -47,6 +49,7 @@ class MemoryCluster:
             bookies: Number of writable bookies. Their ids are `bookie-0`, `bookie-1` and so on. A
                 ledger needs as many bookies as its ensemble size, which is 3 by default.
         """
+        check_type("bookies", bookies, int)
         self.bookies = {f"bookie-{number}": MemoryStorage() for number in range(bookies)}
         self.nodes = MemoryNodes()
         self._stopped: dict[str, MemoryStorage] = {}
@@ -75,6 +78,7 @@ class MemoryCluster:
         Raises:
             RuntimeError: No event loop is running.
         """
+        check_optional("settings", settings, ClientSettings)
         stores = memory_metadata(self.nodes)
         transport = InProcessTransport(self.bookies)
 
@@ -108,8 +112,9 @@ class MemoryCluster:
                 whose entries are then lost.
 
         Raises:
-            ConfigurationError: The id has other characters than a bookie id may have.
+            ConfigurationError: No bookie can have this id. Nothing was changed.
         """
+        checked_bookie_id(bookie_id)
         stopped = self._stopped.pop(bookie_id) if bookie_id in self._stopped else MemoryStorage()
         self.bookies[bookie_id] = stopped
         await self._register(bookie_id)

@@ -12,7 +12,7 @@ REQUESTS_MAX = 32_768
 """Maximum number of watched requests. A transport answers further requests with `Code.BUSY`."""
 
 _PRUNE_SECONDS = 0.05
-"""Minimum time between two searches of full queues for answered requests."""
+"""While queues are full, answered requests are removed from them once in this time at most."""
 
 
 class Deadlines:

@@ -143,7 +143,7 @@ class PendingAdd(PendingKeyed):
         return self._run.prepared.frame_of_entry(self._place)
 
     def fail(self, code: Code) -> None:
-        """Report the code of this entry, which may be OK, to the run."""
+        """Report the result code of this entry to its run of entries. The code may be OK."""
         if self.is_open:
             self.is_open = False
             self._run.entry_answered(code)

@@ -1,7 +1,7 @@
 r"""A bookie's cookie, which is stored in a node and in `VERSION` files (WIRE.md#znodes).
 
 A cookie is the line `5`, and then a `CookieFormat` message as text. `ledgerDirs` and `indexDirs`
-have the number of directories and then the directories, separated by tabs.
+each contain the number of directories and then the directories, all separated by tabs.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ class FrameSplitter:
             return True
         if wanted > self._chunk_size_bytes:
             # If a chunk had room for only one frame, half of every frame would be copied to a new
-            # chunk. So the chunk gets room for two.
+            # chunk. So the new chunk has room for two frames.
             wanted = max(wanted, min(2 * wanted, _CHUNK_SIZE_BYTES_LARGE))
         best = max(wanted, self._chunk_size_bytes)
         self._has_room = self._obtain(least, best) or not least

@@ -320,7 +320,7 @@ def _refused(
 
 
 def check_size(view: memoryview, size_bytes: int, opcode: Opcode) -> None:
-    """Raise WireFormatError if a request or answer does not have the size `size_bytes`."""
+    """Raise WireFormatError if a request or answer is not exactly `size_bytes` long."""
     if len(view) != size_bytes:
         raise WireFormatError(
             f"a frame of {opcode.name} has {len(view)} bytes, but needs {size_bytes}",

@@ -21,6 +21,7 @@ LONG_CHECKS = {
     "tests/interop": "processes of Apache's, which are asked whether they are up",
     "tests/many_ledgers": "measures how long a bookie's event loop is held up",
     "tests/mutation": "prints how long each verdict took",
+    "tests/tpch": "prints how long each query took",
 }
 """Targets of the Makefile with processes of their own, which no test run waits for."""
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 from rich.progress import track
 
 import ledgerlog_spark as ll
+from benchmarks.options import positive
 from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
@@ -175,7 +176,7 @@ class Result:
 def main() -> int:
     """Exit code 0 when the disks are as full in the end as after a tenth of the batches."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batches", type=int, default=1_000)
+    parser.add_argument("--batches", type=positive, default=1_000)
     chosen = parser.parse_args()
     if chosen.batches < BATCHES_MIN:
         parser.error(f"files are freed whole: it takes {BATCHES_MIN} batches to see that")

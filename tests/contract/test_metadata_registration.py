@@ -7,7 +7,9 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import ValidationError
 
+from bookie_server.config import BookieSettings
 from ledgerlog_spark.errors import (
     BookieUnavailableError,
     ConfigurationError,
@@ -20,10 +22,12 @@ from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.tree import NodeMissingError
 from ledgerlog_spark.model import BookieInfo, Version
+from ledgerlog_spark.testing import MemoryCluster
 from tests.fixtures.metadata_worlds import PATIENCE_SECONDS, Signal, World, cluster, delete_cookie
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
 
 BOOKIE = BookieInfo(
     bookie_id="127.0.0.1:3181",
@@ -277,12 +281,39 @@ async def test_bookie_id_without_a_record_is_an_address(
     assert (info.host, info.port, info.grpc_port) == ("10.0.0.9", 3181, None)
 
 
-@pytest.mark.parametrize("bookie_id", ["", "a/b", "..", "readonly", "a b", "x" * 256])
-async def test_impossible_bookie_id_is_refused(stores: MetadataStores, bookie_id: str) -> None:
-    with pytest.raises(ConfigurationError, match="bookie id"):
-        await stores.registration.register(BookieInfo(bookie_id, "127.0.0.1", 3181))
-    with pytest.raises(ConfigurationError):
-        await stores.registration.info(bookie_id)
+IMPOSSIBLE: list[Any] = ["", "a/b", ".", "..", "readonly", "a b", "x" * 256, None, 7]
+
+
+@pytest.mark.parametrize("bookie_id", IMPOSSIBLE)
+async def test_impossible_bookie_id_is_refused(stores: MetadataStores, bookie_id: Any) -> None:
+    for call in (
+        stores.registration.register(BookieInfo(bookie_id, "127.0.0.1", 3181)),
+        stores.registration.info(bookie_id),
+        stores.registration.unregister(bookie_id),
+        stores.registration.write_cookie(bookie_id, b"", None),
+    ):
+        with pytest.raises(ConfigurationError, match="bookie id"):
+            await call
+    assert await stores.registration.writable() == []
+    assert await stores.registration.known() == []
+
+
+@pytest.mark.parametrize("bookie_id", IMPOSSIBLE)
+async def test_cluster_in_memory_refuses_the_same_ids_before_anything_changes(
+    bookie_id: Any,
+) -> None:
+    async with MemoryCluster(1) as cluster:
+        await cluster.start_bookie("127.0.0.1:3181")
+        before = dict(cluster.nodes.current.nodes), dict(cluster.bookies)
+        with pytest.raises(ConfigurationError, match="bookie id"):
+            await cluster.start_bookie(bookie_id)
+        assert (dict(cluster.nodes.current.nodes), cluster.bookies) == before
+
+
+@pytest.mark.parametrize("bookie_id", [each for each in IMPOSSIBLE if isinstance(each, str)])
+def test_process_of_a_bookie_refuses_the_same_ids(bookie_id: str, tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="bookie id"):
+        BookieSettings(directories=(tmp_path,), port=0, bookie_id=bookie_id)
 
 
 async def test_cookie_is_written_once_and_replaced_only_at_its_version(

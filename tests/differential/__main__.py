@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.options import positive
 from tests.fixtures.spark_python import python_without_archive
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +19,7 @@ ENGINE_SETTING = "spark.ledgerlog.engine"
 def main() -> int:
     """Play the cases with both engines on a cluster of their own; a line for each counts them."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--cases", type=int, default=2_000)
+    arguments.add_argument("--cases", type=positive, default=2_000)
     arguments.add_argument("--seed", type=int, default=1)
     given = arguments.parse_args()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python_without_archive()

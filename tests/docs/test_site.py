@@ -6,7 +6,8 @@ import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROW = re.compile(r"^\| (?:&nbsp;)*`-{0,2}([\w-]+)`", re.MULTILINE)
+EXPLAINED = re.compile(r"^\| `([\w-]+)` \|.* (?!\|)\S+ \|$", re.MULTILINE)
+"""A row of settings whose last cell has a text."""
 LOADED = re.compile(
     r"""<(?:script|img|link|iframe)\b[^>]*?\b(?:src|href)=["']?(https?:[^"'\s>]+)"""
 )
@@ -112,6 +115,29 @@ def test_reference_lists_every_setting() -> None:
     assert ROW.findall(bookie) == list(BookieSettings.model_fields)
     client = rows_of("reference/client-settings.md")
     assert client[: len(ClientSettings.__slots__)] == list(ClientSettings.__slots__)
+
+
+def settings_below(settings: Any) -> dict[str, list[str]]:
+    """The names of the settings of each class, with the classes of the values of settings."""
+    found = {type(settings).__name__: [each.name for each in fields(settings)]}
+    for name in found[type(settings).__name__]:
+        if is_dataclass(value := getattr(settings, name)):
+            found |= settings_below(value)
+    return found
+
+
+def test_reference_explains_every_setting() -> None:
+    bookie = PAGES["reference/settings.md"]().partition("## Exit codes")[0]
+    assert EXPLAINED.findall(bookie) == list(BookieSettings.model_fields)
+    sections = PAGES["reference/client-settings.md"]().split("\n## ")[1:]
+    client = {each.splitlines()[0].split()[-1]: EXPLAINED.findall(each) for each in sections}
+    assert client == settings_below(ClientSettings())
+    assert client.keys() > {"ReadAhead", "RetryPolicy", "Window"}
+
+
+@pytest.mark.parametrize("row", ["| `a` | `1` |  |", "| `a` |  |  |", "| `a` |  |"])
+def test_a_setting_without_a_meaning_is_found(row: str) -> None:
+    assert EXPLAINED.findall(f"{row}\n| `b` |  | What b is. |") == ["b"]
 
 
 def test_reference_explains_every_metric() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from benchmarks.options import positive
 from ledgerlog_spark.local.cluster import Cluster, local_cluster
 from ledgerlog_spark.log.failpoints import NAMES
 from tests.exactly_once.compare import Comparison
@@ -36,9 +37,9 @@ def _compared(cluster: Cluster, rows: int) -> Comparison:
 def main() -> int:
     """Exit code 0 when output equals input, each failpoint was hit and the zombie was powerless."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--kills", type=positive, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--chunk-rows", type=int, default=CHUNK_ROWS)
+    parser.add_argument("--chunk-rows", type=positive, default=CHUNK_ROWS)
     parser.add_argument("--no-zombie", action="store_true")
     chosen = parser.parse_args()
     console = Console(stderr=True)

@@ -7,6 +7,7 @@ import sys
 
 from rich.progress import track
 
+from benchmarks.options import positive
 from ledgerlog_spark.local.cluster import local_cluster
 from tests.kill_test.round import Result, play
 
@@ -16,7 +17,7 @@ BOOKIES = 5
 def main() -> int:
     """Exit code 0 when nothing was lost, changed or invented."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--rounds", type=positive, default=50)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     results: list[Result] = []

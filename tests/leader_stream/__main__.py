@@ -20,6 +20,7 @@ from pyspark.sql import functions as f
 from rich.progress import Progress
 
 import ledgerlog_spark as ll
+from benchmarks.options import positive
 from ledgerlog_spark.local.cluster import Cluster, local_cluster
 from tests.exactly_once.query import session
 
@@ -125,7 +126,7 @@ def differences(spark: SparkSession, rows: int) -> dict[str, int]:
 def main() -> int:
     """Exit code 0 when the copy equals what was appended."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--rows", type=positive, default=5_000_000)
     rows = parser.parse_args().rows
     with (
         tempfile.TemporaryDirectory(prefix="leader-stream-") as directory,

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import ledgerlog_spark as ll
+from benchmarks.options import positive
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from tests.abuse.loop_lags import Lag, LoopLags
 from tests.fixtures.bookie_process import BookieProcess, Peer, add_frame
@@ -191,7 +192,7 @@ def run(ledgers: int, directory: Path) -> int:
 def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ledgers", type=int, default=100_000)
+    parser.add_argument("--ledgers", type=positive, default=100_000)
     parser.add_argument("--directory", type=Path, help="keep data and logs there")
     chosen = parser.parse_args()
     if chosen.directory is not None:

@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+from benchmarks.options import duration, positive
 from tests.mutation.lists import all_mutations
 from tests.mutation.mutation import SIMULATORS, Mutation, pytest_of
 from tests.mutation.noticed import FILE, Guess, Guesses, tests_of
@@ -23,10 +24,12 @@ GOAL_OF_SIMULATORS = 0.75
 def main() -> int:
     """Judge the mutations; the exit code is 1 below either goal, and when some are not judged."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=positive, default=2)
     parser.add_argument("--only", help="those whose name or file contains one of these, by commas")
-    parser.add_argument("--part", default="1/1", help="2/5: the second of five parts of the list")
-    parser.add_argument("--minutes", type=float, default=90, help="begin none after this")
+    parser.add_argument(
+        "--part", type=part_of, default=(1, 1), help="2/5: the second of five parts of the list"
+    )
+    parser.add_argument("--minutes", type=duration, default=90, help="begin none after this")
     parser.add_argument("--results", type=Path, help="keep verdicts in this file")
     parser.add_argument("--resume", action="store_true", help="judge what is not in the file yet")
     parser.add_argument(
@@ -37,8 +40,10 @@ def main() -> int:
     )
     parser.add_argument("--list", action="store_true", help="print the list and end")
     options = parser.parse_args()
-    part, parts = map(int, options.part.split("/"))
+    part, parts = options.part
     chosen = [each for each in all_mutations() if _is_chosen(each, options.only)][part - 1 :: parts]
+    if not chosen:
+        parser.error(f"no mutation is chosen by --only {options.only} and --part {part}/{parts}")
     if options.list:
         for mutation in chosen:
             print(f"{mutation.name:50} {mutation.file}: {mutation.reason}")
@@ -53,6 +58,14 @@ def main() -> int:
         verdicts += work.judged(begun + options.minutes * 60)
     seconds = time.monotonic() - begun
     return _report(verdicts, len(judged) - len(verdicts), len(chosen) - len(judged), seconds)
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """Number of a part, from 1, and number of all parts."""
+    part, parts = map(positive, text.split("/"))
+    if part > parts:
+        raise argparse.ArgumentTypeError(f"there is no part {part} of {parts}")
+    return part, parts
 
 
 def _is_chosen(mutation: Mutation, only: str | None) -> bool:

@@ -26,6 +26,7 @@ COPIED = (
     "ledgerlog_spark",
     "bookie_server",
     "tests",
+    "benchmarks",
     "pyproject.toml",
     "pyspark_ledger.py",
     "docs",

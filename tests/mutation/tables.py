@@ -43,9 +43,9 @@ _VERSIONS = [
     Mutation(
         "replay_begins_as_a_conflict",
         f"{COMMITTING}/commits.py",
-        "            if not is_named:  # a batch of a named producer may be in the log already\n"
-        "                check_expected(planned.head, expected_version)\n",
+        "        if not is_named:  # a batch of a named producer may be in the log already\n"
         "            check_expected(planned.head, expected_version)\n",
+        "        check_expected(planned.head, expected_version)\n",
         "a job that is run again after its commit fails because of its own version",
     ),
     Mutation(
@@ -90,7 +90,7 @@ _NEW_LOGS = [
     Mutation(
         "staged_ledgers_of_a_failed_write_keep_the_log",
         f"{COMMITTING}/new_log.py",
-        "        await host.run(StagedSweep(host.name, app=job.app, staging_ttl_ms=-1))\n",
+        "    await host.run(StagedSweep(host.name, app=job.app, staging_ttl_ms=-1))\n",
         "",
         "a failed write with rows leaves its log",
     ),

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from functools import partial
 from multiprocessing import get_context
 
+from benchmarks.options import positive
 from tests.sim.coverage import Coverage, Wanted, covered
 from tests.sim.mutations import MUTATIONS, applied
 from tests.sim.schedule import Outcome, run_schedule
@@ -21,7 +22,7 @@ WANTED = Wanted(FILES, REASONS, TABLES, CODES, RARE)
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
-    parser.add_argument("--schedules", type=int, help="1,000, or 5,000 with --coverage")
+    parser.add_argument("--schedules", type=positive, help="1,000, or 5,000 with --coverage")
     parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="search with a defect on")
     parser.add_argument("--replay", action="store_true", help="print the story of --seed")
@@ -31,7 +32,9 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--coverage", action="store_true", help="print what the schedules reach, and what not"
     )
-    parser.add_argument("--workers", type=int, default=1, help="processes that share the seeds")
+    parser.add_argument(
+        "--workers", type=positive, default=1, help="processes that share the seeds"
+    )
     parser.add_argument("--keep-going", action="store_true", help="past the first violation")
     options = parser.parse_args(arguments)
     if options.schedules is None:

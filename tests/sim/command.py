@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
+from benchmarks.options import positive
 from tests.sim.log.checks import Violation
 
 
@@ -15,7 +16,7 @@ def play(name: str, run_schedules: Callable[[range], object]) -> int:
         prog=f"python -m {name}",
         description="Plays random schedules; a violation names the seed to play again.",
     )
-    parser.add_argument("--schedules", type=int, default=200)
+    parser.add_argument("--schedules", type=positive, default=200)
     parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
     options = parser.parse_args()
     try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.options import positive
 from tests.sim.caught import seeds
 from tests.sim.mutations import applied
 from tests.sim.options import Options
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
-SCHEDULES = int(os.environ.get("LEDGERLOG_SIM_SCHEDULES", "5000"))
+SCHEDULES = positive(os.environ.get("LEDGERLOG_SIM_SCHEDULES", "5000"))
 FIRST_SEED = int(os.environ.get("LEDGERLOG_SIM_SEED", "0"))
 BATCHES = 20
 

@@ -32,6 +32,8 @@ class Statement:
         note: Said where Spark alone decides, without a look at the source: nothing is written, and
             the effect is neither Parquet's nor a refusal.
         settings: `text` runs under each of these.
+        catalog: Run in the catalog, where the words differ from `text` without its options.
+        differs: What `text` does in the catalog, where Parquet does something else.
     """
 
     group: str
@@ -41,6 +43,18 @@ class Statement:
     leaves: tuple[str, tuple[tuple[object, ...], ...]] | None = None
     note: str = ""
     settings: tuple[tuple[bool, bool], ...] = DEFAULT
+    catalog: str = ""
+    differs: str = ""
+
+    @property
+    def text_in_catalog(self) -> str:
+        """`text` with tables of the catalog, which need no option that names their log."""
+        if self.catalog:
+            return self.catalog
+        text = self.text
+        for options in (" OPTIONS ({o} '{x}')", " OPTIONS ({o} '{a}')", '.option("{o}", "{x}")'):
+            text = text.replace(options, "")
+        return text
 
 
 ALL = (*ROWS_A, (3, "z"))
@@ -59,7 +73,7 @@ READS = (
     Statement("read", "SELECT {u}.s, count(*) FROM {t} JOIN {u} USING (k) GROUP BY ALL"),
     Statement("read", 'spark.read.table("{t}").where("k = 2").select("s")'),
     Statement("read", "CACHE TABLE {t}; SELECT * FROM {t}; UNCACHE TABLE {t}"),
-    Statement("read", "SELECT * FROM {t} VERSION AS OF 1"),
+    Statement("read", "SELECT * FROM {t} VERSION AS OF 1", leaves=("answer", ROWS_A)),
     Statement("read", "SELECT * FROM {v}", settings=BOTH),
     Statement("read", 'spark.table("{t}").write.parquet("{out}"); SELECT * FROM parquet.`{out}`'),
     Statement("read", "CREATE TABLE {n} USING parquet AS SELECT * FROM {t}"),
@@ -152,7 +166,7 @@ DEFINITIONS = (
     Statement("create", "CREATE TABLE {n} USING {f} OPTIONS ({o} '{a}')"),
     Statement("create", "CREATE TABLE {n} (k BIGINT, s STRING) USING {f} OPTIONS ({o} '{a}'); "
               "SELECT * FROM {n}", instead="CREATE TABLE {n} USING ledger OPTIONS (log '{a}'); "
-              "SELECT * FROM {n}"),
+              "SELECT * FROM {n}", differs="creates an empty log"),
     Statement("create", "CREATE TABLE {n} USING {f} OPTIONS ({o} '{x}') AS SELECT * FROM {u}",
               instead='spark.table("{u}").' + NEW + "; " + DEFINE),
     Statement("create", "CREATE TABLE {n} USING {f} OPTIONS ({o} '{x}') AS SELECT 3L AS k",
@@ -169,7 +183,7 @@ DEFINITIONS = (
     Statement("create", "CREATE TABLE {n} USING {f} OPTIONS ({o} '{a}') PARTITIONED BY (s)"),
     Statement("create", "CREATE TABLE {n} USING {f} OPTIONS ({o} '{a}') "
               "CLUSTERED BY (k) INTO 4 BUCKETS"),
-    Statement("create", "DROP TABLE {t}"),
+    Statement("create", "DROP TABLE {t}", differs="deletes the log"),
 )  # fmt: skip
 
 CHANGES = (
@@ -197,7 +211,8 @@ CATALOG = (
               instead='df.withColumn("z", F.lit(1)).write.format("ledger")'
               '.option("mergeSchema", "true").mode("append").save("{a}"); '
               "CREATE OR REPLACE TABLE {t} USING ledger OPTIONS (log '{a}')",
-              leaves=("a", ((1, "x", None), (2, "y", None), (3, "z", 1)))),
+              leaves=("a", ((1, "x", None), (2, "y", None), (3, "z", 1))),
+              differs="as Parquet; the log gets the column too"),
     Statement("catalog", "ALTER TABLE {t} RENAME COLUMN s TO ss; SELECT * FROM {t}",
               instead="CREATE OR REPLACE TABLE {t} USING ledger OPTIONS (log '{a}')",
               leaves=("a", ROWS_A)),
@@ -214,7 +229,8 @@ CATALOG = (
     Statement("catalog", "DESCRIBE {t}"),
     Statement("catalog", "SHOW COLUMNS IN {t}"),
     Statement("catalog", "SHOW CREATE TABLE {t}",
-              note="the columns alone, as of every Python source's table"),
+              note="the columns alone, as of every Python source's table",
+              differs="the whole definition"),
     Statement("catalog", "SHOW PARTITIONS {t}"),
     Statement("catalog", "ANALYZE TABLE {t} COMPUTE STATISTICS",
               note="Spark has no statistics for a Python source's table"),

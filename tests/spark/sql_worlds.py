@@ -57,11 +57,16 @@ class Storage(Protocol):
 
 
 class World:
-    """Tables `t`, `u` and views `v`, `w` over `a` and `b`, as one format keeps them."""
+    """Tables `t`, `u` and views `v`, `w` over `a` and `b`, as one format keeps them.
 
-    def __init__(self, spark: SparkSession, storage: Storage) -> None:
+    In a catalog of logs, `t` is the table of log `a`, `u` of `b`, `n` of `x`. The catalog has no
+    views and no tables of other formats, so a statement may need a name outside of it.
+    """
+
+    def __init__(self, spark: SparkSession, storage: Storage, catalog: str = "") -> None:
         self.spark = spark
         self.storage = storage
+        self.catalog = catalog
         short = uuid.uuid4().hex[:6]
         letter = storage.format[0]
         self.names = {
@@ -71,6 +76,10 @@ class World:
             "o": storage.option,
             "out": "",
         }
+        if catalog:
+            tables = {"t": "a", "u": "b"}
+            self.names |= {key: f"{catalog}.`{self.names[log]}`" for key, log in tables.items()}
+        self._new = {False: self.names["n"], True: f"{catalog}.`{self.names['x']}`"}
         self._stamps: dict[str, object] = {}
         for key in BASE:
             self._reset(key)
@@ -81,11 +90,15 @@ class World:
         """Where `a`, `b` and `x` are."""
         return {self.names[key] for key in "abx"}
 
+    def place_new(self, *, in_catalog: bool) -> None:
+        """Let `n` be a name in the catalog, if there is one, or outside of it."""
+        self.names["n"] = self._new[in_catalog and bool(self.catalog)]
+
     def define(self) -> None:
         """Make tables and views anew."""
         n = self.names
         columns = "" if self.storage.format == "ledger" else f"({COLUMNS})"
-        for table, place in (("t", "a"), ("u", "b")):
+        for table, place in () if self.catalog else (("t", "a"), ("u", "b")):
             self.spark.sql(f"DROP TABLE IF EXISTS {n[table]}")
             self.spark.sql(
                 f"CREATE TABLE {n[table]} {columns} USING {self.storage.format} "
@@ -252,7 +265,7 @@ def reason(error: str) -> str:
 
 
 def is_ours(error: str) -> bool:
-    return "ledgerlog_spark.errors." in error
+    return "ledgerlog_spark.errors." in error or "LedgerLogException" in error
 
 
 def _collected(frame: DataFrame) -> Any:

@@ -1,6 +1,7 @@
 """SQL tables on logs: which log is read and written, and what is left in what is made from them.
 
-All that SQL can say beside these is in `test_sql_statements`.
+These are the tables of the Python source. `test_session_tables` has those with the jar. All that
+SQL can say beside these is in `test_sql_statements`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledgerlog_spark.datasource.options.sql_table import CATALOG_KEY, OPTIONS_KEY, is_hidden
+from tests.spark.conftest import ENGINE_SETTING
 from tests.spark.frames import load, rows_of, same_rows
 
 if TYPE_CHECKING:
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
 NOT_KNOWN = (
     r'nothing was written: .*df\.write\.format\("ledger"\)\.mode\("append"\)\.save\("name"\)'
 )
+
+
+@pytest.fixture(autouse=True)
+def without_jar(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(ENGINE_SETTING, "python")
+    yield
+    spark.conf.unset(ENGINE_SETTING)
 
 
 @pytest.fixture

@@ -1,5 +1,8 @@
 """All that Spark's SQL can say about a ledger table, beside the same over Parquet.
 
+The tables are those of the session catalog, with the Python source, and those of the catalog of
+the jar.
+
 The table in docs/SPARK.md is what was seen here. `make sql-table` writes it anew.
 """
 
@@ -13,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledgerlog_spark.datasource.options.sql_table import is_hidden
+from tests.spark.conftest import ENGINE_SETTING
 from tests.spark.sql_statements import STATEMENTS, Statement
-from tests.spark.sql_worlds import Effect, Logs, ParquetFiles, World, is_ours, reason
+from tests.spark.sql_worlds import NOTHING, Effect, Logs, ParquetFiles, World, is_ours, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,10 +42,11 @@ CASES = [
 
 @dataclass
 class Run:
-    """One statement under one setting, over logs and over Parquet, and what is offered instead."""
+    """One statement over logs, in the catalog and over Parquet, and what is offered instead."""
 
     ledger: Effect
     parquet: Effect
+    catalog: Effect
     instead: Effect | None = None
 
 
@@ -63,18 +68,20 @@ def runs(
     before = [spark.conf.get(key) for key in keys]
     stored = Logs(spark, cluster.metadata_service_uri)
     ledger = World(spark, stored)
+    catalog = World(spark, stored, "ledger")
     parquet = World(spark, ParquetFiles(folder))
     spark.table(ledger.names["t"]).write.parquet(str(folder / "parquet"))
-    logs = stored.others(ledger.places)
+    logs = stored.others(ledger.places | catalog.places)
     seen = {}
     for statement in STATEMENTS:
         for settings in statement.settings:
             for key, value in zip(keys, settings, strict=True):
                 spark.conf.set(key, str(value).lower())
-            seen[statement.text, settings] = _run(statement, ledger, parquet, folder)
+            seen[statement.text, settings] = _run(statement, ledger, catalog, parquet, folder)
     for key, value in zip(keys, before, strict=True):
         spark.conf.set(key, str(value))
     # After all others: a source's process that refused something has to be started anew.
+    spark.conf.set(ENGINE_SETTING, "python")
     offered: dict[str, Effect] = {}
     for statement in STATEMENTS:
         refused = [seen[statement.text, settings] for settings in statement.settings]
@@ -84,18 +91,25 @@ def runs(
                 ledger.restore(statement.instead)
             for run in refused:
                 run.instead = offered[statement.instead]
-    yield Runs(seen, logs, stored.others(ledger.places))
+    spark.conf.unset(ENGINE_SETTING)
+    yield Runs(seen, logs, stored.others(ledger.places | catalog.places))
     for world in (ledger, parquet):
         for table in "tu":
             spark.sql(f"DROP TABLE IF EXISTS {world.names[table]}")
 
 
-def _run(statement: Statement, ledger: World, parquet: World, folder: Path) -> Run:
-    text = statement.parquet or statement.text
-    run = Run(ledger.run(statement.text, folder), parquet.run(text, folder))
-    ledger.restore(statement.text)
-    parquet.restore(text)
-    return run
+def _run(statement: Statement, ledger: World, catalog: World, parquet: World, folder: Path) -> Run:
+    texts = (statement.text, statement.text_in_catalog, statement.parquet or statement.text)
+    effects = []
+    for world, text in zip((ledger, catalog, parquet), texts, strict=True):
+        world.place_new(in_catalog=statement.group not in {"read", "view"})
+        if world is ledger:  # with the jar, tables of the session catalog are those of the engine
+            world.spark.conf.set(ENGINE_SETTING, "python")
+        effects.append(world.run(text, folder))
+        world.restore(text)
+        world.spark.conf.unset(ENGINE_SETTING)
+    on_logs, in_catalog, on_parquet = effects
+    return Run(ledger=on_logs, catalog=in_catalog, parquet=on_parquet)
 
 
 @pytest.mark.parametrize(("statement", "settings"), CASES)
@@ -125,6 +139,33 @@ def test_a_statement_does_what_parquet_does_or_changes_nothing_and_has_an_altern
         assert any(way in said for way in ('save("name")', 'start("name")', "TABLE t USING ledger"))
 
 
+@pytest.mark.parametrize(("statement", "settings"), CASES)
+def test_a_statement_does_in_the_catalog_what_parquet_does_or_more_or_changes_nothing(
+    runs: Runs, statement: Statement, settings: tuple[bool, bool]
+) -> None:
+    run = runs.seen[statement.text, settings]
+    seen = run.catalog
+    if seen.error:
+        assert not seen.changed
+    elif statement.differs:
+        pass
+    elif run.parquet.error:
+        assert statement.leaves is not None, "Parquet refuses it: say what it leaves"
+        place, rows = statement.leaves
+        left = seen.answer if place == "answer" else seen.places[place]
+        assert left == sorted(rows, key=repr)
+    else:
+        assert seen.answer == run.parquet.answer
+        assert _places(seen) == _places(run.parquet)
+
+
+def _places(effect: Effect) -> dict[str, Any]:
+    """What is there. The table `n` of the catalog is the log `x`."""
+    made = effect.places["n"]
+    new = effect.places["x"] if made == NOTHING else made
+    return {"a": effect.places["a"], "b": effect.places["b"], "new": new}
+
+
 def test_no_other_log_was_made_or_changed(runs: Runs) -> None:
     assert runs.logs_before == runs.logs_after
 
@@ -141,8 +182,8 @@ def test_the_documented_table_is_what_was_seen(runs: Runs) -> None:
 
 
 def _lines(seen: dict[Any, Run]) -> Iterator[str]:
-    yield "| for | statement | effect | instead |"
-    yield "|---|---|---|---|"
+    yield "| for | statement | effect | instead | in the catalog |"
+    yield "|---|---|---|---|---|"
     for statement in STATEMENTS:
         effects = {
             _effect(statement, seen[statement.text, settings]) for settings in statement.settings
@@ -150,7 +191,7 @@ def _lines(seen: dict[Any, Run]) -> Iterator[str]:
         instead = statement.instead.format(**SHOWN) if any("refused" in e for e in effects) else ""
         yield (
             f"| {statement.group} | {_code(statement.text.format(**SHOWN))} | "
-            f"{' or '.join(sorted(effects))} | {_code(instead)} |"
+            f"{' or '.join(sorted(effects))} | {_code(instead)} | {_in_catalog(statement, seen)} |"
         )
 
 
@@ -159,10 +200,26 @@ def _effect(statement: Statement, run: Run) -> str:
         return statement.note
     if not run.ledger.error:
         return "as Parquet"
-    who = "ledgerlog" if is_ours(run.ledger.error) else "Spark"
-    if run.parquet.error:
-        return f"refused by {who}, as for Parquet"
-    return f"refused by {who}"
+    return _refusal(run.ledger, run.parquet)
+
+
+def _in_catalog(statement: Statement, seen: dict[Any, Run]) -> str:
+    effects = set()
+    for settings in statement.settings:
+        run = seen[statement.text, settings]
+        if run.catalog.error:
+            effects.add(_refusal(run.catalog, run.parquet))
+        else:
+            more = "done" if run.parquet.error else "as Parquet"
+            effects.add(statement.differs or more)
+    text = statement.text_in_catalog
+    other = "" if text == statement.text else f": {_code(text.format(**SHOWN))}"
+    return f"{' or '.join(sorted(effects))}{other}"
+
+
+def _refusal(effect: Effect, parquet: Effect) -> str:
+    who = "ledgerlog" if is_ours(effect.error) else "Spark"
+    return f"refused by {who}, as for Parquet" if parquet.error else f"refused by {who}"
 
 
 def _code(text: str) -> str:

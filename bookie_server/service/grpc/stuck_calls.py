@@ -32,7 +32,7 @@ _logger = get_logger("grpc")
 class Stuck:
     """A call that holds bytes or a place that other calls need."""
 
-    peer: str  # gRPC's name of the peer
+    peer: str  # gRPC's name for the peer
     end: Callable[[], object]  # ends the call and gives back its bytes
 
 

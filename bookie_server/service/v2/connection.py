@@ -74,7 +74,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         self.open_requests = 0  # accepted, not answered
         self.frames_received = 0
         self.received_bytes = 0
-        self.is_proven = False  # one of its requests was answered
+        self.is_proven = False  # one of its requests was carried out
         self.peer: object = None  # address of the peer, for logs
         self.watch = PeerWatch(shared.loop.time())
 
@@ -371,6 +371,11 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
                 return 0
         return size_bytes
 
+    def _prove(self) -> None:
+        """Record that a request of the peer was carried out."""
+        self.is_proven = True
+        self._shared.known_hosts.note(self.host)
+
     def _done(self, share: Share, taken_bytes: int) -> None:
         """Finish a request that gets no answer."""
         self.open_requests -= 1
@@ -414,8 +419,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         if self._transport is None or not answers:
             return
         if not self.is_proven:
-            self.is_proven = True
-            self._shared.known_hosts.note(self.host)
+            self._prove()
         for share in self.shares.held:
             share.unwritten_bytes = 0
         size_bytes = sum(map(len, answers))

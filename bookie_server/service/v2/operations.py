@@ -105,8 +105,7 @@ class V2Operations(PeerConnection):
         elif type(request) is BatchReadRequest:
             self._read_batch(request, share, taken_bytes)
         elif type(request) is TellLacRequest:
-            self._shared.storage.announce_lac(*request[2:])
-            self._done(share, taken_bytes)
+            self._announce(request, share, taken_bytes)
         elif type(request) is RefusedRequest:
             if self._is_version_3(body, share, taken_bytes):
                 return
@@ -115,6 +114,12 @@ class V2Operations(PeerConnection):
         else:
             assert type(request) is AuthMessage
             self._auth(request, share, taken_bytes)
+
+    def _announce(self, request: TellLacRequest, share: Share, taken_bytes: int) -> None:
+        self._shared.storage.announce_lac(*request[2:])
+        self._done(share, taken_bytes)
+        if not self.is_proven:  # no answer proves it
+            self._prove()
 
     def _is_version_3(self, body: memoryview, share: Share, taken_bytes: int) -> bool:
         """Return whether a request has version 3. Refuse it with an answer of version 3."""

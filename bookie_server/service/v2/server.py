@@ -117,9 +117,10 @@ def to_replace(
 ) -> PeerConnection | None:
     """Return the idle connection that a new connection replaces, or None.
 
-    Connections without an answered request are replaced first. The connection of an unknown host
-    replaces only such a connection. If there are several, a connection of the host with the most
-    connections is replaced, and of these the connection that was silent for the longest time.
+    Connections without a request that was carried out are replaced first. The connection of an
+    unknown host replaces only such a connection. If there are several, a connection of the host
+    with the most connections is replaced, and of these the connection that was silent for the
+    longest time.
     """
     of_host = Counter(connection.host for connection in connections)
     return min(

@@ -46,7 +46,7 @@ class V2Shared:
         self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
         self._is_turning = False
         self.turns: deque[Callable[[], None]] = deque()  # calls that continue connections, in order
-        self.known_hosts = RecentHosts()  # hosts with an answered request
+        self.known_hosts = RecentHosts()  # hosts with a request that was carried out
         self.hosts_warned_of = RecentHosts()  # hosts whose protocol version was logged
 
     def take_turn(self, resume: Callable[[], None]) -> None:

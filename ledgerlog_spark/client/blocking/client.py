@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
+from ledgerlog_spark.client.arguments import check_callback
 from ledgerlog_spark.client.blocking.derived import (
     Blocking,
     Closing,
@@ -99,6 +100,7 @@ class BlockingClient(Blocking[LedgerClient], Closing):
             LocalProtocolError: The client is closed, or the caller is on the event loop's thread.
             Exception: The error of the coroutine.
         """
+        check_callback(work, "work")
         thread, client = self._connected()
         return thread.call(work(client))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any
 
+from ledgerlog_spark.client.arguments import check_optional
 from ledgerlog_spark.client.handles.lac_announcer import announced
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import (
@@ -55,28 +56,6 @@ class LedgerSpec:
     custom_metadata: Mapping[str, bytes] | None = None
     explicit_lac: bool = False
     changes_ensemble: bool = True
-
-
-def check_type(argument: str, value: object, kind: type) -> None:
-    """Raise LocalProtocolError if the value of an argument has another type."""
-    # Other types of integers, such as those of numpy, and other objects with bytes are accepted.
-    accepted = (bytes, bytearray, memoryview) if kind is bytes else kind
-    if not (hasattr(value, "__index__") if kind is int else isinstance(value, accepted)):
-        raise LocalProtocolError(
-            f"{argument} must be of type {kind.__name__}, got {type(value).__name__}",
-            argument=argument,
-            type=type(value).__name__,
-        )
-
-
-def check_callback(on_change: object) -> None:
-    """Raise LocalProtocolError if the callback of a watch cannot be called."""
-    if not callable(on_change):
-        raise LocalProtocolError(
-            f"on_change must be a function, got {type(on_change).__name__}",
-            argument="on_change",
-            type=type(on_change).__name__,
-        )
 
 
 def checked_digest_type(digest_type: str | DigestType) -> DigestType:
@@ -210,6 +189,7 @@ async def create_record(
     """
     kind = checked_digest_type(spec.digest_type)
     checked_new_password(spec.password)
+    check_optional("custom_metadata", spec.custom_metadata, Mapping)
     custom = _checked_custom(announced(spec.custom_metadata, explicit_lac=spec.explicit_lac))
     metadata = LedgerMetadata(
         quorum=spec.quorum,

@@ -12,6 +12,7 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 
+from ledgerlog_spark.client.arguments import check_callback, check_optional, check_type
 from ledgerlog_spark.client.errors_from_codes import error_from_failure, error_from_read
 from ledgerlog_spark.client.handles.follower import LedgerFollower
 from ledgerlog_spark.client.handles.known_ends import KnownEnds
@@ -152,6 +153,8 @@ class ReadHandle:
                 LAC, for `watched_entries`.
         """
         self._check_open()
+        check_callback(on_change)
+        check_type("entries_size_bytes_max", entries_size_bytes_max, int)
         follower = LedgerFollower(self, self._services, on_change, entries_size_bytes_max)
         self._followers = {one for one in self._followers if not one.is_over}
         self._followers.add(follower)
@@ -173,6 +176,8 @@ class ReadHandle:
             first_entry_id: The first wanted entry.
             last_entry_id: The last wanted entry, inclusive.
         """
+        check_type("first_entry_id", first_entry_id, int)
+        check_type("last_entry_id", last_entry_id, int)
         held = self._watched
         if held is None or not held.first_entry_id <= first_entry_id <= held.last_entry_id:
             return ()
@@ -247,6 +252,9 @@ class ReadHandle:
             LedgerNotFoundError: The ledger was deleted.
         """
         self._check_open()
+        check_type("first_entry_id", first_entry_id, int)
+        check_optional("last_entry_id", last_entry_id, int)
+        check_optional("place", place, ReadPlace)
         if last_entry_id is None:
             last_entry_id = self._last_add_confirmed
             if 0 <= first_entry_id == last_entry_id + 1:
@@ -271,6 +279,7 @@ class ReadHandle:
 
     async def read_entry(self, entry_id: int) -> Entry:
         """Read one entry. The errors are those of `read_batches`."""
+        check_type("entry_id", entry_id, int)
         async with contextlib.aclosing(self.read_batches(entry_id, entry_id)) as batches:
             async for batch in batches:
                 return batch[0]

@@ -1,7 +1,8 @@
 """Answers the requests of the JVM engine in a planner worker of Spark.
 
 Spark starts one daemon for the module `pyspark_ledger`, and its workers call `main` for each
-request. A worker keeps its client of the cluster, so a request takes a few milliseconds.
+request: of a scan, or of the catalog. A worker keeps its client of the cluster, so a request takes
+a few milliseconds.
 """
 
 from __future__ import annotations
@@ -14,17 +15,19 @@ from pyspark.serializers import write_with_length
 from pyspark.sql.worker.utils import worker_run
 from pyspark.worker_util import pickleSer, read_command, utf8_deserializer
 
-from ledgerlog_spark.datasource.jvm.answers import answer_to
+from ledgerlog_spark.datasource.catalog import answers as catalog
+from ledgerlog_spark.datasource.jvm import answers as scans
 
 
 def _main(infile: IO[bytes], outfile: IO[bytes]) -> None:
     source = read_command(pickleSer, infile)
     request = json.loads(utf8_deserializer.loads(infile))
+    answer_to = catalog.answer_to if "catalog" in request else scans.answer_to
     with capture_outputs():
         answer = json.dumps(answer_to(source, request), separators=(",", ":"))
     write_with_length(answer.encode(), outfile)
 
 
 def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
-    """Read one request and write its answer, or the exception of its planning."""
+    """Read one request and write its answer, or the exception of its execution."""
     worker_run(_main, infile, outfile)

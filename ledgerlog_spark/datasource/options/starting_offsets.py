@@ -112,8 +112,8 @@ def offset_for(offsets: Offsets, log: str, *, start: int, end: int, default: str
 def offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int | None:
     """Offset of the first row committed at `moment_ms` or later; None if no such row exists yet.
 
-    `history` has the retained versions, in rising order. Some rows of the oldest version may have
-    been committed earlier, but these rows count as committed with the oldest version.
+    `history` has the retained versions, in ascending order. Some rows of the oldest version may
+    have been committed earlier, but these rows count as committed with the oldest version.
     """
     start = history[-1].start_offset
     before: VersionInterval | None = None

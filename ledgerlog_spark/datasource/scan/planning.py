@@ -57,9 +57,9 @@ def schema_of(logs: BlockingLogs, options: SourceOptions) -> str:
 class PlannedScan:
     """The plan of a scan, with the log ids and schemas that its tasks need.
 
-    `schemas` has the encoded schemas of the rows by log name and schema id, `log_ids` the log ids
-    by log name. The plan's `ledgers` have the metadata that the driver has read. `snapshots` are
-    the states of the logs that were planned.
+    `schemas` maps a log name and a schema id to the encoded schema of the rows. `log_ids` maps log
+    names to log ids. The plan's `ledgers` contain the metadata that the driver has read. `snapshots`
+    are the states of the logs that were planned.
     """
 
     plan: ScanPlan

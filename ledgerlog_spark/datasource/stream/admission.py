@@ -86,8 +86,8 @@ def admitted(backlogs: Sequence[Backlog], limits: Limits) -> dict[str, int]:
 def even_shares(wanted: Sequence[int], total: int) -> list[int]:
     """Divide `total` into parts that are as even as possible, each at most its wanted number.
 
-    The sum is `total` or less. If two logs get less than they want, their parts differ by at most
-    one.
+    The sum is `total` or less. If two logs both get less than they want, their shares
+    differ by at most one.
     """
     shares = [0] * len(wanted)
     by_want = sorted(range(len(wanted)), key=lambda place: wanted[place])

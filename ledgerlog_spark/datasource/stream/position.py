@@ -172,7 +172,7 @@ def _reject_overwrite(view: LogView, offset: int, accepted_version: int | None) 
 def overwrite_after(
     versions: Sequence[VersionInterval], offset: int, accepted_version: int | None
 ) -> VersionInterval | None:
-    """The first version that replaced rows from `offset` on and was not accepted yet.
+    """The first version that replaced rows from `offset` on and has not been accepted yet.
 
     A version that begins exactly at `offset` counts, because the stream has read the rows that the
     version replaced. A version that replaced no row is ignored.

@@ -374,7 +374,7 @@ class LedgerStream:
 
 
 def _scan(view: LogView, *, start_offset: int) -> LogScan:
-    """The input of a plan: the view's rows from `start_offset` on, as if they were a version."""
+    """The input of a plan: a version of the log that begins with the view's row `start_offset`."""
     interval = replace(view.versions[-1], start_offset=start_offset, end_offset=view.end_offset)
     snapshot = LogSnapshot(
         log_id=view.log_id,

@@ -94,29 +94,19 @@ class _Beginning:
 
     def _begun(self, log: BlockingLog, *, is_new: bool) -> Job:
         options = self._options
-        for _ in range(BEGIN_ATTEMPTS_MAX):
-            state = log.state()
-            check_head(options, state.head)
-            check_password(options.target, state.head, self._password)
-            job = log.begin(
-                schema=schema_after(state, self._schema_json, options, overwrite=self._overwrite),
-                mode=WriteMode.OVERWRITE if self._overwrite else WriteMode.APPEND,
-                app=options.txn_app_id,
-                batch_id=options.txn_version or 0,
-                overwrite_if_changed=options.overwrite_if_changed,
-                password=self._password,
-                expected_version=0 if options.error_if_exists else options.expected_version,
-                is_log_new=is_new,
-            )
-            # The commit detects changes after `begin`. The check here detects changes shortly
-            # before `begin`. The first commit may keep the id of the schema, so the check also
-            # compares whether the log has a commit.
-            is_of_first = (job.planned_version == 0) == (state.head.version == 0)
-            if job.base_schema_id == state.head.schema_id and is_of_first:
-                return job
-        raise ConcurrentCommitError(
-            f"the schema of log {options.target!r} was changed by other processes at every attempt",
-            log=options.target,
+        state = log.state()
+        check_head(options, state.head)
+        check_password(options.target, state.head, self._password)
+        return log.begin(
+            schema=schema_after(state, self._schema_json, options, overwrite=self._overwrite),
+            mode=WriteMode.OVERWRITE if self._overwrite else WriteMode.APPEND,
+            app=options.txn_app_id,
+            batch_id=options.txn_version or 0,
+            overwrite_if_changed=options.overwrite_if_changed,
+            password=self._password,
+            planned=state,
+            expected_version=0 if options.error_if_exists else options.expected_version,
+            is_log_new=is_new,
         )
 
 

@@ -68,9 +68,11 @@ class BatchWriter(DataSourceArrowWriter):
 
         Raises:
             ConcurrentCommitError: Another commit conflicts with this job. Nothing was committed.
-            ProducerFencedError: A later run with the `txnAppId` took over. Nothing was committed.
+            ProducerFencedError: A later run with the same `txnAppId` took over. Nothing was
+                committed.
             CommitUnknownError: The connection to ZooKeeper was lost, and the result is unknown. Run
-                the job again with the same `txnAppId` and `txnVersion`.
+                the job again with the same `txnAppId` and `txnVersion`. Without them, first look in
+                the history of the log whether it has the rows.
         """
         ranges = [staged for message in messages for staged in message.ranges]
         result = self._log().commit(self._job, ranges, is_last=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, 
 from html import escape
 from typing import Any, TypeVar
 
+from ledgerlog_spark.client.arguments import check_iterable, check_optional
 from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.client.blocking.derived import (
     Blocking,
@@ -17,10 +18,10 @@ from ledgerlog_spark.client.blocking.derived import (
     on_loop,
 )
 from ledgerlog_spark.client.client import LedgerClient
-from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.errors import LedgerLogError, LocalProtocolError
 from ledgerlog_spark.log.committing.range_writer import RangeWriter
 from ledgerlog_spark.log.log import Log
-from ledgerlog_spark.log.logs import Logs, logs_of
+from ledgerlog_spark.log.logs import Logs, check_id, logs_of
 from ledgerlog_spark.log.maintenance.sweeper import Swept
 from ledgerlog_spark.log.picture import Picture, picture_of
 from ledgerlog_spark.log.reading.committed_range import BegunRange
@@ -29,6 +30,8 @@ from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
 
 T = TypeVar("T")
+
+RANGE_NUMBERS = 3
 
 
 def _on_loop(handle: Blocking[Any], cancel: CancelWatch) -> CancelWatch:
@@ -63,6 +66,7 @@ class BlockingLogs(Blocking[Logs]):
     @documented_by(Logs.open_by_id)
     def open_by_id(self, name: str, log_id: str) -> BlockingLog:
         """Needs no request, so it runs on the caller's thread."""
+        check_id(name, log_id)
         return BlockingLog(self._client, name, log_id)
 
     def sweep(self) -> tuple[list[Swept], list[LedgerLogError]]:
@@ -170,15 +174,20 @@ class BlockingLog(Blocking[Log]):
                 of this call share a limit of 64 MiB.
 
         Raises:
-            LocalProtocolError: The client is closed.
+            LocalProtocolError: The client is closed, or a range does not have three numbers.
         """
+        check_iterable("ranges", ranges)
+        listed = list(ranges)
+        for each in listed:
+            _check_range(each)
+        check_optional("room", room, ReadRoom)
         shared = room or ReadRoom()
 
         async def begun(log: Log) -> list[BegunRange]:
-            places = [shared.place() for _ in ranges]
+            places = [shared.place() for _ in listed]
             return [
                 BegunRange(log.read_range(*each, password=password, place=place), place)
-                for each, place in zip(ranges, places, strict=True)
+                for each, place in zip(listed, places, strict=True)
             ]
 
         return [BlockingRangeReader(self._client, reading) for reading in self._run(begun)]
@@ -194,6 +203,7 @@ class BlockingLog(Blocking[Log]):
             LogNotFoundError: The log was deleted.
             MetadataError: The store failed.
         """
+        check_iterable("gone", gone)
 
         async def drawn(client: LedgerClient) -> Picture:
             log = logs_of(client).open_by_id(self.name, self.log_id)
@@ -213,6 +223,14 @@ class BlockingLog(Blocking[Log]):
     def _run(self, work: Callable[[Log], Coroutine[Any, Any, T]]) -> T:
         return self._client.run(
             lambda client: work(logs_of(client).open_by_id(self.name, self.log_id))
+        )
+
+
+def _check_range(found: object) -> None:
+    if not isinstance(found, Sequence) or len(found) != RANGE_NUMBERS:
+        raise LocalProtocolError(
+            f"each of ranges must have a ledger id, a first and a last entry id, got {found!r}",
+            argument="ranges",
         )
 
 

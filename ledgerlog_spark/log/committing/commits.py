@@ -8,7 +8,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ledgerlog_spark.client.handles.creation import LedgerSpec, check_type, checked_new_password
+from ledgerlog_spark.client.arguments import check_iterable, check_optional, check_type
+from ledgerlog_spark.client.handles.creation import LedgerSpec, checked_new_password
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     ConfigurationError,
@@ -16,7 +17,7 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
 )
 from ledgerlog_spark.log.committing.columns import has_defaults, with_columns
-from ledgerlog_spark.log.committing.job import Job, checked_app, plan_job
+from ledgerlog_spark.log.committing.job import Job, check_generated, checked_app, plan_job
 from ledgerlog_spark.log.committing.new_log import delete_new_log
 from ledgerlog_spark.log.committing.range_writer import RangeWriter, StagedLedger
 from ledgerlog_spark.log.failpoints import reach
@@ -118,9 +119,11 @@ class LogCommits:
         """
         check_type("schema", schema, bytes)
         check_type("mode", mode, WriteMode)
+        check_optional("app", app, str)
+        check_optional("run", run, str)
         check_type("kind", kind, JobKind)
-        if expected_version is not None:
-            check_type("expected_version", expected_version, int)
+        check_optional("planned", planned, LogState)
+        check_optional("expected_version", expected_version, int)
         is_named = app is not None
         app = checked_app(app) if app is not None else f"{JOB_APP_PREFIX}{uuid.uuid4()}"
         _check_batch_id(batch_id)
@@ -128,8 +131,8 @@ class LogCommits:
         run = str(uuid.uuid4()) if run is None else run
         if planned is None:
             planned = await self._host.run(StateMachine(self._host.name))
-            if not is_named:  # a batch of a named producer may be in the log already
-                check_expected(planned.head, expected_version)
+        if not is_named:  # a batch of a named producer may be in the log already
+            check_expected(planned.head, expected_version)
         check_password(self._host.name, planned.head, password)
         plan = plan_job(
             planned,
@@ -155,6 +158,7 @@ class LogCommits:
             NotEnoughBookiesError: Fewer bookies are writable than the log's ensemble has.
             MetadataUnavailableError: The metadata store cannot be reached.
         """
+        check_optional("schema_message", schema_message, bytes)
         ledger = await self.open_ledger(job, schema_message)
 
         async def close(_: RangeWriter) -> None:
@@ -239,6 +243,9 @@ class LogCommits:
                 is not definite; a retry is safe.
         """
         check_type("job", job, Job)
+        check_iterable("ranges", ranges)
+        check_optional("timeout_ms", timeout_ms, int)
+        check_optional("known", known, KnownLogs)
         ranges = tuple(ranges)  # `ranges` may be an iterator, which can be read only once
         for staged in ranges:
             check_type("each of ranges", staged, StagedRange)
@@ -315,8 +322,7 @@ class LogCommits:
             CommitUnknownError: The outcome is unknown; a retry is safe.
         """
         check_type("schema", schema, bytes)
-        if expected_version is not None:
-            check_type("expected_version", expected_version, int)
+        check_optional("expected_version", expected_version, int)
         for attempt in range(1, COLUMNS_ATTEMPTS_MAX + 1):
             state = await self._host.run(StateMachine(self._host.name))
             after, head = with_columns(state, schema), state.head
@@ -375,7 +381,11 @@ class LogCommits:
         # This is the switch of LOGS.md#U13.
         check_type("job", job, Job)
         check_type("staged", staged, StagedRange)
-        request = MergeRequest(job.app, job.run, tuple(replaced), staged, job.password)
+        check_iterable("replaced", replaced)
+        items = tuple(replaced)
+        for item in items:
+            check_type("each of replaced", item, Item)
+        request = MergeRequest(job.app, job.run, items, staged, job.password)
         machine = MergeMachine(self._host.name, request, token=uuid.uuid4().hex)
         result = await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
         await self.forget_job(job.app, machine, frozenset((staged.ledger_id,)))
@@ -387,11 +397,12 @@ class LogCommits:
         Then the sweeper deletes the unlisted ledgers of the job without waiting `stagingTtlMs`.
 
         Raises:
-            LocalProtocolError: `job` is not a job; nothing was changed.
+            LocalProtocolError: `job` is not a job, or its producer has a name that the caller gave.
+                Nothing was changed.
             MetadataError: The store failed. The sweeper deletes the producer after `stagingTtlMs`.
         """
         check_type("job", job, Job)
-        assert job.app.startswith(JOB_APP_PREFIX), job.app
+        check_generated(job)
         await self._host.store.sync()
         if await self._host.store.producers.read(self._host.log_id, job.app) is None:
             return
@@ -484,5 +495,6 @@ def _apart(ledger_ids: Sequence[int], listed: frozenset[int]) -> tuple[list[int]
 
 
 def _check_batch_id(batch_id: int) -> None:
+    check_type("batch_id", batch_id, int)
     if batch_id < 0:
         raise ConfigurationError(f"txnVersion must be 0 or more, got {batch_id}", key="txnVersion")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError
 from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX
 from ledgerlog_spark.protocol.log.read.versions import LogState
@@ -118,3 +118,14 @@ def checked_app(app: str) -> str:
             key="txnAppId",
         )
     return app
+
+
+def check_generated(job: Job) -> None:
+    """Raise LocalProtocolError if the producer of a job has a name that the caller gave."""
+    if not job.app.startswith(JOB_APP_PREFIX):
+        raise LocalProtocolError(
+            f"producer {job.app!r} of log {job.log!r} has a name, so it is not released: nothing "
+            "has to be done after its last job",
+            log=job.log,
+            app=job.app,
+        )

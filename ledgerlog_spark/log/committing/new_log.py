@@ -40,6 +40,8 @@ async def delete_new_log(host: LogHost, job: Job | None) -> bool:
                 producers = await _producers_of(host, job) if job is not None else {}
                 if producers is None:
                     return False
+                if job is not None and await _mark_ledgers(host, job, producers):
+                    continue  # the record of the producer has changed
             except LogNotFoundError:
                 return True
             deleted = replace(
@@ -70,20 +72,24 @@ def is_unchanged(head: LogHead) -> bool:
 
 
 async def _producers_of(host: LogHost, job: Job) -> dict[str, Version] | None:
-    """The producer that is deleted with the log, after its ledgers are marked.
+    """The version of the job's producer, which is deleted with the log; empty without a producer.
 
     None if the log must stay, because the producer has committed a batch, or another run of it has
     begun. If the log stays, the producer stays too: its record fences the tasks of this job, and a
     record that is created again would have the version numbers of this one.
     """
-    for _ in range(ATTEMPTS_MAX):
-        await host.store.sync()
-        found = await host.store.producers.read(host.log_id, job.app)
-        if found is None:
-            return {}
-        if found.value.runs != (job.run,) or found.value.last_batch_id != NO_BATCH:
-            return None
-        if not await host.store.producers.registered(host.log_id, job.app):
-            return {job.app: found.version}
-        await host.run(StagedSweep(host.name, app=job.app, staging_ttl_ms=-1))
-    return None
+    await host.store.sync()
+    found = await host.store.producers.read(host.log_id, job.app)
+    if found is None:
+        return {}
+    if found.value.runs != (job.run,) or found.value.last_batch_id != NO_BATCH:
+        return None
+    return {job.app: found.version}
+
+
+async def _mark_ledgers(host: LogHost, job: Job, producers: dict[str, Version]) -> bool:
+    """Mark the registered ledgers of the job's producer. Returns whether there were any."""
+    if not producers or not await host.store.producers.registered(host.log_id, job.app):
+        return False
+    await host.run(StagedSweep(host.name, app=job.app, staging_ttl_ms=-1))
+    return True

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ledgerlog_spark.client.append_queue import PENDING_ENDS
+from ledgerlog_spark.client.arguments import check_optional, check_type
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.log.failpoints import reach
 from ledgerlog_spark.log.ports import LedgerWriterHandle
@@ -174,6 +175,7 @@ class RangeWriter:
             LedgerError: The ledger cannot be written any more. The attempt has failed.
             QuorumError: Too few bookies can store entries. The attempt has failed.
         """
+        check_type("rows", rows, int)
         if self._is_finished or rows < 1:
             raise LocalProtocolError(
                 "the range is finished, so it accepts no more entries"
@@ -207,6 +209,8 @@ class RangeWriter:
             LedgerError: Not everything was acknowledged. The attempt has failed.
             QuorumError: Not everything was acknowledged. The attempt has failed.
         """
+        check_optional("index", index, bytes)
+        check_type("statistics", statistics, bytes)
         self._is_finished = True
         if index is not None and self.rows:
             self._send(index, 0)

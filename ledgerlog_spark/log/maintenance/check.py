@@ -60,7 +60,7 @@ class LogCheck:
 
     Attributes:
         log: Name of the log.
-        ledgers: Every listed ledger, in rising order of ids.
+        ledgers: Every listed ledger, in ascending order of ids.
         staged: Ledgers of uncommitted jobs, and unlisted ledgers of leaders.
         marked: Ledgers that no version lists and that will be deleted.
         orphans: Ledgers with the id of this log in their metadata, but without a listing, a

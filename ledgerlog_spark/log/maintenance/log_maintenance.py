@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 
-from ledgerlog_spark.client.handles.creation import check_type
+from ledgerlog_spark.client.arguments import check_callback, check_optional, check_type
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     LedgerLogError,
@@ -57,7 +57,7 @@ from ledgerlog_spark.protocol.log.state.records import (
 from ledgerlog_spark.protocol.log.sweep import STEP_LEDGERS_MAX, OrphansMachine
 
 CopyRows = Callable[[Job, CutRange], Awaitable[StagedRange]]
-"""Copies the rows of a part of a range into a ledger of the job."""
+"""Copies the rows of part of a range to one of the job's ledgers."""
 
 OnProgress = Callable[[int, int], None]
 """Called with the number of finished ledgers and of all ledgers."""
@@ -87,6 +87,7 @@ class LogMaintenance:
                 error has `oldest`.
             LogKindError: The log is a leader log, which has no versions.
         """
+        check_type("timestamp_ms", timestamp_ms, int)
         await self._require_versions()
         history = await self._host.run(HistoryMachine(self._host.name))
         return version_at(self._host.name, history, timestamp_ms)
@@ -113,6 +114,7 @@ class LogMaintenance:
             LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
                 nothing was sent.
         """
+        check_callback(on_progress, "on_progress")
         offset = offset_of(position, self._host.log_id, self._host.name)
         machine = TruncateMachine(self._host.name, offset=offset, token=uuid.uuid4().hex)
         done = await self._drop(machine, on_progress)
@@ -147,6 +149,8 @@ class LogMaintenance:
             LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
                 nothing was sent.
         """
+        check_optional("page_sizes", page_sizes, dict)
+        check_type("untimed_to", untimed_to, int)
         state = await self._state()
         properties = LogProperties.from_mapping(state.head.properties)
         if (properties.retention_ms, properties.retention_bytes) == (KEPT, KEPT):
@@ -194,8 +198,9 @@ class LogMaintenance:
             CommitUnknownError: The outcome is unknown; the log's history shows it.
         """
         check_type("version", version, int)
-        if expected_version is not None:
-            check_type("expected_version", expected_version, int)
+        check_optional("expected_version", expected_version, int)
+        if copy is not None:
+            check_callback(copy, "copy")
         await self._require_versions()
         for _ in range(RESTORE_ATTEMPTS_MAX - 1):
             try:
@@ -224,6 +229,7 @@ class LogMaintenance:
             LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
                 nothing was sent.
         """
+        check_type("changes", changes, Mapping)
         machine = PropertiesMachine(self._host.name, changes, token=uuid.uuid4().hex)
         return await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
 
@@ -240,6 +246,7 @@ class LogMaintenance:
             LogNotFoundError: The log was deleted.
             MetadataError: The store failed.
         """
+        check_callback(on_progress, "on_progress")
         return await LogChecker(self._host).check(every_entry=every_entry, on_progress=on_progress)
 
     async def delete_orphans(self) -> tuple[int, ...]:

@@ -104,7 +104,7 @@ class PassClock:
     """
 
     def __init__(self, store: LogStore) -> None:
-        """A clock that was not read yet."""
+        """A clock that has not been read yet."""
         self._store = store
         self._now_ms: int | None = None
 

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterable
 
 from ledgerlog_spark.callbacks import notify
-from ledgerlog_spark.client.handles.creation import check_callback
+from ledgerlog_spark.client.arguments import check_callback
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.ports import LedgerReaderHandle

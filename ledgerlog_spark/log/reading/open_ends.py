@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from ledgerlog_spark.client.arguments import check_iterable, check_optional, check_type
 from ledgerlog_spark.errors import (
     DataLossError,
     EntryNotFoundError,
@@ -66,6 +67,10 @@ async def view(
         is_fresh: Whether the view must be current. If false, the view needs one request less, and
             existing rows may be missing.
     """
+    check_type("first_offset", first_offset, int)
+    check_type("seen_offset", seen_offset, int)
+    check_optional("known_version", known_version, int)
+    check_iterable("known_schemas", known_schemas)
 
     async def viewed() -> LogView:
         machine = ViewMachine(
@@ -111,6 +116,7 @@ async def snapshot(host: LogHost, /, version: int | None = None) -> LogSnapshot:
             error has `oldest`.
         EntryUnknownError: Too few bookies of an open ledger answered; retriable.
     """
+    check_optional("version", version, int)
 
     async def taken() -> LogSnapshot:
         found = await host.run(SnapshotMachine(host.name, version=version))

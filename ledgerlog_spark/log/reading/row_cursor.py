@@ -1,4 +1,4 @@
-"""Decodes entries of a leader log of rows in order, beginning at an offset."""
+"""Decodes the entries of a leader log whose records are rows, in order, from an offset on."""
 
 from __future__ import annotations
 

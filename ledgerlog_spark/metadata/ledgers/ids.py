@@ -40,7 +40,7 @@ class LedgerIds:
         self._removals: set[asyncio.Task[None]] = set()
 
     async def take(self, count: int) -> list[int]:
-        """Return `count` (1 to 64) new ids, in rising order."""
+        """Return `count` (1 to 64) new ids, in ascending order."""
         if not 1 <= count <= COUNT_MAX:
             raise LocalProtocolError(
                 f"{count} ids were requested, but one call returns 1 to {COUNT_MAX} ids",

@@ -115,7 +115,7 @@ class LedgerStore:
                 raise _not_found(ledger_id) from None
 
     async def ids(self) -> AsyncIterator[int]:
-        """Yield all ledger ids in rising order, from several reads. An error ends the iteration."""
+        """Yield all ledger ids, ascending, from several reads. An error ends the iteration."""
         try:
             names = await self._tree.children(self._root)
         except znodes.NodeMissingError:
@@ -166,7 +166,7 @@ class LedgerStore:
     async def _below(
         self, directory: str, levels: tuple[re.Pattern[str], ...]
     ) -> AsyncIterator[str]:
-        """Paths of ledgers in a directory, in rising order. An unexpected name is an error.
+        """Paths of ledgers in a directory, in ascending order. An unexpected name is an error.
 
         A directory that is deleted during the iteration counts as empty.
         """

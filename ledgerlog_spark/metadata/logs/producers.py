@@ -141,7 +141,7 @@ class LogProducers:
         return [*map(znodes.DeleteNode, ended), *marks]
 
     async def registered(self, log_id: str, app: str) -> Sequence[int]:
-        """The registered ledgers of the producer, in rising order of ids."""
+        """The registered ledgers of the producer, in ascending order of ids."""
         return await self._ids_below(self._paths.registration(log_id, app))
 
     async def registered_before(self, log_id: str, app: str, epoch: int) -> Sequence[int]:
@@ -249,7 +249,7 @@ class LogProducers:
         return [None if stat is None else stat.created_ms for stat in stats]
 
     async def marked(self, log_id: str) -> Sequence[MarkedLedger]:
-        """All ledgers with marks, in rising order of ids."""
+        """All ledgers with marks, in ascending order of ids."""
         found = await self._ledgers_below(self._paths.marks(log_id))
         paths = [self._paths.mark(log_id, ledger_id) for ledger_id, _ in found]
         marks = await read_each(partial(znodes.get_or_none, self._tree), paths)
@@ -353,7 +353,7 @@ class LogProducers:
         return sorted(map(int, await znodes.children_of(self._tree, path)))
 
     async def _ledgers_below(self, path: str) -> list[tuple[int, znodes.NodeStat]]:
-        """The ledgers with a node below `path`, in rising order of ids, with the nodes' stats."""
+        """The ledgers with a node below `path`, by ascending id, with the nodes' stats."""
         ledger_ids = await self._ids_below(path)
         stats = await read_each(self._tree.stat, [f"{path}/{each}" for each in ledger_ids])
         return [(i, stat) for i, stat in zip(ledger_ids, stats, strict=True) if stat is not None]

@@ -41,7 +41,7 @@ class BusyBookies:
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        """Indexes of the busy bookies, in rising order."""
+        """Indexes of the busy bookies, in ascending order."""
         return tuple(sorted(self.waits))
 
     @property

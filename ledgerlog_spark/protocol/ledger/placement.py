@@ -37,8 +37,8 @@ class Replacements:
     """The result of `replace_failed`."""
 
     ensemble: tuple[str, ...]  # other bookies keep their indexes (PROTOCOL.md#B5)
-    replaced: tuple[int, ...]  # indexes with a new bookie, in rising order
-    unreplaced: tuple[int, ...]  # failed indexes without a replacement, in rising order
+    replaced: tuple[int, ...]  # indexes with a new bookie, in ascending order
+    unreplaced: tuple[int, ...]  # failed indexes without a replacement, in ascending order
 
 
 def replace_failed(

@@ -182,8 +182,8 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
 class OrphansMachine(HeadTransaction[tuple[int, ...]]):
     """Marks orphans, so that they are swept (LOGS.md#U19).
 
-    Ends with `Finished(tuple[int, ...])`, the given ledgers that the log does not list. Each of
-    them gets the mark of an unlisted ledger, so it stays for `deletedRetentionMs`. Fails with
+    Ends with `Finished(tuple[int, ...])`, the given ledgers that the log does not list. They are
+    marked as unlisted, so they are kept for `deletedRetentionMs`. Fails with
     `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
     """
 

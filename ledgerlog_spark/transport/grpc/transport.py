@@ -24,8 +24,7 @@ from ledgerlog_spark.wire.requests import (
 )
 
 BOOKIES_MAX = 256
-"""If this number of bookies have open channels, idle channels are closed before another is opened.
-"""
+"""When this many bookies have open channels, idle channels are closed before another is opened."""
 
 
 class GrpcTransport:

@@ -92,7 +92,7 @@ def decode_varint(data: bytes, offset: int) -> tuple[int, int]:
             if value >= _U64:
                 break
             return value, offset + place + 1
-    raise WireFormatError(f"no number of 64 bits at byte {offset}", offset=offset)
+    raise WireFormatError(f"no 64-bit number at byte {offset}", offset=offset)
 
 
 def fields_of(message: bytes) -> Iterator[Field]:

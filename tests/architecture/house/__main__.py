@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.options import positive
 from tests.architecture.house.areas import prose_of
 from tests.architecture.house.figures import figures_of
 from tests.architecture.house.report import folder_table, other_table, summary
@@ -23,7 +24,9 @@ def main() -> None:
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[3], help="a checkout")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--list", choices=("all", *TICS), help="print each place of a tic instead")
-    parser.add_argument("--sentences", type=int, metavar="N", help="print N sentences at random")
+    parser.add_argument(
+        "--sentences", type=positive, metavar="N", help="print N sentences at random"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the sentences")
     options = parser.parse_args()
     root = options.root.resolve()

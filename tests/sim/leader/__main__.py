@@ -8,6 +8,7 @@ import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from benchmarks.options import positive
 from tests.sim.coverage import is_covered
 from tests.sim.leader.cluster import cluster_schedule
 from tests.sim.leader.damaged import damaged_schedule
@@ -33,7 +34,7 @@ so many others."""
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.leader", description=__doc__)
-    parser.add_argument("--schedules", type=int, default=1_000)
+    parser.add_argument("--schedules", type=positive, default=1_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
     parser.add_argument(
         "--mutation", choices=sorted({*MUTATIONS, *HOST_MUTATIONS}), help="search with a defect on"

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from benchmarks.options import positive
 from tests.sim.coverage import is_covered
 from tests.sim.log.checks import Violation
 from tests.sim.log.hosts.mutations import MUTATIONS as HOST_MUTATIONS
@@ -31,7 +32,7 @@ LISTS_EVERY = 8
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--schedules", type=int, default=1_000)
+    parser.add_argument("--schedules", type=positive, default=1_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
     parser.add_argument("--trace", action="store_true", help="print every state of every head")
     by_name = {mutation.__name__: mutation for mutation in (*MUTATIONS, *HOST_MUTATIONS)}

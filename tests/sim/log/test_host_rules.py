@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.errors import MetadataUnknownError, ProducerFencedError
+from ledgerlog_spark.errors import MetadataUnknownError, NeedsOperatorError, ProducerFencedError
 from ledgerlog_spark.log.host import CHANGE_TIMEOUT_MS
 from ledgerlog_spark.protocol.log.commit import commit
 from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine
+from ledgerlog_spark.protocol.log.seal import FloorMachine
 from tests.sim.log.checks import Violation, place_of
 from tests.sim.log.hosts import actors, ranges
 from tests.sim.log.hosts.base import play_hosts
 from tests.sim.log.hosts.blame import Call
 from tests.sim.log.hosts.process import Process, sleep
+from tests.sim.log.hosts.tree import STALL_MS_MAX
 from tests.sim.log.hosts.world import HostWorld
 
 if TYPE_CHECKING:
@@ -131,3 +133,53 @@ def test_a_range_moves_when_its_ledger_is_closed_before_its_first_row(
     world = play(closed)
     assert [each.sealed_at for each in world.ledgers.values()] == [0, None]
     assert world.counts["ledgers closed before their first row"] == 1
+
+
+async def listed_and_sealed(
+    world: HostWorld, process: Process, log: Log, *, patch: pytest.MonkeyPatch, is_listed_late: bool
+) -> None:
+    """A seal that misses the last entry where it may, and stalls for long behind its floor."""
+    begun = await log.begin(schema=world.usual_schema, app="nightly", run="first")
+    written = await ranges.staged(process, log, begun)
+    call = Call(world, process, log.log_id, begun.app, begun.run, begun.batch_id)
+    patch.setattr(actors, "_timeout_ms", lambda _: CHANGE_TIMEOUT_MS)
+    seal = process.ledgers.seal
+
+    async def stalled(ledger_id: int, **floor: Any) -> Any:
+        if is_listed_late:
+            await actors._commit(process, log, begun, [written], call)
+        await asyncio.sleep(3 * STALL_MS_MAX / 1e3)
+        return await seal(ledger_id, **floor)
+
+    if not is_listed_late:
+        await actors._commit(process, log, begun, [written], call)
+    patch.setattr(process.ledgers, "seal", stalled)
+    world.is_faulty = True
+    patch.setattr(world.random, "random", lambda: 0.15)  # of faults only that of `_found`
+    await log.seal(written.ledger_id)
+
+
+def test_a_seal_that_stalls_finds_what_was_listed_behind_its_floor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = play(partial(listed_and_sealed, patch=monkeypatch, is_listed_late=True))
+    assert [each.sealed_at == each.last > 0 for each in world.ledgers.values()] == [True]
+    assert not world.counts["seals that miss entries"]
+
+
+def test_a_seal_that_misses_what_its_floor_has_closes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refused(world: HostWorld, process: Process, log: Log) -> None:
+        with pytest.raises(NeedsOperatorError):
+            await listed_and_sealed(world, process, log, patch=monkeypatch, is_listed_late=False)
+
+    world = play(refused)
+    assert [each.sealed_at for each in world.ledgers.values()] == [None]
+    assert world.counts["seals that miss entries"] == 1
+
+
+def test_a_floor_below_what_is_listed_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FloorMachine, "_note", lambda *_: None)
+    with pytest.raises(Violation, match="closed below its listed end"):
+        play(partial(listed_and_sealed, patch=monkeypatch, is_listed_late=False))

@@ -17,7 +17,12 @@ from bookie_server.service.v2.server import V2Server, listen
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.testing.bookie import MemoryStorage
 from ledgerlog_spark.wire.answers import decode_answer
-from ledgerlog_spark.wire.requests import encode_batch_read, encode_read, encode_tell_lac
+from ledgerlog_spark.wire.requests import (
+    encode_auth,
+    encode_batch_read,
+    encode_read,
+    encode_tell_lac,
+)
 from tests.contract.transport_bookies import HeldStorage
 from tests.fixtures.bookie_process import KEY, add_frame
 
@@ -173,6 +178,41 @@ async def test_a_request_does_not_wait_for_the_memory_that_it_lies_in(bookie: Sl
     client.send(encode_tell_lac(1, 0, KEY) + add_frame(1, 1, b"behind it"))
     assert (await client.answer()).entry_id == 1
     assert not bookie.waiting_count
+
+
+REQUESTS = {
+    "add": add_frame(1, 0, b"x"),
+    "read": encode_read(1, 0),
+    "batch read": encode_batch_read(1, 0, request_id=1, count_max=1, size_bytes_max=100),
+    "TELL_LAC": encode_tell_lac(1, 0, KEY),
+    "AUTH": encode_auth(b"\x0a\x00"),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_who_sent_any_request_is_not_closed_as_silent(bookie: SlowBookie, name: str) -> None:
+    """A TELL_LAC gets no answer, and is a request all the same."""
+    bookie.storage.release()
+    client, silent = await bookie.connect(), await bookie.connect()
+    client.send(REQUESTS[name])
+    await bookie.until(lambda: bookie.server.connections_count == 2)
+    connections = bookie.server._connections
+    await bookie.until(lambda: any(each.frames_received and each.is_idle for each in connections))
+    late = asyncio.get_running_loop().time() + bookie.settings.first_request_timeout_ms
+    bookie.server.sweeper._clock = lambda: late
+    bookie.server.sweeper.sweep()
+    assert await silent.reader.read() == b""
+    (left,) = connections
+    assert left.frames_received == 1
+    assert left.is_proven
+    assert left.host in bookie.server._shared.known_hosts
+
+
+async def test_a_frame_that_is_no_request_proves_nothing(bookie: SlowBookie) -> None:
+    client = await bookie.connect()
+    client.send(encode_auth(b"no message"))
+    assert await client.reader.read() == b""
+    assert "127.0.0.1" not in bookie.server._shared.known_hosts
 
 
 async def test_reads_pass_adds_that_wait(bookie: SlowBookie) -> None:

@@ -51,8 +51,10 @@ class ChangingLog:
     def state(self) -> LogState:
         return self._states.popleft() if len(self._states) > 1 else self._states[0]
 
-    def begin(self, *, schema: bytes, mode: WriteMode, batch_id: int, **_: Any) -> Job:
-        plan = plan_job(self.state(), schema=schema, mode=mode)
+    def begin(
+        self, *, schema: bytes, mode: WriteMode, batch_id: int, planned: LogState, **_: Any
+    ) -> Job:
+        plan = plan_job(planned, schema=schema, mode=mode)
         return plan.job(app="a", run="r", batch_id=batch_id, kind=JobKind.BATCH)
 
 
@@ -69,19 +71,25 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Any:
     return begun
 
 
-def test_a_first_commit_just_before_the_job_begins_fixes_the_columns_for_it(begin: Any) -> None:
-    """The log was made with these columns, so the first commit leaves the schema's id."""
-    longs = stored_schema(storable(rows_of("long")))
+def test_a_first_commit_just_before_the_job_begins_is_left_to_the_commit(begin: Any) -> None:
+    """The commit sees that its job was planned on version 0, whose columns were not fixed."""
+    longs, strings = (stored_schema(storable(rows_of(kind))) for kind in ("long", "string"))
     log = ChangingLog(state_at(0, longs), state_at(1, longs))
-    with pytest.raises(SchemaMismatchError, match="column 'k' of log 'flights' is long"):
-        begin(log, "string")
+    job = begin(log, "string")
+    assert (job.schema, job.schema_id, job.base_schema_id) == (strings, None, 0)
+    assert job.planned_version == 0
 
 
-def test_rows_that_fit_the_first_commit_begin_on_it(begin: Any) -> None:
+def test_rows_that_fit_the_columns_of_the_log_have_its_schema(begin: Any) -> None:
     longs = stored_schema(storable(rows_of("long")))
-    log = ChangingLog(state_at(0, longs), state_at(1, longs))
-    job = begin(log, "integer")
+    job = begin(ChangingLog(state_at(1, longs)), "integer")
     assert (job.schema, job.schema_id, job.planned_version) == (longs, 0, 1)
+
+
+def test_rows_that_do_not_fit_the_columns_of_the_log_are_refused(begin: Any) -> None:
+    longs = stored_schema(storable(rows_of("long")))
+    with pytest.raises(SchemaMismatchError, match="column 'k' of log 'flights' is long"):
+        begin(ChangingLog(state_at(1, longs)), "string")
 
 
 def test_a_job_on_a_log_without_a_commit_has_the_columns_of_its_rows(begin: Any) -> None:

@@ -124,13 +124,15 @@ async def test_jobs_that_read_one_version_are_committed_once(
     }[mode]
 
 
-async def test_a_job_of_an_old_version_does_not_begin(world: LogWorld) -> None:
+@pytest.mark.parametrize("reads", [True, False], ids=["begin reads", "its caller read"])
+async def test_a_job_of_an_old_version_does_not_begin(world: LogWorld, *, reads: bool) -> None:
     log = await world.logs().create("flights")
     for name in "xy":
         await commit(log, name)
     producers = await world.logs().store.producers.names(log.log_id)
+    planned = None if reads else await log.state()
     with pytest.raises(ConcurrentCommitError):
-        await log.begin(schema=SCHEMA, expected_version=1)
+        await log.begin(schema=SCHEMA, expected_version=1, planned=planned)
     assert await world.logs().store.producers.names(log.log_id) == producers
 
 

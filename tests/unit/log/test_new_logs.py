@@ -11,7 +11,7 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     ProducerFencedError,
 )
-from ledgerlog_spark.log.committing import new_log
+from ledgerlog_spark.metadata.logs.store import LogStore
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
 from tests.unit.log.log_world import DAY_MS, SCHEMA, LogWorld, commit, write
@@ -101,15 +101,14 @@ async def test_a_job_of_an_existing_log_deletes_nothing(world: LogWorld) -> None
 
 def between(monkeypatch: pytest.MonkeyPatch, others: Any) -> None:
     """`others` happens after all reads of an abort, before its transaction."""
-    read = new_log._producers_of
+    delete = LogStore.delete_log
 
-    async def producers_of(host: Any, job: Any) -> Any:
-        found = await read(host, job)
-        monkeypatch.setattr(new_log, "_producers_of", read)
+    async def delete_log(store: LogStore, *head: Any, **producers: Any) -> None:
+        monkeypatch.setattr(LogStore, "delete_log", delete)
         await others()
-        return found
+        await delete(store, *head, **producers)
 
-    monkeypatch.setattr(new_log, "_producers_of", producers_of)
+    monkeypatch.setattr(LogStore, "delete_log", delete_log)
 
 
 async def test_a_commit_between_the_reads_and_the_deletion_keeps_the_log(

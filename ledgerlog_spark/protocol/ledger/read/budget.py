@@ -34,23 +34,32 @@ class ReaderSettings:
     """Limits of a reader.
 
     Attributes:
+        entries_ahead_max: Maximum number of entries to read ahead of the application.
         size_bytes_ahead_max: Maximum sum of the payload bytes that the application has not taken
             yet and the bytes that pending requests are expected to return.
         size_bytes_max: Maximum payload in memory, for any size of entries. A request is not sent if
             its answer might not fit, but one entry may always be requested.
+        batch_entries_max: Maximum number of entries in one answer. The value 1 turns batches off.
+        batch_size_bytes_max: Maximum size of one answer.
+        batches_in_flight_max: Maximum number of pending requests for batches.
+        singles_in_flight_max: Maximum number of pending requests for single entries.
+        hedge_delay_ms: After one to two times this delay, a slow request is also sent to another
+            bookie.
+        reloads_max: Maximum number of reloads of the metadata for one entry.
+        overload: Retries after a bookie answered that it is busy, with pauses of about 15 s in
+            total.
     """
 
-    entries_ahead_max: int = 16_384  # maximum number of entries to read ahead of the application
+    entries_ahead_max: int = 16_384
     size_bytes_ahead_max: int = 16 << 20
     size_bytes_max: int = 64 << 20
-    batch_entries_max: int = 1_024  # the value 1 turns batches off
-    batch_size_bytes_max: int = 1 << 20  # maximum size of one answer
-    batches_in_flight_max: int = 6  # maximum number of pending requests for batches
-    singles_in_flight_max: int = 256  # maximum number of pending requests for single entries
-    # after one to two times this delay, a slow request is also sent to another bookie
+    batch_entries_max: int = 1_024
+    batch_size_bytes_max: int = 1 << 20
+    batches_in_flight_max: int = 6
+    singles_in_flight_max: int = 256
     hedge_delay_ms: int = 500
-    reloads_max: int = 3  # maximum number of reloads of the metadata for one entry
-    overload: RetryPolicy = OVERLOAD  # pauses of about 15 s in total
+    reloads_max: int = 3
+    overload: RetryPolicy = OVERLOAD
 
 
 class ReadBudget:

@@ -37,15 +37,24 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReadAhead:
-    """How far recovery reads ahead of the entries that it wrote back."""
+    """How far recovery reads ahead of the entries that it wrote back.
 
-    entries_first: int = 16  # the limit at first; it grows with the number of entries found
-    entries_max: int = 512  # the limit that does not grow further
-    # estimated from the largest entry so far; also limits the entries that wait to be written back
+    Attributes:
+        entries_first: The first limit of entries. It grows with the number of entries found.
+        entries_max: Maximum of the growing limit of entries.
+        size_bytes_max: Maximum bytes, estimated from the largest entry so far. It also limits the
+            entries that wait to be written back.
+        slow_member_ms: After one to two times this time, other bookies get the request too.
+        batch_entries_max: Maximum number of entries in one answer. The value 1 turns batches off.
+        batch_size_bytes_max: Maximum size of one answer.
+    """
+
+    entries_first: int = 16
+    entries_max: int = 512
     size_bytes_max: int = 32 << 20
-    slow_member_ms: int = 250  # other bookies get the request after one to two times this time
-    batch_entries_max: int = 1_024  # the value 1 turns batches off
-    batch_size_bytes_max: int = 1 << 20  # maximum size of one answer
+    slow_member_ms: int = 250
+    batch_entries_max: int = 1_024
+    batch_size_bytes_max: int = 1 << 20
 
 
 @dataclass(slots=True, eq=False)
@@ -187,7 +196,7 @@ class RecoveryReads:
     numbers: RequestNumbers
     last_entry_ids: Mapping[int, int] | None = None  # by index; None turns batches off
     is_unauthorized: bool = False  # True: a bookie reported a wrong password
-    next_entry_id: int = field(init=False)  # the first entry that was not taken yet
+    next_entry_id: int = field(init=False)  # the first entry that has not been taken yet
     _next_to_request: int = field(init=False)
     _tallies: dict[int, EntryTally] = field(default_factory=dict)
     _sent: dict[int, tuple[EntryTally, int]] = field(default_factory=dict)

@@ -48,12 +48,19 @@ class RecoveryPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RecoverySettings:
-    """Limits of a recovery."""
+    """Limits of a recovery.
 
-    read_ahead: ReadAhead = field(default_factory=ReadAhead)  # for the reads of entries
-    window: Window = field(default_factory=Window)  # for entries that are written back
-    metadata: RetryPolicy = field(default_factory=RetryPolicy)  # for one change of the metadata
-    retry: RetryPolicy = field(  # for the whole recovery
+    Attributes:
+        read_ahead: Limits of the reads of entries.
+        window: Limits of the entries that are written back.
+        metadata: Retries of one change of the metadata.
+        retry: Retries of the whole recovery.
+    """
+
+    read_ahead: ReadAhead = field(default_factory=ReadAhead)
+    window: Window = field(default_factory=Window)
+    metadata: RetryPolicy = field(default_factory=RetryPolicy)
+    retry: RetryPolicy = field(
         default_factory=lambda: RetryPolicy(first_delay_ms=100, delay_max_ms=5_000, attempts_max=8)
     )
 

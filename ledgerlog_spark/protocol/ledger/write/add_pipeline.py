@@ -47,10 +47,15 @@ def check_run(payloads: Sequence[Payload]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Limits for the entries that a bookie of their write set has not stored (PROTOCOL.md#A11)."""
+    """Limits for the entries that a bookie of their write set has not stored (PROTOCOL.md#A11).
 
-    entries_max: int = 65_536  # at least 1
-    # payload bytes, at least 1; the last run may exceed this limit, so that any run fits
+    Attributes:
+        entries_max: Maximum number of entries, at least 1.
+        size_bytes_max: Maximum payload bytes, at least 1. The last run may exceed this limit, so
+            that any run fits.
+    """
+
+    entries_max: int = 65_536
     size_bytes_max: int = 32 << 20
 
 

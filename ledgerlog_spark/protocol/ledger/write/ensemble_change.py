@@ -48,7 +48,7 @@ class FailedBookies:
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        """Indexes that wait for a replacement, in rising order."""
+        """Indexes that wait for a replacement, in ascending order."""
         return tuple(sorted(self._failed))
 
     @property

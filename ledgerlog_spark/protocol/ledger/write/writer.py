@@ -52,15 +52,23 @@ class WriterPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """Limits of a writer."""
+    """Limits of a writer.
 
-    window: Window = field(default_factory=Window)  # for the entries that are not confirmed
-    metadata: RetryPolicy = field(default_factory=RetryPolicy)  # for one change of the metadata
-    replacement: RetryPolicy = field(  # for failed bookies that no bookie can replace
+    Attributes:
+        window: Limits of the entries that are not confirmed.
+        metadata: Retries of one change of the metadata.
+        replacement: Retries while no bookie can replace failed bookies.
+        ensemble_changes_max: Maximum number of ensemble changes in one ledger, at least 0.
+        add_quorum_timeout_ms: The writer fails after the oldest run has waited one to two times
+            this time. None means no limit.
+    """
+
+    window: Window = field(default_factory=Window)
+    metadata: RetryPolicy = field(default_factory=RetryPolicy)
+    replacement: RetryPolicy = field(
         default_factory=lambda: RetryPolicy(first_delay_ms=100, delay_max_ms=500, attempts_max=33)
     )
-    ensemble_changes_max: int = 1_000  # in one ledger, at least 0
-    # the writer fails after the oldest run has waited one to two times this time; None: no limit
+    ensemble_changes_max: int = 1_000
     add_quorum_timeout_ms: int | None = None
 
 

@@ -69,6 +69,7 @@ from ledgerlog_spark.protocol.log.password import (
     password_check,
     with_password,
 )
+from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX
 from ledgerlog_spark.protocol.log.read.versions import newest_of
 from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind, ProducerRecord
 from ledgerlog_spark.protocol.log.state.rows import SCHEMAS
@@ -424,9 +425,17 @@ class CommitMachine(HeadTransaction[CommitResult]):
     def _unknown(self, token: str, **fields: Any) -> CommitUnknownError:
         """The error for a transaction that was sent and may have succeeded."""
         app, batch_id = self._request.app, self._request.batch_id
+        # Another run of a job without a name has another producer, so it is no retry.
+        is_named = not app.startswith(JOB_APP_PREFIX)
+        what_to_do = (
+            "commit it again under the same numbers"
+            if is_named
+            else "commit the same job again. Another run of a write without txnAppId would write "
+            f"the rows twice, so first look for them in `ledgerlog logs history {self.log}`"
+        )
         return CommitUnknownError(
-            f"batch {batch_id} of producer {app!r} may or may not be in log {self.log!r}: commit "
-            "it again under the same numbers",
+            f"batch {batch_id} of producer {app!r} may or may not be in log {self.log!r}: "
+            f"{what_to_do}",
             log=self.log,
             app=app,
             batch_id=batch_id,

@@ -36,10 +36,16 @@ class CommitResult:
 
 
 def forgotten(log: str, app: str) -> ProducerFencedError:
-    """The error for a producer whose record the sweeper deleted before its job ended."""
+    """The error for a job whose producer record was deleted, after its commit or by the sweeper.
+
+    The error does not settle an unknown outcome of an earlier commit of the job (LOGS.md#K7).
+    Another run of the job would write its rows twice if that commit succeeded.
+    """
     return ProducerFencedError(
-        f"log {log!r} no longer has producer {app!r}: the job took longer than stagingTtlMs; run "
-        "it again",
+        f"log {log!r} no longer has producer {app!r}, and this call changed nothing: the job was "
+        "committed before, or it took longer than stagingTtlMs. If an earlier commit of the job "
+        "succeeded or had an unknown outcome, its rows may be in the log: look for them in "
+        f"`ledgerlog logs history {log}` before you run the job again",
         log=log,
         app=app,
     )

@@ -153,7 +153,7 @@ class LogState:
 
     Attributes:
         version: The version of the head's node.
-        schemas: The schemas by id, in rising order.
+        schemas: The schemas by id, in ascending order.
     """
 
     head: LogHead

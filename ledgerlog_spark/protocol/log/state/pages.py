@@ -2,11 +2,11 @@
 
 A sequence grows at its end. New records go to the head while they fit there. When they do not fit,
 all records of the head are *spilled* into pages. If the last page has room, a new page replaces it.
-The new page has the records of the last page and of the head. Otherwise the records of the head go
-into further pages. When the head names too many pages, an index page names all of them except the
-last. If the last index page has room, a new index page replaces it. So a commit of one range
-usually writes only the head. About every fiftieth commit also writes one page. A full page is never
-rewritten.
+The new page contains the records of the last page and of the head. Otherwise the records of the
+head go into further pages. When the head names too many pages, an index page names all of them
+except the last. If the last index page has room, a new index page replaces it. So a commit of one
+range usually writes only the head. About every fiftieth commit also writes one page. A full page is
+never rewritten.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def append(
 ) -> Paged[T]:
     """The sequence with `new` at its end. New pages are added to `writer`.
 
-    `new` is in rising order of key. `loaded` has the records of all `pages_to_merge`.
+    `new` is in ascending order of key. `loaded` has the records of all `pages_to_merge`.
     """
     share = SHARES[kind.name]
     recent = (*paged.recent, *new)
@@ -152,7 +152,7 @@ def overlapping(refs: Iterable[PageRef], first_key: int, end_key: int) -> list[P
 def select(
     kind: RecordKind[T], records: Sequence[T], first_key: int, end_key: int
 ) -> tuple[T, ...]:
-    """The records, in rising order, that cover keys of [first_key, end_key)."""
+    """The records, in ascending order, that cover keys of [first_key, end_key)."""
     if first_key >= end_key:
         return ()  # an empty version overlaps nothing, even inside a range
     first = bisect_right(records, first_key, key=kind.end_key)

@@ -131,7 +131,7 @@ class OpenLedger:
     first_offset: int
     """Offset of the first record. In the oldest open ledger it is exact, and equal to the head's
     `end_offset`. In the younger ledger it is a lower bound, because that ledger is listed while
-    records are still appended to the older one (LOGS.md#J5)."""
+    records are still being appended to the older one (LOGS.md#J5)."""
     opened_ms: int  # when the leader created the ledger, by the store's clock, since the epoch
 
 
@@ -192,7 +192,7 @@ class PageRef:
 
 @dataclass(frozen=True, slots=True)
 class Paged(Generic[T]):
-    """A sequence in rising order of key: index pages, then pages, then records in the head."""
+    """A sequence in ascending order of key: index pages, then pages, then records in the head."""
 
     index: tuple[PageRef, ...] = ()  # the index pages, which name the pages of the oldest records
     pages: tuple[PageRef, ...] = ()  # the pages that no index page names yet

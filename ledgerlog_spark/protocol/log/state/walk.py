@@ -54,7 +54,7 @@ class Walk(Generic[T]):
         self.wanted = ()
 
     def records(self) -> tuple[T, ...]:
-        """All records that cover keys of the range, in rising order of key."""
+        """All records that cover keys of the range, in ascending order of key."""
         assert not self.wanted, "pages are missing"
         everything: list[T] = []
         for ref in self.refs:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tests.sim.log.hosts.world import HostWorld
 
 BATCH_ENTRIES = 3
-LISTED_MS = 3_000
-"""After that whoever reads the list for a seal has seen what is on it."""
 
 
 def metadata_of(
@@ -81,6 +79,8 @@ class SimLedgers:
         self.world = world
         self.tree = tree
         self._stores = stores
+        self._listed: dict[int, int] = {}
+        """The last listed entry of a ledger when its next seal began, at the latest."""
         self.services: Any = None
 
     def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
@@ -118,6 +118,13 @@ class SimLedgers:
             yield ledger_id
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
+        """As the client's. Whoever seals a ledger asks for this, and reads the list after it."""
+        found = await self._metadata(ledger_id)
+        listed = self.world.listed_last(ledger_id)
+        self._listed[ledger_id] = min(listed, self._listed.get(ledger_id, listed))
+        return found
+
+    async def _metadata(self, ledger_id: int) -> LedgerMetadata:
         try:
             found = (await self._stores.ledgers.load(ledger_id)).value
         except LedgerNotFoundError:  # as the client: gone only if it is after a sync
@@ -137,7 +144,7 @@ class SimLedgers:
         may_be_outdated: bool = False,
     ) -> SimReader:
         del is_listed, may_be_outdated
-        check_ledger_password(ledger_id, await self.ledger_metadata(ledger_id), password)
+        check_ledger_password(ledger_id, await self._metadata(ledger_id), password)
         return SimReader(self, ledger_id)
 
     async def seal(
@@ -145,7 +152,8 @@ class SimLedgers:
     ) -> LedgerMetadata:
         """Finds all that was acknowledged, unless bookies are missing."""
         world, ledger = self.world, self.world.ledgers[ledger_id]
-        metadata = await self.ledger_metadata(ledger_id)
+        listed = self._listed.pop(ledger_id, -1)
+        metadata = await self._metadata(ledger_id)
         check_ledger_password(ledger_id, metadata, password)
         if ledger.sealed_at is None:
             probability = 0.1 if world.views[world.log_of[ledger_id]].deleted_at_ms is None else 0.3
@@ -156,7 +164,7 @@ class SimLedgers:
             writer = world.writers.get(ledger_id)
             if writer is not None:
                 writer.be_recovered()
-            last_entry_id = self._found(ledger_id, floor_entry_id)
+            last_entry_id = self._found(ledger_id, listed)
             sealing.check_close(
                 ledger_id, last_entry_id=last_entry_id, floor_entry_id=floor_entry_id
             )
@@ -164,16 +172,16 @@ class SimLedgers:
             world.check_closed(ledger_id)
         return metadata.closed(last_entry_id=ledger.sealed_at, length=100)
 
-    def _found(self, ledger_id: int, floor_entry_id: int) -> int:
+    def _found(self, ledger_id: int, listed_before: int) -> int:
         """Bookies that are missing may be those that have the last listed entry.
 
-        Not where it may have been listed since the floor was read: the seal of a client does not
-        end then, and this one does not know what is acknowledged and not listed.
+        Only of what was listed before the seal began, however long that took: the list was read
+        behind that, so the floor has to cover it. Of the rest this one does not know what is
+        acknowledged, and a client finds all of that.
         """
         world, last = self.world, self.world.ledgers[ledger_id].last
-        is_listed = last == world.listed_last(ledger_id)
-        is_old = floor_entry_id >= last or world.is_listed_long(ledger_id, LISTED_MS)
-        if world.is_faulty and is_listed and is_old and world.random.random() < 0.2:
+        is_listed = last == min(listed_before, world.listed_last(ledger_id))
+        if world.is_faulty and is_listed and world.random.random() < 0.2:
             world.counts["seals that miss entries"] += 1
             self.tree.faults += 1
             return last - 1

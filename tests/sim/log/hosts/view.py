@@ -63,7 +63,6 @@ class LogView:
     Attributes:
         committed_at_ms: When each version was made, by the store's clock.
         unlisted_at_ms: When each ledger was last taken off the list.
-        listed_ms: When an item of each ledger was last put on the list.
         truncated_to: The furthest offset that somebody asked the log to be truncated to.
         runs_of: Every run that took over a producer, in order.
         last_query: That committed the last batch of a producer.
@@ -76,7 +75,6 @@ class LogView:
     log_id: str
     committed_at_ms: dict[int, int] = field(default_factory=dict)
     unlisted_at_ms: dict[int, int] = field(default_factory=dict)
-    listed_ms: dict[int, int] = field(default_factory=dict)
     truncated_to: int = 0
     runs_of: dict[str, list[str]] = field(default_factory=dict)
     last_query: dict[str, str] = field(default_factory=dict)
@@ -292,9 +290,6 @@ class LogView:
         return self.host.now_ms() - self.host.born_ms[self.checks.truth[place]] >= keeps_ms
 
     def _unlisted(self, old: State, new: State) -> None:
-        listed = self.checks.items(new)
-        for item in set(listed) - set(self.checks.items(old)):
-            self.listed_ms[item.ledger_id] = self.host.now_ms()
         gone = {i.ledger_id for i in self.checks.items(old)}
         gone -= {i.ledger_id for i in self.checks.items(new)}
         for ledger_id in gone:

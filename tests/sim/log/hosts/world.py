@@ -123,11 +123,6 @@ class HostWorld(Hosts):
         items = view.checks.items(view.store.state)
         return max((i.last_entry_id for i in items if i.ledger_id == ledger_id), default=-1)
 
-    def is_listed_long(self, ledger_id: int, ms: int) -> bool:
-        """Whether nothing of it came on the list for so long."""
-        view = self.views[self.log_of[ledger_id]]
-        return self.now_ms() - view.listed_ms.get(ledger_id, self.now_ms()) > ms
-
     def check_closed(self, ledger_id: int) -> None:
         """It was just closed: not below what its log lists."""
         view = self.views[self.log_of[ledger_id]]

@@ -29,11 +29,23 @@ object EngineChoice {
   def shortName(): String =
     nameFor(org.apache.spark.SPARK_VERSION, builtFor, settingOfSession())
 
-  def nameFor(running: String, built: String, setting: Option[String]): String = {
-    val isWanted = !setting.exists(_.trim.equalsIgnoreCase(Python))
-    if (isWanted && minorOf(built).isDefined && minorOf(running) == minorOf(built)) Name
+  def nameFor(running: String, built: String, setting: Option[String]): String =
+    if (allows(setting) && minorOf(built).isDefined && minorOf(running) == minorOf(built)) Name
     else InactiveName
-  }
+
+  /** Whether the setting of the session allows this engine. */
+  def isWanted: Boolean = allows(settingOfSession())
+
+  /** Raises if the jar was built for another minor version of Spark. */
+  def checkVersion(running: String, built: String): Unit =
+    if (minorOf(built).isEmpty || minorOf(running) != minorOf(built))
+      throw LedgerLogException.configuration(
+        s"the jar of ledgerlog was built for Spark $built, and this is Spark $running: use a " +
+          "wheel or a jar of ledgerlog for this version, or remove the setting of the catalog"
+      )
+
+  private def allows(setting: Option[String]): Boolean =
+    !setting.exists(_.trim.equalsIgnoreCase(Python))
 
   private def minorOf(version: String): Option[(String, String)] =
     version.split("[.-]") match {

@@ -23,6 +23,15 @@ class EngineChoiceSuite extends munit.FunSuite {
     assertEquals(EngineChoice.nameFor("4.3.0", "4.3.0", Some(" Python ")), inactive)
   }
 
+  test("a catalog of a jar for another version of Spark is an error that names both") {
+    EngineChoice.checkVersion("4.3.1", "4.3.0")
+    for (built <- Seq("4.2.0", "")) {
+      val error = intercept[LedgerLogException](EngineChoice.checkVersion("4.3.1", built))
+      assertEquals(error.kind, "ConfigurationError")
+      assert(error.text.contains(s"built for Spark $built, and this is Spark 4.3.1"))
+    }
+  }
+
   test("Spark finds the registered class, which answers for the version of this build") {
     assertEquals(EngineChoice.builtFor, org.apache.spark.SPARK_VERSION)
     val found = ServiceLoader

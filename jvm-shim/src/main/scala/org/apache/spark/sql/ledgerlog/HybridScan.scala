@@ -14,6 +14,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 /** One scan. A batch scan is planned once, when Spark first needs its size or its tasks. */
 final class HybridScan(
     planner: ScanPlanner,
+    streamPlanner: ScanPlanner,
     columns: StructType,
     options: CaseInsensitiveStringMap,
     filters: Seq[Predicate],
@@ -32,8 +33,8 @@ final class HybridScan(
     case other => throw new IllegalStateException(s"the planner answered $other to a scan")
   }
   private lazy val streaming: Scan = {
-    val read = planner.withHiddenColumns(columns, options)
-    PythonSource.scanBuilder(planner.withTableOptions(columns), read).build()
+    val read = streamPlanner.withHiddenColumns(columns, options)
+    PythonSource.scanBuilder(streamPlanner.withTableOptions(columns), read).build()
   }
   private lazy val batch: Batch = plan.fold(_.toBatch(), new LedgerBatch(_, columns, limit))
 
@@ -45,7 +46,7 @@ final class HybridScan(
     isStream = true
     streaming.toMicroBatchStream(checkpointLocation) match {
       case python: MicroBatchStream with SupportsTriggerAvailableNow =>
-        val made = new HybridStream(python, planner, columns)
+        val made = new HybridStream(python, streamPlanner, columns)
         stream = Some(made)
         made
       case other => other

@@ -16,15 +16,25 @@ import org.apache.spark.sql.connector.read.{
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** Collects what one query needs. Spark makes a new builder for each scan, so nothing is shared. */
-final class HybridScanBuilder(tableSchema: StructType, options: CaseInsensitiveStringMap)
-    extends ScanBuilder
+/** Collects what one query needs. Spark makes a new builder for each scan, so nothing is shared.
+  *
+  * @param options
+  *   the options of a batch scan
+  * @param streamOptions
+  *   the options of a stream, which cannot select a version
+  */
+final class HybridScanBuilder(
+    tableSchema: StructType,
+    options: CaseInsensitiveStringMap,
+    streamOptions: CaseInsensitiveStringMap
+) extends ScanBuilder
     with SupportsPushDownRequiredColumns
     with SupportsPushDownV2Filters
     with SupportsPushDownAggregates
     with SupportsPushDownTopN
     with SupportsPushDownLimit {
   private val planner = new ScanPlanner(tableSchema, options)
+  private val streamPlanner = new ScanPlanner(tableSchema, streamOptions)
   private var required = tableSchema
   private var filters: Seq[Predicate] = Nil
   private var top: Option[TopRequest] = None
@@ -84,5 +94,7 @@ final class HybridScanBuilder(tableSchema: StructType, options: CaseInsensitiveS
   override def isPartiallyPushed: Boolean = true
 
   override def build(): Scan =
-    values.getOrElse(new HybridScan(planner, required, options, filters, top, limit))
+    values.getOrElse(
+      new HybridScan(planner, streamPlanner, required, streamOptions, filters, top, limit)
+    )
 }

@@ -21,6 +21,7 @@ final class HybridTable(tableSchema: StructType, tableProperties: util.Map[Strin
     with SupportsRead
     with SupportsWrite
     with SupportsMetadataColumns {
+  private val ofTable = new SessionTableOptions(tableProperties)
 
   override def name(): String = "ledger"
 
@@ -40,12 +41,17 @@ final class HybridTable(tableSchema: StructType, tableProperties: util.Map[Strin
 
   override def metadataColumns(): Array[MetadataColumn] = HiddenColumn.all
 
-  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
-    if (EngineOption.isPython(options)) PythonSource.scanBuilder(tableSchema, options)
-    else new HybridScanBuilder(tableSchema, EngineOption.without(options))
+  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = {
+    val asked = ofTable.ofRead(options)
+    if (EngineOption.isPython(asked)) PythonSource.scanBuilder(tableSchema, asked)
+    else {
+      val read = EngineOption.without(asked)
+      new HybridScanBuilder(tableSchema, read, read)
+    }
+  }
 
-  override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder =
-    PythonSource.writeBuilder(
-      LogicalWriteInfoImpl(info.queryId(), info.schema(), EngineOption.without(info.options()))
-    )
+  override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = {
+    val asked = EngineOption.without(ofTable.ofWrite(info.options()))
+    PythonSource.writeBuilder(LogicalWriteInfoImpl(info.queryId(), info.schema(), asked))
+  }
 }

@@ -24,11 +24,12 @@ class JarHook(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable":
             return
         root = Path(self.root)
-        sys.path.insert(0, self.root)
+        folder = str(root / "project")
+        sys.path.insert(0, folder)
         try:
             from build_jar import JAR, NotBuiltError, build_jar
         finally:
-            sys.path.remove(self.root)
+            sys.path.remove(folder)
         if not (root / JAR).exists():
             try:
                 build_jar(root)

@@ -1,7 +1,8 @@
 """Compiles the jar of the JVM engine with the Scala compiler among Spark's own jars.
 
 The build hook of the wheel and the tests use this program, where sbt is missing. `make shim` builds
-the same jar with sbt, and tests it. `python build_jar.py` compiles the jar if a source is newer.
+the same jar with sbt, and tests it. `python project/build_jar.py` compiles the jar if a source is
+newer.
 """
 
 from __future__ import annotations
@@ -82,6 +83,6 @@ def _write(jar: Path, classes: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        sys.stdout.write(f"{build_jar(Path(__file__).resolve().parent)}\n")
+        sys.stdout.write(f"{build_jar(Path(__file__).resolve().parents[1])}\n")
     except NotBuiltError as missing:
         sys.exit(f"the jar was not built: {missing}")

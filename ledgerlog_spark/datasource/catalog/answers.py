@@ -1,0 +1,103 @@
+"""The answer to one request of the catalog, as values that `json.dumps` accepts.
+
+A request has `format` 1, `catalog` with its kind, the `options` of the catalog, and the arguments
+of the kind. An answer has `format` 1, and the result of the kind or an `error`. An error has its
+class as `kind`, its `message` and its `fields`, so that the catalog can raise Spark's exception for
+it, without a Python traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ledgerlog_spark.composition import service_uri
+from ledgerlog_spark.datasource.catalog.definitions import Definition, definition_of
+from ledgerlog_spark.datasource.catalog.names import has_namespace, namespaces_in, tables_in
+from ledgerlog_spark.datasource.catalog.tables import Tables
+from ledgerlog_spark.datasource.cluster import client_of
+from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.source import LedgerDataSource
+from ledgerlog_spark.errors import LedgerLogError, WireFormatError
+
+FORMAT = 1
+
+Request = Mapping[str, Any]
+Answer = dict[str, Any]
+
+
+def answer_to(source: type[LedgerDataSource], request: Request) -> Answer:
+    """Answer a question of the catalog, or make a change."""
+    if request["format"] != FORMAT:
+        raise WireFormatError(
+            f"the jar sends requests of format {request['format']}, and this package answers "
+            f"format {FORMAT}: the jar and the package have to be of the same release"
+        )
+    try:
+        options = request["options"]
+        given = SourceOptions.parse(options).metadata_service_uri
+        client = client_of(service_uri(given, source.configured_service_uri))
+        answer = answer_of(Tables(client, options), request)
+    except LedgerLogError as error:
+        answer = {"error": error_to_json(error)}
+    return {"format": FORMAT, **answer}
+
+
+def answer_of(tables: Tables, request: Request) -> Answer:
+    """The result of the kind of the request. Raises the errors of `Tables`."""
+    return _ANSWERS[request["catalog"]](tables, request) or {}
+
+
+def error_to_json(error: LedgerLogError) -> Answer:
+    """The class, the text and the fields of an error."""
+    return {
+        "kind": type(error).__name__,
+        "message": str(error),
+        "fields": {name: str(value) for name, value in error.fields.items()},
+    }
+
+
+def _names(tables: Tables, request: Request) -> Answer:
+    names, namespace = tables.names(), request["namespace"]
+    return {
+        "tables": tables_in(names, namespace),
+        "namespaces": namespaces_in(names, namespace),
+        "exists": has_namespace(names, namespace),
+    }
+
+
+def _staged(tables: Tables, request: Request) -> Answer:
+    return tables.staged(request["name"], _definition(request), request["mode"])
+
+
+def _definition(request: Request) -> Definition:
+    return definition_of(request["schema"], request["partitions"], request["properties"])
+
+
+def _create(tables: Tables, request: Request) -> None:
+    tables.create(request["name"], _definition(request))
+
+
+def _replace(tables: Tables, request: Request) -> None:
+    tables.replace(_definition(request), request["write"])
+
+
+def _add_columns(tables: Tables, request: Request) -> None:
+    additions = [(each["path"], each["field"]) for each in request["columns"]]
+    tables.add_columns(request["name"], additions)
+
+
+_ANSWERS: dict[str, Callable[[Tables, Request], Answer | None]] = {
+    "names": _names,
+    "load": lambda tables, request: tables.load(request["name"], request["travel"]),
+    "rows": lambda tables, request: {"rows": tables.rows(request["name"], request["detail"])},
+    "create": _create,
+    "stage": _staged,
+    "replace": _replace,
+    "truncate": lambda tables, request: tables.truncate(request["name"], request["log_id"]),
+    "drop": lambda tables, request: {"dropped": tables.drop(request["name"])},
+    "set_properties": lambda tables, request: tables.set_properties(
+        request["name"], request["changes"]
+    ),
+    "add_columns": _add_columns,
+}
