@@ -39,7 +39,6 @@ WRAPPERS: Final = {
 """Decorators that call nothing by themselves."""
 
 NOT_USED_HERE: Final[dict[str, str]] = {
-    "decode_statistics": "reads what each commit stores; no query uses it yet",
     "held_names": "the crash tests compare the open files with it",
     "unchroot": "kazoo calls it",
 }

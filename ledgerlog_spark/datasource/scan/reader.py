@@ -45,7 +45,7 @@ class BatchReader(DataSourceReader):
         self.options = options
 
     def planned(self, password: bytes, needs: Needs = NO_FILTERS) -> PlannedScan:
-        """Take a snapshot and plan its scan. Only the JVM engine knows the `needs` of a query."""
+        """Take a snapshot and plan its scan. Only the JVM engine gets the `needs` of a query."""
         return planned_scan(
             client_of(self.uri).logs,
             self.options,

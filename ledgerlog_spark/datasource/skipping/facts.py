@@ -24,7 +24,7 @@ _NUMBER_FAMILIES = ("integer", "date", "timestamp", "timestamp_ntz", "time", "in
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known about the values of a column. A `low` or `high` of None is unknown.
+    """The possible values of a column. A `low` or `high` of None is unknown.
 
     Attributes:
         family: The family of the column's type; empty if its values cannot be compared.

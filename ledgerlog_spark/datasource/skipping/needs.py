@@ -119,7 +119,7 @@ class Needs:
         return self._top.needed(parts)
 
     def _stored_columns(self, listed: Listed) -> StoredColumns | None:
-        """The columns of a range's rows; None if nothing is asked, or there are no statistics."""
+        """The columns of a range's rows; None if a query needs all, or without statistics."""
         snapshot, schema_id = listed.snapshot, listed.item.schema_id
         if not self._columns or snapshot.kind is LogKind.LEADER:
             return None
