@@ -20,7 +20,7 @@ class TableOptionsSuite extends munit.FunSuite {
     }
   }
 
-  test("other options are asked on, and the version of a scan is that of its table") {
+  test("other options are passed on, and the version of a scan is that of its table") {
     val asked = options("startingOffsets" -> "5", "versionAsOf" -> "1", "engine" -> "jvm")
     assertEquals(TableOptions.ofRead("t", asked), Map("startingOffsets" -> "5"))
   }
