@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.checkout import HERE, environment, scripts
 from benchmarks.machine import median
-from benchmarks.options import duration, positive
+from benchmarks.options import above_zero, positive
 from benchmarks.report import show_ratios
 
 RATIO_MIN = 0.95
@@ -75,7 +75,7 @@ def main() -> int:
     parser.add_argument("base", type=Path, help="directory with the other checkout")
     parser.add_argument("scripts", nargs="+", choices=PAIRS_OF_A_CLUSTER)
     parser.add_argument("--pairs", type=positive, default=30)
-    parser.add_argument("--seconds", type=duration, default=1.0, help="of each round of append")
+    parser.add_argument("--seconds", type=above_zero, default=1.0, help="of each round of append")
     parser.add_argument("--only", help="figures whose name contains this")
     parser.add_argument("--json", action="store_true", help="one JSON object a figure")
     options = parser.parse_args()

@@ -19,14 +19,14 @@ def positive(text: str) -> int:
     return number
 
 
-def duration(text: str) -> float:
-    """A finite number of seconds or minutes, more than 0."""
+def above_zero(text: str) -> float:
+    """A finite number above 0, for example of seconds."""
     try:
         number = float(text)
     except ValueError:
         number = 0.0
     if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of more than 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return number
 
 
@@ -47,7 +47,7 @@ def parsed(
     parser.add_argument(
         "--rounds", type=positive, default=rounds, help="each figure is their median"
     )
-    parser.add_argument("--seconds", type=duration, default=3.0, help="of each round")
+    parser.add_argument("--seconds", type=above_zero, default=3.0, help="of each round")
     parser.add_argument("--directory", type=Path, default=None, help="where the bookies write")
     parser.add_argument("--json", action="store_true", help="one JSON object a figure")
     parser.add_argument(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
+import pytest
 from hypothesis import settings
 
 pytest_plugins = [
@@ -21,3 +23,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 # A shell that starts the tests in the background has them ignore Ctrl-C, and what they start too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse names that differ in each process: parallel workers would collect other tests."""
+    changing = [item.nodeid for item in items if re.search(r" at 0x[0-9a-f]{6}", item.nodeid)]
+    if changing:
+        raise pytest.UsageError(f"give the parameters of these tests ids: {changing}")

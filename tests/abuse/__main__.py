@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from benchmarks.options import duration
+from benchmarks.options import above_zero
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from tests.abuse.abuses import ABUSES, prepare
 from tests.abuse.client import GoodClient
@@ -180,7 +180,7 @@ def run(names: Sequence[str], seconds: float, directory: Path) -> int:
 def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=duration, default=6, help="for each abuse")
+    parser.add_argument("--seconds", type=above_zero, default=6, help="for each abuse")
     parser.add_argument("--only", choices=list(ABUSES), action="append", help="play these alone")
     parser.add_argument("--directory", type=Path, help="keep data and logs there")
     chosen = parser.parse_args()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from benchmarks.options import duration, positive
+from benchmarks.options import above_zero, positive
 from tests.architecture.trees import ROOT, assert_none, name, tracked
 from tests.mutation.__main__ import part_of
 
@@ -48,7 +48,7 @@ def test_numbers_of_commands_are_checked() -> None:
             for path in COMMANDS
             for option in unchecked(ast.walk(ast.parse(path.read_text())))
         ),
-        "use `positive` or `duration` of benchmarks/options.py",
+        "use `positive` or `above_zero` of benchmarks/options.py",
     )
 
 
@@ -84,13 +84,13 @@ def test_what_is_no_positive_number_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize("text", ["0", "-0.5", "", "x", "nan", "inf"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="more than 0"):
-        duration(text)
+def test_what_is_no_number_above_zero_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="above 0"):
+        above_zero(text)
 
 
 def test_numbers_that_a_command_can_use_are_kept() -> None:
-    assert (positive("1"), positive("5000"), duration("0.5")) == (1, 5_000, 0.5)
+    assert (positive("1"), positive("5000"), above_zero("0.5")) == (1, 5_000, 0.5)
 
 
 @pytest.mark.parametrize("text", ["0/5", "6/5", "1/0", "1", "a/b"])

@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from benchmarks.options import duration, positive
+from benchmarks.options import above_zero, positive
 from tests.mutation.lists import all_mutations
 from tests.mutation.mutation import SIMULATORS, Mutation, pytest_of
 from tests.mutation.noticed import FILE, Guess, Guesses, tests_of
@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument(
         "--part", type=part_of, default=(1, 1), help="2/5: the second of five parts of the list"
     )
-    parser.add_argument("--minutes", type=duration, default=90, help="begin none after this")
+    parser.add_argument("--minutes", type=above_zero, default=90, help="begin none after this")
     parser.add_argument("--results", type=Path, help="keep verdicts in this file")
     parser.add_argument("--resume", action="store_true", help="judge what is not in the file yet")
     parser.add_argument(

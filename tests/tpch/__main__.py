@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.options import duration, positive
+from benchmarks.options import above_zero, positive
 from tests.fixtures.spark_python import python_without_archive
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +20,7 @@ def main() -> int:
     """Run all queries on a cluster and a session of their own; the last line counts them."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--python", required=True, help="a Python with DuckDB 1.1.3")
-    arguments.add_argument("--scale", type=duration, default=0.1, help="scale factor")
+    arguments.add_argument("--scale", type=above_zero, default=0.1, help="scale factor")
     arguments.add_argument("--rounds", type=positive, default=3, help="each time is their median")
     given = arguments.parse_args()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python_without_archive()

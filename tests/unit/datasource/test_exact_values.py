@@ -23,7 +23,7 @@ from ledgerlog_spark.protocol.log.state.statistics import encode_statistics
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NONE = object()
+NONE = "not exact"
 
 
 def of(function: str, kind: pa.DataType, *ranges: Sequence[Any] | int) -> Any:
