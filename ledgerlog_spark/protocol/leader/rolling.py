@@ -90,7 +90,7 @@ class LeaderLedgers:
     ) -> tuple[RollStep, LedgerLogError | None]:
         """The step that a roll waits for, and the error of its newest attempt.
 
-        `errors` has the errors of closing, creating and listing. If the roll waits for several
+        `errors` contains the errors of closing, creating and listing. If the roll waits for several
         steps, a failed step has priority.
         """
         due = {
@@ -148,7 +148,7 @@ class LeaderLedgers:
         return done
 
     def to_add(self, closed: Closed) -> LeaderLedger | None:
-        """The next ledger, if a change that makes items of `closed` may list it; otherwise None."""
+        """The next ledger, if the change that turns `closed` into items may list it; else None."""
         if self.next is None or self.is_next_listed:
             return None
         has_room = len(self.listed) - len(closed) < OPEN_LEDGERS_MAX

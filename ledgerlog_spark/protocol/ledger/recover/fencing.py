@@ -1,4 +1,4 @@
-"""Fences the bookies of an ensemble by reads of their last entries, which also give the LAC.
+"""Fences the bookies of an ensemble by reads of their last entries, which also return the LAC.
 
 An ensemble is covered when the bookies that are perhaps not fenced contain no ack quorum. From then
 on, the old writer cannot confirm another entry (PROTOCOL.md#C3).

@@ -4,8 +4,8 @@ The entries are taken in order. Every read of a single entry also fences (PROTOC
 positive answer makes an entry present. An entry is absent only when Qw - Qa + 1 bookies of its
 write set reported this entry absent, each in the answer to a fencing read. All other answers (a
 timeout, a bad digest, an I/O error) decide nothing (PROTOCOL.md#C8). One bookie gets the first
-request for an entry. The other bookies get a request if the first answer is slow or does not have
-the entry.
+request for an entry. The other bookies get a request if the first answer is slow or does not
+contain the entry.
 
 If every bookie stores every entry (E == Qw), batches find the present entries. Then all bookies get
 a read of the first entry that is in no batch.

@@ -1,8 +1,8 @@
 """The values of a log's stored state (LOGS.md#G1-G6).
 
 Offsets count rows. They have 64 bits and no gaps, and are never reused. An interval of offsets does
-not contain its end. A range of entry ids contains both ends. A *token* has 32 hexadecimal digits
-and names one attempt to change a head. The pages of the attempt are stored under its token.
+not contain its end. A range of entry ids contains both ends. A *token* consists of 32 hexadecimal
+digits, and names one attempt to change a head. The pages of the attempt are stored under its token.
 """
 
 from __future__ import annotations
