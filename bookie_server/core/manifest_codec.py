@@ -1,7 +1,8 @@
 """The MANIFEST: the only list of the bookie's files (FORMATS.md#manifest).
 
-The file has one line `ledgerlog-manifest 3 <bytes of the body> <CRC32C of the body, 8 hex digits>`
-and then the body. The body is one JSON object in ASCII, with sorted keys and without spaces.
+The file consists of one line `ledgerlog-manifest 3 <bytes of the body> <CRC32C of the body, 8 hex
+digits>` and then the body. The body is one JSON object in ASCII, with sorted keys and without
+spaces.
 """
 
 from __future__ import annotations

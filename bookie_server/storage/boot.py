@@ -124,7 +124,7 @@ class Boot:
         self.finished.append(file)
 
     async def _check_header(self, handle: File, entry: FileEntry) -> None:
-        """Count a damaged header. The boot does not need it, as the MANIFEST has the identity."""
+        """Count a damaged header. The boot does not need it: the MANIFEST contains the identity."""
         if not await is_intact(handle, entry):
             self.shared.counters.boot_damaged_headers += 1
 

@@ -29,7 +29,7 @@ from ledgerlog_spark.model import Code
 
 PADDING = bytes(ALIGNMENT)
 GROUPS_UNDER_WAY_MAX = 2
-GROUP_RECORDS_MAX = 2_000  # to encode or answer this number of records takes 10 to 20 ms
+GROUP_RECORDS_MAX = 2_000  # encoding or answering this many records takes 10 to 20 ms
 GROUP_STRETCHES_MAX = 10_000
 """Maximum number of stretches of consecutive ids in a group. Indexing them takes up to 10 ms."""
 JOIN_SIZE_MAX = 8_192

@@ -1,4 +1,4 @@
-"""The index of a file that is not finished. It is in memory and has the pieces of each ledger."""
+"""The index of a file that is not finished: the pieces of each ledger, in memory."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class HeldFiles:
         """Add a file with a larger id than all other files; yields after each slice.
 
         Each slice makes more ledgers of the file findable. Until the last slice, another index must
-        have the entries of the file.
+        contain the entries of the file.
         """
         yield from self._count(file)
         self._files[file.entry.file_id] = file
