@@ -42,7 +42,7 @@ def session() -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "2g")
-        .config("spark.python.authenticate.socketTimeout", "120s")  # of a machine with other work
+        .config("spark.python.authenticate.socketTimeout", "120s")  # for a machine with other work
         .config("spark.sql.catalogImplementation", "in-memory")
     )
     ll.configure(builder)

@@ -34,8 +34,8 @@ MEBIBYTE = 1 << 20
 ADDS_RESERVE_BYTES = 64 * KIBIBYTE
 ANSWERS_RESERVE_BYTES = 32 * KIBIBYTE
 CONNECTION_RESERVE_BYTES = ADDS_RESERVE_BYTES + 2 * ANSWERS_RESERVE_BYTES
-"""Memory reserved for each connection. The reserve has three parts: for adds, for answers to reads,
-and for recovery and fencing."""
+"""Memory reserved for each connection. The reserve consists of three parts: for adds, for
+answers to reads, and for recovery and fencing."""
 
 FRAMES_IN_SHARED_MIN = 18
 """The shared memory must have room for at least this number of frames of the maximum size.

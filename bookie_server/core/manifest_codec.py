@@ -29,12 +29,12 @@ NAME = "MANIFEST"
 
 
 class FileState(Enum):
-    """How a boot reads a file."""
+    """How a bookie reads a file when it starts."""
 
     OPEN = "open"
-    """The boot replays the file from its first record."""
+    """When the bookie starts, it replays the file from its first record."""
     FINISHED = "finished"
-    """The boot reads the index of the file. Records after `data_end` are never read."""
+    """When the bookie starts, it reads only the index. Records after `data_end` are never read."""
 
 
 @dataclass(frozen=True, slots=True)

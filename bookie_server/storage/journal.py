@@ -87,7 +87,7 @@ class Journal:
         # a heap of (ticket, number, callback) for the tickets above `durable_ticket`, with the
         # lowest ticket first; the number decides the order of callbacks with the same ticket
         self._waiters: list[tuple[int, int, Callable[[Code], None]]] = []
-        self._waiter_number = 0  # of the newest waiter; each waiter has a higher one
+        self._waiter_number = 0  # number of the newest waiter; each later waiter has a higher one
         self._is_closing = False  # once True, no record is submitted
         self._watermark_is_due = False  # whether the task that writes the next watermark runs
         # a watermark in the files proves that all records before this sequence are synced

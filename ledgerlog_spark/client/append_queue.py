@@ -66,7 +66,7 @@ class Gathered:
         self.payloads: list[Payload] = []
         # (future, offset of the append's last payload in the run, entries of a batch or 0)
         self.waiters: list[tuple[Waiter, int, int]] = []
-        self.size_bytes = 0  # of the payloads
+        self.size_bytes = 0  # size of the payloads
         self.continues = False  # the first payload belongs to a batch that began in an earlier run
         self.body: Any = None  # for the owner: a leader stores its entry here
 

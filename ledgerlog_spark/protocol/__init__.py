@@ -26,8 +26,9 @@ The asyncio client and the simulator are hosts. Every host follows this contract
 
 1. Each request effect is answered by exactly one reply event: the answer, an error or the
    deadline, whichever is first. The host drops later answers to the same request.
-2. A reply repeats the `request` number of its request. Each send to one bookie at one index has its
-   own number. So an old answer never counts for a bookie that has returned at another index.
+2. A reply repeats the `request` number of its request. Each request that is sent to one bookie at
+   one index has its own number. So an old answer never counts for a bookie that has returned at
+   another index.
 3. The host performs the effects in their order, after `handle` has returned. Replies pass through a
    queue on one thread, so `handle` is never called while it runs.
 4. Machines never read time. The host keeps the deadlines of requests. A machine that needs to wait

@@ -1,8 +1,9 @@
 """The handle of a ledger that is read.
 
-The handle has the known end of the ledger, and reads ranges of entries. Opening or reading a ledger
-changes nothing, and never fences the ledger. Each range has its own `LedgerReader`, which reads
-ahead, sends a second request if a bookie is slow, and uses the next replica if a digest is wrong.
+The handle keeps the known end of the ledger, and reads ranges of entries. Opening or reading a
+ledger changes nothing, and never fences the ledger. Each range has its own `LedgerReader`, which
+reads ahead, sends a second request if a bookie is slow, and uses the next replica if a digest is
+wrong.
 """
 
 from __future__ import annotations

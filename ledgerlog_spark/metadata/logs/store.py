@@ -6,8 +6,8 @@ producer is never used again.
 
 Reads may be stale until `sync`. A write returns after it has succeeded. Otherwise it raises
 `MetadataVersionError` (a node had another version), `MetadataUnavailableError` (nothing was sent)
-or `MetadataUnknownError`. The first two errors are definite. A read of a node that cannot be
-decoded raises `MetadataFormatError` or `WireFormatError`.
+or `MetadataUnknownError`. The first two errors are definite. Reading a node that cannot be decoded
+raises `MetadataFormatError` or `WireFormatError`.
 """
 
 from __future__ import annotations

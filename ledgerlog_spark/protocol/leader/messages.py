@@ -169,8 +169,8 @@ class GiveUp:
 class HeadChanged:
     """The head changed, or may have changed. The host sends this event from `Start` to the end.
 
-    Several changes in a short time may cause only one event. A read of the head that begins after
-    the event is at least as new as the last of these changes.
+    Several changes in a short time may cause only one event. If the head is read after the event,
+    the result is at least as new as the last of these changes.
     """
 
 

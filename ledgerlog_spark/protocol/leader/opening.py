@@ -1,8 +1,8 @@
 """Makes a client the leader of a log (LOGS.md#J1-J4).
 
-An opening reads the list, seals every open ledger in the list and creates a ledger. Then it lists
-the new ledger in place of the sealed ledgers, by compare-and-swap. After that, appends are allowed.
-If the compare-and-swap fails, the opening starts again with the current list.
+An opening first reads the list, seals every open ledger in the list and creates a ledger. Then it
+lists the new ledger in place of the sealed ledgers, by compare-and-swap. After that, appends are
+allowed. If the compare-and-swap fails, the opening starts again with the current list.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ PAGE_BODY_SIZE_BYTES_MAX = PAGE_SIZE_BYTES_MAX - 64
 class HeadShare:
     """The part of the head that one sequence may use."""
 
-    recent_size_bytes_max: int  # of the records in the head itself
+    recent_size_bytes_max: int  # size of the records in the head itself
     pages_max: int  # references to pages that no index page names
 
 
