@@ -1,1 +1,1 @@
-"""Benchmarks: one script a question, each printing its figure beside a limit of the machine."""
+"""Benchmarks: one script for each question. It prints its figure and a limit of the machine."""

@@ -1,4 +1,4 @@
-"""All benchmarks, one after the other: `python -m benchmarks [options of all]`."""
+"""Runs all benchmarks, with the same options: `python -m benchmarks [OPTIONS]`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRIPTS = (
 
 
 def main() -> int:
-    """The worst exit code of all scripts; each runs in a process of its own."""
+    """Run each script in a process of its own, and return the highest exit code."""
     return max(
         subprocess.run(
             [sys.executable, "-m", f"benchmarks.{name}", *sys.argv[1:]], check=False

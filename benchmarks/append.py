@@ -1,7 +1,8 @@
-"""How fast does one writer append, each entry on the disks of two of three bookies?
+"""How fast does one writer append, if each entry must be on the disks of two of three bookies?
 
-E3/Qw3/Qa2, CRC32C, ZooKeeper, three bookies and the client on this machine. Beside each figure
-stand what the disk does for three writers that write and sync the same sizes, and the peer.
+The ledgers have E3/Qw3/Qa2 and CRC32C. ZooKeeper, three bookies and the client run on this machine.
+Each figure is printed with the rate of the disk when three writers write and sync the same sizes,
+and with the figure of the peer.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Case:
 
 
 def stream(ledger: BlockingWriteHandle, payload: bytes, seconds: float) -> float:
-    """Entries/s of `append_async`, as many outstanding as the window takes up to 4,096."""
+    """Entries/s of `append_async`, with a full window of pending entries, but at most 4,096."""
     begun, pending, done = time.perf_counter(), [], 0
     while time.perf_counter() - begun < seconds:
         pending = [ledger.append_async(payload) for _ in range(_chunk(payload))]
@@ -58,7 +59,7 @@ def _chunk(payload: bytes) -> int:
 
 
 def batches(count: int) -> Callable[[BlockingWriteHandle, bytes, float], float]:
-    """Entries/s of `append_batch`, `count` entries each, a few batches outstanding."""
+    """Entries/s of `append_batch` with `count` entries in each batch and a few pending batches."""
 
     def run(ledger: BlockingWriteHandle, payload: bytes, seconds: float) -> float:
         batch = [payload] * count
@@ -75,7 +76,7 @@ def batches(count: int) -> Callable[[BlockingWriteHandle, bytes, float], float]:
 
 
 def one_at_a_time(ledger: BlockingWriteHandle, payload: bytes, seconds: float) -> float:
-    """Median ms of `append`."""
+    """The median time of one `append`, in ms."""
     taken, begun = [], time.perf_counter()
     while time.perf_counter() - begun < seconds:
         before = time.perf_counter()
@@ -101,7 +102,7 @@ CASES = (
 
 
 def measure(client: BlockingClient, case: Case, seconds: float) -> float:
-    """The case's figure, of one round in a ledger of its own."""
+    """The figure of the case, from one round in a ledger of its own."""
     payload = os.urandom(case.size_bytes)
     ledger = client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
     value = case.run(ledger, payload, seconds)
@@ -111,7 +112,7 @@ def measure(client: BlockingClient, case: Case, seconds: float) -> float:
 
 
 def limit(case: Case, directory: Path) -> tuple[float, str]:
-    """What the machine does at best for this case."""
+    """The limit of the machine for this case."""
     size = case.size_bytes if case.lower_is_better else max(case.size_bytes, 256 * KIB)
     rate, sync_ms = disk_rate(directory, size_bytes=size)
     if case.lower_is_better:
@@ -123,7 +124,7 @@ def limit(case: Case, directory: Path) -> tuple[float, str]:
 
 
 def peer_value(rig: peer_bookkeeper.Rig, case: Case) -> float:
-    """The peer's figure in the case's unit."""
+    """The figure of the peer, in the unit of the case."""
     if case.lower_is_better:
         return rig.milliseconds(*case.peer)
     rate = rig.entries_per_second(*case.peer)
@@ -131,7 +132,7 @@ def peer_value(rig: peer_bookkeeper.Rig, case: Case) -> float:
 
 
 def main() -> None:
-    """Measure all cases, ours first, then the peer's on an otherwise idle machine."""
+    """Measure all cases: first with our cluster, then with the peer, while our cluster is down."""
     options = parsed(__doc__, with_only=True)
     cases = [case for case in CASES if not options.only or options.only in case.name]
     if not cases:

@@ -1,10 +1,11 @@
-"""The path of a record to a bare tail: the shortest time that processes of Python need for it.
+"""A bare tail: measures the shortest time in which Python processes can deliver a record.
 
-It has as many processes, threads and messages as the real path, and syncs in groups on each bookie.
-It has no ledger, checksum, order, metadata or flow control. A message of 300 bytes goes from the
-caller's thread to the writer's loop, and from there to three processes. Each of them writes and
-syncs it on its own thread, and answers. After the second answer the message goes to one of the
-three again, from there to the reader's loop, and to the thread that waits there.
+The bare path has as many processes, threads and messages as the real path, and each bookie syncs in
+groups. But it has no ledger, checksum, order, metadata or flow control. A message of 300 bytes goes
+from the caller's thread to the writer's loop, and from there to three processes. Each process
+writes and syncs the message on a thread of its own, and answers. After the second answer, the
+writer notifies one of the three processes. This process sends the message to the reader's loop,
+which passes it to a waiting thread.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ END = b"end".ljust(20)
 
 
 def message(kind: bytes, stamp: bytes) -> bytes:
-    """One message: its kind, 20 bytes with the time of its sending, and padding."""
+    """One message: its kind, 20 bytes with the time at which it was sent, and padding."""
     return (kind + stamp).ljust(SIZE_BYTES)
 
 
@@ -58,7 +59,7 @@ class Peer(asyncio.Protocol):
 
 
 class BookiePeer(Peer):
-    """Adds go to the disk's thread; other messages go to the peers that watch."""
+    """Passes adds to the thread that writes to disk, and other messages to watching peers."""
 
     to_disk: ClassVar[SimpleQueue[tuple[BookiePeer, bytes]]] = SimpleQueue()
     watching: ClassVar[set[BookiePeer]] = set()
@@ -77,7 +78,7 @@ class BookiePeer(Peer):
 
 
 class WriterPeer(Peer):
-    """Notifies the first bookie at the ack quorum."""
+    """Notifies the first bookie when an ack quorum has answered."""
 
     peers: ClassVar[list[WriterPeer]] = []
     answers: ClassVar[Counter[bytes]] = Counter()
@@ -100,7 +101,7 @@ class ReaderPeer(Peer):
 
 
 def run_bookie(path: Path) -> None:
-    """Serve until killed; prints its port first. The file was written out by `latencies_ms`."""
+    """Print the port, then serve until killed. `latencies_ms` has written the whole file."""
     loop = LoopThread()
     descriptor = os.open(path, os.O_RDWR)
 
@@ -127,7 +128,7 @@ def _answer(group: list[tuple[BookiePeer, bytes]]) -> None:
 
 
 def run_reader(port: int) -> None:
-    """Print `ready`, and at the end how long each message took, in ns."""
+    """Print `ready` at the beginning, and the time that each message took, in ns, at the end."""
     loop = LoopThread()
 
     async def watch() -> None:
@@ -144,7 +145,7 @@ def run_reader(port: int) -> None:
 
 
 def latencies_ms(directory: Path, rate: int, seconds: float) -> list[float]:
-    """Of each message of one round, at `rate` a second, the first tenth left out."""
+    """The latency of each message of a round with `rate` messages/s, without the first tenth."""
     paths = [directory / f"bare-{number}" for number in range(BOOKIES)]
     for path in paths:
         path.write_bytes(b"\1" * FILE_SIZE_BYTES)

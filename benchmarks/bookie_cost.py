@@ -1,9 +1,9 @@
-"""What does an append cost a bookie: bytes to the device for each payload byte, and memory?
+"""How many device bytes does an append cost for each payload byte, and how much memory?
 
-First in files that are new, then in files that held ledgers which were deleted meanwhile. Device
-bytes are the device's own counter, of the round with the fewest, for others only add to it; beside
-them stands what the kernel reckons for the bookies' processes. Memory is anonymous resident memory
-at the end of the load.
+The bookies first write to new files, and then to recycled files, whose earlier ledgers were
+deleted. Device bytes are read from the device's own counter. Other programs can only increase this
+counter, so the round with the fewest bytes counts. The kernel's own count for the processes of the
+bookies is printed too. Memory is the anonymous resident memory at the end of the load.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 SIZE_BYTES = 64 << 10
 MEBIBYTE = 1 << 20
 POOL_BYTES = 3 * FILE_SIZE_BYTES
-"""Less than a bookie keeps of freed files: all of it fits into recycled ones."""
+"""Less than the freed files that a bookie keeps, so all data fits into recycled files."""
 
 Run = Callable[["BlockingWriteHandle", bytes, float, int], int]
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one round.
+    """The cost in one round.
 
     Attributes:
         device: Bytes to the device for each payload byte and bookie, by the device's counter.
-        process: The same by the kernel's account of the largest bookie.
-        memory: Of the largest bookie, MiB.
-        begun: Files, by all bookies.
-        recycled: Of those, in slots that held another file before.
+        process: The same, from the kernel's count for the bookie that wrote most.
+        memory: Memory of the largest bookie, in MiB.
+        begun: Number of files that all bookies began.
+        recycled: Number of these files in slots that held another file before.
     """
 
     device: float
@@ -58,7 +58,7 @@ class Cost:
 
 
 def stream(ledger: BlockingWriteHandle, payload: bytes, seconds: float, size_max: int) -> int:
-    """Payload bytes appended with a full window outstanding."""
+    """Append with a full window of pending entries, and return the number of payload bytes."""
     begun, done = time.perf_counter(), 0
     pending: list[Future[int]] = []
     while time.perf_counter() - begun < seconds and done * len(payload) < size_max:
@@ -71,7 +71,7 @@ def stream(ledger: BlockingWriteHandle, payload: bytes, seconds: float, size_max
 def one_at_a_time(
     ledger: BlockingWriteHandle, payload: bytes, seconds: float, size_max: int
 ) -> int:
-    """Payload bytes appended, each entry after the one before it was acknowledged."""
+    """Append each entry after the acknowledgement of the previous one; return the payload bytes."""
     begun, done = time.perf_counter(), 0
     while time.perf_counter() - begun < seconds and done * len(payload) < size_max:
         ledger.append(payload)
@@ -80,7 +80,7 @@ def one_at_a_time(
 
 
 def cost(cluster: Cluster, run: Run, seconds: float, size_max: int = 1 << 62) -> Cost:
-    """One ledger written and measured."""
+    """Write one ledger, and measure its cost."""
     bookies = cluster.members.bookies
     with ll.connect(cluster.metadata_service_uri) as client:
         ledger = client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=3)
@@ -104,7 +104,7 @@ def cost(cluster: Cluster, run: Run, seconds: float, size_max: int = 1 << 62) ->
 
 
 def recycled_cost(cluster: Cluster, run: Run, seconds: float) -> Cost:
-    """The same after all earlier ledgers and their space were deleted."""
+    """The same, after all earlier ledgers were deleted and their space was freed."""
     with ll.connect(cluster.metadata_service_uri) as client:
         for ledger_id in list(client.list_ledgers()):
             client.delete_ledger(ledger_id)
@@ -125,7 +125,7 @@ def files(cluster: Cluster) -> set[tuple[str, int, str]]:
 
 
 def main() -> None:
-    """Measure a stream and single entries of 64 KiB, in fresh files and in recycled ones."""
+    """Measure a stream and single entries of 64 KiB, in new files and in recycled files."""
     options = parsed(__doc__)
     seconds, rounds = options.seconds, range(options.rounds)
     with ll.local_cluster(bookies=3, directory=options.directory) as cluster:

@@ -13,7 +13,7 @@ HERE = Path(__file__).parents[1]
 
 @contextlib.contextmanager
 def scripts() -> Iterator[Path]:
-    """A working directory with these scripts and without packages: `environment` names those."""
+    """A working directory with these scripts, but no packages. `environment` names these."""
     with TemporaryDirectory() as directory:
         (Path(directory) / "benchmarks").symlink_to(HERE / "benchmarks")
         yield Path(directory)

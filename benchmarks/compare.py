@@ -1,11 +1,12 @@
 """How does this checkout compare with another one, in alternating rounds on the same machine?
 
 `python -m benchmarks.compare BASE append read --pairs 30`: BASE is a directory with another
-checkout (`git worktree add BASE REVISION`); the scripts are those of this one. Both have a cluster
-of their own at the same time, and take turns: each pair is one round of both, in alternating order,
-so that what else the machine does falls on both alike. Every few pairs get new clusters. A
-figure is the median of the pairs' ratios, this checkout to BASE; more than 1 is better. Beside it
-stands the range in which the median lies with 95 % confidence, from the order of the ratios alone.
+checkout (`git worktree add BASE REVISION`). The scripts of this checkout run on both. Each checkout
+has a cluster of its own, and both clusters run at the same time. A pair consists of one round of
+each checkout, in alternating order, so that other work of the machine affects both equally. After
+every few pairs, new clusters are started. A figure is the median of the ratios of all pairs, this
+checkout to BASE; more than 1 is better. It is printed with the range in which the median lies with
+95 % confidence. This range depends only on the order of the ratios.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from benchmarks.report import show_ratios
 
 RATIO_MIN = 0.95
 PAIRS_OF_A_CLUSTER = {"append": 2, "read": 10, "recovery": 30, "spark_write": 10, "spark_read": 30}
-"""What `append` and `spark_write` delete stays on the disk for a while. A pair of `append` needs
-10 GB, and bookies refuse writes before their disk is full."""
+"""Data that `append` and `spark_write` delete stays on the disk for a while. A pair of `append`
+needs 10 GB, and bookies refuse writes before their disk is full."""
 
 
 class Side:
     """One checkout's process, which serves rounds."""
 
     def __init__(self, tree: Path, script: str, options: argparse.Namespace) -> None:
-        """Starts it; `figures` are ready when its cluster is."""
+        """Start the process. When its cluster is ready, `figures` is ready too."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.rounds", script, str(options.seconds), str(tree)],
             cwd=options.scripts_directory,
@@ -45,18 +46,18 @@ class Side:
         )
 
     def figures(self) -> list[str]:
-        """Names of its figures."""
+        """The names of the figures of this checkout."""
         return list(json.loads(self._line()))
 
     def round(self, figure: str) -> float:
-        """One round."""
+        """Run one round of a figure, and return its value."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{figure}\n")
         self._process.stdin.flush()
         return float(self._line())
 
     def close(self) -> None:
-        """End it, its cluster too."""
+        """End the process and its cluster."""
         self._process.communicate()
 
     def _line(self) -> str:
@@ -68,7 +69,7 @@ class Side:
 
 
 def main() -> int:
-    """Run the pairs; the exit code is 1 when a median is below 0.95."""
+    """Run the pairs. The exit code is 1 if a median is below 0.95."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -92,7 +93,7 @@ def main() -> int:
 
 
 def _compare(script: str, options: argparse.Namespace, ratios: dict[str, list[float]]) -> None:
-    """Add a script's ratios, pair by pair."""
+    """Add the ratios of a script, pair by pair."""
     done = 0
     while done < options.pairs:
         count = min(PAIRS_OF_A_CLUSTER[script], options.pairs - done)
@@ -120,7 +121,7 @@ def _is_wanted(name: str, options: argparse.Namespace) -> bool:
 
 
 def _interval(ratios: list[float]) -> tuple[float, float]:
-    """Where the median lies with 95 % confidence: ranks of a binomial distribution of one half."""
+    """The 95 % confidence range of the median: ranks in a binomial distribution with p = 1/2."""
     count, ordered = len(ratios), sorted(ratios)
     tail, rank = 0.0, 0
     while rank < count // 2:

@@ -1,7 +1,7 @@
-"""How fast does a leader append records of 200 bytes, each on the disks of two of three bookies?
+"""How fast does a leader append records of 200 bytes, each of which must be on two disks?
 
-E3/Qw3/Qa2, CRC32C, ZooKeeper, three bookies and the client on this machine. Records that LZ4 cannot
-make smaller, and lines of text that it can.
+The ledgers have E3/Qw3/Qa2 and CRC32C. ZooKeeper, three bookies and the client run on this machine.
+Some records are noise, which LZ4 cannot compress. Others are lines of text, which LZ4 can compress.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def text() -> list[bytes]:
 
 
 def many(count: int) -> Callable[[BlockingLeader, list[bytes], float], float]:
-    """Records/s of `append_many`, `count` records each, up to 40,000 records outstanding."""
+    """Records/s of `append_many` with `count` records in each call, at most 40,000 pending."""
 
     def run(log: BlockingLeader, records: list[bytes], seconds: float) -> float:
         batches = cycle([records[at : at + count] for at in range(0, RECORDS, count)])
@@ -97,7 +97,7 @@ CASES = (
 
 
 def measure(client: BlockingLogClient, case: Case, rounds: int, seconds: float) -> list[float]:
-    """Records/s of each round, after a short one that warms everything up."""
+    """Records/s of each round. A short round first warms everything up."""
     records, found = case.records(), []
     with client.open_log("records", lead=True) as log:
         for number in range(rounds + 1):

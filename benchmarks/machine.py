@@ -1,4 +1,4 @@
-"""What this machine can do at best, measured in the same run as the figure beside it."""
+"""The limits of this machine, which are measured in the same run as the figures."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pathlib import Path
 
 
 def median(values: list[float]) -> float:
-    """The middle of several rounds."""
+    """The median of several rounds."""
     return statistics.median(values)
 
 
 def disk_rate(
     directory: Path, *, size_bytes: int, writers: int = 3, seconds: float = 1.5
 ) -> tuple[float, float]:
-    """Bytes/s of all `writers` together and the median ms of one write + fdatasync.
+    """Bytes/s of all `writers` together, and the median time of one write and fdatasync in ms.
 
-    Each writer overwrites a file of its own that was written out beforehand, as bookies do with
-    their slots.
+    Each writer overwrites a file of its own, which was completely written before the measurement.
+    Bookies do the same with their slots.
     """
     latencies: list[float] = []
     written = [0] * writers
@@ -60,7 +60,7 @@ def disk_rate(
 
 
 def echo_rate(*, size_bytes: int, seconds: float = 1.0, window: int = 16) -> tuple[float, float]:
-    """Messages/s, and ms of one round trip, of a raw loopback socket that answers 28 bytes."""
+    """Messages/s, and ms of a round trip, of a raw loopback socket with answers of 28 bytes."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -103,9 +103,9 @@ def _receive(peer: socket.socket, count: int) -> None:
 
 
 def device_bytes(pid: int) -> int:
-    """Bytes that a process made the kernel send to storage, as the kernel reckons.
+    """The kernel's count of the bytes that it sent to storage for a process.
 
-    It reckons whole folios: where one is cached already, a write to part of it counts in full.
+    The kernel counts whole folios. A write to part of a cached folio counts as the whole folio.
     """
     for line in Path(f"/proc/{pid}/io").read_text().splitlines():
         if line.startswith("write_bytes:"):

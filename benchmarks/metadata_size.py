@@ -1,11 +1,12 @@
-"""How much metadata do 10,000 micro-batches of two tasks leave, merged, in ZooKeeper and its log?
+"""How much metadata is in ZooKeeper and its log after 10,000 micro-batches and merging?
 
-The batches are written as the streaming sink writes them: each task has a process of its own that
-keeps its ledger open from batch to batch, and the driver commits with the state of its last commit.
-Two things are not as in a long-lived stream, and make it worse: ledgers roll every 360 batches,
-which is what a trigger of ten seconds makes of `rollMs` (an hour), and nothing is merged before the
-end. Grace times (of deleted ledgers and of pages) are zero, so that nothing that waits for them
-is counted; rows are few, because they are not measured.
+The batches are written as the streaming sink writes them. Each of the two tasks has a process of
+its own, which keeps its ledger open from batch to batch. The driver commits with the state of its
+last commit. Two differences from a long-lived stream increase the figures. First, ledgers roll
+every 360 batches, as with a trigger of ten seconds and `rollMs` of an hour. Second, nothing is
+merged before the end. The grace periods of deleted ledgers and of pages are zero, so nothing that
+waits for the end of a grace period is counted. There are only a few rows, because rows are not
+measured.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True)
 class Sizes:
-    """What there is at one moment."""
+    """The number of ledgers and ranges, and the sizes, at one moment."""
 
     ledgers: int
     ranges: int
@@ -62,7 +63,7 @@ class Sizes:
 
 
 def encoded() -> tuple[bytes, bytes, bytes]:
-    """One task's rows as an entry, the range's index entry, and its statistics."""
+    """The rows of a task as an entry, the index entry of their range, and its statistics."""
     splitter = EntrySplitter(SCHEMA)
     batch = pa.record_batch({"id": range(ROWS), "text": ["some text"] * ROWS}, schema=SCHEMA)
     entry, index = [*splitter.add(batch), *splitter.finish()]
@@ -70,7 +71,7 @@ def encoded() -> tuple[bytes, bytes, bytes]:
 
 
 async def sizes(client: LedgerClient, cluster: Cluster, log: Log) -> Sizes:
-    """As of now; the log's files are sparse, so the sizes are those of their blocks."""
+    """The present sizes. For the sparse files of ZooKeeper's log, only blocks are counted."""
     told = four_letters(cluster.zookeeper_port, "mntr", timeout_seconds=10)
     rows = dict(line.split("\t", 1) for line in told.splitlines() if "\t" in line)
     directory = Path(cluster.members.get(ZOOKEEPER).directory)
@@ -86,7 +87,7 @@ async def sizes(client: LedgerClient, cluster: Cluster, log: Log) -> Sizes:
 
 
 async def stream(log: Log, batches: int) -> None:
-    """All batches of one query, each of `TASKS` tasks at once."""
+    """Write all batches of one query. The `TASKS` tasks of a batch run at the same time."""
     payload, index, statistics = encoded()
     workers = [StreamLedgers() for _ in range(TASKS)]
     known = KnownLogs()
@@ -116,7 +117,7 @@ async def stream(log: Log, batches: int) -> None:
 
 
 async def measured(cluster: Cluster, batches: int) -> tuple[list[Sizes], list[float]]:
-    """Sizes before, after the stream, after merging; seconds of both steps."""
+    """The sizes before and after the stream, and after merging; the time of both steps in s."""
     async with await open_client(cluster.metadata_service_uri) as client:
         logs = logs_of(client)
         log = await logs.create("stream", properties={"deletedRetentionMs": "1"})
@@ -139,7 +140,7 @@ async def measured(cluster: Cluster, batches: int) -> tuple[list[Sizes], list[fl
 
 
 def main() -> None:
-    """Measure once: the figures are counts, not rates."""
+    """Measure once, because the figures are counts and not rates."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1: with less, a command would end well and have run nothing."""
+    """A whole number of at least 1. With 0, a command would succeed without running anything."""
     try:
         number = int(text)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Apache BookKeeper beside us, through a rig of shell scripts that the caller points at.
+"""Runs Apache BookKeeper for comparison, with a rig of shell scripts that the caller names.
 
-The rig is a directory with `get.sh`, `start.sh [N]`, `stop.sh` and `bench.sh v2 COMMAND ...`,
-the last of which prints lines that begin with RESULT. `ZKPORT` is where its ZooKeeper listens, and
-with `CLEAN=1` it starts from empty data.
+The rig is a directory with `get.sh`, `start.sh [N]`, `stop.sh` and `bench.sh v2 COMMAND ...`.
+`bench.sh` prints lines that begin with RESULT. The ZooKeeper of the rig listens on the port
+`ZKPORT`. With `CLEAN=1`, the rig starts without data.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ class Rig:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        # A ZooKeeper that runs already belongs to another program: this one gets its own port.
+        # A running ZooKeeper belongs to another program, so the rig's ZooKeeper gets a port of its
+        # own.
         self._environment = {"ZKPORT": str(free_port()), "CLEAN": "1", **os.environ}
         self._results: dict[tuple[str, ...], list[str]] = {}
 
     def start(self) -> None:
-        """Start ZooKeeper and the bookies; returns when all of them run."""
+        """Start ZooKeeper and the bookies. Return when all of them run."""
         self._script("get.sh")
         said = self._script("start.sh", str(BOOKIES))
         if "DOWN" in said:
             raise RuntimeError(f"a process of the rig did not start:\n{said}")
 
     def stop(self) -> None:
-        """Stop the processes of `start`."""
+        """Stop the processes that `start` started."""
         self._script("stop.sh")
 
     def entries_per_second(self, *command: str) -> float:
@@ -46,7 +47,7 @@ class Rig:
         return self._median(r"median (\d+(?:\.\d+)?) e/s", command)
 
     def milliseconds(self, *command: str) -> float:
-        """Median ms of `recover`, and of the rounds' p50 of `lat`."""
+        """The median of `recover`, or of the p50 of the rounds of `lat`, in ms."""
         return self._median(r"(?:p50=|median )(\d+(?:\.\d+)?) ?ms", command)
 
     def _median(self, pattern: str, command: tuple[str, ...]) -> float:
@@ -56,7 +57,7 @@ class Rig:
         return statistics.median(map(float, found))
 
     def _bench(self, command: tuple[str, ...]) -> list[str]:
-        """The RESULT lines of one benchmark of the Java client; each is run once."""
+        """The RESULT lines of one benchmark of the Java client. Each benchmark runs only once."""
         if command not in self._results:
             said = self._script("bench.sh", "v2", *command)
             lines = [line for line in said.splitlines() if line.startswith("RESULT")]
@@ -81,7 +82,7 @@ class Rig:
 
 @contextmanager
 def running(directory: Path | None) -> Iterator[Rig | None]:
-    """The peer while the block runs, None when no rig was named."""
+    """Run the peer during the block; None if no rig was named."""
     if directory is None:
         yield None
         return

@@ -1,7 +1,7 @@
-"""How fast is a whole closed ledger read in order, page cache warm, digests verified?
+"""How fast is a whole closed ledger read in order, with a warm page cache and verified digests?
 
-Beside each figure stand what a raw socket carries in messages of 256 KiB, and the peer with batch
-reads.
+Each figure is printed with the rate of a raw socket for messages of 256 KiB, and with the figure of
+the peer for batch reads.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CASES = (
 
 
 def fill(client: BlockingClient, case: Case) -> int:
-    """A closed ledger of the case's entries."""
+    """Write a closed ledger with the entries of the case."""
     payload, batch = os.urandom(case.size_bytes), max(1, KIB * KIB // case.size_bytes)
     with client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2) as ledger:
         for _ in range(0, case.entries, batch):
@@ -54,7 +54,7 @@ def fill(client: BlockingClient, case: Case) -> int:
 
 
 def read(client: BlockingClient, ledger_id: int, case: Case) -> float:
-    """The case's figure of one whole read."""
+    """The figure of the case for one read of the whole ledger."""
     with client.open_ledger(ledger_id) as ledger:
         begun, count, size = time.perf_counter(), 0, 0
         for entry in ledger.read(0, ledger.last_add_confirmed):
@@ -66,7 +66,7 @@ def read(client: BlockingClient, ledger_id: int, case: Case) -> float:
 
 
 def main() -> None:
-    """Measure all cases, ours first, then the peer's on an otherwise idle machine."""
+    """Measure all cases: first with our cluster, then with the peer, while our cluster is down."""
     options = parsed(__doc__)
     values: dict[str, list[float]] = {}
     with (

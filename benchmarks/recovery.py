@@ -1,7 +1,7 @@
 """How long does it take to seal the ledger of a writer that died with 500 adds in flight?
 
-The writer is a process of its own and is killed with SIGKILL; the clock runs from the
-call of `seal` to its return.
+The writer is a process of its own, and is killed with SIGKILL. The measured time is that of the
+call of `seal`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ with ll.connect(sys.argv[1]) as client:
 
 
 def abandoned_ledger(uri: str) -> int:
-    """The id of a ledger whose writer was just killed."""
+    """The id of a ledger whose writer has just been killed."""
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, uri],
         stdin=subprocess.PIPE,
@@ -49,7 +49,7 @@ def abandoned_ledger(uri: str) -> int:
 
 
 def seal_ms(client: BlockingClient, uri: str) -> float:
-    """How long the seal of such a ledger took."""
+    """The time of the seal of such a ledger, in ms."""
     ledger_id = abandoned_ledger(uri)
     begun = time.perf_counter()
     client.seal(ledger_id)
@@ -59,7 +59,7 @@ def seal_ms(client: BlockingClient, uri: str) -> float:
 
 
 def main() -> None:
-    """Measure ours, then the peer's."""
+    """Measure our seals, and then those of the peer."""
     options = parsed(__doc__, rounds=9)
     with (
         ll.local_cluster(bookies=3, directory=options.directory) as cluster,

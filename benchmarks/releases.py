@@ -1,13 +1,14 @@
-"""What did a release measure, and how does it compare with another one?
+"""How fast is a release, and how does it compare with another one?
 
 `python -m benchmarks.releases record 0.2.0` runs all benchmarks and writes their figures to
-`benchmarks/history/0.2.0.json`; `--checkout` measures the packages of another directory with the
-scripts of this one. `python -m benchmarks.releases compare 0.1.0 0.2.0` prints the
-ratio of each figure that both have. More than 1 is better, also where less time is.
+`benchmarks/history/0.2.0.json`. With `--checkout`, the scripts of this checkout measure the
+packages of another directory. `python -m benchmarks.releases compare 0.1.0 0.2.0` prints the ratio
+of each figure that both releases have. A ratio of more than 1 always means that the second release
+is better, even for figures that are times.
 
 Two releases are measured at different times, often on different machines. So each figure is divided
-by the machine's limit of the same run where it has one: a ratio without a limit means little. On
-one machine, within one hour, use `benchmarks.compare`.
+by the limit of the machine in the same run, if it was measured. A ratio without such a limit means
+little. To compare two checkouts on one machine within an hour, use `benchmarks.compare`.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ class Measured:
     """A figure of a release.
 
     Attributes:
-        script: That printed it.
-        question: Which figure it is.
+        script: The script that printed the figure.
+        question: The name of the figure.
         value: Median of the rounds, in `unit`.
-        limit: What the machine did in the same run, in `unit`; None where nothing stands beside it.
+        limit: The limit of the machine in the same run, in `unit`; None if it was not measured.
     """
 
     script: str
@@ -56,11 +57,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A figure of a newer release to that of an older one; more than 1 is better.
+    """The ratio of a newer release's figure to that of an older one; more than 1 is better.
 
     Attributes:
-        plain: The ratio of their values.
-        to_limit: The same after a division by the machine's limits; None where one has none.
+        plain: The ratio of the two values.
+        to_limit: The ratio of the values divided by their limits; None if a limit is missing.
     """
 
     name: str
@@ -72,7 +73,7 @@ def read(version: str, folder: Path = HISTORY) -> list[Measured]:
     """The figures of a release.
 
     Raises:
-        SystemExit: There is no file of that release; the message lists those that there are.
+        SystemExit: There is no file of that release. The message lists the existing releases.
     """
     path = folder / f"{version}.json"
     if not path.exists():
@@ -84,7 +85,7 @@ def read(version: str, folder: Path = HISTORY) -> list[Measured]:
 
 
 def ratios(old: list[Measured], new: list[Measured]) -> list[Ratio]:
-    """One for each figure that both releases have, in the order of the newer one."""
+    """A ratio for each figure that both releases have, in the order of the newer release."""
     by_name = {(figure.name, figure.unit): figure for figure in old}
     found = []
     for figure in new:

@@ -1,4 +1,4 @@
-"""How figures are printed: one table a script, or one JSON object a line."""
+"""Prints figures: as a table for each script, or as JSON objects, one on each line."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Figure:
-    """One answer, and the figures beside it.
+    """One figure, with its goal, its limit and the figure of the peer.
 
     Attributes:
         value: Median of the rounds, in `unit`.
-        goal: The project's goal; at most when `lower_is_better`, else at least.
-        limit: The figure of the machine in the same run, in `unit`; `limit_of` names its work.
-        peer: The figure of the peer in the same run, in `unit`, None when it did not run.
+        goal: The project's goal: a maximum if `lower_is_better`, otherwise a minimum.
+        limit: The limit of the machine in the same run, in `unit`. `limit_of` describes the work
+            that was measured.
+        peer: The figure of the peer in the same run, in `unit`; None if the peer did not run.
         goal_to_peer: The goal for the ratio to the peer in the same run, in place of `goal`.
     """
 
@@ -37,7 +38,7 @@ class Figure:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is met, None without one or without the peer it is measured by."""
+        """Whether the goal is reached; None without a goal, or if the goal needs a missing peer."""
         if self.goal_to_peer is not None:
             if self.peer is None:
                 return None
@@ -69,7 +70,7 @@ def show_ratios(
     *,
     as_json: bool,
 ) -> None:
-    """Print medians of ratios with the range of each: name, median, low, high, number of pairs."""
+    """Print the medians of ratios. A row is: name, median, low and high end, number of pairs."""
     if as_json:
         for name, middle, low, high, pairs in rows:
             print(
@@ -89,7 +90,7 @@ def show_ratios(
 
 
 def show(title: str, figures: list[Figure], *, as_json: bool) -> None:
-    """Print figures for people, or for scripts."""
+    """Print figures, as text for people or as JSON for scripts."""
     if as_json:
         commit = subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False

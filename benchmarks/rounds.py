@@ -1,7 +1,7 @@
 """Serves single rounds of a benchmark to `compare`: `python -m benchmarks.rounds append`.
 
-Prints the names of its figures when its cluster serves, one JSON line; then, for each line on
-standard input that names one, the figure of one round of it.
+When its cluster serves, the process prints the names of its figures as a line of JSON. Then it
+reads names of figures from standard input. For each name, it runs one round and prints the figure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.spark_engines import SETTING
 from benchmarks.spark_session import generated, session
 
 Rounds = dict[str, Callable[[], float]]
-"""The figure of one round, by its name; more is better. A duration counts as 1/s."""
+"""For each name, runs one round and returns its figure. More is better; a time counts as 1/s."""
 LOG_LINES_SHOWN = 20
 
 
@@ -39,7 +39,7 @@ def cluster_with_logs() -> Iterator[ll.Cluster]:
 
 @contextmanager
 def of_append(seconds: float) -> Iterator[Rounds]:
-    """Every case of `append`."""
+    """All cases of `append`."""
     with cluster_with_logs() as cluster, ll.connect(cluster.metadata_service_uri) as client:
 
         def one(case: append.Case) -> float:
@@ -51,7 +51,7 @@ def of_append(seconds: float) -> Iterator[Rounds]:
 
 @contextmanager
 def of_read(_seconds: float) -> Iterator[Rounds]:
-    """Every case of `read`, each over a ledger that is filled once."""
+    """All cases of `read`, each on a ledger that is filled only once."""
     with cluster_with_logs() as cluster, ll.connect(cluster.metadata_service_uri) as client:
         yield {
             case.name: partial(read.read, client, read.fill(client, case), case)
@@ -61,7 +61,7 @@ def of_read(_seconds: float) -> Iterator[Rounds]:
 
 @contextmanager
 def of_recovery(_seconds: float) -> Iterator[Rounds]:
-    """One seal a round."""
+    """One seal in each round."""
     with cluster_with_logs() as cluster, ll.connect(cluster.metadata_service_uri) as client:
         yield {"seal": lambda: 1e3 / recovery.seal_ms(client, cluster.metadata_service_uri)}
 

@@ -1,4 +1,4 @@
-"""A Python sink that drops rows and a Python source that has them in memory: Spark's own price."""
+"""A Python sink that drops rows, and a Python source with rows in memory: Spark's own cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA = "a long, b long, c double, d string"
 
 
 class DroppingSink(DataSource):
-    """`format("benchmark_drop")`: takes Arrow batches and forgets them."""
+    """`format("benchmark_drop")`: takes Arrow batches and drops them."""
 
     @classmethod
     def name(cls) -> str:
@@ -67,7 +67,7 @@ class _MemoryReader(DataSourceReader):
 
 
 def memory_batches(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """`rows` rows, in batches of `batch_rows` and a smaller last one."""
+    """`rows` rows in batches of `batch_rows`. The last batch may be smaller."""
     batch = memory_batch(batch_rows)
     for first in range(0, rows, batch_rows):
         yield batch if rows - first >= batch_rows else batch.slice(0, rows - first)
@@ -75,7 +75,7 @@ def memory_batches(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
 
 @cache
 def memory_batch(rows: int) -> pa.RecordBatch:
-    """One batch of the benchmark's rows, shape (rows, 4); made once for each worker."""
+    """One batch of the benchmark's rows, with four columns. Each worker creates it only once."""
     ids = pa.array(range(rows), pa.int64())
     texts = pa.array([str(n).rjust(20, "x") for n in range(rows)], pa.string())
     return pa.RecordBatch.from_arrays(

@@ -1,7 +1,7 @@
 """Compares the engines of `format("ledger")` and Parquet on the same rows, in one session.
 
 `spark_read --engines shim,python,parquet` calls this. Each round runs one query on each engine, in
-turn. So a busy machine and a warming JVM are the same to all of them.
+turn. So a busy machine or a JVM that is warming up affects all engines equally.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ GOALS = {
     ("sum(a)", "python"): 4.0,
     ("limit(1)", "python"): 4.0,
 }
-"""At least this many times as fast as the other engine."""
+"""The goals: how many times as fast as the other engine the JVM engine must be."""
 
 TIMED = ("limit(1)", "min, max", "0.1 % of the rows")
-"""Queries that read few rows or none: their times are compared, not their rates."""
+"""Queries that read few rows or none. Their times are compared instead of their rates."""
 
 
 def engine_names(text: str) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ def _streamed(spark: SparkSession, log: str, engine: str) -> DataFrame:
 
 
 def _drained_stream(frame: DataFrame) -> None:
-    """Read all rows in a query of its own, and drop them in the JVM."""
+    """Read all rows in a separate query, and drop them in the JVM."""
     with tempfile.TemporaryDirectory() as folder:
         writer = frame.writeStream.format("noop").option("checkpointLocation", folder)
         writer.trigger(availableNow=True).start().awaitTermination()

@@ -1,9 +1,9 @@
 """How fast does Spark read a log through the Python source?
 
-10 million rows of (long, long, double, string of 20). The limit is a Python source that yields the
-same batches from memory; the goal is 0.78 of it. With `--engines shim,python,parquet`, queries on
-these engines are compared instead: the JVM engine, the Python source, and Parquet files of the same
-rows.
+10 million rows of (long, long, double, string of 20). The limit is the rate of a Python source that
+yields the same batches from memory. The goal is 0.78 of this rate. With `--engines
+shim,python,parquet`, queries on these engines are compared instead: the JVM engine, the Python
+source, and Parquet files of the same rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def drained(frame: DataFrame) -> None:
 
 
 def batch_rows(uri: str) -> int:
-    """Rows of an entry of the log, so that the source in memory yields batches of that size."""
+    """The number of rows in an entry of the log, and in a batch of the source in memory."""
     from ledgerlog_spark.log.blocking.logs import BlockingLogs
 
     with ll.connect(uri) as client:
@@ -40,7 +40,7 @@ def batch_rows(uri: str) -> int:
 
 
 def main() -> None:
-    """Measure ours and the source in memory in turn, in one session."""
+    """Measure our source and the source in memory in turn, in one session."""
     options = parsed(__doc__, engines=engine_names)
     with (
         ll.local_cluster(bookies=3, directory=options.directory) as cluster,

@@ -1,4 +1,4 @@
-"""The Spark session that benchmarks share, and what it cost in CPU."""
+"""The Spark session that benchmarks share, and the CPU time that it used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS = (
 
 @contextmanager
 def session() -> Iterator[SparkSession]:
-    """local[2], configured as `ledgerlog_spark.configure` recommends."""
+    """A session on local[2], with the settings of `ledgerlog_spark.configure`."""
     from pyspark.sql import SparkSession
 
     builder = (
@@ -42,7 +42,7 @@ def session() -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "2g")
-        .config("spark.python.authenticate.socketTimeout", "120s")  # of a machine with other work
+        .config("spark.python.authenticate.socketTimeout", "120s")  # for a machine with other work
         .config("spark.sql.catalogImplementation", "in-memory")
     )
     ll.configure(builder)
@@ -62,12 +62,12 @@ def generated(spark: SparkSession, rows: int) -> DataFrame:
 
 @dataclass(slots=True)
 class Side:
-    """What one of the two things compared took, one value a round.
+    """The measurements of one of the two compared queries, with one value for each round.
 
     Attributes:
         rates: M rows/s.
-        spark_seconds: CPU of Spark and its Python workers.
-        cluster_seconds: CPU of the bookies and ZooKeeper meanwhile.
+        spark_seconds: CPU time of Spark and its Python workers.
+        cluster_seconds: CPU time of the bookies and ZooKeeper in the same round.
     """
 
     rates: list[float] = field(default_factory=list)
@@ -83,9 +83,9 @@ def compared(
     rounds: int,
     cluster: Cluster,
 ) -> tuple[Side, Side]:
-    """Both, round by round in turn, so that a busy machine and a warming JVM are the same to both.
+    """Measure both in turn, so that a busy machine or a JVM that warms up affects both equally.
 
-    Rounds that warm up come first, also in turn, and are not counted.
+    The first rounds only warm up. They also alternate, and are not counted.
     """
     sides = ours, limit
     found = Side(), Side()
@@ -104,7 +104,7 @@ def compared(
 
 
 def figures(what: str, ours: Side, limit: Side, limit_of: str, *, share: float) -> list[Figure]:
-    """The shares in wall time and in CPU, and what both sides took."""
+    """The ratios of both sides in wall time and in CPU time, and the CPU time of both sides."""
     wall = [a / b for a, b in zip(ours.rates, limit.rates, strict=True)]
     cpu = [b / a for a, b in zip(ours.spark_seconds, limit.spark_seconds, strict=True)]
     return [

@@ -1,4 +1,4 @@
-"""A stream source in Python that has its rows in memory, and a sink that drops them: the floor."""
+"""The floor: a stream source in Python with its rows in memory, and a sink that drops them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BATCH_ROWS = 65_536
 
 
 class StreamFloor(DataSource):
-    """`format("benchmark_floor")`: options `batches`, `rows` of each, `partitions`; drops rows."""
+    """`format("benchmark_floor")`: options `batches`, `rows` (in each batch), `partitions`."""
 
     @classmethod
     def name(cls) -> str:

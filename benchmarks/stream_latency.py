@@ -1,10 +1,11 @@
-"""What does a micro-batch from our source to our sink cost beside Spark's own floor?
+"""How long does a micro-batch from our source to our sink take, compared with Spark's own floor?
 
-The floor is a Python source that has its rows in memory and a Python sink that drops them, in the
-same session, with the same checkpoint manager and as many tasks. Each batch copies one commit of
-200 rows from one log to another. The queries run in turn, so that a busy machine is the same to all
-of them. First batches are reported apart, and so are batches that roll the sink's ledgers, of a log
-whose ledgers are full after one range.
+The floor is a Python source with its rows in memory and a Python sink that drops them. It runs in
+the same session, with the same checkpoint manager and as many tasks. Each batch of our query copies
+one commit of 200 rows from one log to another. The queries run in turn, so that a busy machine
+affects all of them equally. The first batch of each start is reported separately. A further query
+writes to a log whose ledgers are full after one range, so each of its batches rolls the ledgers of
+the sink.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ ROWS = 200
 TASKS = 2
 BATCHES = 60
 COLD = 10
-"""Batches of each start of a query that are not counted as warm."""
+"""The first batches of each start of a query, this many, do not count as warm."""
 
 POLL_SECONDS = 0.05
 GOAL = 1.3
@@ -57,12 +58,12 @@ GOAL = 1.3
 
 @dataclass
 class Side:
-    """What the batches of one query took, one value for each start of it.
+    """The times of the batches of one query, with one value for each start of the query.
 
     Attributes:
         warm: Milliseconds of a batch, the median of the start.
         first: Milliseconds of its first batch.
-        cpu: CPU milliseconds of Spark and its workers, a warm batch on average.
+        cpu: CPU time of Spark and its workers for an average warm batch, in ms.
     """
 
     warm: list[float] = field(default_factory=list)
@@ -87,7 +88,7 @@ def main() -> None:
 
 
 def run(spark: SparkSession, cluster: Cluster, scratch: Path, *, rounds: int) -> dict[str, Side]:
-    """All queries in turn, `rounds` + 1 times: the first time warms the JVM up."""
+    """Run all queries in turn, `rounds` + 1 times. The first time only warms the JVM up."""
     sides = {name: Side() for name in (FLOOR, COPY, ROLLING)}
     with ll.connect(cluster.metadata_service_uri) as client:
         logs = BlockingLogs(client)
@@ -108,7 +109,7 @@ def run(spark: SparkSession, cluster: Cluster, scratch: Path, *, rounds: int) ->
 
 
 def feed(client: BlockingClient, schema: bytes, *, first_batch: int) -> None:
-    """The commits of one start, each of as many ranges as a batch is to have tasks."""
+    """Write the commits for one start. Each commit has as many ranges as its batch has tasks."""
     rows = range(ROWS // TASKS)
     batch = pa.record_batch(
         {
@@ -135,7 +136,7 @@ def feed(client: BlockingClient, schema: bytes, *, first_batch: int) -> None:
 
 
 def started(spark: SparkSession, name: str, checkpoint: Path, *, starts: int) -> StreamingQuery:
-    """One start of a query, which goes on at its checkpoint for 60 batches."""
+    """Start a query, which continues from its checkpoint for 60 batches."""
     reader = spark.readStream
     if name == FLOOR:
         shape = {"batches": BATCHES * starts, "rows": ROWS, "partitions": TASKS}
@@ -153,7 +154,7 @@ def started(spark: SparkSession, name: str, checkpoint: Path, *, starts: int) ->
 
 
 def warm_cpu(query: StreamingQuery, cluster: Cluster, *, first_batch: int) -> float:
-    """CPU milliseconds of Spark and its workers, of one warm batch on average; waits to the end."""
+    """Wait for the end of the query. Return the CPU time of an average warm batch, in ms."""
     begun: tuple[float, int] | None = None
     while not query.awaitTermination(POLL_SECONDS):
         progress = query.lastProgress
@@ -166,7 +167,7 @@ def warm_cpu(query: StreamingQuery, cluster: Cluster, *, first_batch: int) -> fl
 
 
 def milliseconds(name: str, query: StreamingQuery) -> list[float]:
-    """Of each batch of a start that has ended."""
+    """The time of each batch of a start that has ended, in ms."""
     took = [p["durationMs"] for p in query.recentProgress if p["numInputRows"]]
     if len(took) != BATCHES:
         raise SystemExit(f"{name}: {len(took)} batches instead of {BATCHES}")
@@ -176,7 +177,7 @@ def milliseconds(name: str, query: StreamingQuery) -> list[float]:
 
 
 def figures(sides: dict[str, Side]) -> Iterator[Figure]:
-    """Warm batches against the floor, then first and rolling ones, then CPU."""
+    """The figures of warm batches, first batches and batches that roll, and of CPU time."""
     floor, copy, rolling = (sides[name] for name in (FLOOR, COPY, ROLLING))
     warm = "log to log, warm batch"
     for what, side, goal in ((warm, copy, GOAL), (f"{warm}, every ledger rolls", rolling, None)):
@@ -189,7 +190,7 @@ def figures(sides: dict[str, Side]) -> Iterator[Figure]:
 
 
 def beside_floor(what: str, ours: list[float], floor: list[float]) -> Figure:
-    """Milliseconds of ours, and of the source and the sink that do nothing."""
+    """The figure `what`: our times, with those of the floor as the limit, in ms."""
     return Figure(what, median(ours), "ms", tuple(ours), limit=median(floor), limit_of="the floor")
 
 

@@ -1,10 +1,12 @@
-"""How many rows/s does a stream read, and copy from log to log, when it has a lot to catch up with?
+"""How many rows/s does a stream with a large lag read, and copy from log to log?
 
-One query with Trigger.AvailableNow over 5 million rows of (long, long, double, string of 20), all
-of them there when it starts: into a Python sink that drops them, and into a log of three durable
-copies. A round is a new query with a new checkpoint. The figure is of the micro-batches, from their
-planning to their commit; the whole query beside it has Spark's start of a query in it as well. The
-limit is a Python source that has the rows in memory, into the same sink that drops them.
+A query with Trigger.AvailableNow reads 5 million rows of (long, long, double, string of 20), which
+are all in the log before the query starts. One query writes to a Python sink that drops the rows.
+Another query writes to a log with three durable copies. Each round is a new query with a new
+checkpoint. The main figure is the rate of the micro-batches, from their planning to their commit.
+The rate of the whole query is printed too, and includes the time in which Spark starts the query.
+The limit is the rate of a Python source with the rows in memory, with the same sink that drops
+them.
 """
 
 from __future__ import annotations
@@ -39,12 +41,12 @@ WHAT = {READ: "stream into a sink that drops", COPY: "stream from log to log"}
 
 @dataclass
 class Side:
-    """What one kind of query took, one value for each round.
+    """The measurements of one kind of query, with one value for each round.
 
     Attributes:
         batches: M rows/s of the micro-batches.
         whole: M rows/s of the whole query, from its start to its end.
-        cpu: CPU seconds of Spark and its workers.
+        cpu: CPU time of Spark and its workers, in seconds.
     """
 
     batches: list[float] = field(default_factory=list)
@@ -53,7 +55,7 @@ class Side:
 
 
 def main() -> None:
-    """Write the input, then run all queries in turn; a first round warms up and does not count."""
+    """Write the input, then run all queries in turn. The first round only warms up."""
     options = parsed(__doc__)
     scratch = Path(tempfile.mkdtemp(prefix="stream-throughput-", dir=options.directory))
     try:
@@ -104,7 +106,7 @@ def run(
 
 
 def figures(sides: dict[str, Side]) -> Iterator[Figure]:
-    """Both kinds of query, beside the source in memory."""
+    """The figures of both kinds of query, with those of the source in memory as their limit."""
     floor = sides[FLOOR]
     for name, goal in GOALS.items():
         side = sides[name]

@@ -1,9 +1,10 @@
 """How long after its append is a record delivered to a reader in another process?
 
-From the call of `append_async` to the delivery by `tail`, with group commit: E3/Qw3/Qa2, ZooKeeper,
-three bookies, the leader and the reader on this machine. Beside it stands the sum of one disk sync
-and one round trip of a socket, measured in the same run; the goal is three times that. The bare
-tail (`bare_tail`) measures how much of that processes of Python take for themselves.
+The measured time is from the call of `append_async` to the delivery by `tail`, with group commit.
+The ledgers have E3/Qw3/Qa2. ZooKeeper, three bookies, the leader and the reader run on this
+machine. The figure is printed with the time of one disk sync plus one round trip of a socket, which
+is measured in the same run. The goal is three times this sum. The bare tail (`bare_tail`) shows how
+much of the latency any path with these Python processes would have.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 RECORD_SIZE_BYTES = 200
 RATES = (20, 1_000, 10_000)
-"""Records a second."""
+"""The measured rates, in records/s."""
 
 READER = """
 import json, sys, time, ledgerlog_spark as ll
@@ -49,7 +50,7 @@ with ll.connect(sys.argv[1]) as client:
 def latencies_ms(
     client: BlockingLogClient, uri: str, name: str, rate: int, seconds: float
 ) -> list[float]:
-    """Of each record of one round, the first tenth left out."""
+    """The latency of each record of one round, without the first tenth."""
     with client.open_log(name, lead=True) as log:
         reader = subprocess.Popen(
             [sys.executable, "-c", READER, uri, name], stdout=subprocess.PIPE, text=True

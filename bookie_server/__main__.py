@@ -4,7 +4,7 @@
 
 When the bookie is ready, it prints one line of JSON with bookie_id, port, grpc_port and pid. Log
 lines go to standard error. SIGTERM and SIGINT stop the bookie cleanly.
-`bookie_server.errors.ExitCode` has the exit codes.
+`bookie_server.errors.ExitCode` lists the exit codes.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ MEBIBYTE = 1 << 20
 ADDS_RESERVE_BYTES = 64 * KIBIBYTE
 ANSWERS_RESERVE_BYTES = 32 * KIBIBYTE
 CONNECTION_RESERVE_BYTES = ADDS_RESERVE_BYTES + 2 * ANSWERS_RESERVE_BYTES
-"""Memory reserved for each connection. The reserve has three parts: for adds, for answers to reads,
-and for recovery and fencing."""
+"""Memory reserved for each connection. The reserve consists of three parts: for adds, for
+answers to reads, and for recovery and fencing."""
 
 FRAMES_IN_SHARED_MIN = 18
 """The shared memory must have room for at least this number of frames of the maximum size.
@@ -65,8 +65,8 @@ class BookieSettings(BaseSettings):
         insecure: Allows a `bind_address` that other machines can reach, although traffic is neither
             encrypted nor authenticated.
         metadata_service_uri: `zk://host:port[,host:port]/ledgers`.
-        metadata_wait_ms: Maximum time that a start waits for the metadata store, and time limit of
-            every request to this store.
+        metadata_wait_ms: Maximum time that the bookie waits for the metadata store when it starts.
+            It is also the time limit of every request to this store.
         session_timeout_ms: Lifetime of the registration after the bookie stops responding.
         file_size_bytes: Size of each entry-log file.
         frame_size_bytes_max: Size of the largest accepted frame, including its length field.
@@ -88,7 +88,8 @@ class BookieSettings(BaseSettings):
             read-only if its next file would leave fewer free bytes.
         gc_interval_ms: Time between two passes of the collector, which deletes the entries of
             deleted ledgers.
-        drain_timeout_ms: Maximum time that a stop waits until accepted requests are answered.
+        drain_timeout_ms: Maximum time that a bookie that stops waits until accepted requests are
+            answered.
         log_level: `debug`, `info`, `warning` or `error`.
     """
 
@@ -222,7 +223,8 @@ def load_settings(
         overrides: Values from the command line, which override all other values.
 
     Raises:
-        ConfigurationError: A setting is wrong. The error has the key, the value and the reason.
+        ConfigurationError: A setting is wrong. The error contains the key, the value and the
+            reason.
     """
     from_file = {} if config is None else _read_toml(config)
     try:

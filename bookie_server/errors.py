@@ -94,7 +94,7 @@ class ExitCode(enum.IntEnum):
     STOPPED = 0
     """SIGTERM or SIGINT stopped the bookie; every accepted request is answered and on disk."""
     INTERNAL_ERROR = 1
-    """A bug of the bookie; standard error has the traceback."""
+    """A bug of the bookie; standard error contains the traceback."""
     BAD_CONFIGURATION = 2
     """A setting is wrong; nothing was opened."""
     REFUSED_TO_START = 3

@@ -102,7 +102,7 @@ def _rebuild(
 
 
 class ConfigurationError(LedgerLogError, ValueError):
-    """A bad option or setting, found before any I/O. The message has its key and valid values."""
+    """A bad option or setting, found before any I/O. The message names its key and valid values."""
 
 
 class LocalProtocolError(LedgerLogError):
@@ -146,7 +146,7 @@ class LedgerRecoveryError(LedgerError):
 
 
 class NeedsOperatorError(LedgerError):
-    """To close the ledger now could cut off acknowledged entries, so an operator has to decide."""
+    """Closing the ledger now could cut off acknowledged entries, so an operator has to decide."""
 
 
 class UnauthorizedError(LedgerError):
@@ -291,7 +291,7 @@ class SchemaMismatchError(LogError):
 
 
 class VersionNotAvailableError(LogError):
-    """The version was truncated or has expired. The field `oldest` has the oldest version."""
+    """The version was truncated or has expired. The field `oldest` contains the oldest version."""
 
 
 class PositionNotAvailableError(LogError):
@@ -299,7 +299,7 @@ class PositionNotAvailableError(LogError):
 
 
 class DataLossError(LogError):
-    """Some rows that the log lists are on no bookie. The message has the ledger and entries."""
+    """Some rows that the log lists are on no bookie. The message names the ledger and entries."""
 
 
 class InternalError(LedgerLogError):

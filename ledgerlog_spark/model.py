@@ -67,7 +67,7 @@ class Code(Enum):
 
 
 class DigestType(IntEnum):
-    """Type of an entry's digest. BookKeeper's ledger metadata has the same numbers."""
+    """Type of an entry's digest. BookKeeper's ledger metadata uses the same numbers."""
 
     CRC32 = 1
     HMAC = 2
@@ -87,7 +87,7 @@ def check_type(name: str, value: object, kind: type) -> None:
     """Raise an error if `value` is not of the type `kind`. A bool does not count as an int.
 
     Raises:
-        ConfigurationError: The type is wrong. The message has the name and the value.
+        ConfigurationError: The type is wrong. The message contains the name and the value.
     """
     if not isinstance(value, kind) or isinstance(value, bool):
         raise ConfigurationError(

@@ -175,7 +175,7 @@ class IndexEncoder:
 
 
 def index_head_size(data: Buffer, identity: FileIdentity) -> int:
-    """Return the size of head, directory and totals. `data` has the first `HEAD_SIZE` bytes."""
+    """Return the size of head, directory and totals. `data` begins with `HEAD_SIZE` bytes."""
     _, _, _, blocks, ledgers, _, _ = _checked_head(data, identity)
     return HEAD_SIZE + blocks * _key.size + ledgers * _total.size
 

@@ -67,7 +67,7 @@ def may_forget(state: HeldLedger, *, now_s: int, keep_s: int, durable_ticket: in
 
     The caller also checks that no file holds records of the ledger, because without the tombstone,
     deleted entries could be read again. If the clock is wrong, the tombstone is forgotten too early
-    or too late. To forget it too early is safe, because the first add of a forgotten ledger waits
+    or too late. Forgetting it too early is safe, because the first add of a forgotten ledger waits
     for the metadata check.
     """
     is_settled = state.last_ticket <= durable_ticket

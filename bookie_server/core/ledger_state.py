@@ -1,8 +1,8 @@
 """The state of a ledger on a bookie, and the file in which the bookie stores these states.
 
-A state does not include the entries of the ledger. The ledger-state file
-(FORMATS.md#ledger-states) has blocks. Each block begins at a multiple of 512 bytes, and zeros fill
-the rest up to the next block. All numbers are big-endian. A block is
+A state does not include the entries of the ledger. The ledger-state file (FORMATS.md#ledger-states)
+consists of blocks. Each block begins at a multiple of 512 bytes, and zeros fill the rest up to the
+next block. All numbers are big-endian. A block is
 
     head, 32 bytes      magic "LSTA", format version u16, zero u16, generation u64, ledgers u64,
                         CRC32C u32 of the records, CRC32C u32 of the head before this field

@@ -1,7 +1,8 @@
 """The MANIFEST: the only list of the bookie's files (FORMATS.md#manifest).
 
-The file has one line `ledgerlog-manifest 3 <bytes of the body> <CRC32C of the body, 8 hex digits>`
-and then the body. The body is one JSON object in ASCII, with sorted keys and without spaces.
+The file consists of one line `ledgerlog-manifest 3 <bytes of the body> <CRC32C of the body, 8 hex
+digits>` and then the body. The body is one JSON object in ASCII, with sorted keys and without
+spaces.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ NAME = "MANIFEST"
 
 
 class FileState(Enum):
-    """How a boot reads a file."""
+    """How a bookie reads a file when it starts."""
 
     OPEN = "open"
-    """The boot replays the file from its first record."""
+    """When the bookie starts, it replays the file from its first record."""
     FINISHED = "finished"
-    """The boot reads the index of the file. Records after `data_end` are never read."""
+    """When the bookie starts, it reads only the index. Records after `data_end` are never read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class JournalRecord:
     # Sequence of the original record. If records overlap, the one with the larger number counts.
     origin_sequence: int = 0
     durable_upto: int = 0  # last sequence known to be synced when the record was written
-    identity: FileIdentity | None = None  # the file that has the record; None before the write
+    identity: FileIdentity | None = None  # the file that contains the record; None before the write
     offset: int = -1  # offset of the header in the file; a multiple of 512 bytes
     header_size: int = 0  # bytes of the header; the body follows immediately
     chunk_checksums: tuple[int, ...] = ()  # CRC32C of each 64 KiB of the body

@@ -1,10 +1,10 @@
 """The life of a bookie process, from its settings to its exit code.
 
-A start locks the directory, binds the ports, connects to the metadata store, checks the cookie,
-opens and replays storage, serves, registers, and prints one line. After SIGTERM or SIGINT, the
-bookie withdraws the registration, accepts no more requests, answers accepted requests for a limited
-time, and closes storage. After a permanent failure of storage, the bookie takes the same steps, and
-has another exit code.
+A bookie that starts locks the directory, binds the ports, connects to the metadata store, checks
+the cookie, opens and replays storage, serves, registers, and prints one line. After SIGTERM or
+SIGINT, the bookie withdraws the registration, accepts no more requests, answers accepted requests
+for a limited time, and closes storage. After a permanent failure of storage, the bookie takes the
+same steps, but ends with another exit code.
 """
 
 from __future__ import annotations

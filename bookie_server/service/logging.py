@@ -1,7 +1,7 @@
 """Writes a bookie's log lines to standard error: one JSON object per line, without secrets.
 
-Standard output has only the ready line, so that the program that starts the bookie can parse the
-output. Log records of libraries have the same form and the same limits. No caller waits for
+Standard output contains only the ready line, so that the program that starts the bookie can parse
+the output. Log records of libraries have the same form and the same limits. No caller waits for
 standard error (`ledgerlog_spark/lines.py`).
 """
 
@@ -112,8 +112,8 @@ class LibraryHandler(logging.Handler):
 class RateLimit:
     """Drops log records of an event that is too frequent, because peers must not fill a disk.
 
-    The next log record of the event has the number of dropped records as `suppressed`. Records of
-    errors are never dropped.
+    The next log record of the event contains the number of dropped records as `suppressed`. Records
+    of errors are never dropped.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

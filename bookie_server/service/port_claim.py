@@ -36,7 +36,7 @@ def claim(address: str, port: int, setting: str) -> socket.socket:
 
 
 def port_in_use(address: str, port: int, setting: str) -> PortInUseError:
-    """Return the error for a port that another process has."""
+    """Return the error for a port that another process uses."""
     return PortInUseError(
         f"{_NAMES[setting]} {port} on {address} is in use: stop the process that has it (ss -ltnp "
         f"shows it), or give this bookie another {setting}",

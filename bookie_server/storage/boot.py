@@ -1,11 +1,11 @@
 """Reads and repairs the files of a directory when the bookie starts.
 
-A boot adds no new records to a replayed file. Records that are proved to be synced stay in place,
-and the boot finishes the file after these records. Other valid records are copied to a new file and
-synced, because the replay may have read them only from the page cache.
+During a boot, no new record is added to a replayed file. Records that are proved to be synced stay
+in place, and the file is finished after these records. Other valid records are copied to a new file
+and synced, because the replay may have read them only from the page cache.
 
-The boot first commits which files lost records, so a second crash cannot hide the loss. Then the
-boot syncs the copies and finishes the replayed files, and one MANIFEST commits everything.
+First, the boot commits which files lost records, so a second crash cannot hide the loss. Then it
+syncs the copies and finishes the replayed files. At the end, one MANIFEST commits everything.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Boot:
         self.finished.append(file)
 
     async def _check_header(self, handle: File, entry: FileEntry) -> None:
-        """Count a damaged header. The boot does not need it, as the MANIFEST has the identity."""
+        """Count a damaged header. The boot does not need it: the MANIFEST contains the identity."""
         if not await is_intact(handle, entry):
             self.shared.counters.boot_damaged_headers += 1
 

@@ -82,7 +82,7 @@ class Drops:
     async def forget(self) -> int:
         """Forget old tombstones that no record needs any more, and return their number.
 
-        From the next commit on, the MANIFEST has only the largest id of the forgotten ledgers.
+        From the next commit on, the MANIFEST keeps only the largest id of the forgotten ledgers.
         """
         candidates: set[int] = set()
         for part in parts(list(self._shared.states.values())):

@@ -29,7 +29,7 @@ from ledgerlog_spark.model import Code
 
 PADDING = bytes(ALIGNMENT)
 GROUPS_UNDER_WAY_MAX = 2
-GROUP_RECORDS_MAX = 2_000  # to encode or answer this number of records takes 10 to 20 ms
+GROUP_RECORDS_MAX = 2_000  # encoding or answering this many records takes 10 to 20 ms
 GROUP_STRETCHES_MAX = 10_000
 """Maximum number of stretches of consecutive ids in a group. Indexing them takes up to 10 ms."""
 JOIN_SIZE_MAX = 8_192
@@ -87,7 +87,7 @@ class Journal:
         # a heap of (ticket, number, callback) for the tickets above `durable_ticket`, with the
         # lowest ticket first; the number decides the order of callbacks with the same ticket
         self._waiters: list[tuple[int, int, Callable[[Code], None]]] = []
-        self._waiter_number = 0  # of the newest waiter; each waiter has a higher one
+        self._waiter_number = 0  # number of the newest waiter; each later waiter has a higher one
         self._is_closing = False  # once True, no record is submitted
         self._watermark_is_due = False  # whether the task that writes the next watermark runs
         # a watermark in the files proves that all records before this sequence are synced

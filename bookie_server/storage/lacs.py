@@ -27,7 +27,7 @@ class Lacs:
         self._watches: dict[int, dict[object, OnLacChange]] = {}
 
     def read(self, ledger_id: int, on_done: OnLac) -> None:
-        """Answer with the largest LAC, or IO_ERROR if a damaged entry may have a larger LAC."""
+        """Answer with the largest LAC, or IO_ERROR if a damaged entry may contain a larger LAC."""
         state, health = self._shared.states.get(ledger_id), self._shared.health
         if state is None or not may_say_absent(state, health):
             on_done(absent(state, health), NO_ENTRY)

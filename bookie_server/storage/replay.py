@@ -150,7 +150,7 @@ class Scanner:
 
 
 def is_unused(sector: bytes, file_id: int) -> bool:
-    """Return whether a sector has only zeros, or the start of a record of another file."""
+    """Return whether a sector contains only zeros, or the start of a record of another file."""
     if not any(sector):
         return True
     return sector[:4] == MAGIC and sector[16:24] != file_id.to_bytes(8, "big")

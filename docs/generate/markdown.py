@@ -21,7 +21,7 @@ def cell(text: str) -> str:
 
 
 def code(value: object) -> str:
-    """A value in code type; nothing for None."""
+    """A value, formatted as code; empty for None."""
     return "" if value is None else f"`{value}`"
 
 

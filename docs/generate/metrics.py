@@ -48,7 +48,7 @@ MEANINGS = {
     "connections_replaced": "Idle data connections that were closed to make room for new connections.",
     "connections_swept": "Connections that were closed because they held bytes of a full lane and made no progress.",
     "connections_closed_by_us": "The connections in `connections_swept`, and connections that stalled, never sent a request or sent bytes that are no frames.",
-    "answers": "Answers by outcome, over all operations and both protocols; the label `code` has the outcome.",
+    "answers": "Answers by outcome, over all operations and both protocols; the label `code` contains the outcome.",
     "connections": "Data connections that are open.",
     "ledgers": "Ledgers that the bookie keeps in memory, including deleted ledgers until the bookie forgets them.",
     "writable": "1 while the bookie accepts new entries, 0 while it is read-only.",

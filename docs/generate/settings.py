@@ -40,7 +40,7 @@ milliseconds, and all sizes are in bytes.
 """
 
 HELD = """\
-The following classes are values of the settings above. The tables above have their defaults.
+The following classes are values of the settings above. The tables above list their defaults.
 
 """
 
@@ -69,7 +69,7 @@ def client_settings() -> list[tuple[type[Any], str]]:
 
 
 def held_classes() -> list[type[Any]]:
-    """The classes of the values that several settings have, such as `RetryPolicy`, each once."""
+    """The classes that are values of several settings, such as `RetryPolicy`, each once."""
     found: dict[type[Any], None] = {}
     for described, holder in client_settings()[1:]:
         settings = getattr(ClientSettings(), holder)

@@ -1,8 +1,8 @@
 """`ledgerlog`: the groups of commands, and the messages and exit codes of errors.
 
 Exit codes: 0: success. 1: failure, and nothing was changed. 2: wrong usage. 3: the outcome is
-unknown. 4: failure, but the same command may succeed later. 130: interrupted. `bookie run` has the
-exit codes of `python -m bookie_server`.
+unknown. 4: failure, but the same command may succeed later. 130: interrupted. `bookie run` ends
+with the exit codes of `python -m bookie_server`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ PENDING_ENDS = "`WriterSettings.add_quorum_timeout_ms` ends pending appends"
 
 
 class Waiter(Protocol):
-    """The methods of a future that the queue calls. Asyncio and concurrent futures have them."""
+    """The methods that the queue calls on a future, of asyncio or of `concurrent.futures`."""
 
     def done(self) -> bool:
         """Whether the future was completed or cancelled."""
@@ -43,7 +43,7 @@ class AppendListener(Protocol):
     """Receives the progress of a write handle. For example, the blocking API is a listener."""
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
-        """Handle the report that `entries` entries of `size_bytes` payload bytes left the queue."""
+        """Note that `entries` entries (`size_bytes` payload bytes in all) have left the queue."""
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
         """Set the results of futures, in the order of the list."""
@@ -66,7 +66,7 @@ class Gathered:
         self.payloads: list[Payload] = []
         # (future, offset of the append's last payload in the run, entries of a batch or 0)
         self.waiters: list[tuple[Waiter, int, int]] = []
-        self.size_bytes = 0  # of the payloads
+        self.size_bytes = 0  # size of the payloads
         self.continues = False  # the first payload belongs to a batch that began in an earlier run
         self.body: Any = None  # for the owner: a leader stores its entry here
 
@@ -119,7 +119,7 @@ class AppendQueue:
         self.listener: AppendListener | None = None
         """Completes the futures of `add` and `add_batch`; None if these are asyncio futures."""
         self.nothing = nothing
-        """The result of an append of no payloads."""
+        """The result of an append without payloads."""
         self._window = window
         self._send = send  # called when the run is already in `in_flight`
         self._settings = settings
@@ -137,7 +137,7 @@ class AppendQueue:
 
     @property
     def is_lingering(self) -> bool:
-        """Whether queued appends wait for further appends. Then a timer sends these appends."""
+        """Whether queued appends wait for further appends. If so, a timer will send them."""
         return self._linger_timer is not None
 
     @property

@@ -110,8 +110,8 @@ class LedgerClient:
 
         Raises:
             ConfigurationError: An argument is wrong. No I/O was done.
-            NotEnoughBookiesError: There are too few bookies. The error has `wanted` and
-                `available`.
+            NotEnoughBookiesError: There are too few bookies. The fields `wanted` and `available` of
+                the error contain the numbers.
             MetadataUnavailableError: ZooKeeper cannot be reached. Nothing was created.
             MetadataUnknownError: An empty ledger with an unknown id may exist.
         """

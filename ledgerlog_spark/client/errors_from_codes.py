@@ -121,7 +121,7 @@ BECAUSE_OF_BOOKIES = {
 """Failures with messages that contain the answers of bookies."""
 
 BOOKIES_SHOWN_MAX = 7
-"""Maximum number of bookies in a message; `codes` of the error has all bookies."""
+"""Maximum number of bookies in a message; `codes` of the error contains all bookies."""
 
 
 def error_from_failure(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLogError:

@@ -1,6 +1,6 @@
 """The settings of a client: time-outs, limits of the requests in flight, and batching.
 
-All times are in milliseconds and all sizes in bytes. The name of such a setting has its unit.
+All times are in milliseconds and all sizes in bytes. The name of such a setting contains its unit.
 """
 
 from __future__ import annotations

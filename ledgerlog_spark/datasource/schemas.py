@@ -52,7 +52,8 @@ def scan_schema(
 ) -> str:
     """The schema of a scan, as JSON.
 
-    `logs` has the name and the encoded schema of each log. A log without rows has None instead.
+    `logs` contains the name and the encoded schema of each log. For a log without rows, it contains
+    None instead of the schema.
     """
     schemas = [(name, spark_schema(stored)) for name, stored in logs if stored is not None]
     if not schemas:

@@ -305,7 +305,7 @@ class Cluster:
             *("--metadata-service-uri", self.metadata_service_uri),
             *("--directory", str(directory)),
         ]
-        # The start does not wait until upkeep serves, because no other process needs upkeep.
+        # The call does not wait until upkeep serves, because no other process needs upkeep.
         with (directory / "upkeep.log").open("ab") as log, interrupts_deferred():
             process = spawn(command, self._environment, stdout=log, stderr=log)
             self._children[UPKEEP] = process

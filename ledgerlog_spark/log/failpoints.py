@@ -3,13 +3,14 @@
 `reach(name)` is called between two steps that a crash may separate. `reach` does nothing unless the
 environment variable `LEDGERLOG_FAILPOINT` contains this name when the process starts:
 
-- `commit.before_multi`: SIGKILL of the own process the first time that the place is reached;
+- `commit.before_multi`: SIGKILL of this process the first time that it reaches the place;
 - `commit.before_multi:3`: SIGKILL the third time;
 - `commit.before_multi:3@FILE`: SIGKILL the third time or later, but only in the process that
   removes `FILE`. So one Python worker of many dies, and its replacement continues;
 - `stop:commit.before_multi`: SIGSTOP instead of SIGKILL. After a SIGCONT the process continues.
 
-The variable may have several failpoints, separated by commas. They are independent of each other.
+The variable may contain several failpoints, separated by commas. They are independent of each
+other.
 """
 
 from __future__ import annotations

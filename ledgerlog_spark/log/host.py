@@ -50,7 +50,7 @@ _RETRIED = {MetadataOutcome.CONFLICT, MetadataOutcome.UNAVAILABLE, MetadataOutco
 
 
 class LogHost:
-    """Runs the machines of one log, and has the objects that all parts of the log need."""
+    """Runs the machines of one log, and provides the objects that all parts of the log need."""
 
     def __init__(
         self,

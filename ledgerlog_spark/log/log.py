@@ -123,7 +123,7 @@ class Log:
         `on_change` is called on the event loop and must not block. It is also called after a lost
         session, because the watch may have missed changes.
 
-        Return a function that ends the watch. The close of the client ends the watch too. The watch
+        Return a function that ends the watch. Closing the client also ends the watch. The watch
         is set on the log's head. In a leader log, it is also set on the metadata of each open
         ledger, and on one bookie of each open ledger. Exceptions of `on_change` are reported to the
         event loop's exception handler.

@@ -120,7 +120,7 @@ class Ledgers(Protocol):
         """
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """Rising ledger ids that are never used twice."""
+        """Ledger ids in ascending order. No id is ever used twice."""
 
     async def open_ledger(
         self,

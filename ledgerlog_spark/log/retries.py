@@ -65,8 +65,8 @@ class Retries:
     async def after(self, outcome: MetadataOutcome, *, is_of_head: bool) -> None:
         """Wait until the machine may retry.
 
-        `outcome` is the outcome of the failed request. With `is_of_head`, the request changes the
-        log's head.
+        `outcome` is the outcome of the failed request. `is_of_head` is true if the request changes
+        the log's head.
         """
         if outcome is not MetadataOutcome.CONFLICT:
             self._outages += 1

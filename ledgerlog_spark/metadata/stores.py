@@ -41,7 +41,7 @@ class MetadataStores:
 
     @property
     def logs(self) -> LogStore:
-        """The store of the cluster's logs. To get it sends no request."""
+        """The store of the cluster's logs. Getting it sends no request."""
         return LogStore(self.tree, self.root, self.ledgers)
 
     async def initialize(self) -> None:

@@ -255,17 +255,17 @@ class ZnodeTree(Session, Protocol):
         """Make later reads at least as new as this moment, even if the session is replaced."""
 
     def watch(self, path: str, on_change: OnChange) -> CancelWatch:
-        """Watch a node: `on_change` is called after the node changed or the session was replaced.
+        """Watch a node: `on_change` is called after the node or the session has changed.
 
         A change creates or deletes the node, or replaces its data. One call may report several
         changes, and a call may happen without a change.
 
-        No change is lost: a read after this method returned, or in `on_change`, may miss a change,
-        but each missed change causes a later call.
+        No change is lost: a read after this method has returned, or in `on_change`, may miss a
+        change, but each missed change causes a later call.
         """
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
-        """Watch the names of a node's children, with the promises of `watch`."""
+        """Watch the names of a node's children, with the same guarantees as `watch`."""
 
     async def until_gone(self, path: str) -> bool:
         """Wait until the node may have changed. This sends one request, and no watch remains.
@@ -281,7 +281,7 @@ class ZnodeTree(Session, Protocol):
         """
 
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
-        """Watch the session: `on_replaced` is called when a new session replaced a lost session.
+        """Watch the session: `on_replaced` is called after a new session has replaced a lost one.
 
         The ephemeral nodes of the lost session are deleted.
         """

@@ -9,7 +9,7 @@ another entry. The recovery reads forward from the largest LAC that it found, an
 back to an ack quorum. Then the recovery closes the ledger with one compare-and-swap. Several
 recoveries may run at once, because this compare-and-swap makes them agree on the end of the ledger.
 `LedgerReader` reads ranges and never fences. `LacReader` reads the last add confirmed.
-docs/PROTOCOL.md has the numbered rules.
+docs/PROTOCOL.md lists the numbered rules.
 
 - `ledger`: the machines of one ledger. `log`: the machines that read or change a log's state in the
   metadata store, with one pending request at a time. `leader`: the writer of a leader log.
@@ -26,11 +26,12 @@ The asyncio client and the simulator are hosts. Every host follows this contract
 
 1. Each request effect is answered by exactly one reply event: the answer, an error or the
    deadline, whichever is first. The host drops later answers to the same request.
-2. A reply repeats the `request` number of its request. Each send to one bookie at one index has its
-   own number. So an old answer never counts for a bookie that has returned at another index.
-3. The host performs the effects in their order, after `handle` returned. Replies pass through a
+2. A reply repeats the `request` number of its request. Each request that is sent to one bookie at
+   one index has its own number. So an old answer never counts for a bookie that has returned at
+   another index.
+3. The host performs the effects in their order, after `handle` has returned. Replies pass through a
    queue on one thread, so `handle` is never called while it runs.
-4. Machines never read time. The host has the deadlines of requests. A machine that needs to wait
+4. Machines never read time. The host keeps the deadlines of requests. A machine that needs to wait
    sends `StartTimer`. The host may add jitter to this wait, but must not shorten it.
 5. Machines draw no random numbers. The host shuffles the candidates of `BookiesListed`.
 6. Payloads are buffers that machines pass by reference. A payload never changes while its run is

@@ -33,7 +33,7 @@ from ledgerlog_spark.wire.requests import check_ids, checked_key
 
 @dataclass(frozen=True, slots=True)
 class StorageAdd:
-    """A run for a storage. `body` has the stored entries one after the other."""
+    """A run for a storage. `body` contains the stored entries one after the other."""
 
     ledger_id: int
     entry_ids: range | tuple[int, ...]

@@ -36,7 +36,7 @@ class AddRun:
     """Entries of one ledger for one bookie, encoded once and sent without changes.
 
     Attributes:
-        entry_ids: Rising entry ids; a `range` if the distance between ids is constant.
+        entry_ids: Ascending entry ids; a `range` if the distance between ids is constant.
         entries: For each id, the buffers of the stored entry (32-byte header, digest, payload).
         master_key: Master key of the ledger, 20 bytes.
         is_recovery: Whether the run has the flag RECOVERY_ADD, so that a bookie that fenced the
@@ -71,7 +71,7 @@ class ReadEntry:
 class ReadBatch:
     """A request for consecutive entries from `first_entry_id` (inclusive) on.
 
-    If the answer has fewer entries, the bookie may still have further entries.
+    If the answer contains fewer entries, the bookie may still have further entries.
 
     Attributes:
         count_max: Maximum number of entries, at least 1.

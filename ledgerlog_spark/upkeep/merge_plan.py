@@ -1,8 +1,8 @@
 """Decides which listed ranges are worth merging (LOGS.md#U14). The functions are pure.
 
-A merge copies every byte of its ranges. So in a background merge, the largest range has at most a
-quarter of all bytes. Each merge then makes the range of a row at least four times as large, so a
-row is copied only a few times, however long the log exists.
+A merge copies every byte of its ranges. So in a background merge, the largest range contains at
+most a quarter of all bytes. Each merge then makes the range of a row at least four times as large,
+so a row is copied only a few times, however long the log exists.
 """
 
 from __future__ import annotations
@@ -50,11 +50,12 @@ def plan_merges(
     """Runs of neighbouring ranges, oldest first. Each run becomes one range.
 
     `items` are the items of the newest version. Ranges of ledgers that are not in `passwords` are
-    not merged. An open ledger must not be in it, because its writer may continue with the ledger.
+    not merged. An open ledger must not be in `passwords`, because its writer may continue to use
+    the ledger.
     """
 
     def kind_of(item: Item) -> tuple[int, bytes] | None:
-        """Neighbours of one kind may be merged with each other; None is never merged."""
+        """Neighbouring items of one kind may be merged. An item of kind None is never merged."""
         password = passwords.get(item.ledger_id)
         is_small = item.size_bytes * 2 <= policy.target_bytes
         return (item.schema_id, password) if is_small and password is not None else None

@@ -49,7 +49,7 @@ class Merged:
     ranges_before: int
     ranges_after: int  # without the ranges that other jobs committed during the merge
     rows: int = 0  # copied rows
-    size_bytes: int = 0  # of the new ledgers
+    size_bytes: int = 0  # size of the new ledgers
     ledgers: int = 0  # number of new ledgers
     lost: int = 0  # merges that failed because the log's list was changed at the same time
 

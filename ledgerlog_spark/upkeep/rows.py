@@ -113,7 +113,7 @@ async def restore(
 ) -> CommitResult:
     """Make a new version with the rows of an older version. Raises the errors of `Log.restore`.
 
-    `overwrite_if_changed` also replaces rows that other jobs commit during this call.
+    With `overwrite_if_changed`, rows that other jobs commit during this call are replaced too.
     """
     schemas = (await log.snapshot(version)).schemas
 

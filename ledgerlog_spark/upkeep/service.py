@@ -72,7 +72,7 @@ class UpkeepService:
         self._write_line = write_line
         self._is_held_by_us: bool | None = None
         self._has_failed = False
-        self._is_stopped = False  # by a signal
+        self._is_stopped = False  # whether a signal has stopped the service
 
     async def run_once(self, *, wait_seconds: float = 0) -> int:
         """Run one pass. Return its exit code: 0 done, 1 a log failed, 4 another has the lease."""

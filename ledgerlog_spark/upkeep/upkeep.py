@@ -75,7 +75,7 @@ class Kept:
     truncated: Truncated | None = None  # result of retention
     merged: Merged | None = None  # None also if the pass does not merge
     swept: Swept | None = None
-    errors: tuple[LedgerLogError, ...] = ()  # of the failed steps; the other steps were done
+    errors: tuple[LedgerLogError, ...] = ()  # errors of the failed steps; the other steps were done
 
     def counts(self) -> dict[str, int]:
         """The result of retention and sweeping, as numbers for JSON."""

@@ -8,7 +8,7 @@
     AUTH        = packet header i32 | an AuthMessage of protobuf
 
 The flags are 0, and the version is the same as in the request. If a READ has the entry id -1, the
-answer repeats the -1, and the true id is in the stored entry. An answer that is not OK has no
+answer repeats the -1, and the true id is in the stored entry. An answer that is not OK contains no
 entries.
 """
 

@@ -72,7 +72,7 @@ class AddRunRequest(NamedTuple):
     flags: int
     ledger_id: int
     request_id: int
-    entry_ids: range | tuple[int, ...]  # rising; a `range` if the ids are evenly spaced
+    entry_ids: range | tuple[int, ...]  # ascending; a `range` if the ids are evenly spaced
     lengths: tuple[int, ...]  # bytes of each stored entry, at least 32; they add up to `body`
     master_key: bytes
     body: memoryview
@@ -155,7 +155,7 @@ def encode_add_run_head(
     *,
     ledger_id: int,
     request_id: int,
-    entry_ids: Sequence[int],  # rising; a `range` if the ids are evenly spaced
+    entry_ids: Sequence[int],  # ascending; a `range` if the ids are evenly spaced
     lengths: Sequence[int],  # bytes of each stored entry
     master_key: bytes,
     flags: int = 0,  # RECOVERY_ADD and HIGH_PRIORITY in recovery

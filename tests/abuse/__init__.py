@@ -1,4 +1,4 @@
-"""Peers that behave badly, in every way we know, against real bookies; and one that behaves well.
+"""Many kinds of misbehaving peers against real bookies, while one client behaves well.
 
 - `abuses`: what the bad ones do. `peers`: how they connect. They run in a process of their own.
 - `client`: appends and reads like a real client, and notes how long each call took.

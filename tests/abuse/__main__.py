@@ -1,4 +1,4 @@
-"""`python -m tests.abuse [--seconds 6] [--only NAME]`: bookies under abuse, a good client goes on.
+"""`python -m tests.abuse [--seconds 6] [--only NAME]`: a client works while bookies are abused.
 
 Three bookies with their default settings, a client that appends to an ensemble of all of them and
 reads back, and one abuse after the other. Exit code 1 when an append or a read took longer than
@@ -46,7 +46,7 @@ class Memory:
         self.rss_bytes_max = 0
 
     def look(self) -> int:
-        """Of the largest one now."""
+        """The present memory of the largest bookie."""
         rss_bytes = max(process.memory_info().rss for process in self._processes)
         self.rss_bytes_max = max(self.rss_bytes_max, rss_bytes)
         return rss_bytes
@@ -54,7 +54,7 @@ class Memory:
 
 @contextlib.contextmanager
 def abuse(name: str, bookies: Sequence[BookieProcess]) -> Iterator[subprocess.Popen[str]]:
-    """Play an abuse in a process of its own."""
+    """Run an abuse in a process of its own."""
     ports = ",".join(str(bookie.port) for bookie in bookies)
     grpc_ports = ",".join(str(bookie.grpc_port) for bookie in bookies)
     command = [sys.executable, "-m", "tests.abuse.abuses", name, ports, grpc_ports]
@@ -70,7 +70,7 @@ def abuse(name: str, bookies: Sequence[BookieProcess]) -> Iterator[subprocess.Po
 
 @dataclass
 class Findings:
-    """What all abuses together led to.
+    """The results of all abuses together.
 
     Attributes:
         broken: Sentences; none when all is well.
@@ -109,7 +109,7 @@ class Stage:
 
 
 def play(name: str, seconds: float, stage: Stage, findings: Findings) -> None:
-    """Play one abuse and print how the client fared."""
+    """Run one abuse, and print the slowest calls of the client."""
     client = stage.client
     client.begin()
     peak = 0
@@ -136,7 +136,7 @@ def play(name: str, seconds: float, stage: Stage, findings: Findings) -> None:
 
 
 def judge(stage: Stage, findings: Findings) -> None:
-    """Stop the client and the bookies, and note each promise that was broken."""
+    """Stop the client and the bookies, and record each guarantee that was broken."""
     client, broken = stage.client, findings.broken
     client.stop()
     broken += [f"refused: {reason}" for reason in client.refused]
@@ -159,7 +159,7 @@ def judge(stage: Stage, findings: Findings) -> None:
 
 
 def run(names: Sequence[str], seconds: float, directory: Path) -> int:
-    """Play the abuses; the exit code."""
+    """Run the abuses, and return the exit code."""
     findings = Findings()
     with contextlib.ExitStack() as stack:
         stage = Stage(directory, stack)

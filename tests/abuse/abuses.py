@@ -1,4 +1,4 @@
-"""What badly behaved peers do. Each goes on until it is cancelled.
+"""The abuses of misbehaving peers. Each abuse continues until it is cancelled.
 
 `python -m tests.abuse.abuses NAME PORTS GRPC_PORTS` plays one of them until standard input ends.
 """
@@ -41,7 +41,7 @@ _ledger_ids = itertools.count((1 << 41) + (os.getpid() << 24))
 
 
 class Targets:
-    """The bookies, and what the peers saw of them."""
+    """The bookies, and the counts of the peers that abuse them."""
 
     def __init__(self, ports: list[int], grpc_ports: list[int]) -> None:
         self.ports = ports
@@ -51,14 +51,14 @@ class Targets:
     def each(
         self, count: int, play: Callable[[Reader, Writer], Awaitable[None]]
     ) -> list[Awaitable[None]]:
-        """So many connections to each bookie."""
+        """Open `count` connections to each bookie."""
         return [
             again_and_again(port, play, self.counts) for port in self.ports for _ in range(count)
         ]
 
 
 def prepare(ports: list[int]) -> None:
-    """Write the ledger that is read by those who do not take their answers."""
+    """Write the ledger that is read by the peers that do not take their answers."""
     for port in ports:
         with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
             for entry_id in range(5):
@@ -68,7 +68,7 @@ def prepare(ports: list[int]) -> None:
 
 
 async def nothing(_targets: Targets) -> None:
-    """What the machine itself makes the client wait."""
+    """Abuse nothing, to measure how long the client waits without any abuse."""
     await asyncio.sleep(3_600)
 
 
@@ -102,7 +102,7 @@ async def unread_replies(targets: Targets) -> None:
 
 
 async def _unread(port: int, requests: bytes, counts: Counts) -> None:
-    """One peer that takes nothing; it connects again when it was closed."""
+    """One peer that takes no answers, and connects again after its connection was closed."""
     loop = asyncio.get_running_loop()
     poll = select.poll()
     while True:
@@ -142,7 +142,7 @@ async def half_frames(targets: Targets) -> None:
 
 
 async def silence(targets: Targets) -> None:
-    """1,100 peers connect to a bookie and say nothing."""
+    """1,100 peers connect to a bookie and send nothing."""
 
     async def silent(reader: Reader, _writer: Writer) -> None:
         await until_closed(reader)
@@ -218,7 +218,7 @@ async def read_flood(targets: Targets) -> None:
 
 
 async def garbage(targets: Targets) -> None:
-    """Frames of random bytes, operations that nobody knows, lengths that no frame has."""
+    """Frames of random bytes, unknown operations, and lengths that no frame can have."""
     rng = random.Random(2)
 
     async def bad(reader: Reader, writer: Writer) -> None:
@@ -357,7 +357,7 @@ async def _play(name: str, targets: Targets) -> None:
 
 
 def main() -> None:
-    """Play the abuse that is named on the command line."""
+    """Run the abuse that the command line names."""
     os.nice(10)  # the bookies are to be kept busy, not their CPUs
     logging.disable(logging.CRITICAL)  # of asyncio, about sockets that the bookie closed
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""A client that behaves well: it appends and reads, and notes how long each call took."""
+"""A client that behaves well: it appends and reads, and records the time of each call."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class GoodClient:
         self.wrong = 0
 
     def begin(self) -> None:
-        """Count from here on."""
+        """Begin to count."""
         self.appends, self.reads = Calls(), Calls()
 
     def __enter__(self) -> Self:
@@ -86,12 +86,12 @@ class GoodClient:
         self._client.close()
 
     def stop(self) -> None:
-        """End the call that runs, and make no other."""
+        """Wait for the end of the running call, and make no further call."""
         self._is_over = True
         self._thread.join()
 
     def ensembles(self) -> int:
-        """How many the ledger has had: above one, a bookie was replaced."""
+        """The number of ensembles of the ledger. More than one means that a bookie was replaced."""
         return len(self._client.ledger_metadata(self._writer.id).fragments)
 
     def _run(self) -> None:

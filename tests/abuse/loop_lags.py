@@ -1,4 +1,4 @@
-"""How long bookies' event loops were held up, from their metrics."""
+"""The longest delays of the event loops of bookies, from their metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LAG_SECONDS_MAX = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The longest lag of a time.
+    """The longest delay in a period of time.
 
     Attributes:
         wall_seconds: How late the loop was, whoever made it so.
@@ -33,7 +33,7 @@ class Lag:
 
     @property
     def is_too_long(self) -> bool:
-        """Whether the bookie itself held its loop up for longer than it may."""
+        """Whether the bookie itself blocked its event loop for longer than allowed."""
         return self.cpu_seconds > LAG_SECONDS_MAX
 
     def or_longer(self, other: Lag) -> Lag:
@@ -62,7 +62,7 @@ class LoopLags:
         self._before = {port: _samples(port) for port in metrics_ports}
 
     def since_last(self) -> Lag:
-        """The longest lag of any bookie since the last call, or since this was made."""
+        """The longest delay of any bookie since the last call, or since this object was created."""
         longest = Lag()
         for port in self._ports:
             samples = _samples(port)

@@ -15,7 +15,7 @@ Play = "Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]"
 
 
 class Counts:
-    """What the peers saw: connections made, and lost again."""
+    """The numbers of connections that the peers opened and lost."""
 
     def __init__(self) -> None:
         self.connected = 0
@@ -29,7 +29,7 @@ async def again_and_again(
     *,
     limit: int = 1 << 16,
 ) -> None:
-    """Play a part over one connection after the other, until cancelled.
+    """Run the same part of a peer on one connection after the other, until cancelled.
 
     Args:
         port: Of a bookie.
@@ -54,13 +54,13 @@ async def again_and_again(
 
 
 async def until_closed(reader: asyncio.StreamReader) -> None:
-    """Read and drop what comes, until the bookie closes the connection."""
+    """Read and drop all bytes, until the bookie closes the connection."""
     while await reader.read(1 << 16):
         pass
 
 
 async def without_reading(writer: asyncio.StreamWriter) -> None:
-    """Take nothing from the socket, until the bookie closed the connection."""
+    """Read nothing from the socket until the bookie has closed the connection."""
     transport = cast("asyncio.Transport", writer.transport)
     transport.pause_reading()
     # A paused transport does not hear that it was closed; a write does.

@@ -1,4 +1,4 @@
-"""Does the write, and then the sync that covers it, lie before each positive answer?
+"""Does each positive answer follow the write of its entry and the sync of this write?
 
 `make ack-audit` runs a real bookie under strace, gives it adds, runs and fences, and reads the
 trace: SIGKILL keeps the page cache, so no kill test can show a missing sync. The audit itself is

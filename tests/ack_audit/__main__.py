@@ -52,7 +52,7 @@ def audit(directory: Path, uri: str, program: str) -> Findings:
 
 
 def main() -> int:
-    """Exit code 0 when every answer was covered, and the mutation was caught."""
+    """Return 0 if every answer followed its sync, and the mutation was detected."""
     if shutil.which("strace") is None:
         print("strace is not installed (Debian: apt install strace)")
         return 2

@@ -1,4 +1,4 @@
-"""Holds every positive answer in a trace against the writes and syncs before it."""
+"""Compares every positive answer in a trace with the earlier writes and syncs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANSWER = Struct(">IIiqq")
 
 @dataclass
 class Findings:
-    """What the audit saw.
+    """The results of the audit.
 
     Attributes:
         answers: Positive answers to adds, runs and fences.
@@ -33,7 +33,7 @@ class Findings:
 
 
 class Auditor:
-    """Reads moments in order; knows which entries and fences are durable at each.
+    """Reads the moments in order, and computes which entries and fences are durable at each moment.
 
     Args:
         entry_ledgers: Ids of ledgers whose entries are looked for.
@@ -73,7 +73,7 @@ class Auditor:
             self._check_answers(stream)
 
     def _stored(self, content: bytes) -> set[tuple[int, int]]:
-        """(ledger, entry) of the entries, and (ledger, -1) of the fences, in what was written."""
+        """For the written bytes: (ledger, entry) of each entry, and (ledger, -1) of each fence."""
         found: set[tuple[int, int]] = set()
         for ledger_id in self._entry_ledgers:
             mark, at = ID.pack(ledger_id), -1

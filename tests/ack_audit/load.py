@@ -1,4 +1,4 @@
-"""Adds, runs and fences on a raw socket, every answer waited for."""
+"""Sends adds, runs and fences on a raw socket, and waits for every answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FENCES = 20
 
 @dataclass
 class Load:
-    """What was sent: `Auditor` needs it to know what an answer stands for."""
+    """The requests that were sent, from which `Auditor` finds the request of an answer."""
 
     entry_ledgers: list[int] = field(default_factory=list)
     fenced_ledgers: list[int] = field(default_factory=list)

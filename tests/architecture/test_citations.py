@@ -1,4 +1,4 @@
-"""Rules have anchors, what cites them leads there, and nothing cites what the repository lacks.
+"""Each rule has an anchor, each citation leads to a rule, and only the repository is cited.
 
 A rule is a letter and a number: a bold name or a row of a table in a page of docs, behind an anchor
 of that name. A citation is `PAGE.md#K7`, `PAGE.md#K1-K10`, or `PAGE.md#heading`; within the pages

@@ -1,4 +1,4 @@
-"""A command of the checkout that has nothing to run refuses, and does not end well."""
+"""A command of the checkout with nothing to run ends with an error, not with success."""
 
 from __future__ import annotations
 

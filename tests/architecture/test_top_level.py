@@ -1,4 +1,4 @@
-"""What stands at the top of the checkout is agreed: more would hide what a newcomer looks for."""
+"""The top of the checkout contains only agreed files: more would hide those that newcomers need."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ async def _ledgers(client: LedgerClient) -> int:
 
 @contextmanager
 def upkept(uri: str) -> Iterator[None]:
-    """The process that does upkeep beside a local cluster, with shorter pauses."""
+    """Runs upkeep for a local cluster in another process, with shorter pauses."""
     process = subprocess.Popen([
         sys.executable, "-m", "ledgerlog_spark.upkeep", "--metadata-service-uri", uri,
         "--interval-seconds", str(UPKEEP_EVERY_SECONDS),
@@ -142,7 +142,7 @@ def play(directory: Path, batches: int) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run found.
+    """The result of a run.
 
     Attributes:
         bytes_at: On all bookies' disks after so many batches, once what was due had gone.
@@ -174,7 +174,7 @@ class Result:
 
 
 def main() -> int:
-    """Exit code 0 when the disks are as full in the end as after a tenth of the batches."""
+    """Return 0 if the disks are as full at the end as after a tenth of the batches."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=positive, default=1_000)
     chosen = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Many requests at once, peers that fail or give up, a short disk, a failing one, a busy stop.
+"""Many requests at once, with failing peers, full or failing disks, and stops under load.
 
 What `Run` sends is answered one by one by a machine that does nothing else. Here the pages of many
 readings come in one turn of the event loop, callbacks fail, readings are cancelled, files make room
@@ -56,7 +56,7 @@ def short_turns() -> Iterator[None]:
 
 
 class Work:
-    """What the readings of one storage do in each turn of the loop, beside calls of peers.
+    """The work of the readings of one storage in each turn of the loop, apart from peers' calls.
 
     Attributes:
         most: In one turn so far.
@@ -73,7 +73,7 @@ class Work:
         self.is_watched = True
 
     def watch(self, storage: LedgerStorage) -> None:
-        """Count what a storage does from now on."""
+        """Begin to count the work of a storage."""
         reader: Any = storage._reader
         find = reader.find
 
@@ -276,7 +276,7 @@ class Crowd:
             self._listings.pop(random.randrange(len(self._listings)))()
 
     async def listing(self, ledger_id: int) -> None:
-        """What is held is told, whoever else gives up."""
+        """A list of entries gets its answer, even if other requests are cancelled."""
         try:
             await self.machine.serving.entries_held(ledger_id, RANGES_MAX)
         except StorageError as error:
@@ -291,7 +291,7 @@ class Crowd:
         self.run.requests.require_all_answered()
 
     def be_short(self) -> None:
-        """The disk has no room, or the process no descriptors, and then again."""
+        """For a while, the disk has no room, or the process has no descriptors."""
         run, machine, random = self.run, self.machine, self.random
         run.excused = {Code.READ_ONLY, Code.BUSY}
         retry_ms = machine.settings.allocation_retry_ms
@@ -314,7 +314,7 @@ class Crowd:
         run.excused = set()
 
     def fail(self) -> None:
-        """The device fails once: what was accepted is answered, and nothing more is taken."""
+        """The device fails once. Accepted requests are answered, and no others are accepted."""
         run, machine, random = self.run, self.machine, self.random
         run.excused = {Code.IO_ERROR, Code.READ_ONLY}
         if random.random() < 0.7:
@@ -333,7 +333,7 @@ class Crowd:
         run.excused = set()
 
     def stop(self) -> None:
-        """A clean stop while requests come: each is answered, and no file stays open."""
+        """A clean stop while requests arrive. Each request is answered, and no file stays open."""
         run, machine, random = self.run, self.machine, self.random
         run.excused = {*run.excused, Code.IO_ERROR}
         ended: list[bool] = []

@@ -1,4 +1,4 @@
-"""One bookie's storage on a simulated disk, and entries to put into it."""
+"""The storage of one bookie on a simulated disk, and entries to store in it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 class FixedMetadata:
-    """A metadata store that always says the same of a ledger.
+    """A metadata store that always returns the same state of a ledger.
 
     Attributes:
         standings: Of those that differ from the others.
@@ -88,7 +88,7 @@ class FixedMetadata:
 
 
 class Machine:
-    """A disk with a bookie's storage on it that can be killed and started again.
+    """A simulated disk, and the storage of a bookie on it, which can be killed and started again.
 
     Attributes:
         is_new: No start has made the directory's first MANIFEST durable yet.
@@ -147,7 +147,7 @@ class Machine:
         self._replace_host()
 
     def crash(self) -> None:
-        """The process dies; what it wrote stays in the page cache."""
+        """Kill the process. The bytes that it wrote stay in the page cache."""
         self.host.kill()
         self.disk.crash_process()
         self._replace_host()

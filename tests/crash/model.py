@@ -1,4 +1,4 @@
-"""A dict that says what a bookie may answer after losing power."""
+"""A dictionary with the answers that a bookie may give after a power loss."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ ANY_AGE = 1 << 30
 
 
 class ViolationError(AssertionError):
-    """The storage said what it must not say."""
+    """The storage gave an answer that is not allowed."""
 
 
 class Model:
-    """What was promised, per entry and per ledger.
+    """The acknowledged state of each entry and of each ledger.
 
     Attributes:
         acked: Bytes that acknowledged adds stored, or that a read has shown, and when that was
@@ -81,7 +81,7 @@ class Model:
         read: dict[tuple[int, int], bytes | None],
         sent_again: set[tuple[int, int]],
     ) -> None:
-        """A drop that was cut short took everything or nothing.
+        """An interrupted drop has deleted all entries or none.
 
         What an add that is not answered brought again may have come after the drop.
         """

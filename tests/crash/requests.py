@@ -1,4 +1,4 @@
-"""What a storage was asked for: each request is answered once, and a peer's callback may fail."""
+"""The requests to a storage. Each is answered once, and the callback of a peer may fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class CarelessError(Exception):
 
 
 class Requests:
-    """Those of one run.
+    """The requests of one run.
 
     Args:
         random: Draws which callbacks fail.
@@ -42,7 +42,7 @@ class Requests:
         call: Callable[[Callable[..., None]], None],
         done: Callable[..., None],
     ) -> None:
-        """Make a call that is answered through what it is given."""
+        """Make a call that is answered through a callback."""
         self._numbered += 1
         number = self._numbered
         self.open[number] = what
@@ -80,17 +80,17 @@ class Requests:
         raise ViolationError(f"a task of the bookie ended with {error!r}") from error
 
     def forget(self) -> None:
-        """The process is gone, and its answers with it."""
+        """Forget all requests, because the process was killed and will not answer them."""
         self.open.clear()
         self.reported = self.raised
 
     @property
     def is_settled(self) -> bool:
-        """Whether nobody waits for an answer, nor for the report of a failure."""
+        """Whether no request waits for an answer or for the report of a failure."""
         return not self.open and self.raised <= self.reported
 
     def require_all_answered(self) -> None:
-        """Nobody waits."""
+        """Raise an error if a request still waits for an answer."""
         if self.open:
             raise ViolationError(f"nobody answers {sorted(self.open.values())}")
         if self.raised > self.reported:

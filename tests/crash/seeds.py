@@ -1,4 +1,4 @@
-"""Runs seed by seed, which together have to meet what they are there for."""
+"""Plays runs with different seeds, which together must reach certain states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A full file gets its index while the journal goes on in the next one, whatever happens then."""
+"""A full file gets its index while the journal continues in the next file, even after faults."""
 
 from __future__ import annotations
 

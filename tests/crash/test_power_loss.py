@@ -1,4 +1,4 @@
-"""Power loss at any moment: nothing promised is lost, nothing unwritten appears."""
+"""Power loss at any moment: no acknowledged entry is lost, and no unwritten entry appears."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One flipped bit anywhere: nothing is denied, nothing is invented, nothing comes back."""
+"""After one flipped bit, no entry is denied or invented, and no deleted entry comes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random schemas, rows and predicates: a log gives the rows that the same rows in Parquet give.
+"""For random schemas, rows and predicates, a log returns the same rows as Parquet.
 
 - `kinds`: types of columns, their values, and how SQL spells them.
 - `worlds`: a schema, several logs whose columns are of that schema or can become it, their rows.

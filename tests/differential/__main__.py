@@ -17,7 +17,7 @@ ENGINE_SETTING = "spark.ledgerlog.engine"
 
 
 def main() -> int:
-    """Play the cases with both engines on a cluster of their own; a line for each counts them."""
+    """Run the cases with both engines on a new cluster, and print the counts of each engine."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--cases", type=positive, default=2_000)
     arguments.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""One world, written to logs and to Parquet, asked the same questions in the same session."""
+"""Writes one world to logs and to Parquet, and runs the same queries on both in one session."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ALONE = 0.25
 
 @dataclass
 class Seen:
-    """What was compared.
+    """The numbers of compared cases, scans and rows.
 
     Attributes:
         cases: Predicates, each with and without pushdown.

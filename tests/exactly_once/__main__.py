@@ -35,7 +35,7 @@ def _compared(cluster: Cluster, rows: int) -> Comparison:
 
 
 def main() -> int:
-    """Exit code 0 when output equals input, each failpoint was hit and the zombie was powerless."""
+    """Return 0 if output equals input, all failpoints were hit and the zombie had no effect."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=positive, default=20)
     parser.add_argument("--seed", type=int, default=1)

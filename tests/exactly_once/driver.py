@@ -1,4 +1,4 @@
-"""The harness's handle of one Spark driver: starts it, hears what it says, kills parts of it."""
+"""The handle of one Spark driver: starts the driver, reads its reports, and kills parts of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENDINGS_IN_A_ROW_MAX = 10
 
 
 class SilentDriverError(Exception):
-    """The driver said nothing for too long, or nothing but that its queries ended."""
+    """The driver reported nothing for too long, or only that its queries ended."""
 
 
 class EndedDriverError(SilentDriverError):
@@ -78,7 +78,7 @@ class Driver:
         self._said.put(None)
 
     def hear(self, seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
-        """The next thing that it says.
+        """The next report of the driver.
 
         Raises:
             SilentDriverError: Nothing came in time.
@@ -132,7 +132,7 @@ class Driver:
                 continue
 
     def wait_for_silence(self) -> None:
-        """Returns when everything is heard that it has said; it must not be able to say more."""
+        """Return when all reports were read. The driver must not be able to send more reports."""
         while True:
             try:
                 self.hear(SILENCE_SECONDS)
@@ -142,7 +142,7 @@ class Driver:
                 return
 
     def stopped(self) -> int:
-        """How many of its processes stand still."""
+        """The number of its processes that are stopped."""
         return sum(_status(process) == psutil.STATUS_STOPPED for process in self.tree())
 
     def tree(self) -> list[psutil.Process]:

@@ -1,4 +1,4 @@
-"""The kills of a run: what dies, and when."""
+"""The kills of a run: which processes die, and when."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LET_DOWN_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    """A failpoint of one driver; the file is gone when somebody died there."""
+    """A failpoint of one driver. The file is deleted when a process dies at this failpoint."""
 
     name: str
     count: int
@@ -52,7 +52,7 @@ def _variable(armed: list[Armed]) -> str:
 
 @dataclass(slots=True)
 class Tally:
-    """What was killed.
+    """The numbers of killed processes.
 
     Attributes:
         kills: How often, by role; a process killed at a failpoint counts under that one's name.

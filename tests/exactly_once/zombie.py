@@ -29,7 +29,7 @@ REFUSED = re.compile(r"Ledger(?:Fenced|Closed)Error: ledger (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of the two.
+    """The outcome for both drivers.
 
     Attributes:
         reasons: The errors that ended the zombie's queries after it was resumed.
@@ -90,7 +90,7 @@ async def look(client: LedgerClient) -> Look:
 
 
 def haunt(scenario: Scenario) -> Verdict:
-    """Pause one driver, run the same queries elsewhere, resume the first.
+    """Pause one driver, run the same queries in another driver, then resume the first driver.
 
     Begins again when Spark lets the first driver down before it is paused.
     """

@@ -1,4 +1,4 @@
-"""Serves a bookie's gRPC port, which has the bookie's service, health and reflection."""
+"""Serves a bookie's gRPC port, which offers the bookie's service, health and reflection."""
 
 from __future__ import annotations
 

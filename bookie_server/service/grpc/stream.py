@@ -70,7 +70,7 @@ class ReplyStream(Generic[Request, Reply]):
         self._room = asyncio.Event()
 
     def answer(self, reply: Reply, taken: Taken) -> None:
-        """Send the reply to a request. `taken` has the bytes that were taken for the request."""
+        """Send the reply to a request. `taken` counts the bytes that were taken for the request."""
         self._open_count -= 1
         if self._is_dropped:
             give_back(taken)

@@ -2,12 +2,12 @@
 
 A bookie with the data of another bookie, or without its own data, would answer "no such entry" for
 acknowledged entries. So a bookie starts only if all cookies exist and agree with its settings, and
-every directory has its MANIFEST. In a first start, the cookies and the MANIFEST do not exist yet.
+every directory has its MANIFEST. At its first start, the cookies and the MANIFEST do not exist yet.
 
-A first start writes the `VERSION` file of every directory, then the first MANIFEST, then the cookie
-in the metadata store. Each write is durable before the next write. If a first start is interrupted,
-some directories have a cookie, but no directory has entries. The next start then continues. If the
-store has the cookie, a directory without a MANIFEST has lost its files.
+At its first start, a bookie writes the `VERSION` file of every directory, then the first MANIFEST,
+then the cookie in the metadata store. Each write is durable before the next write. If a first start
+is interrupted, some directories contain a cookie, but no directory contains entries. The next start
+then continues. If the cookie is in the store, a directory without a MANIFEST has lost its files.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def _holds_the_cookie(directory: Path, wanted: Cookie) -> bool:
-    """Return whether the directory has a cookie, or raise an error if it is not `wanted`."""
+    """Return whether the directory contains a cookie, or raise an error if it is not `wanted`."""
     path = directory / COOKIE_FILE
     try:
         found = _decoded(path.read_bytes(), str(path))
@@ -154,7 +154,7 @@ def _missing_file(path: Path, bookie_id: str) -> CookieMismatchError:
 
 
 def _holds_no_entries(directory: Path) -> bool:
-    """Return whether a directory has only files of a first start, and no entries."""
+    """Return whether a directory contains only files of a first start, and no entries."""
     for entry in directory.iterdir():
         if entry.name == MANIFEST_FILE:
             if not is_first_manifest(entry.read_bytes()):

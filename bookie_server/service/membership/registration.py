@@ -4,10 +4,11 @@ After a lost session, the `Registration` of the store repeats the announcement. 
 announces a change between writable and read-only, and retries until the store accepts the change.
 
 The metadata store keeps the registration of a killed bookie for a session timeout. The next start
-of the bookie does not wait for this timeout. The file `SESSION` of the directory has the secret
-that ends the old session, and the lock of the directory proves that the previous process has ended.
-This is a proof only if the previous process held the same lock: the same inode under the same
-running kernel. After a reboot, or in a copied directory, the old session ends after its timeout.
+of the bookie does not wait for this timeout. The file `SESSION` of the directory contains the
+secret that ends the old session, and the lock of the directory proves that the previous process has
+ended. This is a proof only if the previous process held the same lock: the same inode under the
+same running kernel. After a reboot, or in a copied directory, the old session ends after its
+timeout.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from ledgerlog_spark.model import Code
 
 @dataclass(slots=True)
 class ServiceCounters:
-    """Counters of one bookie's servers; docs/generate/metrics.py has their meanings."""
+    """Counters of one bookie's servers; docs/generate/metrics.py explains them."""
 
     add_requests: int = 0
     add_entries: int = 0

@@ -1,4 +1,4 @@
-"""The index of a file that is not finished. It is in memory and has the pieces of each ledger."""
+"""The index of a file that is not finished: the pieces of each ledger, in memory."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ActiveIndex:
         return list(self._ledgers.get(ledger_id, ()))
 
     def __contains__(self, ledger_id: int) -> bool:
-        """Return whether the file has records of a ledger, live or dropped."""
+        """Return whether the file contains records of a ledger, live or dropped."""
         return ledger_id in self._ledgers
 
     def totals(self) -> list[LedgerTotal]:

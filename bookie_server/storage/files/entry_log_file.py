@@ -63,7 +63,7 @@ class OpenFile:
 
 @dataclass(slots=True, eq=False)
 class FinishedFile:
-    """A file that has a finish record with an index."""
+    """A file with a finish record, which contains the file's index."""
 
     entry: FileEntry
     handle: PooledFile
@@ -102,7 +102,7 @@ class FinishedFile:
         return () if self.head is None else self.head.totals
 
     def has(self, ledger_id: int) -> bool:
-        """Return whether the file has records of a ledger, live or dropped."""
+        """Return whether the file contains records of a ledger, live or dropped."""
         if self.rebuilt is not None:
             return ledger_id in self.rebuilt
         return self.total_of(ledger_id) is not None
@@ -205,7 +205,7 @@ def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[
 
 
 def _blocks_of(file: FinishedFile, ledger_id: int) -> range:
-    """Return the numbers of the index blocks that may have pieces of a ledger."""
+    """Return the numbers of the index blocks that may contain pieces of a ledger."""
     if file.head is None or file.total_of(ledger_id) is None:
         return range(0)
     keys = file.head.keys

@@ -41,7 +41,7 @@ class HeldFiles:
         """Add a file with a larger id than all other files; yields after each slice.
 
         Each slice makes more ledgers of the file findable. Until the last slice, another index must
-        have the entries of the file.
+        contain the entries of the file.
         """
         yield from self._count(file)
         self._files[file.entry.file_id] = file
@@ -81,7 +81,7 @@ class HeldFiles:
             file.live_bytes -= file.live.pop(ledger_id)
 
     def dead(self, files_in_doubt: set[int]) -> list[FinishedFile]:
-        """Return the files without live entries. A file in doubt may have entries of any ledger."""
+        """Return the files without live entries. A file in doubt may contain any entries."""
         return [
             file
             for file in self._files.values()

@@ -15,7 +15,7 @@ from bookie_server.storage.slices import parts
 async def rebuild_index(file: FinishedFile, shared: Shared) -> None:
     """Rebuild the index of a file from its records.
 
-    If the file has a damaged record of an unknown ledger, the file stays in doubt.
+    If the file contains a damaged record of an unknown ledger, the file stays in doubt.
     """
     entry, doubts, counters = file.entry, shared.health.files_in_doubt, shared.counters
     doubts.add(entry.file_id)

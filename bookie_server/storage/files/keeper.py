@@ -99,7 +99,7 @@ class FileKeeper:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether any file is missing or in doubt. Such a file may have records of any ledger."""
+        """Whether any file is missing or in doubt. Such a file may contain any ledger's records."""
         return bool(self._missing or self._health.files_in_doubt)
 
     def has_room_for(self, size: int) -> bool:
@@ -292,8 +292,8 @@ class FileKeeper:
         try:
             await self.commit(None)
         except (DiskFullError, TooManyFilesError):
-            # Nothing is lost without the commit, because a boot reads the files. The retry commits
-            # the same state later.
+            # Nothing is lost without the commit, because the next start reads the files. The retry
+            # commits the same state later.
             return False
         return counters.files_freed > freed
 

@@ -70,9 +70,9 @@ class ManifestStore:
 
     A commit appends the changed states to the file. If the appended part is already larger than
     both the first part of the file and `deltas_bytes_min`, the commit writes a new file instead.
-    States are written in slices of `UNITS_PER_TURN`. The last block has the changes made during the
-    commit. No other task runs between the encoding of this block and the composition of the
-    MANIFEST, so the two agree.
+    States are written in slices of `UNITS_PER_TURN`. The last block contains the changes made
+    during the commit. No other task runs between the encoding of this block and the composition of
+    the MANIFEST, so the two agree.
     """
 
     def __init__(

@@ -89,6 +89,6 @@ async def write_header(handle: File, entry: FileEntry) -> None:
 
 
 async def is_intact(handle: File, entry: FileEntry) -> bool:
-    """Return whether the header of the slot has the identity that the MANIFEST lists."""
+    """Return whether the header of the slot contains the identity that the MANIFEST lists."""
     header = decode_slot_header(await handle.read(0, HEADER_AREA_SIZE))
     return header is not None and header.identity(entry.slot) == entry.identity

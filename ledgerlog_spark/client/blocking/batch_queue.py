@@ -27,7 +27,7 @@ AHEAD_SIZE_BYTES_MAX: Final = 16 << 20
 
 
 class _End:
-    """Marks the end of the iteration, after the last batch. It has the error, if there was one."""
+    """Marks the end of the iteration, after the last batch. Contains the error, if any."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error

@@ -45,7 +45,7 @@ def _nothing() -> None:
 
 
 class Inbox:
-    """Appends that callers' threads pass to the event loop, with limits of entries and bytes.
+    """Appends that callers' threads pass to the event loop. Their number and size are limited.
 
     It costs more to wake the loop for a small append than to append. So the loop *dozes* while
     earlier appends linger, and a small append does not wake the dozing loop. The loop takes new
@@ -92,7 +92,7 @@ class Inbox:
             return True
 
     def _check_callback(self) -> None:
-        """Refuse an append of a callback at 16 times the backlog. A callback cannot wait."""
+        """Refuse a callback's append while 16 times the backlog waits: a callback cannot wait."""
         is_far_beyond = (
             self._entries >= BACKLOGS_MAX * self._entries_max
             or self._size_bytes >= BACKLOGS_MAX * self._size_bytes_max
@@ -210,7 +210,7 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
     """Appends to one ledger. An append completes when its entry is on the disks of Qa bookies.
 
     Several threads of one process may use this handle. Entry ids have no gaps. The entry ids of one
-    thread have the order of its calls. A `with` statement closes the ledger at its end.
+    thread are in the order of its calls. A `with` statement closes the ledger at its end.
 
     Attributes:
         id: The ledger's id.

@@ -1,11 +1,11 @@
 """Sends the last add confirmed (LAC) of an idle writer's ledger to bookies (LOGS.md#H3).
 
-The header of an entry has the LAC of the time when the entry was sent. So without this module, only
-the next entry would inform bookies that the newest entry is confirmed. The writer immediately sends
-each LAC to the ledger's *herald*, the bookie that readers watch first. A bookie may forget such a
-notification. So a writer that stays idle writes the LAC to the whole ensemble a little later. A LAC
-is correct whichever client sends it. So a LAC needs no quorum, and a deposed writer that still
-announces LACs does no harm.
+The header of an entry contains the LAC at the time when the entry was sent. So without this module,
+only the next entry would inform bookies that the newest entry is confirmed. The writer immediately
+sends each LAC to the ledger's *herald*, the bookie that readers watch first. A bookie may forget
+such a notification. So a writer that stays idle writes the LAC to the whole ensemble a little
+later. A LAC is correct whichever client sends it. So a LAC needs no quorum, and a deposed writer
+that still announces LACs does no harm.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class LacAnnouncer:
         return self._services.transport.announce_lac(self._herald(), request)
 
     def _write(self, bookie_id: str) -> None:
-        """Write the LAC to one bookie, but only after the answer to a pending write."""
+        """Write the LAC to one bookie, but only after its answer to a pending write."""
         if bookie_id in self._writing or not self._is_behind(bookie_id):
             return
         lac = self._writer.last_add_confirmed

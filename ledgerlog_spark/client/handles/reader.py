@@ -1,8 +1,9 @@
 """The handle of a ledger that is read.
 
-The handle has the known end of the ledger, and reads ranges of entries. Opening or reading a ledger
-changes nothing, and never fences the ledger. Each range has its own `LedgerReader`, which reads
-ahead, sends a second request if a bookie is slow, and uses the next replica if a digest is wrong.
+The handle keeps the known end of the ledger, and reads ranges of entries. Opening or reading a
+ledger changes nothing, and never fences the ledger. Each range has its own `LedgerReader`, which
+reads ahead, sends a second request if a bookie is slow, and uses the next replica if a digest is
+wrong.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ class ReadHandle:
     ) -> LedgerFollower:
         """Keep `last_add_confirmed` and `is_closed` up to date until the follower is cancelled.
 
-        A follower has one watch of the metadata and one watch of a bookie. The follower sends no
+        A follower keeps one watch of the metadata and one watch of a bookie. The follower sends no
         requests while nothing changes.
 
         Args:
@@ -371,8 +372,8 @@ class _Range:
         self._waiting: asyncio.Future[None] | None = None
         self._waits = 0
         stall_ms = handle._services.settings.stall_ms  # noqa: SLF001
-        # The begin of a wait counts as progress, because no reply was due while the consumer was
-        # busy.
+        # The beginning of a wait counts as progress, because no reply was due while the consumer
+        # was busy.
         self._watch = StallWatch(lambda: self._host.replies + self._waits, self._on_stall, stall_ms)
 
     def start(self) -> None:
@@ -433,7 +434,7 @@ class _Range:
         self._wake()
 
     def _on_stall(self) -> None:
-        """If the consumer waits for entries, fail. No request was answered for a long time."""
+        """Fail if the consumer waits for entries: no request was answered for a long time."""
         if self._place is not None and not self._place.has_turn:
             return  # perhaps there was no room for a request
         if self._waiting is not None and not self._waiting.done():

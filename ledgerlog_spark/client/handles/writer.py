@@ -49,7 +49,7 @@ class WriteHandle:
     """Appends to one ledger. An append completes when its entry is on the disks of Qa bookies.
 
     All methods must be called on the thread of the client's event loop. Entry ids have no gaps, and
-    have the order of the calls. If the future of an append is cancelled, the append itself
+    are in the order of the calls. If the future of an append is cancelled, the append itself
     continues and keeps its entry id.
 
     Attributes:

@@ -1,7 +1,7 @@
 """The base class of machines' hosts. It passes events one by one, and runs timers and tasks.
 
 If an event arrives while `handle` of the machine runs, the event waits until `handle` has returned.
-An exception of a machine is a bug of ledgerlog. The exception is reported once, with the last
+An exception in a machine is a bug of ledgerlog. The exception is reported once, with the last
 events, and the machine is never called again. Some errors of the metadata store, such as a refusal
 by an access list, cannot be expressed as a reply. Such an error also ends the machine. It is
 reported unchanged, but never as definite.
@@ -42,7 +42,7 @@ class EventQueue(ABC, Generic[E]):
     """The events of one machine. All methods must be called on the event loop's thread.
 
     An error in the machine or in an effect ends the machine: `on_crash` is called once with the
-    error. `subject` names the machine in the message, and `about` has the fields of the error.
+    error. `subject` names the machine in the message, and `about` contains the fields of the error.
     `on_settled` is called each time after the last queued event was handled.
     """
 

@@ -1,9 +1,9 @@
 """The answer to one request of the catalog, as values that `json.dumps` accepts.
 
-A request has `format` 1, `catalog` with its kind, the `options` of the catalog, and the arguments
-of the kind. An answer has `format` 1, and the result of the kind or an `error`. An error has its
-class as `kind`, its `message` and its `fields`, so that the catalog can raise Spark's exception for
-it, without a Python traceback.
+A request contains `format` 1, `catalog` with the kind of the request, the `options` of the catalog,
+and the arguments for this kind. An answer contains `format` 1, and the result for the kind or an
+`error`. An error contains its class as `kind`, its `message` and its `fields`, so that the catalog
+can raise Spark's exception for it, without a Python traceback.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def answer_to(source: type[LedgerDataSource], request: Request) -> Answer:
 
 
 def answer_of(tables: Tables, request: Request) -> Answer:
-    """The result of the kind of the request. Raises the errors of `Tables`."""
+    """The result for the kind of the request. Raises the errors of `Tables`."""
     return _ANSWERS[request["catalog"]](tables, request) or {}
 
 

@@ -1,7 +1,8 @@
 """Which definitions of tables a log can have, and the options of a write that creates such a log.
 
 Spark passes the clauses of CREATE TABLE as columns, partitions and properties. A clause that a log
-has no place for is an error, because a table without it would not be the table of the statement.
+has no place for is an error, because a table without this clause would not be the table that the
+statement describes.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Definition:
     Attributes:
         schema_json: The columns, as Spark's JSON.
         comment: The comment of the table; empty without a comment.
-        properties: Properties of the log that are not the default, by name.
+        properties: Properties of the log whose values are not the default, by name.
     """
 
     schema_json: str
@@ -51,7 +52,7 @@ class Definition:
     def options(self) -> dict[str, str]:
         """Options of a write that creates a log with this comment and these properties.
 
-        Raises ConfigurationError if the options of a write do not have a property.
+        Raises ConfigurationError if no option of a write can set one of the properties.
         """
         for name in self.properties:
             if name.lower() not in BY_LOWER_NAME:
@@ -128,7 +129,7 @@ def _not_nullable(data_type: Any, path: str) -> Iterator[str]:
 def added_columns(
     log: str, current_json: str, additions: Sequence[tuple[Sequence[str], Mapping[str, Any]]]
 ) -> str:
-    """The schema of only the columns and fields to add, as Spark's JSON.
+    """A schema of only the columns and fields that are added, as Spark's JSON.
 
     Args:
         log: The name of the log.

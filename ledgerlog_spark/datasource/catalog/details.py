@@ -58,7 +58,7 @@ _COLUMNS: dict[str, dict[str, Any]] = {
 }
 
 MISSING = "MISSING"
-"""The state of a ledger that the log lists, and that does not exist any more."""
+"""The state of a ledger that the log lists, but that does not exist any more."""
 
 
 def schema_json_of(detail: str) -> str:

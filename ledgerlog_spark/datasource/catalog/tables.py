@@ -62,14 +62,15 @@ class Tables:
         """The columns, comment and properties of a log, or of a metadata table of a log.
 
         Args:
-            name: The name of the log, or of a log with the name of a metadata table after a dot.
+            name: The name of the log; for a metadata table, a dot and the table's name follow.
             travel: The option `versionAsOf` or `timestampAsOf`; empty for the newest version.
 
         Raises:
             LogNotFoundError: There is no such log.
             VersionNotAvailableError: The version does not exist, or has expired.
             LogKindError: A version of a leader log is requested.
-            ConfigurationError: The version is not a number, or that of a metadata table.
+            ConfigurationError: The version is not a number, or a metadata table was requested at a
+                version.
         """
         try:
             log = self._opened(name)
@@ -147,14 +148,14 @@ class Tables:
     def staged(self, name: str, definition: Definition, mode: str) -> dict[str, Any]:
         """How to write a table that is created or replaced together with its rows.
 
-        Changes nothing. `mode` is `create`, `replace` or `create_or_replace`. The result has the
-        options of the write, and whether it is an overwrite.
+        Changes nothing. `mode` is `create`, `replace` or `create_or_replace`. The result contains
+        the options of the write, and whether it is an overwrite.
 
         Raises:
             LogExistsError: `mode` is `create`, and the log exists.
             LogNotFoundError: `mode` is `replace`, and the log does not exist.
             LogKindError: The log is a leader log.
-            ConfigurationError: The options of a write do not have a property of the definition.
+            ConfigurationError: No option of a write can set one of the definition's properties.
         """
         common = {"path": name, **definition.options()}
         storable(definition.schema_json)
@@ -280,9 +281,10 @@ class Tables:
     def _change_schema(
         self, log: BlockingLog, change: Callable[[LogState], tuple[bytes, bool]]
     ) -> None:
-        """Commit another schema without rows. `change` also returns whether the log may not change.
+        """Commit another schema, without rows. `change` returns the schema.
 
-        If others commit meanwhile, the change is repeated on their version.
+        `change` also returns whether the log must still be at the version from which the schema was
+        made. If others commit meanwhile, the change is repeated on their version.
         """
         for attempt in range(1, ATTEMPTS_MAX + 1):
             state = log.state()
@@ -343,7 +345,7 @@ class Tables:
         return self._opened(owner), detail
 
     def _opened(self, name: str) -> BlockingLog:
-        """Open the log. A name that no log can have is the name of a log that does not exist."""
+        """Open the log. A name that no log can have counts as the name of a missing log."""
         try:
             check_log_name(name)
         except ConfigurationError as error:

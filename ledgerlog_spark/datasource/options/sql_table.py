@@ -7,9 +7,9 @@ removes this metadata from the columns that a scan shows. So no query, view, fil
 that is made from the table contains the options. Before Spark 4.3, `CREATE TABLE` is refused,
 because Spark would copy the options to every query, file and table that is made from the table.
 
-A write gets the options of the statement and the schema of its rows. The schema comes from a
-query, so the write takes no options from the schema. Spark passes neither the table's name nor its
-options. So the log of an `INSERT` into a table of the catalog cannot be determined, and
+In a write, Spark passes the options of the statement and the schema of its rows. The schema comes
+from a query, so the write takes no options from the schema. Spark passes neither the table's name
+nor its options. So the log of an `INSERT` into a table of the catalog cannot be determined, and
 `CREATE TABLE .. AS SELECT` and `saveAsTable` would make a table that could not be read. All these
 statements are refused before anything is written. The option `log` is not enough for a write,
 because `saveAsTable` and `writeTo(..).create()` pass this option exactly as `save()` does.

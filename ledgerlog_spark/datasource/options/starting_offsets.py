@@ -1,7 +1,7 @@
 """Parses the options for the start and the end of a read, and computes offsets from them.
 
 Such an option is a word, a row number, JSON with a value for each log, or a time. All functions
-are pure. A read includes the row at the start and excludes the row at the end.
+are pure. The row at the start is read, and the row at the end is not.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def absolute_ms(moment: int, now_ms: int) -> int:
 def offset_for(offsets: Offsets, log: str, *, start: int, end: int, default: str) -> int:
     """The offset that the option's value `offsets` gives for one log.
 
-    `start` and `end` are the offsets of the words `earliest` and `latest`. `default` is the word
-    for logs that the JSON does not name.
+    `start` and `end` are the offsets that the words `earliest` and `latest` mean. `default` is the
+    word for logs that the JSON does not name.
     """
     if not isinstance(offsets, str):
         given = offsets.get(log, offsets.get("*"))

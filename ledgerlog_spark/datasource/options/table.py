@@ -65,7 +65,7 @@ def text(value: str) -> str:
 
 
 def any_text(value: str) -> str:
-    """Accept any text, also an empty one."""
+    """Accept any text, including an empty one."""
     return value
 
 

@@ -1,4 +1,4 @@
-"""Which ranges and entries a query needs, by its filters and the statistics of the log.
+"""Which ranges and entries a query needs, from its filters and the log's statistics.
 
 Spark applies every filter and sort order again, so `Needs` may keep too much. It never leaves out a
 row of the result. Each query has an object of its own.
@@ -56,7 +56,7 @@ class Needs:
         self._columns = columns | ({top.column} if top is not None else set())
 
     def ranges(self, listed: Sequence[Listed]) -> list[bool]:
-        """For each listed range whether it may have a needed row, by the statistics in the list."""
+        """For each listed range, whether its statistics allow that it contains a needed row."""
         if not self._filters and self._top is None:
             return [True] * len(listed)
         runs = [(each, run_of_item(each.snapshot.name, each.item)) for each in listed]
@@ -74,7 +74,7 @@ class Needs:
         )
 
     def pieces(self, listed: Sequence[Listed]) -> list[list[ScanRange]]:
-        """For each range the pieces with all needed rows. Without an index, all of it is needed."""
+        """For each range, pieces with its needed rows. A range without an index is not cut."""
         runs = [
             [(place, run) for place, run in self._runs(each) if self._may_pass(each, run)]
             for each in listed
@@ -92,7 +92,7 @@ class Needs:
         return found
 
     def _runs(self, listed: Listed) -> Iterator[tuple[int, RowRun]]:
-        """The entries of a range that the planner can leave out, otherwise the whole range."""
+        """The entries of a range, each with its statistics; without an index, the whole range."""
         if listed.index is None or self._stored_columns(listed) is None:
             yield 0, run_of_item(listed.snapshot.name, listed.item)
         else:
@@ -106,7 +106,7 @@ class Needs:
         return all(each.may_pass(facts) for each in self._filters)
 
     def _first(self, runs: Sequence[tuple[Listed, RowRun]]) -> list[bool]:
-        """For each run of rows whether it may have one of the first rows of the query."""
+        """For each run of rows, whether it may contain one of the first rows of the query."""
         if self._top is None:
             return [True] * len(runs)
         parts = []
@@ -119,7 +119,7 @@ class Needs:
         return self._top.needed(parts)
 
     def _stored_columns(self, listed: Listed) -> StoredColumns | None:
-        """The columns of a range's rows; None if a query needs all, or without statistics."""
+        """The columns of a range's rows; None if nothing can be left out of the range."""
         snapshot, schema_id = listed.snapshot, listed.item.schema_id
         if not self._columns or snapshot.kind is LogKind.LEADER:
             return None

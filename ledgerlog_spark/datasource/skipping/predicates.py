@@ -51,7 +51,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A filter: the columns that it needs, and its possible results by the facts of columns."""
+    """A filter: the columns that it needs, and its possible results for given facts of columns."""
 
     columns: frozenset[str]
     results: Callable[[FactsOf], int]
@@ -78,10 +78,11 @@ def predicate_of(expression: Any) -> Predicate:
 
 
 def literal_of(expression: Any) -> Literal | None:
-    """The constant in an expression; None if it is none, or of a type without bounds.
+    """The constant in an expression; None if there is none, or if its type has no bounds.
 
-    `value` is a number for integers, dates, times and intervals (in the units of stored columns),
-    and for the unscaled integer of a decimal, text for floats, and base64 for text and bytes.
+    `value` is a number for integers, for dates, times and intervals (in the units of stored
+    columns), and for decimals (the unscaled integer). It is text for floats, and base64 for text
+    and bytes.
     """
     if not isinstance(expression, Mapping) or "type" not in expression:
         return None
@@ -158,7 +159,7 @@ def _split(facts: Facts, where_null: int, where_value: int) -> int:
 
 
 def _comparison(operator: str, literals: Sequence[Literal]) -> Callable[[Facts], int] | None:
-    """The results of an operator with literals of one family; None if it is not known."""
+    """The results of an operator with literals of one family; None for an unknown operator."""
     first = literals[0]
     if any(literal.family != first.family for literal in literals):
         return None

@@ -12,7 +12,9 @@ PIECES_MAX = 128
 
 
 def spans_of(places: Iterable[int], byte_edges: Sequence[int]) -> list[tuple[int, int]]:
-    """Half-open spans with all `places`, which rise. `byte_edges` are the bytes before each place.
+    """Half-open spans that contain all `places`, which are ascending.
+
+    `byte_edges` contains the number of bytes before each place.
 
     A gap that costs less than opening another piece is read too. If there are too many pieces, the
     smallest gaps are read.

@@ -1,4 +1,4 @@
-"""Which ranges and entries can have one of the first rows of `ORDER BY column LIMIT n`.
+"""Which ranges and entries can contain one of the first rows of `ORDER BY column LIMIT n`.
 
 Parts whose rows are all needed show that at least n rows come no later than a certain value. A row
 that comes strictly after this value is not one of the first n, whatever the further sort orders
@@ -15,7 +15,7 @@ from ledgerlog_spark.datasource.skipping.facts import Facts
 
 
 class Part(NamedTuple):
-    """Rows with the facts of the column. `is_whole`: the scan reads all of these rows."""
+    """A part of a log, with the facts of the column. `is_whole`: the scan reads all its rows."""
 
     facts: Facts
     rows: int
@@ -39,7 +39,7 @@ class Top:
     limit: int
 
     def needed(self, parts: Sequence[Part]) -> list[bool]:
-        """For each part whether it may have one of the first rows."""
+        """For each part, whether it may contain one of the first rows."""
         everything = [True] * len(parts)
         families = {part.facts.family for part in parts if part.facts.has_values}
         if "" in families or len(families) > 1:

@@ -47,7 +47,7 @@ def begin_job(
             expect.
         UnauthorizedError: The log has another password.
         NotEnoughBookiesError: The cluster has fewer writable bookies than the log's ensemble. The
-            message has both numbers.
+            message contains both numbers.
     """
     schema = stored_schema(storable(schema_json))
     begun = _Beginning(client, options, schema_json, overwrite=overwrite)

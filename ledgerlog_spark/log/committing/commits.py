@@ -90,7 +90,7 @@ class LogCommits:
         expected_version: int | None = None,
         is_log_new: bool = False,
     ) -> Job:
-        """Make the job of a batch for its tasks and its commit, and take over the producer.
+        """Create the job that the tasks and the commit of a batch use, and take over the producer.
 
         A job calls this once, and sends the result to its tasks.
 
@@ -101,7 +101,7 @@ class LogCommits:
             batch_id: Number of the batch, at least 0.
             run: The query run; None creates a UUID.
             kind: Whether an older batch of the app is skipped (batch) or is an error (stream).
-            overwrite_if_changed: Overwrite also rows that others commit after this call.
+            overwrite_if_changed: Overwrite even rows that other jobs commit after this call.
             password: Password of the new ledgers. If the log has rows, this must be the password of
                 the log. Passwords prevent mistakes only.
             planned: The state of the log for which the caller decided on `schema`; None reads the
@@ -111,7 +111,7 @@ class LogCommits:
 
         Raises:
             ConfigurationError: The app or batch id is not valid, or the password is too long.
-            ConcurrentCommitError: The log does not have the expected version.
+            ConcurrentCommitError: The log is not at the expected version.
             LocalProtocolError: An argument has a wrong type; nothing was changed.
             StaleCheckpointError: The batch id of a stream is lower than before.
             ProducerFencedError: A later run of the producer took over.
@@ -155,7 +155,7 @@ class LogCommits:
 
         Raises:
             ProducerFencedError: A later run took over; the job cannot commit any more.
-            NotEnoughBookiesError: Fewer bookies are writable than the log's ensemble has.
+            NotEnoughBookiesError: Fewer bookies are writable than the log's ensemble needs.
             MetadataUnavailableError: The metadata store cannot be reached.
         """
         check_optional("schema_message", schema_message, bytes)
@@ -195,7 +195,7 @@ class LogCommits:
         return ledger
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """1 to 64 rising ids for `open_ledger`, unique in the cluster. Each id is used once."""
+        """1 to 64 ascending ids for `open_ledger`, unique in the cluster. Each id is used once."""
         return await self._host.ledgers.new_ledger_ids(count)
 
     async def join(self, job: Job) -> Joined:
@@ -316,7 +316,7 @@ class LogCommits:
             SchemaMismatchError: A column has another type in the log, or cannot be stored, or has
                 a default that existing rows would need.
             LogKindError: The log is a leader log, whose columns are fixed.
-            ConcurrentCommitError: The log does not have the expected version, or others changed
+            ConcurrentCommitError: The log is not at the expected version, or others changed
                 the columns at every attempt. Nothing was changed.
             LogNotFoundError: The log was deleted.
             CommitUnknownError: The outcome is unknown; a retry is safe.

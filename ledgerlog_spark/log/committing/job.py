@@ -26,7 +26,8 @@ class JobPlan:
         schema_id: Id of the schema in the log, None if the log does not have the schema yet.
         base_schema_id: The log's current schema when the job was planned.
         planned_version: The log's version when the job was planned.
-        overwrite_if_changed: Whether to overwrite also rows committed after `planned_version`.
+        overwrite_if_changed: Whether to overwrite even rows that were committed after
+            `planned_version`.
         properties: Properties of the log, as stored.
         password: Password of the ledgers that the job creates.
         since_offset: The first offset at which rows of the job may be listed.

@@ -29,7 +29,7 @@ class StagedLedger:
     One transaction created the ledger's metadata and its registration. The ledger may stay open
     between batches, and even forever, because writers often end without closing it. One range is
     written at a time, on the thread of the client's loop. `entries` is the number of appended
-    entries, including the schema message; `size_bytes` is their payload.
+    entries, including the schema message; `size_bytes` is the size of their payloads.
     """
 
     def __init__(self, handle: LedgerWriterHandle, properties: LogProperties) -> None:
@@ -166,7 +166,7 @@ class RangeWriter:
         The call waits while more than 32 MiB are not acknowledged.
 
         Args:
-            payload: The bytes of the entry, which must not change until `finish` returned.
+            payload: The bytes of the entry, which must not change until `finish` has returned.
             rows: Number of rows in the entry, at least 1.
 
         Raises:

@@ -1,8 +1,8 @@
 """State that one process keeps between tasks of streams.
 
-The state has the runs that the process joined, and the ledgers that stay open for the next batch.
-This state is only an optimisation (LOGS.md#K13), because a process may die at any moment, or never
-run a second task.
+The state consists of the runs that the process joined, and of the ledgers that stay open for the
+next batch. This state is only an optimisation (LOGS.md#K13), because a process may die at any
+moment, or never run a second task.
 """
 
 from __future__ import annotations

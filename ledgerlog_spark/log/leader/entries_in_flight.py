@@ -1,6 +1,6 @@
 """Entries that a leader sent and bookies did not acknowledge yet.
 
-Each entry has the waiters of its records, which get the positions of the records.
+Each entry keeps the waiters of its records. A waiter gets the positions of its records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class EntriesInFlight:
     """Entries in flight. They are numbered from 0 in the order of sending, as in the machine.
 
     `first` is the number of the oldest entry in flight. If a batch began in acknowledged entries
-    and continues in the oldest entry in flight, `cut` has these acknowledged entries.
+    and continues in the oldest entry in flight, `cut` contains these acknowledged entries.
     """
 
     def __init__(self, log_id: str, queue: AppendQueue) -> None:

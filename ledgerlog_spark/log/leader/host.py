@@ -1,7 +1,7 @@
 """Hosts the machine of a leader log: effects become calls, and answers become events.
 
 Events pass through a queue, and each request is answered once. The leader handles the machine's
-indications, and has the bytes of the entries that the machine appends.
+indications, and keeps the bytes of the entries that the machine appends.
 """
 
 from __future__ import annotations

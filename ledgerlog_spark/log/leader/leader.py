@@ -1,9 +1,9 @@
 """The leader of a log: appends records and returns their positions (LOGS.md#J1-J12).
 
-Records are gathered into an entry until a size, a number of records or the linger is reached. The
-linger ends as soon as no entry is in flight, so that a lone append is sent immediately. An entry is
-compressed once. The machine assigns an offset and a ledger to the entry. If this ledger fails, the
-machine assigns another ledger.
+Records are gathered into an entry until a maximum size or number of records is reached, or the
+linger has ended. The linger ends as soon as no entry is in flight, so that a lone append is sent
+immediately. An entry is compressed once. The machine assigns an offset and a ledger to the entry.
+If this ledger fails, the machine assigns another ledger.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Leader:
     ) -> None:
         """A leader that does not lead before `open`.
 
-        `log` runs requests for the log's nodes. `settings` has the linger and backlog, as for
-        ledgers. `truncate` truncates the list of the log at an offset.
+        `log` runs requests for the log's nodes. `settings` contains the linger and the backlog, as
+        for ledgers. `truncate` truncates the list of the log at an offset.
         """
         self.name = log.name
         self.log_id = log.log_id
@@ -142,7 +142,7 @@ class Leader:
 
         Raises:
             LeaderTimeoutError: The opening took longer; retriable. The error is not definite if the
-                list may have the new ledger, because then this client may be the leader.
+                list may contain the new ledger, because then this client may be the leader.
             LogKindError: The log is not a leader log.
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Other leaders took over again and again; retriable.
@@ -174,7 +174,7 @@ class Leader:
             LeaderDeposedError: Another leader took over. Definite if the record was never sent;
                 `end_offset` is the end of the safe records.
             LogNotFoundError: The log was deleted. Definite if the record was never sent.
-            LedgerLogError: The log cannot be written any more. The error has the reason.
+            LedgerLogError: The log cannot be written any more. The error contains the reason.
         """
         future = self.queue.append(self.content.record(record), at_once=True)
         return await forever(future, REQUESTS_END)
@@ -320,7 +320,7 @@ class Leader:
         Raises:
             LeaderDeposedError: Another leader took over; `end_offset` is the end of the safe
                 records.
-            LedgerLogError: The ledgers were not closed. The error has the reason, and the next
+            LedgerLogError: The ledgers were not closed. The error contains the reason, and the next
                 leader seals open ledgers.
         """
         if self.is_leading:
@@ -430,7 +430,7 @@ class Leader:
         )
 
     def _lists(self, ledger_id: int) -> bool:
-        """Whether the list has the ledger as an open ledger."""
+        """Whether the list contains the ledger as an open ledger."""
         assert self._head is not None
         return any(ledger.ledger_id == ledger_id for ledger in self._head.open_ledgers)
 

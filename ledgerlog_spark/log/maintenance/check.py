@@ -1,8 +1,8 @@
 """Checks that all listed entries exist, and finds the owner of every ledger (LOGS.md#U17).
 
 A check changes nothing. Ledgers are read first, then registrations and ledgers of leaders, then the
-list, then marks. In this order, concurrent work does not look like damage. After a fault of a
-ledger, the list is read again. The fault counts only if the list still has the same ranges.
+list, then marks. In this order, concurrent work does not look like damage. If a ledger has a fault,
+the list is read again. The fault counts only if the list still contains the same ranges.
 """
 
 from __future__ import annotations
@@ -155,9 +155,9 @@ class LogChecker:
     ) -> None:
         """Check faulty ledgers again, as long as their ranges in the list change.
 
-        It is no fault if a ledger that the list no longer has was deleted. A leader deletes an
-        empty ledger immediately. A sweeper deletes a ledger when the grace has passed since its
-        ranges left the list, and a check may take longer than the grace.
+        If a ledger was deleted and the list no longer contains it, this is no fault. A leader
+        deletes an empty ledger immediately. A sweeper deletes a ledger when the grace period after
+        its ranges left the list has passed, and a check may take longer than this grace period.
         """
         suspects = {
             ledger_id: listed[ledger_id] for ledger_id in checked if checked[ledger_id].finding

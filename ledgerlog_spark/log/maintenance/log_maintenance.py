@@ -84,7 +84,7 @@ class LogMaintenance:
 
         Raises:
             VersionNotAvailableError: The version cannot be read any more, or never existed. The
-                error has `oldest`.
+                field `oldest` of the error contains the oldest version.
             LogKindError: The log is a leader log, which has no versions.
         """
         check_type("timestamp_ms", timestamp_ms, int)
@@ -181,16 +181,17 @@ class LogMaintenance:
 
         Args:
             version: The version.
-            copy: A coroutine function that copies these rows into a ledger of the job that is its
-                argument. None if copies are not allowed.
-            overwrite_if_changed: Whether to replace also rows that others commit during this call.
+            copy: A coroutine function that gets a job as its argument, and copies these rows into a
+                ledger of this job. None if copies are not allowed.
+            overwrite_if_changed: Whether to replace even rows that other jobs commit during this
+                call.
             expected_version: The version of the log that the caller read. The log is changed only
                 if it still has this version. None requires no version.
 
         Raises:
             VersionNotAvailableError: The version cannot be read any more, or never existed. The
-                error has `oldest`.
-            ConcurrentCommitError: Others committed during this call, or the log does not have the
+                field `oldest` of the error contains the oldest version.
+            ConcurrentCommitError: Others committed during this call, or the log is not at the
                 expected version. Nothing was changed.
             LocalProtocolError: Rows have to be copied, but `copy` is None. Or `version` is not a
                 number. Nothing was changed.

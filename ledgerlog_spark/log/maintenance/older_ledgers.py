@@ -33,7 +33,7 @@ class Sealed(NamedTuple):
 
 
 async def seal_open(ledger_ids: Sequence[int], host: LogHost) -> Sealed:
-    """Seal those of these ledgers of a transactional log that are open.
+    """Seal those of the given ledgers that are open. All belong to one transactional log.
 
     A ledger that cannot be sealed now stays open, with a warning. Raises MetadataError if the list
     of the log could not be read.

@@ -2,8 +2,9 @@
 
 A pass over a log finds the time when the next work on the log is due, for example when a version
 expires or the grace of a mark ends. Until this time the log need not be read. Later changes also
-cause work, but only after a grace. So the next time is at most the time of the pass plus this
-grace. All times are times of the store's clock. A change of properties clears the findings.
+cause work, but only after a grace period. So the next time is at most the time of the pass plus
+this grace period. All times are times of the store's clock. A change of properties clears the
+findings.
 
 Work that may become due at any time, for example a mark without a grace or a replaced run, is
 searched for once in `LOOK_AGAIN_MS`.
@@ -74,7 +75,7 @@ class LogDue:
 
 
 class SweepMemory:
-    """The due work of each log. It takes one small object a log, and one number a page."""
+    """The due work of each log. It needs a small object for each log, a number for each page."""
 
     def __init__(self) -> None:
         """A memory without findings, so all work is due."""

@@ -98,8 +98,8 @@ class Sweeper:
     ) -> None:
         """A sweeper of the logs of one cluster. Pages younger than `pages_grace_ms` stay.
 
-        `memory` has the findings of earlier passes; without it, each pass reads everything. `clock`
-        is the clock of this pass; without it, each step reads the store's clock.
+        `memory` contains the findings of earlier passes; without it, each pass reads everything.
+        `clock` is the clock of this pass; without it, each step reads the store's clock.
         """
         self._store = store
         self._ledgers = ledgers
@@ -408,7 +408,7 @@ class _LogSweep:
 
 
 def due_ledgers(marked: Sequence[MarkedLedger], now_ms: int, grace_ms: int) -> dict[int, int]:
-    """Ledgers to delete, with the times of their marks. A ledger never listed has no grace."""
+    """Ledgers to delete, with the times of their marks. Never listed: no grace period."""
     return {
         mark.ledger_id: mark.marked_ms
         for mark in marked

@@ -43,7 +43,7 @@ class DecodedRows(NamedTuple):
         first_row: Place of the first row in the listed range. The place can be negative if a
             foreign writer wrote the entry.
         entries: For each entry, the number of its rows and the time when they were appended, in ms
-            since the epoch. The time is None if the list has the commit times of the range.
+            since the epoch. The time is None if the list contains the commit times of the range.
     """
 
     batch: pa.RecordBatch
@@ -92,7 +92,7 @@ class RowCutter:
     ) -> None:
         """A cutter before the first row. `entry_ids` are the entries without the index entry.
 
-        `rows` is the half-open interval of the rows that the entries have, counted within the
+        `rows` is the half-open interval of the rows that the entries contain, counted within the
         listed range; None if the rows are unknown.
         """
         self.next_entry_id = entry_ids.start

@@ -33,7 +33,7 @@ from ledgerlog_spark.protocol.log.read.view import LogView, ViewMachine
 from ledgerlog_spark.protocol.log.state.records import Item, LogKind, LogSnapshot, OpenLedger
 
 LISTINGS_MAX = 5
-"""Maximum number of reads of the list, if after each read a listed ledger proves to be deleted."""
+"""How often the list is read at most, if a listed ledger proves to be deleted each time."""
 
 ENTRIES_FIRST = 64
 ENTRIES_MAX = 4_096
@@ -112,8 +112,8 @@ async def snapshot(host: LogHost, /, version: int | None = None) -> LogSnapshot:
     readable now. Each open ledger is an item that ends at its last add confirmed.
 
     Raises:
-        VersionNotAvailableError: The version never existed, was truncated, or expired. The
-            error has `oldest`.
+        VersionNotAvailableError: The version never existed, was truncated, or expired. The field
+            `oldest` of the error contains the oldest version.
         EntryUnknownError: Too few bookies of an open ledger answered; retriable.
     """
     check_optional("version", version, int)

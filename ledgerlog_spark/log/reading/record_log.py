@@ -89,7 +89,7 @@ class RecordLog:
 
         Raises:
             PositionNotAvailableError: `start` or the next record was truncated, or `start` or `end`
-                is after the present end. The error has `oldest_offset` and `end_offset`.
+                is after the present end. The error contains `oldest_offset` and `end_offset`.
             LogKindError: The log is a log of rows, or Spark wrote it.
             DataLossError: A listed record cannot be found.
             EntryUnknownError: At least one replica could not answer, and no other replica had the
@@ -110,7 +110,7 @@ class RecordLog:
 
         Raises:
             PositionNotAvailableError: `start` was truncated, or the next record was truncated
-                before the caller took it. The error has `oldest_offset`.
+                before the caller took it. The error contains `oldest_offset`.
             LogNotFoundError: The log was deleted.
             LogKindError: The log is a log of rows, or Spark wrote it.
             DataLossError: A listed record cannot be found.
@@ -124,7 +124,7 @@ class RecordLog:
     ) -> AsyncGenerator[RowBatch, None]:
         """The rows from `start` (inclusive) to `end` (exclusive), in order.
 
-        A batch has rows of one entry, and no rows outside `start` and `end`. The arguments and
+        A batch contains rows of one entry, and no rows outside `start` and `end`. The arguments and
         errors are those of `read`, for a log of rows.
         """
         return _each(self._row_reader().read(self._offset(start), self._offset(end)))

@@ -85,7 +85,8 @@ class LedgerIds:
     async def _numbers(self, directory: str, count: int) -> list[int] | None:
         """Return `count` new numbers of a directory's counter; None if the counter is used up.
 
-        A lost reply only loses numbers, because the next attempt gets other numbers.
+        After a lost reply, only some numbers stay unused, because the next attempt gets other
+        numbers.
         """
         create = znodes.CreateNode(f"{directory}/ID-", kind=znodes.NodeKind.EPHEMERAL_SEQUENTIAL)
         lost: MetadataUnknownError | None = None

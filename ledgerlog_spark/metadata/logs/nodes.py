@@ -169,7 +169,7 @@ class CommitQueue:
     async def until_gone(self, name: str) -> bool:
         """Wait until a member has left. Callers set a deadline.
 
-        Return False if the member only may have left.
+        Return False if it is not certain that the member has left.
         """
         return await self._tree.until_gone(f"{self._directory}/{name}")
 

@@ -4,10 +4,10 @@ Transactions compare only version numbers. The numbers are enough, because no pa
 version is created twice: log ids, tokens and ledger ids are unique, and the name of a deleted
 producer is never used again.
 
-Reads may be stale until `sync`. A write returns after it succeeded. Otherwise it raises
+Reads may be stale until `sync`. A write returns after it has succeeded. Otherwise it raises
 `MetadataVersionError` (a node had another version), `MetadataUnavailableError` (nothing was sent)
-or `MetadataUnknownError`. The first two errors are definite. A read of a node that cannot be
-decoded raises `MetadataFormatError` or `WireFormatError`.
+or `MetadataUnknownError`. The first two errors are definite. Reading a node that cannot be decoded
+raises `MetadataFormatError` or `WireFormatError`.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class LogStore:
 
         Raises MetadataVersionError if the head has another version, or another log has the name.
         With `producers`, these producers are deleted too, and no job can begin afterwards. Then the
-        error is raised also if one of them has another version or a registered ledger, or if the
+        error is also raised if one of them has another version or a registered ledger, or if the
         log has another producer.
         """
         name = self._paths.name(head.name)

@@ -53,7 +53,7 @@ NOT_CARRIED_OUT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsisten
 
 
 class Multi(Transaction):  # type: ignore[misc]
-    """A transaction in which the answer to a create has the path and the stat of the node."""
+    """A transaction in which the answer to a create contains the path and stat of the node."""
 
     @classmethod
     def deserialize(cls, data: bytes, offset: int) -> list[Any]:

@@ -345,7 +345,7 @@ class ZookeeperSession:
         for future in self._pending:
             if not future.done():
                 future.set_exception(self._closed())
-        # The stop of kazoo has no deadline, so the thread may continue after this wait.
+        # Stopping kazoo has no deadline, so the thread may continue after this wait.
         with contextlib.suppress(TimeoutError):
             await within(asyncio.to_thread(self._stop_client), self._stop_seconds_max)
 

@@ -133,7 +133,7 @@ class LeaderAppends:
         return bool(self._ordered)
 
     def deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
-        """The error of this leader after another leader took over. The error `reason` shows this.
+        """The error of this leader after another leader took over, as the error `reason` has shown.
 
         The message of `reason` is written for the writer of a single ledger, so this error has
         another message.
@@ -220,7 +220,7 @@ class LeaderAppends:
             )
 
     def requeue_ordered(self) -> int:
-        """Make all appends wait again that are assigned and not acknowledged. Return their number.
+        """Make all assigned, unacknowledged appends wait again. Return their number.
 
         A call is allowed only after the ledger was closed without these appends.
         """

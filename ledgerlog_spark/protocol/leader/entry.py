@@ -10,7 +10,7 @@
 
 The body follows. With codec 0 the body is one i32 length for each record, then the records. With
 codec 1 the body is these bytes, compressed as one LZ4 block. The block does not store the size
-before compression, because the header has this size. With codec 2 the body is one encapsulated
+before compression, because the header contains this size. With codec 2 the body is one encapsulated
 Arrow record batch message of `count` rows. All numbers are big-endian.
 
 Decoders accept any bytes. For an invalid entry they raise `WireFormatError`, before they allocate

@@ -279,7 +279,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._drop(event.ledger_id) if event.error is None else []
 
     def _try_again(self, attempts: Attempts, error: LedgerLogError) -> list[LeaderEffect]:
-        """Wait before a retry. After too many failures, stop if appends or the end need it."""
+        """Wait before a retry. After too many failures, stop if appends or the close wait."""
         timer = attempts.fail(error)
         is_needed = self._ledgers.current.is_broken and not self._appends.is_empty
         if attempts.is_hopeless and (is_needed or self.phase is LeaderPhase.CLOSING):
@@ -398,7 +398,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return [*self._drop_next(), self._appends.stopped(error)]
 
     def _drop_next(self) -> list[LeaderEffect]:
-        """Drop the next ledger, unless the list has this ledger or an attempt may still add it."""
+        """Drop the next ledger, unless it is in the list or an attempt may still add it."""
         ledgers = self._ledgers
         if ledgers.next is None or ledgers.is_next_listed:
             return []

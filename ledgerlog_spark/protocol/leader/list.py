@@ -1,8 +1,8 @@
 """How a leader changes the list in the head of its log (LOGS.md#J1-J5).
 
 The list consists of items, which are closed ledgers, and at most two open ledgers after them. A
-change turns the oldest open ledgers into items after they were closed. It may also add one new open
-ledger. Some changes only add a ledger.
+change turns the oldest open ledgers into items after they have been closed. It may also add one new
+open ledger. Some changes only add a ledger.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def list_change(
 ) -> HeadChange[LogHead]:
     """The change that turns the `closed` ledgers into items, and adds the ledger `added`.
 
-    `closed` has the oldest open ledgers of the list. The added ledger follows the other open
+    `closed` contains the oldest open ledgers of the list. The added ledger follows the other open
     ledgers; None adds no ledger. Closed ledgers without entries leave the list. Raises
     DataLossError if a closed ledger does not begin at the end of the previous ledger (LOGS.md#J6).
     """
@@ -106,9 +106,9 @@ class ListChange(HeadTransaction[LogHead]):
     and after the change. This shows whether the change was made, because only this leader lists its
     ledgers, and another leader removes them only when it takes over (LOGS.md#J2, LOGS.md#J4).
 
-    Fails with `LeaderDeposedError` when the head has another leader's list, so that no attempt can
-    succeed any more. Fails with `LedgerNotFoundError` when the ledger to add was deleted, so that
-    another ledger is needed. Other failures are `LogNotFoundError` and the store's errors.
+    Fails with `LeaderDeposedError` when the head contains another leader's list, so that no attempt
+    can succeed any more. Fails with `LedgerNotFoundError` when the ledger to add was deleted, so
+    that another ledger is needed. Other failures are `LogNotFoundError` and the store's errors.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ListChange(HeadTransaction[LogHead]):
         token: str,
         numbers: RequestNumbers,
     ) -> None:
-        """`mine` has the open ledgers before the change, oldest first; `closed` are the first."""
+        """`mine`: the open ledgers before the change, oldest first; `closed`: the first of them."""
         super().__init__(log, token=token, numbers=numbers)
         self._mine = tuple(mine)
         self._closed = closed

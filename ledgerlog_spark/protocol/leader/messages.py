@@ -4,7 +4,7 @@ The host is in `ledgerlog_spark.log`. The rules are in LOGS.md#leader-logs. Ther
 effects:
 
 - A *request* has a number in `request`. The host always answers a request with exactly one reply,
-  which has the same number. Several requests may be pending. The machine waits before it retries,
+  which repeats this number. Several requests may be pending. The machine waits before it retries,
   so the host need not delay a reply.
 - A *command* (`AppendEntry`) has no reply of its own. The host hands the entries to the ledger's
   writer in the sequence of the commands. `EntriesConfirmed` reports the confirmed entries.
@@ -169,8 +169,8 @@ class GiveUp:
 class HeadChanged:
     """The head changed, or may have changed. The host sends this event from `Start` to the end.
 
-    Several changes in a short time may cause only one event. A read of the head that begins after
-    the event is at least as new as the last of these changes.
+    Several changes in a short time may cause only one event. If the head is read after the event,
+    the result is at least as new as the last of these changes.
     """
 
 

@@ -1,8 +1,8 @@
 """Makes a client the leader of a log (LOGS.md#J1-J4).
 
-An opening reads the list, seals every open ledger in the list and creates a ledger. Then it lists
-the new ledger in place of the sealed ledgers, by compare-and-swap. After that, appends are allowed.
-If the compare-and-swap fails, the opening starts again with the current list.
+An opening first reads the list, seals every open ledger in the list and creates a ledger. Then it
+lists the new ledger in place of the sealed ledgers, by compare-and-swap. After that, appends are
+allowed. If the compare-and-swap fails, the opening starts again with the current list.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
 
     @property
     def unlisted_ledger(self) -> int | None:
-        """The ledger that this opening created. None if there is none or the list may have it."""
+        """The ledger that this opening created; None without one, or if it may be in the list."""
         return None if self.may_write else self._own
 
     def give_up(self, timeout_ms: int) -> LeaderTimeoutError:

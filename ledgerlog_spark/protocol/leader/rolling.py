@@ -1,9 +1,9 @@
 """The ledgers of one leader: the current ledger, the next one, and the ledgers to close.
 
-LOGS.md#J5-J9. At most two ledgers of the list are open. A roll creates the next ledger and lists it
-while appends still go to the current ledger. The leader switches to the next ledger after all
-appends of the current ledger are acknowledged. Then the old ledger is closed and becomes an item,
-before another roll can begin.
+LOGS.md#J5-J9. At most two ledgers of the list are open. A leader that rolls creates the next
+ledger, and lists it while appends still go to the current ledger. The leader switches to the next
+ledger after all appends of the current ledger are acknowledged. Then the old ledger is closed and
+becomes an item, before another roll can begin.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class LeaderLedgers:
     ) -> tuple[RollStep, LedgerLogError | None]:
         """The step that a roll waits for, and the error of its newest attempt.
 
-        `errors` has the errors of closing, creating and listing. If the roll waits for several
+        `errors` contains the errors of closing, creating and listing. If the roll waits for several
         steps, a failed step has priority.
         """
         due = {
@@ -148,7 +148,7 @@ class LeaderLedgers:
         return done
 
     def to_add(self, closed: Closed) -> LeaderLedger | None:
-        """The next ledger, if a change that makes items of `closed` may list it; otherwise None."""
+        """The next ledger, if the change that turns `closed` into items may list it; else None."""
         if self.next is None or self.is_next_listed:
             return None
         has_room = len(self.listed) - len(closed) < OPEN_LEDGERS_MAX

@@ -1,6 +1,6 @@
 """Consecutive entries as columns, passed between a reader's machine and its consumers.
 
-To create an object for each entry costs more time than to check the digest of the entry, and the
+Creating an object for each entry takes more time than checking the digest of the entry, and the
 garbage collector visits every such object. So an entry object is created only when the entry is
 accessed. Before that, only columns are passed on.
 """

@@ -94,7 +94,7 @@ class SendAdd:
     bookie_id: str
     index: int  # place of the bookie in the ensemble
     run: Run
-    # rising ids of the entries that this bookie stores; None means all entries of the run
+    # ascending ids of the entries that this bookie stores; None means all entries of the run
     entry_ids: tuple[int, ...] | None
     is_recovery: bool  # whether to send the flag RECOVERY_ADD
 

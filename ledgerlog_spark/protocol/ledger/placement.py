@@ -14,11 +14,11 @@ from ledgerlog_spark.model import Quorum
 
 
 def choose_ensemble(quorum: Quorum, candidates: Sequence[str]) -> tuple[str, ...]:
-    """The first ensemble of a new ledger, which has the first E different candidates.
+    """The first ensemble of a new ledger: the first E different candidates.
 
     Raises:
-        NotEnoughBookiesError: There are fewer than E different candidates. The error has
-            both numbers.
+        NotEnoughBookiesError: There are fewer than E different candidates. The error contains both
+            numbers.
     """
     distinct = tuple(dict.fromkeys(candidates))
     wanted = quorum.ensemble_size

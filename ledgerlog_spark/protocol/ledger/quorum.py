@@ -45,7 +45,7 @@ def owned_entries(
 def is_acknowledged(quorum: Quorum, acked_mask: int, first_entry_id: int, entries: int) -> bool:
     """Whether every entry of a run has Qa acknowledgements within its own write set.
 
-    `acked_mask` has the bits of the bookies that acknowledged their part of the run.
+    `acked_mask` contains the bits of the bookies that acknowledged their part of the run.
     """
     if not quorum.is_striped:
         return acked_mask.bit_count() >= quorum.ack_quorum

@@ -53,7 +53,7 @@ class ProducerRead(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredRead(LogReply):
-    """Reply to `ReadRegistered`, with the ledger ids in rising sequence."""
+    """Reply to `ReadRegistered`, with the ledger ids in ascending order."""
 
     ledger_ids: tuple[int, ...] = ()
 
@@ -118,7 +118,7 @@ class LogRequest(Generic[Reply]):
 
 @dataclass(frozen=True, slots=True)
 class Sync(LogRequest[Synced]):
-    """Make later reads at least as new as now."""
+    """Make later reads at least as new as this request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,14 +38,14 @@ PAGES_AT_ONCE = 16
 class FloorMachine(LogMachine[dict[int, int]]):
     """Reads the last entry of each ledger that a log lists, a few pages at a time (LOGS.md#S1).
 
-    A ledger's metadata has the first offset at which the ledger may be listed, so that only later
-    items are read. Ledgers of older releases have no such offset. For them the whole list is read.
-    Ends with `Finished(dict)`: for each ledger its last listed entry (inclusive), or NO_ENTRY if no
-    retained version names the ledger. Fails with the errors of `SnapshotMachine`.
+    A ledger's metadata contains the first offset at which the ledger may be listed, so that only
+    later items are read. Ledgers of older releases have no such offset. For them the whole list is
+    read. Ends with `Finished(dict)`: for each ledger its last listed entry (inclusive), or NO_ENTRY
+    if no retained version names the ledger. Fails with the errors of `SnapshotMachine`.
     """
 
     def __init__(self, log: str, since_offsets: Mapping[int, int]) -> None:
-        """`since_offsets` has the first offset at which each ledger may be listed; 0 means any."""
+        """`since_offsets`: the first offset at which each ledger may be listed; 0 means any."""
         super().__init__(log)
         self._floors = dict.fromkeys(since_offsets, NO_ENTRY)
         self._since_offset = min(since_offsets.values(), default=0)

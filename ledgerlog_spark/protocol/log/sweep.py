@@ -141,7 +141,7 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
     """
 
     def __init__(self, log: str, marked_ms: Mapping[int, int]) -> None:
-        """`marked_ms` has the time of each due ledger's mark, of at most 1,000 ledgers."""
+        """`marked_ms` maps each due ledger, at most 1,000, to the time of its mark."""
         super().__init__(log)
         self._marked_ms = marked_ms
         self._ledger_ids = tuple(marked_ms)
@@ -188,7 +188,7 @@ class OrphansMachine(HeadTransaction[tuple[int, ...]]):
     """
 
     def __init__(self, log: str, ledger_ids: tuple[int, ...], *, token: str) -> None:
-        """`ledger_ids` has at most 1,000 ledgers, which no producer has registered."""
+        """`ledger_ids` contains at most 1,000 ledgers, which no producer has registered."""
         super().__init__(log, token=token)
         self._ledger_ids = ledger_ids
 

@@ -82,7 +82,7 @@ class HeadTransaction(LogMachine[R]):
     time_needed = TimeNeeded.RECENT
 
     def __init__(self, log: str, *, token: str, numbers: RequestNumbers | None = None) -> None:
-        """`token` has 32 random hexadecimal digits; later attempts count up from it."""
+        """`token` is 32 random hexadecimal digits; later attempts count up from it."""
         super().__init__(log, numbers=numbers)
         self._token = token
         self._attempts = 0

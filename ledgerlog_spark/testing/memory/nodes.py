@@ -1,7 +1,7 @@
 """The nodes of `MemoryTree`: the contents of a ZooKeeper ensemble, in one dictionary.
 
 This module is synchronous and uses one thread. In this module, a session is only the owner of
-ephemeral nodes. `tree` has the delays and failures of a session.
+ephemeral nodes. `tree` adds the delays and failures of a session.
 """
 
 from __future__ import annotations

@@ -58,13 +58,13 @@ class ConnectionOwner(Protocol):
     """Callbacks of the link that created a connection."""
 
     def on_answers(self) -> None:
-        """Handle that answers have arrived and were passed to their requests."""
+        """Called after answers have arrived and were passed to their requests."""
 
     def on_run_not_understood(self, run: PendingRun) -> None:
-        """Handle that the bookie refused a run, because it does not support ADD_RUN."""
+        """Called after the bookie has refused a run because it does not support ADD_RUN."""
 
     def on_lost(self, connection: V2Connection) -> None:
-        """Handle that the socket was closed. `take_unanswered` returns the open requests."""
+        """Called after the socket was closed. `take_unanswered` returns the open requests."""
 
 
 class V2Connection(asyncio.BufferedProtocol):

@@ -1,4 +1,4 @@
-"""Sentences at random, for a reader who counts those that need a second reading.
+"""Random sentences, for a reader who counts the sentences that need a second reading.
 
 `python -m tests.architecture.house --sentences 40 --seed 1` prints 40 sentences of pages,
 docstrings, comments and messages, each with its place. The same seed draws the same sentences of

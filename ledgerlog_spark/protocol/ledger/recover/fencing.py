@@ -1,4 +1,4 @@
-"""Fences the bookies of an ensemble by reads of their last entries, which also give the LAC.
+"""Fences the bookies of an ensemble by reads of their last entries, which also return the LAC.
 
 An ensemble is covered when the bookies that are perhaps not fenced contain no ack quorum. From then
 on, the old writer cannot confirm another entry (PROTOCOL.md#C3).
@@ -36,7 +36,7 @@ class Fencing:
     numbers: RequestNumbers
     known: int = 0  # bits of the fenced indexes
     last_add_confirmed: int = NO_ENTRY  # the largest LAC in the answers
-    last_entry_ids: dict[int, int] = field(default_factory=dict)  # by index, if any
+    last_entry_ids: dict[int, int] = field(default_factory=dict)  # by index, from answers
     state: FencingState = FencingState.UNDECIDED
     _sent: dict[int, int] = field(default_factory=dict)
 

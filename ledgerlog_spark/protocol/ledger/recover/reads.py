@@ -4,8 +4,8 @@ The entries are taken in order. Every read of a single entry also fences (PROTOC
 positive answer makes an entry present. An entry is absent only when Qw - Qa + 1 bookies of its
 write set reported this entry absent, each in the answer to a fencing read. All other answers (a
 timeout, a bad digest, an I/O error) decide nothing (PROTOCOL.md#C8). One bookie gets the first
-request for an entry. The other bookies get a request if the first answer is slow or does not have
-the entry.
+request for an entry. The other bookies get a request if the first answer is slow or does not
+contain the entry.
 
 If every bookie stores every entry (E == Qw), batches find the present entries. Then all bookies get
 a read of the first entry that is in no batch.
@@ -106,7 +106,7 @@ class PresenceBatches:
 
     ensemble: tuple[str, ...]
     order: list[int]  # indexes; the first one gets the next batch
-    last_entry_ids: Mapping[int, int]  # by index, as reported when the bookie was fenced
+    last_entry_ids: Mapping[int, int]  # by index, from the answers to fencing
     read_ahead: ReadAhead
     numbers: RequestNumbers
     is_refused: bool = False  # True: a bookie does not support batches
@@ -189,12 +189,12 @@ class RecoveryReads:
     """Reads the entries from `first_entry_id` on, from the ensemble that recovery has fenced."""
 
     quorum: Quorum
-    ensemble: tuple[str, ...]  # of the last fragment (PROTOCOL.md#C11)
+    ensemble: tuple[str, ...]  # that of the last fragment (PROTOCOL.md#C11)
     answering: int  # bits of the indexes that answered recently; they get the first requests
     first_entry_id: int
     read_ahead: ReadAhead
     numbers: RequestNumbers
-    last_entry_ids: Mapping[int, int] | None = None  # by index; None turns batches off
+    last_entry_ids: Mapping[int, int] | None = None  # by index; None: no batches
     is_unauthorized: bool = False  # True: a bookie reported a wrong password
     next_entry_id: int = field(init=False)  # the first entry that has not been taken yet
     _next_to_request: int = field(init=False)

@@ -102,7 +102,7 @@ class LedgerRecovery(UpdatingMachine):
         self._request = 0
         self._may_have_written = False
         self._base: Versioned[LedgerMetadata]  # the metadata when this attempt fenced
-        self._fencing: Fencing  # of this attempt
+        self._fencing: Fencing  # the fencing of this attempt
         self._tail: RecoveryTail | None = None
 
     def _begin(self, _event: m.Start | m.TimerFired) -> list[m.Effect]:
@@ -313,5 +313,5 @@ RECOVERY_TABLE: Table[LedgerRecovery, m.Effect] = {
     RecoveryPhase.WAITING: row(on(m.TimerFired, LedgerRecovery._on_retry_timer), ignored=_REPLIES),
     RecoveryPhase.DONE: row(ignored=_REPLIES),
 }
-"""The table of a recovery. It ignores late replies to an earlier attempt."""
+"""The dispatch table of a recovery. It ignores late replies to an earlier attempt."""
 LedgerRecovery.table = RECOVERY_TABLE

@@ -57,8 +57,8 @@ def _failed(failure: m.Failure, **about: Any) -> TailStep:
 class WriteBack:
     """Buffers the recovered entries, and sends them as runs with the RECOVERY_ADD flag.
 
-    Each entry keeps its id, its payload and the ledger's length in its header. All headers have the
-    LAC that fencing found (PROTOCOL.md#C10).
+    Each entry keeps its id, its payload and the ledger's length in its header. All headers contain
+    the LAC that fencing found (PROTOCOL.md#C10).
     """
 
     ledger_id: int

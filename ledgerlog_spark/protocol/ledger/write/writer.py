@@ -434,5 +434,5 @@ WRITER_TABLE: Table[LedgerWriter, m.Effect] = {
         refused=(m.AddRequested,),
     ),
 }
-"""The table of the writer."""
+"""The dispatch table of the writer."""
 LedgerWriter.table = WRITER_TABLE

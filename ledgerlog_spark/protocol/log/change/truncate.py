@@ -1,7 +1,7 @@
 """Drops the oldest rows: truncation to an offset, and retention (LOGS.md#U4-U7).
 
-This module has the first step, which drops at most 1,000 items. Steps of `expiry` drop the other
-items (LOGS.md#U5).
+This module contains the first step, which drops at most 1,000 items. Steps of `expiry` drop the
+other items (LOGS.md#U5).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
 def _oldest_left(
     head: LogHead, history: Sequence[VersionInterval], offset: int, now_ms: int
 ) -> tuple[VersionInterval, VersionInterval | None]:
-    """The oldest version after a truncation; then the same version if it is new, otherwise None."""
+    """The oldest version after a truncation, and the version that it creates, if any."""
     is_leader_log = head.kind is LogKind.LEADER
     if not is_leader_log and offset <= head.start_offset:
         return next(v for v in history if v.start_offset >= offset), None

@@ -7,7 +7,7 @@ the transaction succeeds, all conclusions from the records still hold.
 An unknown outcome is settled, never guessed (LOGS.md#K7). After a `Sync`, the machine reads the
 head and the producer record again:
 
-- If one of these records has the token, the transaction happened.
+- If one of these records contains the token, the transaction happened.
 - If both records still have the versions that the transaction compares, the transaction may still
   be in flight. The machine sends the same transaction again. Only one of the two can succeed.
 - If only the head changed, the transaction did not happen, and cannot happen any more.
@@ -258,14 +258,14 @@ class CommitMachine(HeadTransaction[CommitResult]):
         self._registered = frozenset(reply.ledger_ids)
 
     def _missing(self, registered: Iterable[int]) -> list[int]:
-        """The batch's ledgers that are not registered any more, rising (LOGS.md#K4)."""
+        """The batch's ledgers that are not registered any more, ascending (LOGS.md#K4)."""
         return sorted(self._request.ledger_ids.difference(registered))
 
     def _compare_password(self, head: LogHead) -> Steps[None]:
         """Compare the password of the batch's ledgers with the log's password (LOGS.md#G11).
 
         The head stores a check of the log's password. A head of an older release may list ledgers
-        and have no check. Then the password is compared with the metadata of a listed ledger.
+        but contain no check. Then the password is compared with the metadata of a listed ledger.
         """
         check_password(self.log, head, self._request.password)
         if PASSWORD_CHECK in head.properties or self._is_compared:

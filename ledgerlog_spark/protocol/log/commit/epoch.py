@@ -46,7 +46,7 @@ class Joined:
     """State of a run in its producer record."""
 
     epoch: int
-    version: Version  # of the producer record; registrations are created under this version
+    version: Version  # version of the producer record, under which registrations are created
     is_replay: bool  # the batch is committed already, so the job must write nothing
     last_batch_id: int
     # this machine requested the epoch, so the ledgers of older epochs have to be sealed; False if

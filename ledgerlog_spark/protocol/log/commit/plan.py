@@ -40,7 +40,7 @@ class CommitRequest:
         base_schema_id: The log's current schema when the job was planned.
         planned_version: The log's version when the job was planned.
         overwrite_if_changed: Whether an overwrite also replaces rows of later commits.
-        expected_version: The only version of the log on which the batch may be committed, also
+        expected_version: The only version of the log on which the batch may be committed, even
             without rows. None if the caller requires no version.
         is_first: Whether the job was planned on a log without commits. Then `schema` replaces the
             schema of the new log, and is committed even without rows.

@@ -1,8 +1,8 @@
 """Restores a version: lists its ranges again at new offsets (LOGS.md#U10-U12).
 
-A merged range may begin before the start of the version, or end after its end. But a list has only
-whole ranges. So the part that belongs to the version is copied first, and the copy is listed in
-place of the range. All other ranges are listed again unchanged, and their rows are not copied.
+A merged range may begin before the start of the version, or end after its end. But a list contains
+only whole ranges. So the part that belongs to the version is copied first, and the copy is listed
+in place of the range. All other ranges are listed again unchanged, and their rows are not copied.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Variable-length numbers and strings of the log's stored records.
 
-A varint has 7 bits of the number in each byte, the lowest bits first. Bit 7 is set in all bytes
+A varint stores 7 bits of the number in each byte, the lowest bits first. Bit 7 is set in all bytes
 except the last. A zigzag number is a varint in which 0, 1, 2, 3 mean 0, -1, 1, -2.
 """
 

@@ -30,7 +30,7 @@ PAGE_BODY_SIZE_BYTES_MAX = PAGE_SIZE_BYTES_MAX - 64
 class HeadShare:
     """The part of the head that one sequence may use."""
 
-    recent_size_bytes_max: int  # of the records in the head itself
+    recent_size_bytes_max: int  # size of the records in the head itself
     pages_max: int  # references to pages that no index page names
 
 
@@ -104,7 +104,7 @@ def append(
 ) -> Paged[T]:
     """The sequence with `new` at its end. New pages are added to `writer`.
 
-    `new` is in ascending order of key. `loaded` has the records of all `pages_to_merge`.
+    `new` is in ascending order of key. `loaded` contains the records of all `pages_to_merge`.
     """
     share = SHARES[kind.name]
     recent = (*paged.recent, *new)
@@ -191,8 +191,8 @@ def replace_run(
     name these pages. If the new records and the records of the page before them fit into one page,
     they are stored in one page. So merging also reduces the number of pages.
 
-    `by` has at least one record, and covers the same keys as the run. `loaded` has the records of
-    all pages and index pages with retained keys. The new pages are added to `writer`.
+    `by` contains at least one record, and covers the same keys as the run. `loaded` contains the
+    records of all pages and index pages with retained keys. The new pages are added to `writer`.
     """
     first_key, end_key = kind.first_key(run[0]), kind.end_key(run[-1])
     index = overlapping(paged.index, first_key, end_key)

@@ -1,8 +1,8 @@
 """The values of a log's stored state (LOGS.md#G1-G6).
 
 Offsets count rows. They have 64 bits and no gaps, and are never reused. An interval of offsets does
-not contain its end. A range of entry ids contains both ends. A *token* has 32 hexadecimal digits
-and names one attempt to change a head. The pages of the attempt are stored under its token.
+not contain its end. A range of entry ids contains both ends. A *token* consists of 32 hexadecimal
+digits, and names one attempt to change a head. The pages of the attempt are stored under its token.
 """
 
 from __future__ import annotations
@@ -182,12 +182,12 @@ class PageRef:
     Keys are offsets (items), versions (history) or schema ids (schemas).
     """
 
-    token: str  # of the attempt that wrote the page
-    number: int  # from 0 on, in each attempt
+    token: str  # token of the attempt that wrote the page
+    number: int  # pages of an attempt are numbered from 0
     first_key: int
     end_key: int
-    count: int  # of records in the page; in an index page, of records in the pages that it names
-    size_bytes: int  # of the records before compression; the stored page is hardly larger
+    count: int  # number of records in the page, or in the pages that an index page names
+    size_bytes: int  # size of the records before compression; the stored page is hardly larger
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,8 +293,8 @@ class ProducerRecord:
     epoch: int = 0  # incremented by each run that takes over; 0 before the first run
     runs: tuple[str, ...] = ()  # the last 64 runs in the order in which they took over
     last_batch_id: int = NO_BATCH  # the last committed batch
-    token: str = ""  # of the last commit that changed this record; empty before the first commit
-    time_ms: int = 0  # of the last change, by the store's clock
+    token: str = ""  # token of the last commit that changed this record; empty before it
+    time_ms: int = 0  # time of the last change, by the store's clock
 
     @property
     def current_run(self) -> str | None:

@@ -1,8 +1,8 @@
 """Records of pages and of the head's sequences as bytes (LOGS.md#formats).
 
-A sequence of records has a varint count, then one row of fixed length for each record, then the
-parts of variable length (statistics, schemas) in the same order. Rows are big-endian. They compress
-well, and `struct.iter_unpack` parses them, so decoding 100,000 items takes half a second.
+A sequence of records consists of a varint count, then one row of fixed length for each record, then
+the parts of variable length (statistics, schemas) in the same order. Rows are big-endian. They
+compress well, and `struct.iter_unpack` parses them, so decoding 100,000 items takes half a second.
 """
 
 from __future__ import annotations
