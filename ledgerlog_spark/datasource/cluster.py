@@ -5,12 +5,16 @@ A reader, writer or task gets the client here once, when Spark calls it, and pas
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
+from collections.abc import Sequence
 
+from ledgerlog_spark.client.client import LOADS_AT_ONCE, LedgerClient
 from ledgerlog_spark.client.password_file import password_from_file
-from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.errors import ConfigurationError, LedgerNotFoundError
 from ledgerlog_spark.log.clients import BlockingLogClient
+from ledgerlog_spark.model import LedgerMetadata
 
 _clients: dict[str, BlockingLogClient] = {}
 _lock = threading.Lock()
@@ -33,6 +37,27 @@ def client_of(uri: str) -> BlockingLogClient:
             # become garbage, so they are excluded.
             gc.freeze()
         return client
+
+
+async def metadata_of(
+    client: LedgerClient, ledger_ids: Sequence[int]
+) -> list[LedgerMetadata | None]:
+    """The current metadata of each ledger; None for a ledger that does not exist.
+
+    Raises:
+        MetadataUnavailableError: The metadata of a ledger could not be read.
+    """
+
+    async def load(ledger_id: int) -> LedgerMetadata | None:
+        try:
+            return await client.ledger_metadata(ledger_id)
+        except LedgerNotFoundError:
+            return None
+
+    loaded: list[LedgerMetadata | None] = []
+    for start in range(0, len(ledger_ids), LOADS_AT_ONCE):
+        loaded += await asyncio.gather(*map(load, ledger_ids[start : start + LOADS_AT_ONCE]))
+    return loaded
 
 
 def password_in(file: str | None) -> bytes:

@@ -121,6 +121,18 @@ def log_name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def name(log_name: str) -> str:
+    """The name of the test's log, which needs no quotes in SQL."""
+    return log_name.replace("-", "_").lower()[-40:].lstrip("_0123456789")
+
+
+@pytest.fixture
+def t(name: str) -> str:
+    """The test's log as a table of the catalog."""
+    return f"ledger.{name}"
+
+
+@pytest.fixture
 def save(log_name: str) -> Callable[..., None]:
     """Write a DataFrame to the test's log."""
 

@@ -25,17 +25,6 @@ pytestmark = pytest.mark.skipif(not is_hidden(), reason="the jar is for a later 
 
 
 @pytest.fixture
-def name(log_name: str) -> str:
-    """The name of the test's log, which needs no quotes in SQL."""
-    return log_name.replace("-", "_").lower()[-40:].lstrip("_0123456789")
-
-
-@pytest.fixture
-def t(name: str) -> str:
-    return f"ledger.{name}"
-
-
-@pytest.fixture
 def sql(spark: SparkSession, t: str) -> Callable[[str], list[Any]]:
     """Run SQL, in which `{t}` is the test's table; returns its rows, sorted."""
     return lambda text: rows_of(spark.sql(text.format(t=t)))

@@ -27,16 +27,6 @@ FAILS = "CAST(raise_error('by design') AS BIGINT)"
 
 
 @pytest.fixture
-def name(log_name: str) -> str:
-    return log_name.replace("-", "_").lower()[-40:].lstrip("_0123456789")
-
-
-@pytest.fixture
-def t(name: str) -> str:
-    return f"ledger.{name}"
-
-
-@pytest.fixture
 def state(client: BlockingClient) -> Callable[[str], Any]:
     """What is there of a log: its id, version, properties; None without the log."""
 

@@ -16,11 +16,10 @@ from ledgerlog_spark.datasource.catalog.definitions import Definition, definitio
 from ledgerlog_spark.datasource.catalog.names import has_namespace, namespaces_in, tables_in
 from ledgerlog_spark.datasource.catalog.tables import Tables
 from ledgerlog_spark.datasource.cluster import client_of
+from ledgerlog_spark.datasource.jvm.answers import FORMAT, check_format
 from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.source import LedgerDataSource
-from ledgerlog_spark.errors import LedgerLogError, WireFormatError
-
-FORMAT = 1
+from ledgerlog_spark.errors import LedgerLogError
 
 Request = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -28,11 +27,7 @@ Answer = dict[str, Any]
 
 def answer_to(source: type[LedgerDataSource], request: Request) -> Answer:
     """Answer a question of the catalog, or make a change."""
-    if request["format"] != FORMAT:
-        raise WireFormatError(
-            f"the jar sends requests of format {request['format']}, and this package answers "
-            f"format {FORMAT}: the jar and the package have to be of the same release"
-        )
+    check_format(request)
     try:
         options = request["options"]
         given = SourceOptions.parse(options).metadata_service_uri

@@ -5,13 +5,12 @@ All numbers are those of the newest version. Times are in microseconds, as Spark
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from ledgerlog_spark.arrow.spark_types import type_text
-from ledgerlog_spark.client.client import LedgerClient
-from ledgerlog_spark.errors import ConfigurationError, LedgerNotFoundError, LogKindError
+from ledgerlog_spark.datasource.cluster import metadata_of
+from ledgerlog_spark.errors import ConfigurationError, LogKindError
 from ledgerlog_spark.log.blocking.logs import BlockingLog
 from ledgerlog_spark.log.clients import BlockingLogClient
 from ledgerlog_spark.model import LedgerMetadata
@@ -21,8 +20,6 @@ Rows = list[list[Any]]
 
 ROWS_MAX = 100_000
 """Maximum number of rows of a metadata table. The driver keeps all rows in memory."""
-
-_LOADS_AT_ONCE = 100
 
 _COLUMNS: dict[str, dict[str, Any]] = {
     "history": {
@@ -78,14 +75,18 @@ def rows_of(client: BlockingLogClient, log: BlockingLog, detail: str) -> Rows:
         ConfigurationError: The table has too many rows.
     """
     rows = _ROWS[detail](client, log)
-    if len(rows) > ROWS_MAX:
+    _check_count(log, detail, len(rows))
+    return rows
+
+
+def _check_count(log: BlockingLog, detail: str, rows: int) -> None:
+    if rows > ROWS_MAX:
         raise ConfigurationError(
-            f"{log.name}.{detail} has {len(rows):,} rows, and a metadata table shows at most "
+            f"{log.name}.{detail} has {rows:,} rows, and a metadata table shows at most "
             f"{ROWS_MAX:,}: use `ledgerlog logs`, or let upkeep merge the ranges",
             log=log.name,
-            rows=len(rows),
+            rows=rows,
         )
-    return rows
 
 
 def _history(_: BlockingLogClient, log: BlockingLog) -> Rows:
@@ -128,23 +129,13 @@ def _ledgers(client: BlockingLogClient, log: BlockingLog) -> Rows:
     listed = [item.ledger_id for item in snapshot.items]
     listed += [ledger.ledger_id for ledger in snapshot.open_ledgers]
     ids = list(dict.fromkeys(listed))
-    if len(ids) > ROWS_MAX:  # `rows_of` raises; the metadata need not be read
-        return [[] for _ in ids]
-
-    async def loaded(connected: LedgerClient) -> Rows:
-        rows: Rows = []
-        for start in range(0, len(ids), _LOADS_AT_ONCE):
-            some = ids[start : start + _LOADS_AT_ONCE]
-            rows += await asyncio.gather(*(_ledger(connected, ledger_id) for ledger_id in some))
-        return rows
-
-    return client.run(loaded)
+    _check_count(log, "ledgers", len(ids))
+    loaded = client.run(lambda connected: metadata_of(connected, ids))
+    return [_ledger(*pair) for pair in zip(ids, loaded, strict=True)]
 
 
-async def _ledger(client: LedgerClient, ledger_id: int) -> list[Any]:
-    try:
-        metadata = await client.ledger_metadata(ledger_id)
-    except LedgerNotFoundError:
+def _ledger(ledger_id: int, metadata: LedgerMetadata | None) -> list[Any]:
+    if metadata is None:
         return [ledger_id, MISSING, *[None] * (len(_COLUMNS["ledgers"]) - 2)]
     return [
         ledger_id,

@@ -299,21 +299,18 @@ class Tables:
             job = log.begin(
                 schema=schema,
                 password=self._password,
+                planned=state,
                 expected_version=head.version if is_exact else None,
             )
             try:
-                if job.base_schema_id == head.schema_id:
-                    log.commit(job, (), is_last=True)
-                    return
+                log.commit(job, (), is_last=True)
             except ConcurrentCommitError:
+                with contextlib.suppress(LedgerLogError):
+                    log.release(job)
                 if attempt == ATTEMPTS_MAX:
                     raise
-            with contextlib.suppress(LedgerLogError):
-                log.release(job)
-        raise ConcurrentCommitError(
-            f"the columns of log {log.name!r} were changed by other processes at every attempt",
-            log=log.name,
-        )
+            else:
+                return
 
     def _overwrite(self, options: Mapping[str, str], schema_json: str) -> None:
         parsed = SourceOptions.parse({**self._options, **options})

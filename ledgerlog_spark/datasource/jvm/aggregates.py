@@ -7,26 +7,23 @@ metadata of all listed ledgers is read.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.client.handles.creation import check_ledger_password
-from ledgerlog_spark.datasource.cluster import client_of
+from ledgerlog_spark.datasource.cluster import client_of, metadata_of
 from ledgerlog_spark.datasource.scan.plan import ScanPlan
 from ledgerlog_spark.datasource.scan.planning import PlannedScan
 from ledgerlog_spark.datasource.scan.reader import BatchReader
 from ledgerlog_spark.datasource.skipping.aggregates import Aggregate, NotExactError, exact_values
 from ledgerlog_spark.datasource.skipping.row_runs import StoredColumns
-from ledgerlog_spark.errors import LedgerNotFoundError, UnauthorizedError
+from ledgerlog_spark.errors import UnauthorizedError
 from ledgerlog_spark.protocol.log.state.records import Item, LogKind
 
 LEDGERS_CHECKED_MAX = 1_000
 """Maximum number of ledgers whose existence is checked. With more, a scan computes the values."""
-
-_LOADS_AT_ONCE = 100
 
 
 def values_of(
@@ -80,17 +77,16 @@ def _are_readable(reader: BatchReader, plan: ScanPlan, password: bytes) -> bool:
         return False
 
     async def are_readable(client: LedgerClient) -> bool:
-        ids = list(ends)
-        for start in range(0, len(ids), _LOADS_AT_ONCE):
-            some = ids[start : start + _LOADS_AT_ONCE]
-            loaded = await asyncio.gather(*map(client.ledger_metadata, some))
-            for ledger_id, metadata in zip(some, loaded, strict=True):
-                check_ledger_password(ledger_id, metadata, password)
-                if metadata.is_closed and metadata.last_entry_id < ends[ledger_id]:
-                    return False
+        loaded = await metadata_of(client, list(ends))
+        for (ledger_id, end), metadata in zip(ends.items(), loaded, strict=True):
+            if metadata is None:
+                return False
+            check_ledger_password(ledger_id, metadata, password)
+            if metadata.is_closed and metadata.last_entry_id < end:
+                return False
         return True
 
     try:
         return client_of(reader.uri).run(are_readable)
-    except (LedgerNotFoundError, UnauthorizedError):
+    except UnauthorizedError:
         return False

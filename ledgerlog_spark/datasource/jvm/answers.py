@@ -53,11 +53,7 @@ _Reader = BatchReader | LedgerStreamReader
 
 def answer_to(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dict[str, Any]:
     """Plan a scan, or compute values of it. Raises the errors of `BatchReader.partitions`."""
-    if request["format"] != FORMAT:
-        raise WireFormatError(
-            f"the jar sends requests of format {request['format']}, and this package answers "
-            f"format {FORMAT}: the jar and the package have to be of the same release"
-        )
+    check_format(request)
     options = _options_of(source, request)
     columns = StructType.fromJson(json.loads(request["columns"]))
     if "tasks" in request:
@@ -83,6 +79,15 @@ def answer_to(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dic
     except ConversionNeededError:
         values = None
     return {"format": FORMAT, "aggregates": values}
+
+
+def check_format(request: Mapping[str, Any]) -> None:
+    """Raise WireFormatError if a request of a scan or of the catalog has another format."""
+    if request["format"] != FORMAT:
+        raise WireFormatError(
+            f"the jar sends requests of format {request['format']}, and this package answers "
+            f"format {FORMAT}: the jar and the package have to be of the same release"
+        )
 
 
 def _needs_of(request: Mapping[str, Any], reader: BatchReader) -> Needs:

@@ -155,8 +155,8 @@ def indexes_wanted(
         for log, item, scanned in wanted
         if _narrowing_pays(item) and needs.needs_index(Listed(log.snapshot, item, scanned))
     ]
-    # Ranges cut by offsets come first. A log has at most two of these ranges.
     filtered.sort(key=lambda scanned: scanned.size_bytes, reverse=True)
+    # Ranges cut by offsets come first. A log has at most two of these ranges.
     chosen = {(each.ledger_id, each.index_entry_id): each for each in [*cut, *filtered]}
     return list(chosen.values())[:INDEXES_MAX]
 

@@ -44,6 +44,14 @@ object EngineChoice {
           "wheel or a jar of ledgerlog for this version, or remove the setting of the catalog"
       )
 
+  /** A new object of a class that uses internal classes of Spark, loaded only now. */
+  def newEngine[T](className: String): T =
+    Class
+      .forName(className, true, getClass.getClassLoader)
+      .getDeclaredConstructor()
+      .newInstance()
+      .asInstanceOf[T]
+
   private def allows(setting: Option[String]): Boolean =
     !setting.exists(_.trim.equalsIgnoreCase(Python))
 

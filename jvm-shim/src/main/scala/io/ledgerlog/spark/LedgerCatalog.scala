@@ -25,7 +25,7 @@ final class LedgerCatalog extends StagingTableCatalog with SupportsNamespaces {
 
   override def initialize(name: String, options: CaseInsensitiveStringMap): Unit = {
     EngineChoice.checkVersion(org.apache.spark.SPARK_VERSION, EngineChoice.builtFor)
-    engine = LedgerCatalog.newEngine()
+    engine = EngineChoice.newEngine(LedgerCatalog.EngineClass)
     engine.initialize(name, options)
   }
 
@@ -85,11 +85,4 @@ final class LedgerCatalog extends StagingTableCatalog with SupportsNamespaces {
 
 private object LedgerCatalog {
   private val EngineClass = "org.apache.spark.sql.ledgerlog.CatalogEngine"
-
-  def newEngine(): StagingTableCatalog with SupportsNamespaces =
-    Class
-      .forName(EngineClass, true, classOf[LedgerCatalog].getClassLoader)
-      .getDeclaredConstructor()
-      .newInstance()
-      .asInstanceOf[StagingTableCatalog with SupportsNamespaces]
 }

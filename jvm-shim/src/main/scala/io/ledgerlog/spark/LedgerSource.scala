@@ -15,7 +15,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
   */
 final class LedgerSource extends TableProvider with DataSourceRegister {
 
-  private lazy val engine: TableProvider = LedgerSource.newEngine()
+  private lazy val engine: TableProvider = EngineChoice.newEngine(LedgerSource.EngineClass)
 
   /** `ledger` if this engine serves the session, otherwise a name that no user writes. */
   override def shortName(): String = EngineChoice.shortName()
@@ -35,11 +35,4 @@ final class LedgerSource extends TableProvider with DataSourceRegister {
 
 private object LedgerSource {
   val EngineClass = "org.apache.spark.sql.ledgerlog.HybridProvider"
-
-  def newEngine(): TableProvider =
-    Class
-      .forName(EngineClass, true, classOf[LedgerSource].getClassLoader)
-      .getDeclaredConstructor()
-      .newInstance()
-      .asInstanceOf[TableProvider]
 }

@@ -4,6 +4,7 @@ import java.util.ServiceLoader
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.spark.sql.connector.catalog.TableProvider
 import org.apache.spark.sql.sources.DataSourceRegister
 
 class EngineChoiceSuite extends munit.FunSuite {
@@ -41,6 +42,7 @@ class EngineChoiceSuite extends munit.FunSuite {
       .filter(_.isInstanceOf[LedgerSource])
       .toSeq
     assertEquals(found.map(_.shortName()), Seq("ledger"))
-    assertEquals(LedgerSource.newEngine().getClass.getSimpleName, "HybridProvider")
+    val engine = EngineChoice.newEngine[TableProvider](LedgerSource.EngineClass)
+    assertEquals(engine.getClass.getSimpleName, "HybridProvider")
   }
 }

@@ -5,6 +5,7 @@ import scala.jdk.CollectionConverters._
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import com.fasterxml.jackson.databind.node.ObjectNode
 import io.ledgerlog.spark.LedgerLogException
+import io.ledgerlog.spark.plan.PlanJson
 
 /** Questions and changes of the catalog, which the Python package answers in a planner worker.
   *
@@ -16,7 +17,7 @@ final class CatalogRequests(val options: Map[String, String]) {
   /** The answer to a request, whose arguments `fill` sets. Raises LedgerLogException. */
   def ask(kind: String)(fill: ObjectNode => Unit): JsonNode = {
     val request = CatalogRequests.mapper.createObjectNode()
-    request.put("format", CatalogRequests.Format)
+    request.put("format", PlanJson.AnswerFormat)
     request.put("catalog", kind)
     CatalogRequests.put(request.putObject("options"), options)
     fill(request)
@@ -30,10 +31,6 @@ final class CatalogRequests(val options: Map[String, String]) {
 }
 
 object CatalogRequests {
-
-  /** As `FORMAT` in `ledgerlog_spark/datasource/catalog/answers.py`. */
-  private val Format = 1
-
   private val mapper = new ObjectMapper
 
   def put(node: ObjectNode, values: Map[String, String]): Unit =
