@@ -195,11 +195,12 @@ async def test_two_empty_first_writes_with_different_columns_do_not_both_succeed
 
 
 def columns(**types: str) -> bytes:
-    fields = [
-        {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, kind in types.items()
-    ]
-    return stored_schema(json.dumps({"type": "struct", "fields": fields}))
+    return fields(*({"name": name, "type": kind, "metadata": {}} for name, kind in types.items()))
+
+
+def fields(*each: dict[str, Any]) -> bytes:
+    nullable = [{**field, "nullable": True} for field in each]
+    return stored_schema(json.dumps({"type": "struct", "fields": nullable}))
 
 
 async def test_columns_are_added_by_one_call(world: LogWorld) -> None:
@@ -256,3 +257,61 @@ async def test_columns_are_added_beside_those_that_others_add_meanwhile(
     assert (await log.add_columns(columns(s="string"))).version == 3
     assert await schema_of(log) == columns(k="long", other="long", s="string")
     assert not await world.logs().store.producers.names(log.log_id)
+
+
+DEFAULTED = fields(
+    {"name": "k", "type": "long", "metadata": {}},
+    {
+        "name": "n",
+        "type": "integer",
+        "metadata": {"CURRENT_DEFAULT": "7", "EXISTS_DEFAULT": "7"},
+    },
+)
+
+
+async def add_while_another_commits(
+    log: Any, monkeypatch: pytest.MonkeyPatch, schema: bytes, **how: Any
+) -> Any:
+    """Add columns; another writer commits a row after the columns were planned."""
+    begin = type(log.commits).begin
+
+    async def overtaken(commits: Any, **given: Any) -> Any:
+        monkeypatch.setattr(type(log.commits), "begin", begin)
+        job = await log.begin(schema=columns(k="long"))
+        await log.commit(job, [await write(log, job, "x")], is_last=True)
+        return await begin(commits, **given)
+
+    monkeypatch.setattr(type(log.commits), "begin", overtaken)
+    return await log.add_columns(schema, **how)
+
+
+async def test_columns_are_added_only_to_the_version_that_the_caller_read(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await world.logs().create("flights", schema=columns(k="long"))
+    await log.add_columns(columns(k="long"))
+    with pytest.raises(ConcurrentCommitError):
+        await add_while_another_commits(log, monkeypatch, columns(s="string"), expected_version=1)
+    assert await schema_of(log) == columns(k="long")
+    assert not await world.logs().store.producers.names(log.log_id)
+
+
+async def test_a_column_with_a_default_is_added_only_before_the_first_row(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = world.logs()
+    empty = await logs.create("empty", schema=columns(k="long"))
+    await empty.add_columns(columns(k="long"))
+    assert (await empty.add_columns(DEFAULTED)).version == 2
+
+    filled = await logs.create("filled", schema=columns(k="long"))
+    job = await filled.begin(schema=columns(k="long"))
+    await filled.commit(job, [await write(filled, job, "x")], is_last=True)
+    with pytest.raises(SchemaMismatchError, match="default"):
+        await filled.add_columns(DEFAULTED)
+
+    overtaken = await logs.create("overtaken", schema=columns(k="long"))
+    await overtaken.add_columns(columns(k="long"))
+    with pytest.raises(SchemaMismatchError, match="default"):
+        await add_while_another_commits(overtaken, monkeypatch, DEFAULTED)
+    assert await schema_of(overtaken) == columns(k="long")
