@@ -1,18 +1,22 @@
 """Compares the engines of `format("ledger")` and Parquet on the same rows, in one session.
 
-`spark_read --engines shim,python,parquet` calls this. Each round runs one query on each engine, in
-turn. So a busy machine or a JVM that is warming up affects all engines equally.
+`spark_read --engines shim,python,parquet,kafka-noop` calls this. Each round runs one query on each
+engine, in turn. So a busy machine or a JVM that is warming up affects all engines equally. Kafka
+runs only the queries of `KAFKA_QUERIES`, because it stores no columns: its connector delivers each
+row as bytes, and the query does not parse them.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks import peer_kafka
 from benchmarks.machine import median
 from benchmarks.report import Figure
 from benchmarks.spark_session import WARM_UP_ROUNDS
@@ -20,7 +24,7 @@ from benchmarks.spark_session import WARM_UP_ROUNDS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ENGINES = ("shim", "python", "parquet")
+ENGINES = ("shim", "python", "parquet", "kafka-noop")
 SETTING = "spark.ledgerlog.engine"
 
 Query = Callable[["DataFrame"], object]
@@ -41,6 +45,8 @@ GOALS = {
 }
 """The goals: how many times as fast as the other engine the JVM engine must be."""
 
+KAFKA_QUERIES = ("all columns", "count(*)", "limit(1)")
+
 TIMED = ("limit(1)", "min, max", "0.1 % of the rows")
 """Queries that read few rows or none. Their times are compared instead of their rates."""
 
@@ -57,23 +63,38 @@ def compared_engines(
     spark: SparkSession, log: str, rows: int, engines: Sequence[str], rounds: int
 ) -> list[Figure]:
     """The rates of all queries on all engines, and the ratios of the shim to the others."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _kafka(spark, log, engines) as server:
         parquet = str(Path(folder, "rows"))
         if "parquet" in engines:
-            spark.read.format("ledger").load(log).write.parquet(parquet)
+            _ledger(spark, log, "python").write.parquet(parquet)
         frames: dict[str, Callable[[], DataFrame]] = {
             "shim": lambda: _ledger(spark, log, "jvm"),
             "python": lambda: _ledger(spark, log, "python"),
             "parquet": lambda: spark.read.parquet(parquet),
+            "kafka-noop": lambda: peer_kafka.read(spark, server),
         }
         found: list[Figure] = []
         for name, query in QUERIES.items():
-            seconds = _rounds({engine: frames[engine] for engine in engines}, query, rounds)
+            able = [each for each in engines if each != "kafka-noop" or name in KAFKA_QUERIES]
+            seconds = _rounds({engine: frames[engine] for engine in able}, query, rounds)
             found += _figures(name, seconds, rows)
     streams = {
-        engine: partial(_streamed, spark, log, engine) for engine in engines if engine != "parquet"
+        engine: partial(_streamed, spark, log, engine)
+        for engine in engines
+        if engine in {"shim", "python"}
     }
     return [*found, *_figures("stream", _rounds(streams, _drained_stream, rounds), rows)]
+
+
+@contextmanager
+def _kafka(spark: SparkSession, log: str, engines: Sequence[str]) -> Iterator[str]:
+    """Run a Kafka broker that has the rows of the log, if it is one of the engines."""
+    if "kafka-noop" not in engines:
+        yield ""
+        return
+    with peer_kafka.broker(None) as server:
+        peer_kafka.write(_ledger(spark, log, "python"), server)
+        yield server
 
 
 def _streamed(spark: SparkSession, log: str, engine: str) -> DataFrame:

@@ -2,8 +2,9 @@
 
 10 million rows of (long, long, double, string of 20). The limit is the rate of a Python source that
 yields the same batches from memory. The goal is 0.78 of this rate. With `--engines
-shim,python,parquet`, queries on these engines are compared instead: the JVM engine, the Python
-source, and Parquet files of the same rows.
+shim,python,parquet,kafka-noop`, queries on these engines are compared instead: the JVM engine, the
+Python source, Parquet files of the same rows, and Spark's Kafka connector with a broker that has
+them as text. The last one needs Maven.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from pyspark.sql import DataFrame
 
 import ledgerlog_spark as ll
+from benchmarks import peer_kafka
 from benchmarks.machine import median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
@@ -42,9 +44,10 @@ def batch_rows(uri: str) -> int:
 def main() -> None:
     """Measure our source and the source in memory in turn, in one session."""
     options = parsed(__doc__, engines=engine_names)
+    jars = peer_kafka.connector_jars() if "kafka-noop" in (options.engines or ()) else ""
     with (
         ll.local_cluster(bookies=3, directory=options.directory) as cluster,
-        session() as spark,
+        session(jars) as spark,
     ):
         spark.dataSource.register(MemorySource)
         generated(spark, ROWS).write.format("ledger").mode("overwrite").save(LOG)

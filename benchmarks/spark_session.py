@@ -30,8 +30,8 @@ COLUMNS = (
 
 
 @contextmanager
-def session() -> Iterator[SparkSession]:
-    """A session on local[2], with the settings of `ledgerlog_spark.configure`."""
+def session(jars: str = "") -> Iterator[SparkSession]:
+    """A session on local[2], with the settings of `ledgerlog_spark.configure`, and more `jars`."""
     from pyspark.sql import SparkSession
 
     builder = (
@@ -45,6 +45,8 @@ def session() -> Iterator[SparkSession]:
         .config("spark.python.authenticate.socketTimeout", "120s")  # for a machine with other work
         .config("spark.sql.catalogImplementation", "in-memory")
     )
+    if jars:
+        builder.config("spark.jars", jars)
     ll.configure(builder)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
