@@ -14,6 +14,8 @@ SCRIPTS = (
     "tail_latency",
     "spark_write",
     "spark_read",
+    "query_overhead",
+    "stream_throughput",
     "stream_latency",
 )
 
