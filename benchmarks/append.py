@@ -102,7 +102,7 @@ CASES = (
 
 
 def measure(client: BlockingClient, case: Case, seconds: float) -> float:
-    """The figure of the case, from one round in a ledger of its own."""
+    """Run one round of the case in a new ledger, and return the measured value."""
     payload = os.urandom(case.size_bytes)
     ledger = client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
     value = case.run(ledger, payload, seconds)

@@ -209,8 +209,8 @@ class LedgerListing(Protocol):
     async def unlisted(self, ledger_ids: Sequence[int]) -> Sequence[int] | None:
         """List the ledgers, and return the ids of `ledger_ids` that are not listed, ascending.
 
-        The listing may be old, so a ledger that is not listed may still exist. The result is None
-        if no complete listing is available.
+        The listing may be old. A ledger that was created after it is not listed, but exists. The
+        result is None if no complete listing is available.
         """
 
     async def deleted(self, ledger_ids: Sequence[int]) -> Sequence[int]:

@@ -46,10 +46,10 @@ def main() -> None:
 
 
 def _stop(directory: Path, mark: str) -> None:
-    """Stop the processes in `cluster.json`, then kill all other processes with the mark.
+    """Stop the processes in `cluster.json`, then kill all others with `mark` in their environment.
 
-    If no process has the mark, stop nothing, because the owner's cluster has ended, and another
-    cluster may run in the directory.
+    If no process has `mark`, stop nothing: the owner's cluster has ended, and another cluster may
+    run in the directory.
     """
     if not _found(mark):
         return

@@ -387,8 +387,8 @@ class WrittenCache:
     Reads seldom need the dropped bytes, because the last entries are in memory. A read of older
     bytes loads them into the page cache.
 
-    Only the writer thread calls the methods. Another thread may call them while the writer thread
-    is idle.
+    Two threads must not call the methods at the same time. The writer thread calls them. Another
+    thread may call them only while the writer thread is idle.
     """
 
     def __init__(self, size_bytes_max: int) -> None:

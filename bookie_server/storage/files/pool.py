@@ -207,7 +207,7 @@ class PooledFile:
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers and sync the data."""
-        assert self.opened is not None, "a file that is written is held open"
+        assert self.opened is not None, "the file must be open before a synced write"
         await self.opened.write_synced(offset, buffers)
 
     async def datasync(self) -> None:

@@ -1,6 +1,6 @@
 """Parses the options for the start and the end of a read, and computes offsets from them.
 
-Such an option is a word, a row number, JSON with a value for each log, or a time. All functions
+Such an option is a word, an offset, JSON with an offset for each log, or a time. All functions
 are pure. The row at the start is read, and the row at the end is not.
 """
 
@@ -35,7 +35,7 @@ def parse_offsets(value: str) -> Offsets:
     if lowered in {EARLIEST, LATEST}:
         return lowered
     wrong = ValueError(
-        'earliest, latest, a row number such as 1000, or JSON such as {"flights": 1000} '
+        'earliest, latest, an offset such as 1000, or JSON such as {"flights": 1000} '
         "(-2 is earliest, -1 is latest)"
     )
     if re.fullmatch(r"\d{1,18}", lowered):

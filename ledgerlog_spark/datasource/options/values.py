@@ -100,7 +100,7 @@ class SourceOptions:
         "names of the columns to read, in this order")] = None
     starting_offsets: Annotated[Offsets, Option(
         Use.READ, parse_offsets,
-        "first row: earliest, latest (the default of streams), a row number, or JSON with a value "
+        "first row: earliest, latest (the default of streams), an offset, or JSON with an offset "
         "for each log", "rows")] = EARLIEST
     ending_offsets: Annotated[Offsets, Option(
         Use.BATCH, parse_offsets,

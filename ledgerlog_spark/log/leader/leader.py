@@ -76,8 +76,9 @@ class Leader:
     ) -> None:
         """A leader that does not lead before `open`.
 
-        `log` runs requests for the log's nodes. `settings` contains the linger and the backlog, as
-        for ledgers. `truncate` truncates the list of the log at an offset.
+        `log` runs the machines that read and change the nodes of the log. `settings` contains the
+        linger and the backlog, as for ledgers. `truncate` truncates the list of the log at an
+        offset.
         """
         self.name = log.name
         self.log_id = log.log_id

@@ -74,7 +74,7 @@ _TOKEN_END = 1 << 128
 
 
 def token_after(token: str, count: int = 1) -> str:
-    """The token of a later attempt, because each attempt needs its own token."""
+    """Return the token of the attempt that is `count` attempts later. Tokens must differ."""
     return f"{(int(token, 16) + count) % _TOKEN_END:032x}"
 
 

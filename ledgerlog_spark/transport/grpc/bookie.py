@@ -111,7 +111,7 @@ class GrpcBookie:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no caller waits for an answer or a report of this bookie."""
+        """True if no caller waits for an answer or a notification of this bookie."""
         return not (
             self._calls
             or self._watches

@@ -50,13 +50,15 @@ def _socket_within_host(host: str) -> socket.socket | None:
 
 
 def unpace(unconnected: socket.socket) -> None:
-    """Set a congestion control without pacing, on a socket or on a listener and its connections.
+    """Set a congestion control without pacing, `reno`, on a socket or on a listener.
+
+    Connections of the listener have it too.
 
     BBR, the default of many machines, estimates the rate of the network and uses timers to send at
     this rate. Within one machine there is no network to protect, and the timers are expensive:
     with BBR, appends of 64 KiB to three local bookies took 9 % more CPU. The socket must not be
-    connected yet, because the timers of a connection would stay. If the system does not have this
-    congestion control, nothing changes.
+    connected yet, because the timers of a connection would stay. If the system does not have
+    `reno`, nothing changes.
     """
     if hasattr(socket, "TCP_CONGESTION"):
         with contextlib.suppress(OSError):

@@ -151,9 +151,8 @@ class RecoveryTail:
     """Copies the entries after the LAC, in one attempt of a recovery.
 
     The owner of the tail sets IN_RECOVERY in the metadata, fences the ledger and closes it. After
-    every reply, `_advance` decides the next step. Only `_advance` detects that an ack quorum has
-    become impossible. So the attempt never waits for an answer that will not arrive, whatever the
-    order of replies.
+    every reply, in any order of replies, `_advance` decides the next step. It also checks whether
+    an ack quorum is still possible. If it is not, the attempt fails and waits for no more replies.
     """
 
     def __init__(

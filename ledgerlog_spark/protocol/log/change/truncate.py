@@ -131,7 +131,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
 def _oldest_left(
     head: LogHead, history: Sequence[VersionInterval], offset: int, now_ms: int
 ) -> tuple[VersionInterval, VersionInterval | None]:
-    """The oldest version after a truncation, and the version that it creates, if any."""
+    """Return the oldest version that remains, and the version that is created, or None."""
     is_leader_log = head.kind is LogKind.LEADER
     if not is_leader_log and offset <= head.start_offset:
         return next(v for v in history if v.start_offset >= offset), None
