@@ -105,9 +105,9 @@ def test_sparks_own_keys_pass() -> None:
         ("maxBytesPerTrigger", "0", "bytes from 1"),
         ("targetEntryBytes", "4095", "bytes from 4096 to 4194304"),
         ("targetEntryBytes", "4194305", "bytes from 4096 to 4194304"),
-        ("startingOffsets", "first", "must be earliest, latest, a row number"),
-        ("startingOffsets", '{"flights": -3}', "must be earliest, latest, a row number"),
-        ("endingOffsets", '{"flights": true}', "must be earliest, latest, a row number"),
+        ("startingOffsets", "first", "must be earliest, latest, an offset"),
+        ("startingOffsets", '{"flights": -3}', "must be earliest, latest, an offset"),
+        ("endingOffsets", '{"flights": true}', "must be earliest, latest, an offset"),
     ],
 )
 def test_a_wrong_value_names_the_option_and_what_would_be_right(

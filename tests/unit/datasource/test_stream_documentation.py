@@ -82,7 +82,7 @@ def test_an_option_of_kafka_or_pulsar_is_answered_as_documented(row: list[str]) 
     assert answer == "refused"
     with pytest.raises(ConfigurationError) as caught:
         SourceOptions.parse({theirs: "x"})
-    hint = "" if "the error has no hint" in row[-1] else ours
+    hint = "" if "the error does not suggest this option" in row[-1] else ours
     assert (caught.value.option, caught.value.nearest or "") == (theirs.lower(), hint)
 
 
