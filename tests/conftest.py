@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import gc
 import re
 import signal
 
 import pytest
 from hypothesis import settings
+
+from tests.fixtures.examples import PROFILE, SEARCH, SEARCH_EXAMPLES
 
 pytest_plugins = [
     "tests.fixtures.bookies",
@@ -17,8 +19,8 @@ pytest_plugins = [
 
 # The same examples every time, so that a red run is red again; `make fuzz` looks for new ones.
 settings.register_profile("steady", deadline=None, derandomize=True)
-settings.register_profile("search", deadline=None, max_examples=2_000, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+settings.register_profile(SEARCH, deadline=None, max_examples=SEARCH_EXAMPLES, print_blob=True)
+settings.load_profile(PROFILE)
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and what they start too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -30,3 +32,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     changing = [item.nodeid for item in items if re.search(r" at 0x[0-9a-f]{6}", item.nodeid)]
     if changing:
         raise pytest.UsageError(f"give the parameters of these tests ids: {changing}")
+
+
+def pytest_collection_finish() -> None:
+    """Keep the modules and the items of all tests out of each later search for garbage."""
+    gc.collect()
+    gc.freeze()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from benchmarks.options import above_zero, positive
-from tests.architecture.trees import ROOT, assert_none, name, tracked
+from tests.architecture.trees import ROOT, assert_none, name, nodes, text, tracked
 from tests.mutation.__main__ import part_of
 
 NUMBERS = {"int", "float"}
@@ -46,7 +46,8 @@ def test_numbers_of_commands_are_checked() -> None:
         (
             f"{name(path)}: {option}"
             for path in COMMANDS
-            for option in unchecked(ast.walk(ast.parse(path.read_text())))
+            if "add_argument" in text(path)
+            for option in unchecked(nodes(path))
         ),
         "use `positive` or `above_zero` of benchmarks/options.py",
     )

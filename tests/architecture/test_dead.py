@@ -112,6 +112,12 @@ def unused(modules: dict[str, ast.Module]) -> list[Declared]:
 
 
 @cache
+def unused_in_packages() -> tuple[Declared, ...]:
+    """What `unused` finds in both packages."""
+    return tuple(unused({name(path): tree(path) for path in PYTHON}))
+
+
+@cache
 def public_names() -> frozenset[str]:
     """The names of the public API, and of the public methods of its classes."""
     return frozenset(part for full in reachable() for part in full.split(".")) | {
@@ -123,7 +129,7 @@ def test_each_declaration_is_used() -> None:
     assert_none(
         (
             each
-            for each in unused({name(path): tree(path) for path in PYTHON})
+            for each in unused_in_packages()
             if not each.path.startswith(FOR_TESTS)
             and each.name not in public_names()
             and each.name not in NOT_USED_HERE
@@ -152,5 +158,5 @@ def test_the_rule_finds_names_without_a_user(code: str, found: list[str]) -> Non
 
 
 def test_the_list_names_what_is_unused() -> None:
-    names = {each.name for each in unused({name(path): tree(path) for path in PYTHON})}
+    names = {each.name for each in unused_in_packages()}
     assert_none(NOT_USED_HERE.keys() - names, "used, or deleted: take them off the list")

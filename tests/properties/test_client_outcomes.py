@@ -24,6 +24,7 @@ from ledgerlog_spark.retry import RetryPolicy
 from ledgerlog_spark.testing.memory.tree import Fault
 from tests.fixtures.autojump import run_in_virtual_time
 from tests.fixtures.client_world import ClientWorld
+from tests.fixtures.examples import examples
 from tests.fixtures.metadata_worlds import memory_tree
 
 BOOKIES = [f"bookie-{number}" for number in range(5)]
@@ -140,7 +141,7 @@ async def outcomes_hold(script: list[tuple[Any, ...]], ensemble_size: int) -> No
                 assert not (outcome.definite and payload in found), outcome
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(script=st.lists(steps, min_size=3, max_size=30), ensemble_size=st.sampled_from([3, 4]))
 def test_acknowledged_is_there_definite_is_not_and_order_is_kept(
     script: list[tuple[Any, ...]], ensemble_size: int

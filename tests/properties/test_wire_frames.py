@@ -13,6 +13,7 @@ from ledgerlog_spark.wire import answers, requests
 from ledgerlog_spark.wire.entry import EntryCodec, decode_entry_header
 from ledgerlog_spark.wire.frames import ChunkPool, FrameSplitter
 from ledgerlog_spark.wire.opcodes import Flag, Opcode, packet_header
+from tests.fixtures.examples import examples
 from tests.fixtures.stored_entries import encode_entry
 from tests.unit.wire.golden import records
 from tests.unit.wire.streams import fed
@@ -302,7 +303,7 @@ def test_batch_answer_reads_back_with_entries_only_when_ok(
 
 
 @given(st.lists(st.binary(min_size=4, max_size=2000), max_size=30), st.integers(1, 5000))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_splitter_finds_the_frames_however_the_stream_is_cut(
     bodies: list[bytes], piece_size_bytes: int
 ) -> None:
@@ -311,7 +312,7 @@ def test_splitter_finds_the_frames_however_the_stream_is_cut(
 
 
 @given(st.lists(st.integers(4, 400_000), min_size=1, max_size=6), st.integers(1000, 300_000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_splitter_keeps_bodies_that_are_held_while_it_receives_more(
     sizes: list[int], piece: int
 ) -> None:
@@ -356,7 +357,7 @@ def test_splitter_receives_into_the_same_memory_once_nobody_holds_it() -> None:
     st.lists(st.tuples(st.booleans(), st.integers(4_000, 60_000)), min_size=8, max_size=40),
     st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_memory_shared_by_splitters_is_used_again_only_when_no_body_in_it_is_held(
     frames: list[tuple[bool, int]], data: st.DataObject
 ) -> None:

@@ -18,6 +18,7 @@ from ledgerlog_spark.protocol.log.state.statistics import (
     decode_statistics,
     encode_statistics,
 )
+from tests.fixtures.examples import examples
 
 
 def bounds(values: list[Any], kind: pa.DataType) -> tuple[Any, Any, int]:
@@ -159,7 +160,7 @@ def in_order(value: Any, kind: pa.DataType) -> Any:
     return scalar.as_py()
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.data())
 def test_stored_bounds_hold_for_every_value_in_sparks_order(data: st.DataObject) -> None:
     kind, values = data.draw(st.sampled_from(COLUMNS))

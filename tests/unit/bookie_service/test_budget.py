@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 )
 
 from bookie_server.service.limits.budget import Budget, Share
+from tests.fixtures.examples import examples
 
 RESERVE = 10
 SIZE = 1_000_000
@@ -320,4 +321,6 @@ def test_hogs_that_give_nothing_back_stop_nobody(sizes: list[int], hogs: int) ->
 
 
 def test_fuzzed_peers() -> None:
-    run_state_machine_as_test(Peers, settings=settings(max_examples=60, stateful_step_count=40))
+    run_state_machine_as_test(
+        Peers, settings=settings(max_examples=examples(60), stateful_step_count=40)
+    )

@@ -26,6 +26,7 @@ from ledgerlog_spark.datasource.skipping.predicates import (
 from ledgerlog_spark.datasource.skipping.row_runs import RowRun, StoredColumns
 from ledgerlog_spark.datasource.skipping.spans import PIECES_MAX, spans_of
 from ledgerlog_spark.protocol.log.state.statistics import encode_statistics
+from tests.fixtures.examples import examples
 from tests.unit.datasource.filters import random_columns, random_filter, table_of
 
 RESULTS = {True: TRUE, False: FALSE, None: NULL}
@@ -48,7 +49,7 @@ def results_in(
     return predicate.results(stored.facts(RowRun("events", 7, 3, 5, 100, batch.num_rows, encoded)))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(100))
 @given(seed=st.integers(0, 2**63), small=st.booleans(), pieces=st.integers(1, 3))
 def test_the_result_in_each_row_is_possible_by_the_statistics(
     seed: int, small: bool, pieces: int

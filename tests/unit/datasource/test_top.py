@@ -16,6 +16,7 @@ from ledgerlog_spark.datasource.skipping.row_runs import RowRun, StoredColumns
 from ledgerlog_spark.datasource.skipping.top import Part, Top
 from ledgerlog_spark.protocol.log.state.statistics import encode_statistics
 from tests.differential.kinds import KINDS
+from tests.fixtures.examples import examples
 from tests.unit.datasource.filters import order_of
 
 
@@ -30,7 +31,7 @@ def part_of(
     return Part(stored.facts(run)("x"), len(values), is_whole)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(150))
 @given(seed=st.integers(0, 2**63), descending=st.booleans(), nulls_first=st.booleans())
 def test_a_row_that_is_left_out_has_enough_rows_before_it(
     seed: int, descending: bool, nulls_first: bool

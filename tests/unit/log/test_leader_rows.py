@@ -27,6 +27,7 @@ from ledgerlog_spark.log.reading.record_log import RecordLog
 from ledgerlog_spark.log.reading.row_cursor import RowBatch
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 from tests.fixtures.autojump import run_in_virtual_time
+from tests.fixtures.examples import examples
 from tests.unit.log.leader_world import LeaderWorld
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
@@ -124,7 +125,7 @@ async def test_appends_of_one_turn_share_an_entry_and_each_has_its_own_range(
     assert numbers(await batches(world)) == [*range(begin)]
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 @given(
     sizes=st.lists(st.one_of(st.integers(0, 40), st.integers(60_000, 70_000)), max_size=5),
     seed=st.integers(0, 1_000),

@@ -37,6 +37,7 @@ from ledgerlog_spark.protocol.log.state.records import (
     VersionInterval,
 )
 from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, REFS, SCHEMAS
+from tests.fixtures.examples import examples
 
 i63 = st.integers(0, 2**63 - 1)
 small = st.integers(0, 2**40)
@@ -249,7 +250,7 @@ def test_producer_record_stored_by_the_first_version_still_reads() -> None:
 
 
 @given(heads)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_head_reads_back_as_it_was_stored(head: LogHead) -> None:
     assert decode_head(encode_head(head)) == head
 
@@ -261,7 +262,7 @@ def test_head_reads_back_as_it_was_stored(head: LogHead) -> None:
 )
 def test_page_reads_back_as_it_was_stored(kind: Any, records: Any) -> None:
     @given(st.lists(records, max_size=40))
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=examples(50), deadline=None)
     def check(page: list[Any]) -> None:
         assert decode_page(kind, encode_page(kind, page)) == tuple(page)
         assert len(kind.encode(page)) - kind.size_bytes(page) <= 5
@@ -271,7 +272,7 @@ def test_page_reads_back_as_it_was_stored(kind: Any, records: Any) -> None:
 
 @given(st.builds(ProducerRecord, i63, st.lists(texts, max_size=9).map(tuple),
                  st.integers(-1, 2**62), st.one_of(st.just(""), tokens), i63))  # fmt: skip
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_producer_record_reads_back_as_it_was_stored(record: ProducerRecord) -> None:
     assert decode_producer(encode_producer(record)) == record
 
@@ -284,7 +285,7 @@ def test_producer_record_keeps_its_last_runs() -> None:
 
 
 @given(st.binary(max_size=400))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_bytes_are_refused_with_a_format_error(data: bytes) -> None:
     for decode in (decode_head, decode_producer, lambda d: decode_page(ITEMS, d)):
         with pytest.raises((WireFormatError, MetadataFormatError)):
@@ -292,7 +293,7 @@ def test_any_bytes_are_refused_with_a_format_error(data: bytes) -> None:
 
 
 @given(st.binary(min_size=1, max_size=300), st.sampled_from([ITEMS, HISTORY, SCHEMAS, REFS]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_body_behind_a_true_checksum_is_a_page_or_a_format_error(
     body: bytes, kind: Any
 ) -> None:
@@ -305,7 +306,7 @@ def test_any_body_behind_a_true_checksum_is_a_page_or_a_format_error(
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_head_body_behind_a_true_checksum_is_a_head_or_a_format_error(body: bytes) -> None:
     whole = zlib.decompress(encode_head(GOLDEN_HEAD)[16:])
     for damaged in (body, whole[: len(body)] + body, whole + body):

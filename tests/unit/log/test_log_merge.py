@@ -33,6 +33,7 @@ from ledgerlog_spark.protocol.log.state.records import (
 )
 from ledgerlog_spark.protocol.log.state.rows import ITEMS
 from ledgerlog_spark.protocol.log.state.walk import Walk
+from tests.fixtures.examples import examples
 from tests.unit.log.log_values import OneLog, staged, token
 
 MERGER = "job:merger"
@@ -219,7 +220,7 @@ class Sequence:
 
 
 @pytest.mark.usefixtures("_small_pages")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(1, 120), st.integers(0, 2**32))
 def test_any_run_of_any_paged_list_is_replaced_as_in_a_plain_list(count: int, seed: int) -> None:
     random = Random(seed)

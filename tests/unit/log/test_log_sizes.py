@@ -39,21 +39,21 @@ def commit(log: OneLog, batch_id: int, ranges: list[StagedRange], schema: bytes 
     log.registered["app"] = ()
 
 
-def test_hundred_thousand_items_stay_within_the_sizes() -> None:
+def test_fifty_thousand_items_stay_within_the_sizes() -> None:
     log = OneLog(*new_head(PROPERTIES))
     log.producer("app", "run")
     sizes, statistics = [], full_statistics(1)
-    for batch_id in range(250):
+    for batch_id in range(125):
         commit(log, batch_id, [staged(batch_id * 400 + n, 100, statistics) for n in range(400)])
         sizes.append(len(encode_head(log.head.value)))
-    assert log.head.value.items.count == 100_000
+    assert log.head.value.items.count == 50_000
     snapshot = log.run(SnapshotMachine("flights"))
-    assert [item.ledger_id for item in snapshot.items] == list(range(100_000))
+    assert [item.ledger_id for item in snapshot.items] == list(range(50_000))
     offsets = [item.first_offset for item in snapshot.items]
-    assert offsets == [n * 100 for n in range(100_000)]
+    assert offsets == [n * 100 for n in range(50_000)]
     assert all(len(item.statistics) <= 64 for item in snapshot.items[10_000:])
     assert max(sizes) <= HEAD_SIZE_BYTES_MAX
-    assert sum(log.pages_written) / 250 < PAGE_SIZE_BYTES_MAX / 4
+    assert sum(log.pages_written) / 125 < PAGE_SIZE_BYTES_MAX / 4
 
 
 def test_single_range_commits_mostly_write_the_head_alone() -> None:
@@ -87,9 +87,9 @@ def test_commit_of_ten_thousand_tasks_fits_with_full_statistics() -> None:
 def test_pages_of_many_large_commits_are_named_by_an_index_page() -> None:
     log = OneLog(*new_head(PROPERTIES))
     log.producer("app", "run")
-    for batch_id in range(20):
+    for batch_id in range(15):
         commit(log, batch_id, [staged(batch_id * 10_000 + n) for n in range(10_000)])
-    assert log.head.value.items.count == 200_000
+    assert log.head.value.items.count == 150_000
     assert len(encode_head(log.head.value)) <= HEAD_SIZE_BYTES_MAX
     assert len(log.head.value.items.index) == 1
 

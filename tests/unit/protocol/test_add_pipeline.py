@@ -13,6 +13,7 @@ from ledgerlog_spark.protocol.ledger.messages import AddReplied, RunConfirmed, S
 from ledgerlog_spark.protocol.ledger.quorum import write_set
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline, Window
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from tests.fixtures.examples import examples
 from tests.fixtures.kinds import now
 
 
@@ -170,7 +171,7 @@ QUORUMS = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(quorum=QUORUMS, data=st.data())
 def test_confirmation_agrees_with_a_model_that_counts_each_entry_by_itself(
     quorum: Quorum, data: st.DataObject

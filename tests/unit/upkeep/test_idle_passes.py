@@ -141,7 +141,7 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return Cluster(tree, stores, now_ms)
 
 
-@pytest.mark.parametrize("ranges", [10, 1_000, 100_000])
+@pytest.mark.parametrize("ranges", [10, 1_000, 30_000])
 async def test_idle_pass_asks_for_the_head_of_each_log_whatever_its_size(
     world: Cluster, ranges: int
 ) -> None:
@@ -300,7 +300,7 @@ async def test_one_pass_drops_all_that_is_due_however_many_ranges(
     world: Cluster, monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]
 ) -> None:
     log = await world.logs.create("large", properties=properties)
-    for _ in range(6):
+    for _ in range(4):
         await world.one_ledger(log, 5_000)
     world.skip(2 * DAY_MS)
     await world.one_ledger(log, 5_000)
@@ -309,8 +309,8 @@ async def test_one_pass_drops_all_that_is_due_however_many_ranges(
         (kept,) = await world.upkeep().run() or []
     assert kept.truncated is not None
     assert kept.truncated.is_more_due
-    assert 8_000 * 10 <= kept.truncated.start_offset < 30_000 * 10
+    assert 8_000 * 10 <= kept.truncated.start_offset < 20_000 * 10
     (kept,) = await world.upkeep().run() or []
     assert kept.truncated is not None
-    assert (kept.truncated.start_offset, kept.truncated.is_more_due) == (30_000 * 10, False)
+    assert (kept.truncated.start_offset, kept.truncated.is_more_due) == (20_000 * 10, False)
     assert len(kept.truncated.unlisted) >= 2, "those of all steps"
