@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.docs.blocks import FENCED, missing_line
 from tests.spark.conftest import ROOT
 
