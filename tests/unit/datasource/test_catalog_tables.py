@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ledgerlog_spark.arrow.spark_types import stored_schema
 from ledgerlog_spark.datasource.catalog import answers
 from ledgerlog_spark.datasource.catalog.answers import answer_of, answer_to, error_to_json
 from ledgerlog_spark.datasource.catalog.details import MISSING
@@ -25,6 +26,7 @@ from ledgerlog_spark.errors import (
     WireFormatError,
 )
 from ledgerlog_spark.log.blocking.logs import BlockingLog
+from ledgerlog_spark.log.committing.commits import LogCommits
 from ledgerlog_spark.protocol.log.state.records import LogKind
 from ledgerlog_spark.testing import connect_in_memory
 
@@ -164,17 +166,17 @@ def test_another_commit_between_the_plan_and_the_commit_of_columns_is_no_error(
     tables: Tables, client: BlockingLogClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(tables)
-    begin = BlockingLog.begin
-    calls: list[Any] = []
+    begin = LogCommits.begin
+    others = [stored_schema(columns("k", "y"))]
 
-    def begins_late(log: BlockingLog, **arguments: Any) -> Any:
-        if not calls:
-            calls.append(arguments)
-            other = [{"path": ["y"], "field": {**FIELD, "name": "y"}}]
-            ask(tables, "add_columns", columns=other)
-        return begin(log, **arguments)
+    async def begins_late(commits: LogCommits, **arguments: Any) -> Any:
+        if others:
+            schema = others.pop()
+            job = await begin(commits, schema=schema)
+            await commits.commit(job, (), is_last=True)
+        return await begin(commits, **arguments)
 
-    monkeypatch.setattr(BlockingLog, "begin", begins_late)
+    monkeypatch.setattr(LogCommits, "begin", begins_late)
     ask(tables, "add_columns", columns=[{"path": ["z"], "field": {**FIELD, "name": "z"}}])
     assert json.loads(load(tables)["schema"]) == json.loads(columns("k", "y", "z"))
 

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.arrow.spark_types import stored_schema
-from ledgerlog_spark.errors import ConcurrentCommitError, LogKindError, SchemaMismatchError
+from ledgerlog_spark.errors import (
+    ConcurrentCommitError,
+    LogKindError,
+    SchemaMismatchError,
+    UnauthorizedError,
+)
 from ledgerlog_spark.log.committing.commits import KnownLogs
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.state.records import LogKind, Operation, WriteMode
@@ -256,3 +261,14 @@ async def test_columns_are_added_beside_those_that_others_add_meanwhile(
     assert (await log.add_columns(columns(s="string"))).version == 3
     assert await schema_of(log) == columns(k="long", other="long", s="string")
     assert not await world.logs().store.producers.names(log.log_id)
+
+
+async def test_columns_are_added_to_a_log_with_a_password_by_those_who_have_it(
+    world: LogWorld,
+) -> None:
+    log = await world.logs().create("flights", schema=columns(k="long"))
+    job = await log.begin(schema=columns(k="long"), password=b"secret")
+    await log.commit(job, [await write(log, job, "x")], is_last=True)
+    with pytest.raises(UnauthorizedError):
+        await log.add_columns(columns(s="string"))
+    assert (await log.add_columns(columns(s="string"), password=b"secret")).version == 2
