@@ -343,9 +343,9 @@ _CATALOG = [
         "a log hides the history of another one",
     ),
     Mutation(
-        "failed_overwrite_is_not_aborted",
+        "producer_of_a_failed_overwrite_stays",
         f"{CATALOG}/tables.py",
-        "                log.abort(job)\n            raise",
+        "                log.release(job)\n            raise",
         "                pass\n            raise",
         "a statement that fails leaves its producer behind",
     ),

@@ -21,6 +21,7 @@ from ledgerlog_spark.datasource.scan.time_travel import requested_version
 from ledgerlog_spark.datasource.schemas import records_schema
 from ledgerlog_spark.datasource.write.job import begin_job, check_bookies, delete_log_of
 from ledgerlog_spark.errors import (
+    ConcurrentCommitError,
     ConfigurationError,
     LedgerLogError,
     LogExistsError,
@@ -283,9 +284,9 @@ class Tables:
         log = self._client.logs.open_by_id(job.log, job.log_id)
         try:
             log.commit(job, (), is_last=True)
-        except BaseException:
+        except ConcurrentCommitError:
             with contextlib.suppress(LedgerLogError):
-                log.abort(job)
+                log.release(job)
             raise
 
     def _check_free(self, name: str) -> None:

@@ -27,6 +27,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.blocking.logs import BlockingLog
 from ledgerlog_spark.log.committing.commits import LogCommits
+from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.protocol.log.state.records import LogKind
 from ledgerlog_spark.testing import connect_in_memory
 
@@ -265,6 +266,24 @@ def test_a_replacement_without_rows_is_one_commit_on_the_staged_version(
     with pytest.raises(ConcurrentCommitError):
         ask(tables, "replace", write=options, **defined("y"))
     assert load(tables)["version"] == 3
+
+
+def test_a_replacement_that_fails_leaves_nothing_behind(
+    tables: Tables, client: BlockingLogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(tables)
+    options = ask(tables, "stage", mode="replace", **defined("z"))["options"]
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise ConcurrentCommitError("by design")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BlockingLog, "commit", fails)
+        with pytest.raises(ConcurrentCommitError, match="by design"):
+            ask(tables, "replace", write=options, **defined("z"))
+    assert json.loads(load(tables)["schema"]) == json.loads(columns("k"))
+    log_id = client.logs.open("flights").log_id
+    assert not client.run(lambda connected: logs_of(connected).store.producers.names(log_id))
 
 
 def test_metadata_tables_show_versions_ranges_and_ledgers(
