@@ -28,10 +28,10 @@ FAST := tests/unit tests/transcripts tests/architecture tests/docs/test_tutorial
 PYTEST := $(BIN)/python -m pytest $(if $(filter 1,$(COVERAGE)),--cov --cov-report=term) $(PYTEST_ARGS)
 # What `make soak` runs, the short ones first.
 SOAK ?= fuzz ack-audit kill-test many-ledgers abuse-test metadata-size leader-stream differential \
-	complete-mode sim-coverage exactly-once interop mutation-score matrix
+	complete-mode tpch sim-coverage exactly-once interop mutation-score matrix
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test shim soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
+.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -66,8 +66,8 @@ shim: $(STAMP) $(SBT) ## Build the jar of the JVM engine with sbt, and run its S
 	@mkdir -p $(dir $(JAR))
 	cp jvm-shim/target/ledgerlog-spark.jar $(JAR).part && mv $(JAR).part $(JAR)
 
-# Without sbt and the Scala tests.
-$(JAR): $(STAMP)
+# Without sbt and the Scala tests, and only if a source is newer.
+jar: $(STAMP)
 	$(BIN)/python project/build_jar.py
 
 soak: $(STAMP) ## Run all long checks one after the other, also after a failure, and count them
@@ -146,7 +146,7 @@ $(VENV)/duckdb/bin/python:
 	$(PYTHON) -m venv $(VENV)/duckdb
 	$(VENV)/duckdb/bin/pip install --quiet --disable-pip-version-check duckdb==1.1.3
 
-tpch: $(STAMP) $(JAR) $(VENV)/duckdb/bin/python ## Compare the 22 queries of TPC-H over logs of the catalog with the same over Parquet
+tpch: $(STAMP) jar $(VENV)/duckdb/bin/python ## Compare the 22 queries of TPC-H over logs of the catalog with the same over Parquet
 	$(BIN)/python -m tests.tpch --python $(VENV)/duckdb/bin/python
 
 ack-audit: $(STAMP) ## Trace a bookie: the sync that covers it precedes each answer (needs strace)
@@ -156,7 +156,7 @@ mutation-score: $(STAMP) ## Count how many of a list of plausible mistakes the s
 	$(BIN)/python -m tests.mutation
 
 matrix: export PYTEST_ARGS := $(PYTEST_ARGS)
-matrix: $(STAMP) $(JAR) ## Unit, Spark, stream and leader tests in every Python and PySpark that the metadata allows
+matrix: $(STAMP) jar ## Unit, Spark, stream and leader tests in every Python and PySpark that the metadata allows
 	$(BIN)/python -m tests.matrix
 
 abuse-test: $(STAMP) ## Abuse bookies in 14 ways; measure a good client's slowest append and the bookies' memory

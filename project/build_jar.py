@@ -28,9 +28,12 @@ class NotBuiltError(Exception):
     """The jar cannot be compiled here; the text says what is missing."""
 
 
-def build_jar(root: Path) -> Path:
-    """Compile the jar of the checkout at `root`, unless it is newer than its sources."""
-    jar = root / JAR
+def build_jar(root: Path, jar: Path | None = None) -> Path:
+    """Compile the jar of the checkout at `root`, unless it is newer than its sources.
+
+    `jar` is the path of the result; by default, that of the installation.
+    """
+    jar = jar or root / JAR
     files = sorted(each for each in (root / SOURCES).rglob("*") if each.is_file())
     if jar.exists() and all(jar.stat().st_mtime >= each.stat().st_mtime for each in files):
         return jar

@@ -16,6 +16,7 @@ from ledgerlog_spark.client.arguments import check_optional, check_type
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LedgerNotFoundError
 from ledgerlog_spark.log.committing.commits import LogCommits
+from ledgerlog_spark.log.committing.schema_commits import SchemaCommits
 from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.maintenance.log_maintenance import LogMaintenance
 from ledgerlog_spark.log.reading import committed_range, open_ends
@@ -58,6 +59,7 @@ def _call_of(
 
 _host: Callable[[Log], LogHost] = attrgetter("host")
 _commits: Callable[[Log], LogCommits] = attrgetter("commits")
+_schema_commits: Callable[[Log], SchemaCommits] = attrgetter("schema_commits")
 _maintenance: Callable[[Log], LogMaintenance] = attrgetter("maintenance")
 
 
@@ -69,6 +71,7 @@ class Log:
         log_id: The log's id; a later log of the same name has another id.
         host: Runs the machines of this log. Other APIs of the log use this object.
         commits: The log's jobs and commits. Other APIs of the log use this object.
+        schema_commits: The log's commits of columns. Other APIs of the log use this object.
         maintenance: The log's changes that are not commits. Other APIs of the log use this object.
     """
 
@@ -78,6 +81,7 @@ class Log:
         self.log_id = host.log_id
         self.host = host
         self.commits = LogCommits(host)
+        self.schema_commits = SchemaCommits(host, self.commits)
         self.maintenance = LogMaintenance(host, self.commits)
 
     view = _call_of(_host, open_ends.view)
@@ -87,7 +91,8 @@ class Log:
     open_range = _call_of(_commits, LogCommits.open_range)
     commit = _call_of(_commits, LogCommits.commit)
     abort = _call_of(_commits, LogCommits.abort)
-    add_columns = _call_of(_commits, LogCommits.add_columns)
+    add_columns = _call_of(_schema_commits, SchemaCommits.add_columns)
+    change_schema = _call_of(_schema_commits, SchemaCommits.change_schema)
     has_batch = _call_of(_commits, LogCommits.has_batch)
     switch = _call_of(_commits, LogCommits.switch)
     release = _call_of(_commits, LogCommits.release)

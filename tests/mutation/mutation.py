@@ -152,6 +152,27 @@ SUITES = {
         ),
     ),
     "ledgerlog_spark/datasource/options/": Suite((), ((f"{_UNIT}/datasource/test_options.py",),)),
+    "ledgerlog_spark/datasource/catalog/": Suite(
+        (),
+        (
+            (
+                f"{_UNIT}/datasource/test_catalog_tables.py",
+                f"{_UNIT}/datasource/test_catalog_definitions.py",
+            ),
+        ),
+    ),
+    "ledgerlog_spark/datasource/skipping/": Suite(
+        (),
+        (
+            (
+                f"{_UNIT}/datasource/test_skipping.py",
+                f"{_UNIT}/datasource/test_top.py",
+                f"{_UNIT}/datasource/test_exact_values.py",
+                f"{_UNIT}/datasource/test_entry_skipping.py",
+                f"{_UNIT}/datasource/test_jvm_plans.py",
+            ),
+        ),
+    ),
     "ledgerlog_spark/datasource/write/": Suite(
         (),
         (

@@ -172,15 +172,15 @@ _COLUMNS = [
     ),
     Mutation(
         "added_columns_expect_no_version",
-        f"{COMMITTING}/commits.py",
-        "schema=after, planned=state, expected_version=expected)",
-        "schema=after, planned=state)",
+        f"{COMMITTING}/schema_commits.py",
+        "head.version if changed.is_exact else expected_version",
+        "head.version if changed.is_exact else None",
         "columns are added to a version that the caller did not read",
     ),
     Mutation(
         "columns_of_others_are_an_error",
-        f"{COMMITTING}/commits.py",
-        "if expected_version is not None or attempt == COLUMNS_ATTEMPTS_MAX:",
+        f"{COMMITTING}/schema_commits.py",
+        "if expected_version is not None or attempt == ATTEMPTS_MAX:",
         "if True:",
         "of two calls that add columns at the same time one fails",
     ),
@@ -254,9 +254,9 @@ _DEFINITIONS = [
     ),
     Mutation(
         "rows_come_before_a_default",
-        f"{COMMITTING}/commits.py",
-        "expected = head.version if has_defaults(schema) else expected_version",
-        "expected = expected_version",
+        f"{COMMITTING}/schema_commits.py",
+        "head.version if changed.is_exact else expected_version",
+        "expected_version",
         "rows that come before a column with a default read null",
     ),
     Mutation(

@@ -86,11 +86,14 @@ def client(cluster: Cluster) -> Iterator[BlockingClient]:
 
 
 @pytest.fixture(scope="session")
-def jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def jar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The jar of the JVM engine, on the class path of the session."""
     path = copied_jar(tmp_path_factory.mktemp("jar"))
     submit_with(path)
-    return path
+    # In `make matrix`, the jar of the installation may be for another PySpark.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ledgerlog_spark.datasource.jar.JAR", path)
+        yield path
 
 
 @pytest.fixture(scope="session")

@@ -23,15 +23,15 @@ from ledgerlog_spark import configure
 from tests.fixtures.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 HERE = "127.0.0.1"
 
 
 @contextmanager
-def connect_server(directory: Path) -> Iterator[str]:
-    """A server in a Java process of its own, at the address yielded."""
+def connect_server(directory: Path, more: Mapping[str, str] | None = None) -> Iterator[str]:
+    """A server with `more` settings in a Java process of its own, at the address yielded."""
     home, port = Path(pyspark.__file__).parent, free_port()
     settings = {
         "spark.connect.grpc.binding.address": HERE,
@@ -41,6 +41,7 @@ def connect_server(directory: Path) -> Iterator[str]:
         "spark.driver.bindAddress": HERE,
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        **(more or {}),
     }
     given = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     command: list[str | Path] = [home / "bin" / "spark-submit", "--master", "local[2]"]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.datasource.options.sql_table import is_hidden
 from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
 from tests.spark.conftest import ENGINE_SETTING
 from tests.spark.frames import rows_of
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ledgerlog_spark.client.blocking.client import BlockingClient
-
-pytestmark = pytest.mark.skipif(not is_hidden(), reason="the jar is for a later Spark")
 
 
 @pytest.fixture

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
-from ledgerlog_spark.datasource.options.sql_table import is_hidden
 from tests.docs.blocks import FENCED, missing_line
 from tests.spark.conftest import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.skipif(not is_hidden(), reason="the jar is for a later Spark")
 
 PAGE = ROOT / "docs" / "how-to" / "catalog.md"
 

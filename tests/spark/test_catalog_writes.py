@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions
 
-from ledgerlog_spark.datasource.options.sql_table import is_hidden
 from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from tests.spark.frames import make_active, rows_of
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.client.blocking.client import BlockingClient
     from ledgerlog_spark.local.cluster import Cluster
-
-pytestmark = pytest.mark.skipif(not is_hidden(), reason="the jar is for a later Spark")
 
 ROUNDS = 4
 FAILS = "CAST(raise_error('by design') AS BIGINT)"

@@ -6,8 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from tests.fixtures.jar import SUBMIT_VARIABLE
 from tests.spark.conftest import ROOT
 from tests.spark.test_stream_sink_processes import PATIENCE_SECONDS
 
@@ -17,15 +20,18 @@ if TYPE_CHECKING:
     from ledgerlog_spark.local.cluster import Cluster
 
 
-def test_a_client_of_a_server_writes_reads_and_streams(
-    cluster: Cluster, log_name: str, tmp_path: Path
-) -> None:
+def found_by(module: str, *arguments: str) -> dict[str, Any]:
+    """What a process without this process's sessions and cluster prints."""
     environment = dict(os.environ)
-    for name in ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "LEDGERLOG_METADATA_SERVICE_URI"):
+    for name in (
+        "SPARK_REMOTE",
+        "SPARK_LOCAL_REMOTE",
+        "LEDGERLOG_METADATA_SERVICE_URI",
+        SUBMIT_VARIABLE,
+    ):
         environment.pop(name, None)
-    module = "tests.spark.connect_process"
     done = subprocess.run(
-        [sys.executable, "-m", module, cluster.metadata_service_uri, log_name, str(tmp_path)],
+        [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
         env=environment,
         timeout=PATIENCE_SECONDS,
@@ -34,8 +40,41 @@ def test_a_client_of_a_server_writes_reads_and_streams(
         check=False,
     )
     assert done.returncode == 0, done.stderr[-5_000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_a_client_of_a_server_writes_reads_and_streams(
+    cluster: Cluster, log_name: str, tmp_path: Path
+) -> None:
+    arguments = cluster.metadata_service_uri, log_name, str(tmp_path)
+    found = found_by("tests.spark.connect_process", *arguments)
     assert (found["rows"], found["copied"]) == (60, 100)
     assert "LogNotFoundError" in found["missing"]
     assert found["batch"] == "65536"
     assert found["told"] == []
+
+
+@pytest.mark.parametrize("owner", ["server", "client"])
+def test_a_client_uses_the_catalog_of_a_jar_that_the_server_has_or_that_it_adds(
+    cluster: Cluster, name: str, tmp_path: Path, jar: Path, owner: str
+) -> None:
+    arguments = cluster.metadata_service_uri, f"{name}_{owner}", str(tmp_path), str(jar), owner
+    found = found_by("tests.spark.connect_catalog_process", *arguments)
+    assert found["rows"] == {
+        "SHOW TABLES IN {n}": [[f"{name}_{owner}", "t", False]],
+        "SELECT * FROM {t} ORDER BY k": [[2, "a"], [3, "d"]],
+        "SELECT * FROM {t} VERSION AS OF 2 ORDER BY k": [[1, "a"], [2, "d"]],
+        "SELECT version, operation FROM {t}.history WHERE version > 1 ORDER BY version": [
+            [2, "APPEND"],
+            [3, "OVERWRITE"],
+        ],
+        "SELECT k FROM {n}.made": [[103]],
+        "SELECT k, _offset FROM {n}.written ORDER BY _offset": [[0, 1], [0, 2], [0, 3]],
+        "SELECT k FROM {n}.copied": [[0], [0], [0]],
+    }
+    assert all("JVM engine" in plan for plan in found["plans"]), found["plans"]
+    assert "TABLE_OR_VIEW_NOT_FOUND" in found["errors"][0]
+    assert "TABLE_OR_VIEW_ALREADY_EXISTS" in found["errors"][1]
+    assert "leave PARTITIONED BY" in found["errors"][2]
+    assert not found["is_left"]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ledgerlog_spark.datasource.options.sql_table import is_hidden
 from ledgerlog_spark.local.cluster import local_cluster
 from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from tests.fixtures.jar import built_for_another_spark
@@ -163,6 +164,7 @@ def test_hidden_columns_of_a_leader_log_come_from_python(
     assert rows_of(hidden) == [(0, log_name), (1, log_name)]
 
 
+@pytest.mark.skipif(not is_hidden(), reason="this Spark makes no ledger tables")
 def test_a_stream_has_the_options_of_its_table_and_hidden_columns(
     spark: SparkSession, log: str, tmp_path: Path
 ) -> None:

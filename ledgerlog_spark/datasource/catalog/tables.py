@@ -7,7 +7,7 @@ a statement that fails has changed nothing.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ledgerlog_spark.arrow.schema_evolution import storable
@@ -31,7 +31,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.blocking.logs import BlockingLog
 from ledgerlog_spark.log.clients import BlockingLogClient
-from ledgerlog_spark.log.committing.columns import has_defaults, with_columns
+from ledgerlog_spark.log.committing.columns import SchemaChange, has_defaults, with_columns
 from ledgerlog_spark.log.committing.job import Job
 from ledgerlog_spark.protocol.log.properties import (
     LogProperties,
@@ -41,7 +41,6 @@ from ledgerlog_spark.protocol.log.properties import (
 from ledgerlog_spark.protocol.log.read.versions import LogState
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 
-ATTEMPTS_MAX = 10
 _NO_COLUMNS = type_text({"type": "struct", "fields": []})
 
 
@@ -259,58 +258,24 @@ class Tables:
         """
         log = self._opened(name)
 
-        def added(state: LogState) -> tuple[bytes, bool]:
+        def added(state: LogState) -> SchemaChange:
             current = _NO_COLUMNS if state.schema is None else spark_schema(state.schema)
             columns = stored_schema(storable(added_columns(name, current, additions)))
-            return with_columns(state, columns), has_defaults(columns)
+            return SchemaChange(with_columns(state, columns), is_exact=has_defaults(columns))
 
-        self._change_schema(log, added)
+        log.change_schema(added, password=self._password)
 
     def _set_comment(self, log: BlockingLog, comment: str) -> None:
-        def commented(state: LogState) -> tuple[bytes, bool]:
+        def commented(state: LogState) -> SchemaChange:
             if state.schema is None:
                 raise SchemaMismatchError(
                     f"log {log.name!r} has no columns yet, so it has no place for a comment: write "
                     "to it first",
                     log=log.name,
                 )
-            return stored_schema(spark_schema(state.schema), comment=comment), False
+            return SchemaChange(stored_schema(spark_schema(state.schema), comment=comment))
 
-        self._change_schema(log, commented)
-
-    def _change_schema(
-        self, log: BlockingLog, change: Callable[[LogState], tuple[bytes, bool]]
-    ) -> None:
-        """Commit another schema, without rows. `change` returns the schema.
-
-        `change` also returns whether the log must still be at the version from which the schema was
-        made. If others commit meanwhile, the change is repeated on their version.
-        """
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            state = log.state()
-            head = state.head
-            if head.kind is not LogKind.TRANSACTIONAL:
-                raise LogKindError(
-                    f"log {log.name!r} is a leader log, whose columns are fixed", log=log.name
-                )
-            schema, is_exact = change(state)
-            if schema == state.schema and head.version > 0:
-                return
-            job = log.begin(
-                schema=schema,
-                password=self._password,
-                planned=state,
-                expected_version=head.version if is_exact else None,
-            )
-            try:
-                log.commit(job, (), is_last=True)
-            except ConcurrentCommitError:
-                with contextlib.suppress(LedgerLogError):
-                    log.release(job)
-                if attempt == ATTEMPTS_MAX:
-                    raise
-            else:
-                return
+        log.change_schema(commented, password=self._password)
 
     def _overwrite(self, options: Mapping[str, str], schema_json: str) -> None:
         parsed = SourceOptions.parse({**self._options, **options})
@@ -319,9 +284,9 @@ class Tables:
         log = self._client.logs.open_by_id(job.log, job.log_id)
         try:
             log.commit(job, (), is_last=True)
-        except BaseException:
+        except ConcurrentCommitError:
             with contextlib.suppress(LedgerLogError):
-                log.abort(job)
+                log.release(job)
             raise
 
     def _check_free(self, name: str) -> None:

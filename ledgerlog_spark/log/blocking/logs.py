@@ -129,6 +129,7 @@ class BlockingLog(Blocking[Log]):
     commit = derived(Log.commit)
     abort = derived(Log.abort)
     add_columns = derived(Log.add_columns)
+    change_schema = derived(Log.change_schema)
     has_batch = derived(Log.has_batch)
     floor = derived(Log.floor)
     seal = derived(Log.seal)

@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ledgerlog_spark.errors import LogKindError, SchemaMismatchError
 from ledgerlog_spark.protocol.log.read.versions import LogState
 from ledgerlog_spark.protocol.log.state.records import LogKind
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """Another schema of a log.
+
+    Attributes:
+        schema: As an Arrow schema message.
+        is_exact: Whether the schema is right only for the version from which it was made.
+    """
+
+    schema: bytes
+    is_exact: bool = False
+
+
+def check_is_transactional(state: LogState) -> None:
+    """Raise LogKindError if the log is a leader log."""
+    head = state.head
+    if head.kind is not LogKind.TRANSACTIONAL:
+        raise LogKindError(
+            f"log {head.name!r} is a leader log, whose columns are fixed: create another log, and "
+            "read both logs together",
+            log=head.name,
+        )
 
 
 def with_columns(state: LogState, schema: bytes) -> bytes:
@@ -17,14 +43,7 @@ def with_columns(state: LogState, schema: bytes) -> bytes:
     from ledgerlog_spark.arrow.schema_evolution import existence_defaults, merge, storable
     from ledgerlog_spark.arrow.spark_types import comment_of, spark_schema, stored_schema
 
-    head = state.head
-    if head.kind is not LogKind.TRANSACTIONAL:
-        raise LogKindError(
-            f"log {head.name!r} is a leader log, whose columns are fixed: create another log, and "
-            "read both logs together",
-            log=head.name,
-        )
-    current, given = state.schema, spark_schema(schema)
+    head, current, given = state.head, state.schema, spark_schema(schema)
     before = None if current is None else spark_schema(current)
     if head.start_offset != head.end_offset:
         _reject_existence_defaults(head.name, existence_defaults(before, given))

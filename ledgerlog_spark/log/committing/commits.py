@@ -16,7 +16,6 @@ from ledgerlog_spark.errors import (
     LedgerLogError,
     MetadataVersionError,
 )
-from ledgerlog_spark.log.committing.columns import has_defaults, with_columns
 from ledgerlog_spark.log.committing.job import Job, check_generated, checked_app, plan_job
 from ledgerlog_spark.log.committing.new_log import delete_new_log
 from ledgerlog_spark.log.committing.range_writer import RangeWriter, StagedLedger
@@ -28,7 +27,7 @@ from ledgerlog_spark.protocol.log.commit.commit import CommitMachine
 from ledgerlog_spark.protocol.log.commit.epoch import EpochMachine, JobKind, Joined
 from ledgerlog_spark.protocol.log.commit.merge import MergeMachine, MergeRequest
 from ledgerlog_spark.protocol.log.commit.plan import CommitRequest, check_expected
-from ledgerlog_spark.protocol.log.commit.result import CommitResult, CommitStatus, KnownLog
+from ledgerlog_spark.protocol.log.commit.result import CommitResult, KnownLog
 from ledgerlog_spark.protocol.log.password import check_password
 from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX, LogProperties
 from ledgerlog_spark.protocol.log.read.versions import LogState, StateMachine
@@ -37,7 +36,6 @@ from ledgerlog_spark.protocol.log.state.records import Item, StagedRange, WriteM
 from ledgerlog_spark.protocol.log.sweep import STEP_LEDGERS_MAX, StagedSweep
 
 REGISTER_ATTEMPTS_MAX = 20
-COLUMNS_ATTEMPTS_MAX = 10
 PRODUCERS_MAX = 64
 
 
@@ -297,49 +295,6 @@ class LogCommits:
         check_type("job", job, Job)
         if job.is_log_new:
             await delete_new_log(self._host, job)
-
-    async def add_columns(
-        self, schema: bytes, *, expected_version: int | None = None
-    ) -> CommitResult:
-        """Add columns, and fields of structs, to a transactional log of rows, without rows.
-
-        Creates a version with the new columns at the end. They are null in the rows of earlier
-        versions. If the log has all these columns, the call changes nothing.
-
-        Args:
-            schema: The new columns, as an Arrow schema message. Columns that the log has already
-                must have types that the log can store.
-            expected_version: The version of the log that the caller read. The log is changed only
-                if it still has this version. None requires no version.
-
-        Raises:
-            SchemaMismatchError: A column has another type in the log, or cannot be stored, or has
-                a default that existing rows would need.
-            LogKindError: The log is a leader log, whose columns are fixed.
-            ConcurrentCommitError: The log is not at the expected version, or others changed
-                the columns at every attempt. Nothing was changed.
-            LogNotFoundError: The log was deleted.
-            CommitUnknownError: The outcome is unknown; a retry is safe.
-        """
-        check_type("schema", schema, bytes)
-        check_optional("expected_version", expected_version, int)
-        for attempt in range(1, COLUMNS_ATTEMPTS_MAX + 1):
-            state = await self._host.run(StateMachine(self._host.name))
-            after, head = with_columns(state, schema), state.head
-            check_expected(head, expected_version)
-            if after == state.schema and head.version > 0:
-                return CommitResult(CommitStatus.NOTHING_TO_COMMIT, head.version, head.end_offset)
-            # A default is allowed only as long as the log has no rows.
-            expected = head.version if has_defaults(schema) else expected_version
-            job = await self.begin(schema=after, planned=state, expected_version=expected)
-            try:
-                return await self.commit(job, (), is_last=True)
-            except ConcurrentCommitError:
-                with contextlib.suppress(LedgerLogError):
-                    await self.release(job)
-                if expected_version is not None or attempt == COLUMNS_ATTEMPTS_MAX:
-                    raise
-        raise AssertionError(COLUMNS_ATTEMPTS_MAX)
 
     async def has_batch(self, app: str, batch_id: int) -> bool:
         """Whether the producer has committed the batch, or a later one. Changes nothing.

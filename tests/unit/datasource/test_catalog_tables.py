@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ledgerlog_spark.arrow.spark_types import stored_schema
 from ledgerlog_spark.datasource.catalog import answers
 from ledgerlog_spark.datasource.catalog.answers import answer_of, answer_to, error_to_json
 from ledgerlog_spark.datasource.catalog.details import MISSING
@@ -25,6 +26,8 @@ from ledgerlog_spark.errors import (
     WireFormatError,
 )
 from ledgerlog_spark.log.blocking.logs import BlockingLog
+from ledgerlog_spark.log.committing.commits import LogCommits
+from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.protocol.log.state.records import LogKind
 from ledgerlog_spark.testing import connect_in_memory
 
@@ -164,17 +167,17 @@ def test_another_commit_between_the_plan_and_the_commit_of_columns_is_no_error(
     tables: Tables, client: BlockingLogClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(tables)
-    begin = BlockingLog.begin
-    calls: list[Any] = []
+    begin = LogCommits.begin
+    others = [stored_schema(columns("k", "y"))]
 
-    def begins_late(log: BlockingLog, **arguments: Any) -> Any:
-        if not calls:
-            calls.append(arguments)
-            other = [{"path": ["y"], "field": {**FIELD, "name": "y"}}]
-            ask(tables, "add_columns", columns=other)
-        return begin(log, **arguments)
+    async def begins_late(commits: LogCommits, **arguments: Any) -> Any:
+        if others:
+            schema = others.pop()
+            job = await begin(commits, schema=schema)
+            await commits.commit(job, (), is_last=True)
+        return await begin(commits, **arguments)
 
-    monkeypatch.setattr(BlockingLog, "begin", begins_late)
+    monkeypatch.setattr(LogCommits, "begin", begins_late)
     ask(tables, "add_columns", columns=[{"path": ["z"], "field": {**FIELD, "name": "z"}}])
     assert json.loads(load(tables)["schema"]) == json.loads(columns("k", "y", "z"))
 
@@ -263,6 +266,24 @@ def test_a_replacement_without_rows_is_one_commit_on_the_staged_version(
     with pytest.raises(ConcurrentCommitError):
         ask(tables, "replace", write=options, **defined("y"))
     assert load(tables)["version"] == 3
+
+
+def test_a_replacement_that_fails_leaves_nothing_behind(
+    tables: Tables, client: BlockingLogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(tables)
+    options = ask(tables, "stage", mode="replace", **defined("z"))["options"]
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise ConcurrentCommitError("by design")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BlockingLog, "commit", fails)
+        with pytest.raises(ConcurrentCommitError, match="by design"):
+            ask(tables, "replace", write=options, **defined("z"))
+    assert json.loads(load(tables)["schema"]) == json.loads(columns("k"))
+    log_id = client.logs.open("flights").log_id
+    assert not client.run(lambda connected: logs_of(connected).store.producers.names(log_id))
 
 
 def test_metadata_tables_show_versions_ranges_and_ledgers(

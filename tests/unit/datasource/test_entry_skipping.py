@@ -25,6 +25,7 @@ from ledgerlog_spark.datasource.scan.task_rows import task_rows
 from ledgerlog_spark.datasource.skipping import spans
 from ledgerlog_spark.datasource.skipping.needs import Needs
 from ledgerlog_spark.datasource.skipping.predicates import predicate_of
+from ledgerlog_spark.datasource.skipping.top import Top
 from ledgerlog_spark.errors import DataLossError, WireFormatError
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log.state.records import Item, LogSnapshot, VersionInterval
@@ -282,6 +283,52 @@ def test_columns_that_came_later_are_null_in_older_ranges() -> None:
     assert rows_read(log, SourceOptions(), needs=Needs([predicate_of(later)])) == []
     negated = predicate_of({"op": "IS_NULL", "of": [{"column": "later"}]})
     assert rows_read(log, SourceOptions(), needs=Needs([negated])) == log.rows
+
+
+@settings(deadline=None)
+@given(
+    log=logs(),
+    edges=st.tuples(st.integers(0, 180), st.integers(0, 180)),
+    limit=st.integers(1, 9),
+    descending=st.booleans(),
+    nulls_first=st.booleans(),
+    with_indexes=st.booleans(),
+)
+def test_the_first_rows_of_an_order_are_those_between_the_offsets(
+    log: Log,
+    edges: tuple[int, int],
+    limit: int,
+    descending: bool,
+    nulls_first: bool,
+    with_indexes: bool,
+) -> None:
+    start, end = sorted(min(edge, len(log.rows)) for edge in edges)
+    options = SourceOptions(starting_offsets={"*": start}, ending_offsets={"*": end})
+    needs = Needs(top=Top("n", descending, nulls_first, limit))
+    found = rows_read(log, options, with_indexes=with_indexes, needs=needs)
+
+    def first(rows: Sequence[Row]) -> list[int | None]:
+        values = sorted((row[0] for row in rows if row[0] is not None), reverse=descending)
+        nulls = [None for row in rows if row[0] is None]
+        return [*nulls, *values][:limit] if nulls_first else [*values, *nulls][:limit]
+
+    assert first(found) == first(log.rows[start:end])
+
+
+def test_an_order_with_a_limit_reads_the_entries_with_the_first_rows() -> None:
+    log = counted_log()
+    found = rows_read(log, SourceOptions(), needs=Needs(top=Top("n", True, False, 15)))
+    assert [row[0] for row in found] == list(range(980, 1000))
+    assert log.ledgers.read == [(100, 104), (100, 102), (100, 103)]
+
+
+def test_rows_after_the_end_of_a_scan_are_not_the_first_rows_of_an_order() -> None:
+    log = Log()
+    log.append([(n, None) for n in range(100, 110)], entry_rows=10)
+    log.append([(n, None) for n in range(10)], entry_rows=10)
+    options = SourceOptions(ending_offsets={"*": 13})
+    found = rows_read(log, options, needs=Needs(top=Top("n", False, False, 5)))
+    assert sorted(row[0] or 0 for row in found)[:5] == [0, 1, 2, 100, 101]
 
 
 def decoded(log: Log, ledger_id: int, entry_id: int) -> Any:

@@ -78,15 +78,17 @@ def test_values_are_exact_or_unknown(
 
 
 def test_ranges_of_other_types_and_without_statistics_are_not_answered() -> None:
-    schemas = [pa.schema([("x", pa.int64())]), pa.schema([("x", pa.decimal128(9, 0))])]
+    kinds = (pa.int64(), pa.decimal128(9, 0), pa.decimal128(9, 2))
     listed = []
-    for schema in schemas:
+    for kind in kinds:
+        schema = pa.schema([("x", kind)])
         batch = pa.record_batch({"x": pa.array([1], schema.field("x").type)})
         encoded = encode_statistics(batch_statistics(batch), size_bytes_max=1024)
         item = Item(1, 1, 2, 2, 1, 9, 0, 0, encoded)
         listed.append((StoredColumns(encode_schema(schema), include_metadata=False), item))
-    with pytest.raises(NotExactError):
-        exact_values([Aggregate("min", "x")], listed)
+    for mixed in (listed[:2], listed[1:]):
+        with pytest.raises(NotExactError):
+            exact_values([Aggregate("min", "x")], mixed)
     stored, item = listed[0]
     assert exact_values([Aggregate("count"), Aggregate("max", "x")], [(stored, item)]) == [1, 1]
     bare = Item(1, 1, 2, 2, 1, 9, 0, 0)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ledgerlog_spark.arrow.statistics import RangeStatistics, batch_statistics
 from ledgerlog_spark.arrow.stream_codec import encode_schema
 from ledgerlog_spark.datasource.scan import ranges
+from ledgerlog_spark.datasource.skipping.facts import Facts, facts_of
 from ledgerlog_spark.datasource.skipping.predicates import (
     ANY,
     FALSE,
@@ -25,7 +26,7 @@ from ledgerlog_spark.datasource.skipping.predicates import (
 )
 from ledgerlog_spark.datasource.skipping.row_runs import RowRun, StoredColumns
 from ledgerlog_spark.datasource.skipping.spans import PIECES_MAX, spans_of
-from ledgerlog_spark.protocol.log.state.statistics import encode_statistics
+from ledgerlog_spark.protocol.log.state.statistics import ColumnStatistics, encode_statistics
 from tests.fixtures.examples import examples
 from tests.unit.datasource.filters import random_columns, random_filter, table_of
 
@@ -151,6 +152,12 @@ def test_nan_is_above_every_number_and_zeros_are_equal() -> None:
 
 def test_without_statistics_everything_may_be() -> None:
     assert results_in(NUMBERS, predicate_of(of("<", X, integer(3))), size_bytes_max=0) == ANY
+
+
+def test_statistics_with_more_nulls_than_rows_show_nothing() -> None:
+    for null_count in (3, -1):
+        statistics = ColumnStatistics(0, null_count, 1, 2)
+        assert facts_of(pa.int64(), 2, statistics) == Facts("integer")
 
 
 def test_spans_read_small_gaps_and_stay_few(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.arrow.spark_types import stored_schema
-from ledgerlog_spark.errors import ConcurrentCommitError, LogKindError, SchemaMismatchError
+from ledgerlog_spark.errors import (
+    ConcurrentCommitError,
+    LogKindError,
+    SchemaMismatchError,
+    UnauthorizedError,
+)
 from ledgerlog_spark.log.committing.commits import KnownLogs
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.state.records import LogKind, Operation, WriteMode
@@ -315,3 +320,14 @@ async def test_a_column_with_a_default_is_added_only_before_the_first_row(
     with pytest.raises(SchemaMismatchError, match="default"):
         await add_while_another_commits(overtaken, monkeypatch, DEFAULTED)
     assert await schema_of(overtaken) == columns(k="long")
+
+
+async def test_columns_are_added_to_a_log_with_a_password_by_those_who_have_it(
+    world: LogWorld,
+) -> None:
+    log = await world.logs().create("flights", schema=columns(k="long"))
+    job = await log.begin(schema=columns(k="long"), password=b"secret")
+    await log.commit(job, [await write(log, job, "x")], is_last=True)
+    with pytest.raises(UnauthorizedError):
+        await log.add_columns(columns(s="string"))
+    assert (await log.add_columns(columns(s="string"), password=b"secret")).version == 2
