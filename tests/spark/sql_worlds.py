@@ -199,6 +199,7 @@ class Logs:
     def __init__(self, spark: SparkSession, uri: str) -> None:
         self._spark = spark
         self._logs = client_of(uri).logs
+        self._first: dict[str, tuple[str, int, int]] = {}
 
     def place(self, name: str) -> str:
         return f"sql-{name}"
@@ -219,8 +220,18 @@ class Logs:
         return _collected(self._spark.read.format("ledger").load(place))
 
     def replace(self, place: str, rows: DataFrame) -> None:
+        """Restore the version that has these rows; if the log or its columns are new, write it."""
+        if self.stamp(place) is not None:
+            log = self._logs.open(place)
+            log_id, version, schema_id = self._first.get(place, ("", 0, 0))
+            if (log_id, schema_id) == (log.log_id, log.state().head.schema_id):
+                log.restore(version)
+                return
         writer = rows.write.format("ledger").mode("overwrite")
         writer.option("overwriteSchema", "true").save(place)
+        log = self._logs.open(place)
+        head = log.state().head
+        self._first[place] = log.log_id, head.version, head.schema_id
 
     def remove(self, place: str) -> None:
         if self.stamp(place) is not None:
