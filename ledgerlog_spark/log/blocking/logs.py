@@ -28,6 +28,7 @@ from ledgerlog_spark.log.reading.committed_range import BegunRange
 from ledgerlog_spark.metadata.tree import CancelWatch
 from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
+from ledgerlog_spark.protocol.ledger.slices import SliceSource
 
 T = TypeVar("T")
 
@@ -160,6 +161,7 @@ class BlockingLog(Blocking[Log]):
         *,
         password: bytes = b"",
         room: ReadRoom | None = None,
+        slices: Sequence[SliceSource | None] | None = None,
     ) -> list[BlockingRangeReader]:
         """Return readers of listed ranges. Each reader begins to read immediately.
 
@@ -172,6 +174,8 @@ class BlockingLog(Blocking[Log]):
             password: The password of the ledgers.
             room: Limits the bytes of all readers of the room together. If it is None, the readers
                 of this call share a limit of 64 MiB.
+            slices: For each range, the parts of its entries to read, or None for whole entries. An
+                entry may be whole even so.
 
         Raises:
             LocalProtocolError: The client is closed, or a range does not have three numbers.
@@ -185,9 +189,12 @@ class BlockingLog(Blocking[Log]):
 
         async def begun(log: Log) -> list[BegunRange]:
             places = [shared.place() for _ in listed]
+            parts = slices or [None] * len(listed)
             return [
-                BegunRange(log.read_range(*each, password=password, place=place), place)
-                for each, place in zip(listed, places, strict=True)
+                BegunRange(
+                    log.read_range(*each, password=password, place=place, slices=part), place
+                )
+                for each, place, part in zip(listed, places, parts, strict=True)
             ]
 
         return [BlockingRangeReader(self._client, reading) for reading in self._run(begun)]

@@ -5,6 +5,7 @@ import java.net.InetSocketAddress
 import java.nio.ByteBuffer
 import java.nio.channels.SocketChannel
 import java.util.concurrent.{BlockingQueue, ConcurrentHashMap}
+import java.util.zip.CRC32C
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
@@ -33,6 +34,7 @@ final class BookieConnection(
   private var isConnected = false
   @volatile private var failure: Option[Throwable] = None
   private val digests = mutable.Map.empty[DigestKind, EntryDigest]
+  private val sliceSum = new CRC32C
   private val receiver = {
     val thread = new Thread(() => run(), s"ledgerlog-bookie-${address.host}:${address.port}")
     thread.setDaemon(true)
@@ -48,7 +50,8 @@ final class BookieConnection(
     if (pending.putIfAbsent(keyOf(request), request) != null)
       throw new IllegalStateException(s"entry ${request.firstEntryId} is requested already")
     val frame =
-      if (request.isBatch)
+      if (request.slices.isDefined) slicesFrame(request)
+      else if (request.isBatch)
         Frames.batchRead(
           request.ledgerId,
           request.firstEntryId,
@@ -78,6 +81,16 @@ final class BookieConnection(
         case _: InterruptedException => isInterrupted = true
       }
     if (isInterrupted) Thread.currentThread().interrupt()
+  }
+
+  private def slicesFrame(request: Request): ByteBuffer = {
+    val before = StoredEntry.HeaderSize + request.digest.sizeBytes
+    val entries = (request.firstEntryId until request.firstEntryId + request.count).map { entryId =>
+      entryId -> request.slices.get
+        .rangesOf(entryId)
+        .map(range => StoredSlice(before + range.place, range.size))
+    }
+    Frames.readSlices(request.ledgerId, request.id, settings.batchBytes, entries)
   }
 
   private def keyOf(request: Request): AnyRef =
@@ -111,7 +124,8 @@ final class BookieConnection(
     head.flip()
     val rest = Frames.bodySize(head.getInt()) - Frames.ReadHeadSize
     val decoded = Frames.decodeHead(head)
-    val isBatch = decoded.operation == Frames.BatchRead
+    val isBatch = decoded.operation != Frames.Read
+    val isSliced = decoded.operation == Frames.ReadSlices
     val (key, size) =
       if (isBatch) {
         val id = ByteBuffer.allocate(8)
@@ -120,7 +134,7 @@ final class BookieConnection(
         (java.lang.Long.valueOf(id.getLong(0)), rest - id.capacity)
       } else ((decoded.ledgerId, decoded.entryId), rest)
     val request = pending.get(key)
-    if (request == null || request.isBatch != isBatch)
+    if (request == null || request.isBatch != isBatch || request.slices.isDefined != isSliced)
       throw LedgerLogException.wireFormat(s"an answer without a pending request: $key")
     if (decoded.code != Code.Ok && size > 0)
       throw LedgerLogException.wireFormat(s"an answer ${decoded.code.text} with entries")
@@ -140,9 +154,10 @@ final class BookieConnection(
       view.flip()
       val slices =
         if (isBatch) Frames.entriesOf(view) else IndexedSeq(StoredSlice(0, size))
-      val digest = digests.getOrElseUpdate(request.digest, EntryDigest.of(request.digest, password))
       // A bookie may send more entries than were requested.
       val wanted = slices.take(request.count)
+      if (request.slices.isDefined) return slicedEntries(request, bytes, view, wanted)
+      val digest = digests.getOrElseUpdate(request.digest, EntryDigest.of(request.digest, password))
       val payloads =
         StoredEntry.validPrefix(view, wanted, request.ledgerId, request.firstEntryId, digest)
       val entries = payloads.zipWithIndex.map { case (payload, place) =>
@@ -150,6 +165,24 @@ final class BookieConnection(
       }
       Answer(request, if (payloads.isEmpty) Code.DigestMismatch else Code.Ok, entries, size)
     } finally bytes.getReferenceManager.release(): Unit
+  }
+
+  private def slicedEntries(
+      request: Request,
+      bytes: ArrowBuf,
+      view: ByteBuffer,
+      found: IndexedSeq[StoredSlice]
+  ): Answer = {
+    val slices = request.slices.get
+    val entries = found.zipWithIndex
+      .map { case (slice, place) => (request.firstEntryId + place, slice) }
+      .takeWhile { case (entryId, slice) => slices.isValid(entryId, view, slice, sliceSum) }
+      .map { case (entryId, slice) =>
+        bytes.getReferenceManager.retain()
+        new Received(entryId, bytes, slice.place, slice.size, Some(slices.bodyOf(entryId)))
+      }
+    val code = if (entries.isEmpty) Code.DigestMismatch else Code.Ok
+    Answer(request, code, entries, view.limit())
   }
 
   private def received(bytes: ArrowBuf, entryId: Long, payload: StoredSlice): Received = {

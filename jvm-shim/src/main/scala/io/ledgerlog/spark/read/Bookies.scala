@@ -31,9 +31,14 @@ final class Bookies(
   /** Send a request. Every request gets one answer in `answers`. */
   def send(request: Request): Unit =
     connectionTo(request.bookieId) match {
-      case Some(connection) => connection.send(request)
+      case Some(connection) if request.slices.isEmpty || takesSlices(request.bookieId) =>
+        connection.send(request)
+      case Some(_) => answers.put(Answer(request, Code.BadRequest, Nil, 0))
       case None => answers.put(Answer(request, Code.Unavailable, Nil, 0))
     }
+
+  private def takesSlices(bookieId: String): Boolean =
+    addresses.get(bookieId).exists(_.takesSlices)
 
   /** Close the connection to a bookie that did not answer in time. Its requests get answers. */
   def drop(bookieId: String): Unit = connections.remove(bookieId).foreach { connection =>

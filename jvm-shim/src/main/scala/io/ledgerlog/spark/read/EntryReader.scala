@@ -5,8 +5,8 @@ import java.util.concurrent.TimeUnit
 import scala.collection.mutable
 
 import io.ledgerlog.spark.LedgerLogException
-import io.ledgerlog.spark.plan.LedgerRecord
-import io.ledgerlog.spark.wire.{Code, Frames}
+import io.ledgerlog.spark.plan.{DigestKind, LedgerRecord}
+import io.ledgerlog.spark.wire.{Code, EntrySlices, Frames}
 
 /** Reads the entries of a task's parts in order, ahead of the caller and from all replicas.
   *
@@ -36,6 +36,7 @@ final class EntryReader(
   private var nextRequestId = 0L
   private var jobsBegun = 0L
   private var takesBatches = true
+  private var takesSlices = true
 
   /** The next entry of all parts, or None after the last one. The caller releases the entry. */
   def next(): Option[Received] = {
@@ -103,9 +104,12 @@ final class EntryReader(
 
   private def newJob(part: ReadPart): Job = {
     val record = recordOf(part)
-    val stored = part.entrySizeBytes + EntryReader.BesidePayload
-    val fitting =
+    val slices = slicesOf(part)
+    val stored = slices.fold(part.entrySizeBytes)(_.sizeOf(nextEntryId).toLong) +
+      EntryReader.BesidePayload
+    val fitting = slices.fold(
       Math.max(1, Math.min(settings.batchEntriesMax.toLong, settings.batchBytes / stored))
+    )(fittingSlices(part, _))
     val count = if (record.isStriped || !takesBatches) 1 else fitting
     val last = Seq(
       Some(nextEntryId + count - 1),
@@ -115,6 +119,29 @@ final class EntryReader(
     val job = new Job(part, nextEntryId, last, (last - nextEntryId + 1) * stored)
     nextEntryId = last + 1
     job
+  }
+
+  /** The slices to request; None if whole entries are read.
+    *
+    * An HMAC proves that the owner of the password wrote an entry. A slice has only a CRC.
+    */
+  private def slicesOf(part: ReadPart): Option[EntrySlices] = {
+    val record = recordOf(part)
+    val isPossible = takesSlices && takesBatches && !record.isStriped
+    part.slices.filter(_ => isPossible && record.digest != DigestKind.Hmac)
+  }
+
+  /** The number of entries from the next one on whose slices fit into one request and one answer. */
+  private def fittingSlices(part: ReadPart, slices: EntrySlices): Long = {
+    val last = Math.min(part.lastEntryId, nextEntryId + EntrySlices.EntriesMax - 1)
+    var (size, ranges, entryId) = (Frames.BatchCountedSize.toLong, 0, nextEntryId)
+    def take(): Boolean = {
+      size += Frames.LengthSize + slices.sizeOf(entryId)
+      ranges += slices.rangesOf(entryId).size
+      size <= settings.batchBytes && ranges <= EntrySlices.RangesMax
+    }
+    while (entryId <= last && (take() || entryId == nextEntryId)) entryId += 1
+    entryId - nextEntryId
   }
 
   /** A job for the rest of a part whose metadata cannot be read. */
@@ -127,7 +154,8 @@ final class EntryReader(
 
   private def begin(job: Job): Unit = {
     jobsBegun += 1
-    val isSingle = job.nextEntryId == job.lastEntryId || !takesBatches
+    val isOne = job.nextEntryId == job.lastEntryId && slicesOf(job.part).isEmpty
+    val isSingle = isOne || !takesBatches
     job.restart(orderOf(job, isSingle), isSingle)
     requestNext(job)
   }
@@ -158,7 +186,8 @@ final class EntryReader(
       count = if (job.isSingle) 1 else (job.lastEntryId - job.nextEntryId + 1).toInt,
       isBatch = !job.isSingle,
       digest = record.digest,
-      sentNanos = System.nanoTime()
+      sentNanos = System.nanoTime(),
+      slices = if (job.isSingle) None else slicesOf(job.part)
     )
     job.outstanding += request
     metrics.requests += 1
@@ -191,10 +220,13 @@ final class EntryReader(
     job.outstanding -= request
     largestAnswer = Math.max(largestAnswer, sizeBytes.toLong)
     val took = job.take(entries)
-    if (code == Code.BadRequest && request.isBatch) takesBatches = false
-    if (code != Code.Ok && !code.isAbsent) bookies.noteFailure(request.bookieId)
+    val isRefusal = code == Code.BadRequest && request.slices.isDefined
+    if (isRefusal) takesSlices = false // some bookie of the log has no READ_SLICES
+    else if (code == Code.BadRequest && request.isBatch) takesBatches = false
+    if (code != Code.Ok && !code.isAbsent && !isRefusal) bookies.noteFailure(request.bookieId)
     if (!job.isDropped && !job.isReceived) {
-      if (took) {
+      if (isRefusal && request.firstEntryId == job.nextEntryId) begin(job)
+      else if (took) {
         job.isConfirmed = false
         job.reloads = 0
         job.busyRounds = 0

@@ -1,6 +1,7 @@
 package io.ledgerlog.spark.read
 
 import io.ledgerlog.spark.plan.DigestKind
+import io.ledgerlog.spark.wire.EntrySlices
 
 /** A request for consecutive entries of a ledger from one bookie.
   *
@@ -10,6 +11,8 @@ import io.ledgerlog.spark.plan.DigestKind
   *   the index of the bookie in the ensemble
   * @param count
   *   the number of entries; a request without batch requests one entry
+  * @param slices
+  *   the parts of the entries that a batch requests, if not whole entries
   */
 final class Request(
     val id: Long,
@@ -20,7 +23,8 @@ final class Request(
     val count: Int,
     val isBatch: Boolean,
     val digest: DigestKind,
-    val sentNanos: Long
+    val sentNanos: Long,
+    val slices: Option[EntrySlices]
 ) {
   def ledgerId: Long = job.part.ledgerId
 }

@@ -7,12 +7,26 @@ import io.ledgerlog.spark.plan.BookieAddress
 object ServiceInfo {
   private val Protocol = "bookie-rpc"
   private val PortMax = 65535L
+  private val Operations = "ledgerlog.ops"
+  private val ReadSlices = "READ_SLICES/1"
 
   def decode(bookieId: String, data: Array[Byte]): BookieAddress =
     if (data.isEmpty) ofId(bookieId)
-    else
-      Protobuf
-        .fieldsOf(data)
+    else {
+      val fields = Protobuf.fieldsOf(data)
+      endpointOf(bookieId, fields).copy(takesSlices = operationsOf(fields).contains(ReadSlices))
+    }
+
+  private def operationsOf(fields: Seq[ProtobufField]): Seq[String] =
+    fields
+      .filter(_.number == 7)
+      .map(field => Protobuf.fieldsOf(field.asBytes))
+      .filter(_.exists(part => part.number == 1 && part.asText == Operations))
+      .flatMap(_.filter(_.number == 2))
+      .flatMap(_.asText.split(","))
+
+  private def endpointOf(bookieId: String, fields: Seq[ProtobufField]): BookieAddress =
+      fields
         .filter(_.number == 6)
         .map(field => Protobuf.fieldsOf(field.asBytes))
         .collectFirst {

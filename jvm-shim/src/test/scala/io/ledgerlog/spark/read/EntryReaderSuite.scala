@@ -1,12 +1,14 @@
 package io.ledgerlog.spark.read
 
 import java.util.Random
+import java.util.zip.CRC32C
 
 import scala.collection.mutable
 
 import io.ledgerlog.spark.{FakeBookie, FakeStore, LedgerLogException, Ledgers}
 import io.ledgerlog.spark.FakeBookie.{HangUp, Raw, Refuse, Serve, Silence}
 import io.ledgerlog.spark.plan.{DigestKind, Fragment, LedgerRecord}
+import io.ledgerlog.spark.wire.{EntrySlices, StoredSlice}
 import org.apache.arrow.memory.RootAllocator
 
 class EntryReaderSuite extends munit.FunSuite {
@@ -24,6 +26,21 @@ class EntryReaderSuite extends munit.FunSuite {
 
   private def payload(id: Long): Array[Byte] = s"payload of entry $id".getBytes
 
+  /** An entry has the header "payload", and the columns " of entry " and its number. */
+  private val slices = new EntrySlices(
+    0,
+    (0L until Entries).map { id =>
+      Seq("payload", " of entry ", id.toString).flatMap { text =>
+        val sum = new CRC32C
+        sum.update(text.getBytes)
+        Seq(text.length, sum.getValue.toInt)
+      }.toArray
+    },
+    Seq(1)
+  )
+
+  private def sliced(id: Long): Array[Byte] = s"payload$id".getBytes
+
   private val stored: Map[(Long, Long), Array[Byte]] =
     (0L until Entries).map(id => (7L, id) -> Ledgers.stored(7, id, payload(id))).toMap
 
@@ -37,6 +54,7 @@ class EntryReaderSuite extends munit.FunSuite {
     val store = new FakeStore(Map(7L -> ledger))
     val metrics = new ReadMetrics
     var isCancelled = false
+    val slicedIds = mutable.ArrayBuffer.empty[Long]
 
     /** Read all entries, and return their ids. Neither memory nor connections are left over. */
     def read(
@@ -68,7 +86,9 @@ class EntryReaderSuite extends munit.FunSuite {
           entry.get.bytes.getBytes(entry.get.place.toLong, bytes)
           val id = entry.get.entryId
           entry.get.release()
-          assertEquals(new String(bytes), new String(payload(id)))
+          val expected = if (entry.get.body.isDefined) sliced(id) else payload(id)
+          assertEquals(new String(bytes), new String(expected))
+          if (entry.get.body.isDefined) slicedIds += id
           ids += id
           onEntry(id)
           entry = reader.next()
@@ -105,6 +125,73 @@ class EntryReaderSuite extends munit.FunSuite {
     assert(world.bookies.values.count(_.requests > 0) > 1)
     assertEquals(world.store.reads, 0)
     assertEquals(world.metrics.entries, 50L)
+  }
+
+  private val slicedPart = Seq(ReadPart(0, "x", 7, 0, Entries - 1L, 40, Some(slices)))
+
+  worldTest("slices come once, in order, without whole entries") { world =>
+    assertEquals(world.read(slicedPart), allIds)
+    assertEquals(world.slicedIds.toSeq, allIds)
+    assertEquals(world.metrics.bytes, allIds.map(sliced(_).length.toLong).sum)
+    val one = Seq(ReadPart(0, "x", 7, 9, 9, 40, Some(slices)))
+    assertEquals(world.read(one), Seq(9L))
+    assertEquals(world.slicedIds.size, 51)
+  }
+
+  worldTest("damaged slices come from the next replica") { world =>
+    def damaged(asked: FakeBookie.Asked): FakeBookie.Answer =
+      Raw(frameOf(asked, "payload7".getBytes))
+    world.bookies("a").answer = damaged
+    world.bookies("c").answer = asked => if (asked.first % 2 == 0) HangUp else damaged(asked)
+    assertEquals(world.read(slicedPart), allIds)
+    assertEquals(world.slicedIds.toSeq, allIds)
+  }
+
+  worldTest("slices that are damaged on all replicas are read in whole entries") { world =>
+    world.all { asked =>
+      if (asked.isSliced && asked.first < 5) Raw(frameOf(asked, "payload".getBytes)) else Serve
+    }
+    assertEquals(world.read(slicedPart), allIds)
+    assertEquals(world.slicedIds.toSeq, 5L until Entries)
+  }
+
+  worldTest("bookies without slices send whole entries") { world =>
+    world.all(asked => if (asked.isSliced) Refuse(100) else Serve)
+    assertEquals(world.read(slicedPart), allIds)
+    assertEquals(world.slicedIds.toSeq, Nil)
+    assertEquals(world.metrics.entries, 50L)
+  }
+
+  worldTest("an entry whose slices no bookie has is lost as a whole one is") { world =>
+    world.all(asked => if (asked.first + asked.count > 30) Refuse(2) else Serve)
+    val error = intercept[LedgerLogException](world.read(slicedPart))
+    assertEquals(error.kind, LedgerLogException.DataLoss)
+    assertEquals(world.store.reads, 1)
+  }
+
+  worldTest("striped ledgers are read in whole entries") { world =>
+    world.ledger = record(quorum = 2)
+    world.all(asked => if (asked.isBatch) HangUp else Serve)
+    assertEquals(world.read(slicedPart), allIds)
+  }
+
+  test("the ranges of an entry are its header and the columns, joined if they touch") {
+    assertEquals(slices.rangesOf(12), IndexedSeq(StoredSlice(0, 7), StoredSlice(17, 2)))
+    val lengths = Array(7, 0, 10, 0, 0, 0, 2, 0, 5, 0)
+    def of(columns: Int*): Seq[StoredSlice] =
+      new EntrySlices(3, IndexedSeq(lengths), columns).rangesOf(3)
+    assertEquals(of(0), Seq(StoredSlice(0, 17)))
+    assertEquals(of(1, 2), Seq(StoredSlice(0, 7), StoredSlice(17, 2)))
+    assertEquals(of(2, 3, 0), Seq(StoredSlice(0, 24)))
+    assertEquals(of(), Seq(StoredSlice(0, 7)))
+  }
+
+  test("slices are worthwhile if they have less than three fifths of the bytes") {
+    def of(lengths: Seq[Int], columns: Int*): Boolean =
+      new EntrySlices(0, IndexedSeq(lengths.flatMap(Seq(_, 0)).toArray), columns).isWorthwhile
+    val lengths = Seq(0, 100, 100, 100, 100)
+    assert(of(lengths, 0) && of(lengths, 0, 3))
+    assert(!of(lengths, 0, 1, 2) && !of(lengths, 4))
   }
 
   worldTest("several parts are read ahead, and a part can be skipped") { world =>
@@ -278,7 +365,7 @@ class EntryReaderSuite extends munit.FunSuite {
   }
 
   private def frameOf(asked: FakeBookie.Asked, entry: Array[Byte]): Array[Byte] = {
-    val operation = if (asked.isBatch) 7 else 2
+    val operation = asked.operation
     val size = if (asked.isBatch) 32 + 4 + entry.length else 24 + entry.length
     val frame = java.nio.ByteBuffer
       .allocate(4 + size)

@@ -1,0 +1,30 @@
+package io.ledgerlog.spark.wire
+
+/** Where the columns of an entry's body are in a body that has only some of them.
+  *
+  * @param starts
+  *   the beginning of each column in the whole body, and then the end of the body
+  * @param isKept
+  *   whether a column is in the shorter body
+  * @param keptStarts
+  *   the beginning of each column in the shorter body, and then its end
+  */
+final case class SlicedBody(
+    starts: IndexedSeq[Int],
+    isKept: IndexedSeq[Boolean],
+    keptStarts: IndexedSeq[Int]
+) {
+  def size: Int = keptStarts.last
+
+  /** The place and size of a buffer in the shorter body. It is empty if its column is left out. */
+  def moved(from: Long, length: Long): (Long, Long) =
+    if (length <= 0 || from < 0 || from >= starts.last) (0, 0)
+    else {
+      var (low, high) = (0, starts.size - 1)
+      while (high - low > 1) {
+        val middle = (low + high) / 2
+        if (starts(middle) <= from) low = middle else high = middle
+      }
+      if (isKept(low)) (from - starts(low) + keptStarts(low), length) else (0, 0)
+    }
+}
