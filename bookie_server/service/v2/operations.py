@@ -54,8 +54,11 @@ GATHERED_BYTES_MIN: Final = 8_192
 """
 
 READ: Final = int(Opcode.READ)
-BATCHES: Final = frozenset((int(Opcode.BATCH_READ), int(Opcode.READ_SLICES)))
+READ_SLICES: Final = int(Opcode.READ_SLICES)
+BATCHES: Final = frozenset((int(Opcode.BATCH_READ), READ_SLICES))
 """Operations whose answer may have fewer entries than requested. Their sizes are at one place."""
+SLICES_COST_FACTOR: Final = 16
+"""A decoded request for slices needs at most this multiple of the bytes of its frame."""
 _BATCH_SIZE: Final = Struct(">q")
 _BATCH_SIZE_OFFSET: Final = 32
 _PLUGIN_NAME: Final = b"AuthDisabledPlugin"
@@ -88,7 +91,8 @@ class V2Operations(PeerConnection):
         allowed = max(share.allowance_bytes, ANSWERS_RESERVE_BYTES)
         # If the first entry of the last batch did not fit, wait until there is room for the entry.
         least = min(self._batch_least_bytes, share.size_bytes_max)
-        return share, max(min(wanted, allowed), least)
+        cost = len(body) * SLICES_COST_FACTOR if opcode == READ_SLICES else 0
+        return share, max(min(wanted, allowed), least) + cost
 
     def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:
         try:
@@ -104,10 +108,8 @@ class V2Operations(PeerConnection):
             self._add_run(request, body, share, taken_bytes)
         elif type(request) is ReadRequest:
             self._read(request, share, taken_bytes)
-        elif type(request) is BatchReadRequest:
-            self._read_batch(request, share, taken_bytes)
-        elif type(request) is SliceReadRequest:
-            self._read_slices(request, share, taken_bytes)
+        elif type(request) is BatchReadRequest or type(request) is SliceReadRequest:
+            self._read_list(request, len(body), share, taken_bytes)
         elif type(request) is TellLacRequest:
             self._announce(request, share, taken_bytes)
         elif type(request) is RefusedRequest:
@@ -246,9 +248,22 @@ class V2Operations(PeerConnection):
             counters.read_bytes += size_bytes
             self._answer(code, head, share, held_bytes, entry)
 
+    def _read_list(
+        self,
+        request: BatchReadRequest | SliceReadRequest,
+        frame_bytes: int,
+        share: Share,
+        taken_bytes: int,
+    ) -> None:
+        self._shared.counters.read_requests += 1
+        if type(request) is SliceReadRequest:
+            self._read_slices(request, frame_bytes * SLICES_COST_FACTOR, share, taken_bytes)
+        else:
+            assert type(request) is BatchReadRequest
+            self._read_batch(request, share, taken_bytes)
+
     def _read_batch(self, request: BatchReadRequest, share: Share, taken_bytes: int) -> None:
         counters = self._shared.counters
-        counters.read_requests += 1
         counters.fence_requests += request.master_key is not None
         count_max = request.count_max if request.count_max > 0 else BATCH_COUNT_MAX
         size_bytes_max = size_allowed(request.size_bytes_max, self._shared.frame_size_bytes_max)
@@ -270,16 +285,16 @@ class V2Operations(PeerConnection):
             ),
         )
 
-    def _read_slices(self, request: SliceReadRequest, share: Share, taken_bytes: int) -> None:
-        counters = self._shared.counters
-        counters.read_requests += 1
-        counters.slice_requests += 1
+    def _read_slices(
+        self, request: SliceReadRequest, cost_bytes: int, share: Share, taken_bytes: int
+    ) -> None:
+        self._shared.counters.slice_requests += 1
         size_bytes_max = size_allowed(request.size_bytes_max, self._shared.frame_size_bytes_max)
         self._shared.storage.read_slices(
             StoredSliceRead(
                 request.ledger_id,
                 request.entries,
-                min(taken_bytes - REQUEST_OVERHEAD_BYTES, size_bytes_max),
+                min(taken_bytes - cost_bytes - REQUEST_OVERHEAD_BYTES, size_bytes_max),
             ),
             partial(
                 self._batch_read,

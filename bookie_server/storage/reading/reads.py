@@ -299,15 +299,15 @@ class Reader:
         start, end = record.span_of(found.place)
         # The head of the entry is read too, because it shows that this is the right entry.
         pieces: list[bytes] = []
+        number = 0
         for at, until in near_spans(ranges, end - start):
             data = yield from self._body_of(found, start + at, start + until)
             if at == 0:
                 self._check_head(found, data, ledger_id, entry_id)
-            pieces += [
-                data[offset - at : offset + length - at]
-                for offset, length in ranges
-                if at <= offset < until
-            ]
+            while number < len(ranges) and ranges[number][0] < until:
+                offset, length = ranges[number]
+                pieces.append(data[offset - at : offset + length - at])
+                number += 1
         return b"".join(pieces)
 
     def _entries_of(
