@@ -109,7 +109,7 @@ class BatchInFlight:
     tried: int = 0  # number of indexes tried
     outstanding: int = 0  # requests without an answer
     is_slow: bool = False
-    is_sliced: bool = False  # the last request is for slices
+    is_damaged: bool = False  # a bookie sent other slices of the first entry than were written
 
     @property
     def is_done(self) -> bool:
@@ -146,7 +146,8 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         self._budget = ReadBudget(self._settings, metadata, place)
         self._ready: dict[int, EntryBatch] = {}
         self._untaken: deque[tuple[int, int]] = deque()
-        self._batches: dict[int, tuple[BatchInFlight, int]] = {}
+        # For each request: the batch, the index of the bookie, and whether it is for slices.
+        self._batches: dict[int, tuple[BatchInFlight, int, bool]] = {}
         self._batches_begun = 0
         self._takes_batches = self._settings.batch_entries_max > 1
         # An HMAC proves that the owner of the password wrote an entry. A slice has only a CRC.
@@ -226,6 +227,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
             if first_entry_id < fragment.first_entry_id <= last:
                 last = fragment.first_entry_id - 1
         if self._slices is not None:
+            last = min(last, first_entry_id + self._settings.batch_entries_max - 1)
             size_bytes_max = self._settings.batch_size_bytes_max
             return last_fitting(self._slices, first_entry_id, last, size_bytes_max)
         return min(last, first_entry_id + self._budget.batch_entries - 1)
@@ -250,10 +252,9 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         self, batch: BatchInFlight, index: int
     ) -> m.SendReadBatch | m.SendReadSlices:
         number = self._numbers.next()
-        self._batches[number] = (batch, index)
+        self._batches[number] = (batch, index, self._slices is not None)
         batch.outstanding += 1
         batch.is_slow = False
-        batch.is_sliced = self._slices is not None
         bookie_id = self.metadata.fragment_of(batch.next_entry_id).ensemble[index]
         first, last = batch.next_entry_id, batch.last_entry_id
         size_bytes_max = self._settings.batch_size_bytes_max
@@ -298,7 +299,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return [*effects, *self._advance()]
 
     def _on_batch_replied(self, event: m.BatchReplied) -> list[m.Effect]:
-        batch, index = self._batches.pop(event.request)
+        batch, index, is_sliced = self._batches.pop(event.request)
         batch.outstanding -= 1
         if event.entries and not batch.is_done:
             # The answer to a hedging request may repeat entries that were received before, and any
@@ -308,23 +309,25 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
                 batch.next_entry_id = fresh.last_entry_id + 1
                 self._keep(fresh)
         if event.code is Code.BAD_REQUEST:
-            if batch.is_sliced:
+            if is_sliced:
                 self._slices = None  # some bookie of the ledger has no READ_SLICES
             else:
                 self._takes_batches = False
+        batch.is_damaged |= is_sliced and event.code is Code.DIGEST_MISMATCH
         effects: list[m.Effect] = []
         if not batch.is_done:
-            effects = self._go_on_with(batch, index, event)
+            is_refused = is_sliced and self._slices is None
+            effects = self._go_on_with(batch, index, event, is_refused=is_refused)
         return [*effects, *self._advance()]
 
     def _go_on_with(
-        self, batch: BatchInFlight, index: int, event: m.BatchReplied
+        self, batch: BatchInFlight, index: int, event: m.BatchReplied, *, is_refused: bool
     ) -> list[m.Effect]:
         """Request the rest of a batch. A short answer does not show that the rest is absent."""
         if event.entries and event.code is Code.OK:
             self._put_back(batch, batch.next_entry_id)
             return []
-        if batch.is_sliced and self._slices is None:
+        if is_refused:
             self._put_back(batch, batch.next_entry_id)
             return []
         ensemble = self.metadata.fragment_of(batch.next_entry_id).ensemble
@@ -333,6 +336,8 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
             return []
         if batch.tried < len(batch.order) and self._takes_batches:
             return [self._request_next_of(batch)]
+        if batch.is_damaged:
+            self._slices = None  # the checksums may be wrong, so no other slices are requested
         first = batch.next_entry_id
         self._put_back(batch, first + 1)
         return self._request_one(first)
@@ -480,7 +485,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
                 if tally.is_slow and self._budget.has_room_to_hedge(self._requests_out):
                     effects += self._request_next(tally)
                 tally.is_slow = True
-        for batch in dict.fromkeys(batch for batch, _ in self._batches.values()):
+        for batch in dict.fromkeys(batch for batch, *_ in self._batches.values()):
             is_late = batch.is_slow and not batch.is_done and batch.tried < len(batch.order)
             if is_late and self._budget.has_room_to_hedge(self._requests_out):
                 effects.append(self._request_next_of(batch))
