@@ -82,7 +82,6 @@ class BookieOwn:
     def read_batch(self, request: Any, on_done: Any) -> None:
         self._storage.read_batch(as_kind(StoredBatchRead, request), on_done)
 
-
     def read_slices(self, request: Any, on_done: Any) -> None:
         self._storage.read_slices(as_kind(StoredSliceRead, request), on_done)
 

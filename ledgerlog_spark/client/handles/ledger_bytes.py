@@ -102,9 +102,7 @@ class LedgerBytes:
         if not payloads:
             return None
         count = len(payloads)
-        return EntryBatch(
-            effect.first_entry_id, (NO_ENTRY,) * count, (0,) * count, tuple(payloads)
-        )
+        return EntryBatch(effect.first_entry_id, (NO_ENTRY,) * count, (0,) * count, tuple(payloads))
 
     def _encode(self, run: Run, *, is_recovery: bool) -> AddRun:
         return AddRun(
