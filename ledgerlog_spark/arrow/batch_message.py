@@ -8,6 +8,7 @@ little-endian. Each place is checked, so other bytes than a record batch are an 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from struct import Struct, error, unpack_from
 from typing import NamedTuple
 
@@ -110,37 +111,39 @@ def buffer_counts(schema: pa.Schema) -> tuple[int, ...] | None:
 
 
 def _buffers_of(kind: pa.DataType) -> int | None:
-    types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
         return _buffers_of(kind.storage_type)
-    if types.is_null(kind):
-        return 0
-    if types.is_struct(kind):
-        return _sum_of(1, [kind.field(place).type for place in range(kind.num_fields)])
-    if types.is_map(kind):
-        return _sum_of(3, [kind.key_type, kind.item_type])
-    if types.is_list(kind) or types.is_large_list(kind):
-        return _sum_of(2, [kind.value_type])
-    if types.is_fixed_size_list(kind):
-        return _sum_of(1, [kind.value_type])
-    if (
-        types.is_string(kind)
-        or types.is_binary(kind)
-        or types.is_large_string(kind)
-        or types.is_large_binary(kind)
-    ):
-        return 3
-    is_fixed = (
-        types.is_primitive(kind) or types.is_decimal(kind) or types.is_fixed_size_binary(kind)
-    )
-    return 2 if is_fixed else None
+    own = next((count for is_kind, count in _OWN_BUFFERS if is_kind(kind)), None)
+    return None if own is None else _sum_of(own, _parts_of(kind))
 
 
-def _sum_of(own: int, kinds: list[pa.DataType]) -> int | None:
-    total = own
-    for kind in kinds:
-        count = _buffers_of(kind)
-        if count is None:
-            return None
-        total += count
-    return total
+def _parts_of(kind: pa.DataType) -> list[pa.DataType]:
+    """The types inside a nested type."""
+    if pa.types.is_struct(kind):
+        return [kind.field(place).type for place in range(kind.num_fields)]
+    if pa.types.is_map(kind):
+        return [kind.key_type, kind.item_type]
+    return [kind.value_type] if pa.types.is_nested(kind) else []
+
+
+_OWN_BUFFERS: tuple[tuple[Callable[[pa.DataType], bool], int], ...] = (
+    (pa.types.is_null, 0),
+    (pa.types.is_struct, 1),
+    (pa.types.is_map, 3),  # a list, and the struct in it
+    (pa.types.is_list, 2),
+    (pa.types.is_large_list, 2),
+    (pa.types.is_fixed_size_list, 1),
+    (pa.types.is_string, 3),
+    (pa.types.is_large_string, 3),
+    (pa.types.is_fixed_size_binary, 2),
+    (pa.types.is_binary, 3),
+    (pa.types.is_large_binary, 3),
+    (pa.types.is_primitive, 2),
+    (pa.types.is_decimal, 2),
+)
+"""Buffers of a type beside those of the types inside it. Other types have other parts."""
+
+
+def _sum_of(own: int, kinds: Sequence[pa.DataType]) -> int | None:
+    counts = [_buffers_of(kind) for kind in kinds]
+    return None if None in counts else own + sum(count for count in counts if count is not None)

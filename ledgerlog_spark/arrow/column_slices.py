@@ -22,6 +22,7 @@ from ledgerlog_spark.arrow.batch_message import BUFFER, Buffer, find_parts
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import SLICE_RANGES_MAX
 from ledgerlog_spark.wire.digests import crc32c
+from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 
 SLICE_SIZE_BYTES = 8
 COLUMNS_MIN = 2
@@ -47,7 +48,10 @@ def slices_of(payload: bytes, counts: Sequence[int] | None) -> bytes:
     """
     if counts is None or len(counts) < COLUMNS_MIN:
         return b""
-    parts = find_parts(payload)
+    try:
+        parts = find_parts(payload)
+    except WireFormatError:
+        return b""  # this version of Arrow writes other messages, which are read whole
     if len(parts.buffers) != sum(counts) or parts.body_start + parts.body_size != len(payload):
         return b""
     firsts = accumulate(counts[:-1], initial=0)
@@ -107,17 +111,25 @@ class RequestedSlices:
         # The header is slice 0, and column 0 is slice 1.
         self._wanted = (0, *(place + 1 for place in sorted(places)))
 
-    @property
-    def is_worthwhile(self) -> bool:
-        """Whether the columns have so few of the bytes that whole entries take longer to read."""
+    def is_worthwhile(self, first_entry_id: int, last_entry_id: int) -> bool:
+        """Whether whole entries take longer to read. Both ids are inclusive.
+
+        The result is also False if no entry can have such slices, or if an entry has no slices.
+        """
+        first, last = first_entry_id - self._first_entry_id, last_entry_id - self._first_entry_id
+        if not 0 <= first <= last < len(self._slices):
+            return False
         is_known = self._wanted[-1] * SLICE_SIZE_BYTES < len(self._slices[0])
         if not is_known or len(self._wanted) > SLICE_RANGES_MAX:
             return False
         needed = total = 0
-        for entry in self._slices:
+        for entry in self._slices[first : last + 1]:
             lengths = unpack(f">{len(entry) // 4}I", entry)[::2]
+            size_bytes = sum(lengths)
+            if not lengths[0] or size_bytes > ENTRY_SIZE_BYTES_MAX:
+                return False
             needed += sum(lengths[place] for place in self._wanted)
-            total += sum(lengths)
+            total += size_bytes
         return needed < total * NEEDED_SHARE_MAX
 
     def ranges_of(self, entry_id: int) -> list[tuple[int, int]]:

@@ -13,9 +13,12 @@ Custom metadata of the messages:
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 from typing import Any
 
 import pyarrow as pa
@@ -182,9 +185,15 @@ def decode_entries(
 def places_of(schema: pa.Schema, columns: Sequence[str]) -> list[int]:
     """The places of the columns that are decoded for `columns`, names in upper or lower case.
 
-    Without columns, the first one is decoded, because Arrow takes an empty list for all columns.
+    Without columns, one small column is decoded, because Arrow takes an empty list for all columns.
     """
-    return _named(schema, columns) or list(range(len(schema.names)))[:1]
+    return _named(schema, columns) or sorted(range(len(schema)), key=partial(_width, schema))[:1]
+
+
+def _width(schema: pa.Schema, place: int) -> float:
+    """Bits of a value in a column; infinite if it varies."""
+    kind = schema.field(place).type
+    return float(kind.bit_width) if pa.types.is_primitive(kind) else inf
 
 
 def _named(schema: pa.Schema, columns: Sequence[str]) -> list[int]:
@@ -223,6 +232,14 @@ def _place_of(metadata: Any) -> tuple[int, tuple[IndexedEntry, ...] | None]:
     return first_row, index
 
 
+def _slices_in(index: Any, sizes: Sequence[int]) -> list[bytes]:
+    """The slices of each entry. Slices that cannot be right are left out: they only save bytes."""
+    if sizes and index.get("slices"):
+        with contextlib.suppress(WireFormatError, ValueError, TypeError):
+            return split_slices(base64.b64decode(index["slices"], validate=True), sizes)
+    return [b""] * len(sizes)
+
+
 def decode_index(text: bytes) -> tuple[IndexedEntry, ...]:
     """Decode the index of a range from the JSON that `BatchEncoder.encode_index` wrote."""
     try:
@@ -233,9 +250,7 @@ def decode_index(text: bytes) -> tuple[IndexedEntry, ...]:
             )
         statistics = index.get("statistics") or [""] * len(index["rows"])
         sizes = [int(size_bytes) for size_bytes in index["bytes"]]
-        slices = [b""] * len(sizes)
-        if sizes and index.get("slices"):
-            slices = split_slices(base64.b64decode(index["slices"], validate=True), sizes)
+        slices = _slices_in(index, sizes)
         return tuple(
             IndexedEntry(int(rows), size_bytes, base64.b64decode(encoded, validate=True), each)
             for rows, size_bytes, encoded, each in zip(

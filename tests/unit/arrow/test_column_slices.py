@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from decimal import Decimal
 from itertools import pairwise
@@ -33,6 +34,8 @@ from ledgerlog_spark.arrow.stream_codec import (
     places_of,
 )
 from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.wire.digests import crc32c
+from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 
 ROWS = 200
 FIELDS: dict[str, tuple[pa.DataType, Any]] = {
@@ -80,7 +83,7 @@ def received(entry: bytes, requested: RequestedSlices, entry_id: int) -> bytes:
 
 @pytest.mark.parametrize("nulls", [False, True])
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_every_column_can_be_read_alone(compression: str, nulls: bool) -> None:  # noqa: FBT001
+def test_every_column_can_be_read_alone(compression: str, nulls: bool) -> None:
     rows = batch(nulls=nulls)
     entry, slices = encoded(rows, compression)
     lengths = unpack(f">{len(slices) // 4}I", slices)[::2]
@@ -145,8 +148,6 @@ def test_a_header_that_is_none_is_refused_although_its_checksum_is_right() -> No
 
 
 def slices_of_bytes(parts: list[bytes]) -> bytes:
-    from ledgerlog_spark.wire.digests import crc32c
-
     return b"".join(pack(">II", len(part), crc32c(part)) for part in parts)
 
 
@@ -172,7 +173,7 @@ def test_an_index_keeps_the_slices_of_a_large_range_of_several_columns() -> None
         # An index entry costs at most two hundredths of its range.
         if has_slices:
             slices = RequestedSlices(0, [entry.slices for entry in decoded.index], [7])
-            assert slices.is_worthwhile
+            assert slices.is_worthwhile(0, len(decoded.index) - 1)
             assert len(entries[-1].payload) < size_bytes / 50
 
 
@@ -183,8 +184,45 @@ def test_slices_are_worthwhile_if_they_have_less_than_three_fifths_of_the_bytes(
     places: list[int], *, is_worthwhile: bool
 ) -> None:
     part = bytes(1_000)
-    slices = slices_of_bytes([b"", *[part] * 4])
-    assert RequestedSlices(0, [slices] * 3, places).is_worthwhile is is_worthwhile
+    slices = slices_of_bytes([b"h", *[part] * 4])
+    requested = RequestedSlices(8, [slices] * 3, places)
+    assert requested.is_worthwhile(8, 10) is is_worthwhile
+    for first, last in ((7, 10), (8, 11), (11, 11)):
+        assert not requested.is_worthwhile(first, last)  # of other entries than the index lists
+
+
+@pytest.mark.parametrize(
+    "lengths", [(0, 4, 4), (0, 0, 0), (9, 9, ENTRY_SIZE_BYTES_MAX), (9, 9, (1 << 32) - 1)]
+)
+def test_slices_that_no_entry_can_have_are_not_requested(lengths: tuple[int, int, int]) -> None:
+    good = pack(">6I", 1, 0, 1, 0, 1_000, 0)
+    assert RequestedSlices(0, [good, good], [0]).is_worthwhile(0, 1)
+    hostile = pack(">6I", *(number for length in lengths for number in (length, 0)))
+    assert not RequestedSlices(0, [good, hostile], [0]).is_worthwhile(0, 1)
+
+
+def test_wrong_slices_in_an_index_are_left_out() -> None:
+    text = '{"format":1,"rows":[4],"bytes":[9],"slices":%s}'
+    for slices in ('"AAAA"', '"?"', "7", "[1]", '{"a":1}', '"%s"' % ("A" * 32)):
+        assert decode_index((text % slices).encode()) == (IndexedEntry(4, 9),)
+
+
+def test_without_columns_a_small_column_is_decoded() -> None:
+    fields = [("t", pa.string()), ("s", pa.struct([("x", pa.int8())])), ("n", pa.int64())]
+    assert places_of(pa.schema([*fields, ("b", pa.bool_())]), []) == [3]
+    assert places_of(pa.schema(fields), ["x"]) == [2]
+    assert places_of(pa.schema(fields[:2]), []) == [0]
+    assert places_of(pa.schema([]), ["x"]) == []
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_batches_without_rows_have_slices(compression: str) -> None:
+    rows = batch().slice(0, 0)
+    entry, slices = encoded(rows, compression)
+    requested = RequestedSlices(0, [slices], [7, 8])
+    payload = requested.payload_of(0, received(entry, requested, 0))
+    assert payload is not None
+    assert find_parts(payload).body_size <= find_parts(entry).body_size
 
 
 def test_slices_that_are_a_large_part_of_their_range_are_left_out() -> None:
@@ -219,10 +257,8 @@ def test_an_index_with_slices_is_read_back_and_an_older_one_has_none() -> None:
 @settings(max_examples=300)
 def test_any_bytes_are_parts_of_a_message_or_an_error(data: bytes) -> None:
     for message in (data, pack("<Ii", 0xFFFFFFFF, max(1, len(data))) + data):
-        try:
+        with contextlib.suppress(WireFormatError):
             find_parts(message)
-        except WireFormatError:
-            pass
 
 
 @given(st.data())
@@ -232,10 +268,8 @@ def test_a_damaged_header_is_decoded_or_an_error(data: st.DataObject) -> None:
     start = find_parts(ENTRY).body_start
     for _ in range(data.draw(st.integers(1, 4))):
         entry[data.draw(st.integers(0, start - 1))] = data.draw(st.integers(0, 255))
-    try:
+    with contextlib.suppress(WireFormatError):
         find_parts(entry)
-    except WireFormatError:
-        pass
 
 
 @given(st.binary(max_size=100), st.lists(st.integers(0, 300), min_size=1, max_size=4))
