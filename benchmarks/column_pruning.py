@@ -85,9 +85,7 @@ def batches(rows: int) -> Iterator[pa.RecordBatch]:
 
 def written(uri: str, rows: int, *, log: str) -> tuple[float, int]:
     """Seconds of a write, and its stored bytes."""
-    fields = [
-        {"name": name, "type": "long", "nullable": True, "metadata": {}} for name in COLUMNS
-    ]
+    fields = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in COLUMNS]
     text = json.dumps({"type": "struct", "fields": fields})
     rows_to_write = list(batches(rows))
     begun = time.perf_counter()

@@ -34,7 +34,7 @@ MUTATIONS = [
     Mutation(
         "slices_need_not_add_up",
         SLICES,
-        "        if sum(unpack(f\">{2 * each}I\", one)[::2]) != size_bytes:\n",
+        """        if sum(unpack(f">{2 * each}I", one)[::2]) != size_bytes:\n""",
         "        if not one:\n",
         "an index describes bytes that an entry does not have",
     ),
@@ -62,7 +62,8 @@ MUTATIONS = [
     Mutation(
         "slices_of_another_entry_are_sent",
         READS,
-        "            if at == 0:\n                self._check_head(found, data, ledger_id, entry_id)\n",
+        "            if at == 0:\n"
+        "                self._check_head(found, data, ledger_id, entry_id)\n",
         "",
         "a wrong index of a file answers with the bytes of another entry",
     ),

@@ -1,9 +1,10 @@
 """Finds out which entries of a range a scan needs, for the planner and for tasks.
 
 For a range of a transactional log, this module reads the index entry. If a scan needs few columns,
-the index also lists their bytes, which are then read instead of whole entries (LOGS.md#G14). A leader log has no index
-entries, so this module reads the headers of a few entries. An index only avoids work: if all
-bookies have lost an index entry, the complete range is read, and that read reports lost rows.
+the index also lists their bytes, which are then read instead of whole entries (LOGS.md#G14). A
+leader log has no index entries, so this module reads the headers of a few entries. An index only
+avoids work: if all bookies have lost an index entry, the complete range is read, and that read
+reports lost rows.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ def with_needed_entries(
         if index is None or places is None or not index.slices:
             continue
         requested = RequestedSlices(index.first_entry_id, index.slices, places)
-        if requested.is_worthwhile:
+        if requested.is_worthwhile(part.first_entry_id, part.last_entry_id):
             slices[part] = requested
     return replace(task, ranges=parts), slices
 

@@ -6,6 +6,8 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from struct import pack
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ import pytest
 
 from ledgerlog_spark.arrow.column_slices import SLICED_SIZE_BYTES_MIN
 from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.scan.ranges import RangeIndex
 from ledgerlog_spark.datasource.scan.reader import BatchReader
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
 from ledgerlog_spark.datasource.stream.reader import LedgerStreamReader
@@ -64,7 +67,7 @@ def options(**given: str) -> SourceOptions:
 
 
 def write(*batches: pa.RecordBatch, **given: str) -> None:
-    chosen = options(targetEntryBytes="50000", **given).for_write()
+    chosen = options(**{"targetEntryBytes": "50000", **given}).for_write()
     writer = BatchWriter(URI, chosen, schema_of(*TYPES), overwrite=False)
     writer.commit([writer.write(iter(batches))])
 
@@ -113,10 +116,11 @@ def test_few_columns_come_in_slices(
     assert requests["read"] == 1  # of the index entry
 
 
-def test_the_bytes_are_those_of_the_columns(world: BlockingWorld) -> None:
-    taken = counted_bytes(world)
-    read("c7")
-    assert sum(taken) < WHOLE.nbytes / 12
+def test_the_bytes_are_those_of_the_columns(blocking_world: BlockingWorld) -> None:
+    write(*BATCHES, targetEntryBytes="1000000")
+    taken = counted_bytes(blocking_world)
+    assert read("c7") == WHOLE.select(["c7"])
+    assert sum(taken) < WHOLE.nbytes * 8 / 100
 
 
 def counted_bytes(world: BlockingWorld) -> list[int]:
@@ -202,7 +206,9 @@ def test_slices_that_are_damaged_everywhere_are_read_in_whole_entries(
 
     monkeypatch.setattr(transport, "read_slices", damaged)
     assert read("c7") == WHOLE.select(["c7"])
-    assert asked(world)["read"] > 10
+    requests = asked(world)
+    assert requests["read_batch"] >= 1
+    assert requests["read_slices"] <= 10
 
 
 @pytest.mark.parametrize("fault", ["silent", "refusing", "slow"])
@@ -216,6 +222,87 @@ def test_a_bookie_that_fails_is_left_out(world: BlockingWorld, fault: str) -> No
     else:
         transport.slow_seconds[name] = 3.0
     assert read("c7", "list") == WHOLE.select(["c7", "list"])
+
+
+def test_older_rows_without_the_columns_are_read_in_slices_too(world: BlockingWorld) -> None:
+    more = pa.Table.from_batches(BATCHES).append_column("new", pa.array(range(ROWS), pa.int64()))
+    chosen = options(targetEntryBytes="50000", mergeSchema="true").for_write()
+    schema = json.loads(schema_of(*TYPES))
+    schema["fields"].append({"name": "new", "type": "long", "nullable": True, "metadata": {}})
+    writer = BatchWriter(URI, chosen, json.dumps(schema), overwrite=False)
+    writer.commit([writer.write(iter(more.combine_chunks().to_batches()))])
+    TYPES["new"] = "long"
+    try:
+        asked(world)
+        for names in (["new"], ["c3", "new"], ["new", "text"]):
+            found = read(*names)
+            older = WHOLE.select([name for name in names if name != "new"])
+            assert found.num_rows == 2 * ROWS
+            assert found["new"].combine_chunks() == pa.concat_arrays(
+                [pa.nulls(ROWS, pa.int64()), pa.array(range(ROWS), pa.int64())]
+            )
+            assert found[:ROWS].select(older.column_names) == older
+            assert found[ROWS:].select(older.column_names) == older
+            requests = asked(world)
+            assert requests["read_slices"] >= 2
+            assert requests["read_batch"] == 0
+    finally:
+        del TYPES["new"]
+
+
+def hostile(slices: tuple[bytes, ...]) -> Any:
+    """A patch of `RangeIndex.of`, after which the index has other slices."""
+    of = RangeIndex.of
+
+    def patched(index_entry_id: int, entries: Any) -> RangeIndex:
+        return replace(of(index_entry_id, entries), slices=slices)
+
+    return patched
+
+
+WRONG = {
+    "huge": (pack(">6I", 1, 0, 1, 0, (1 << 32) - 1, 0),) * 200,
+    "without a header": (pack(">6I", 0, 0, 1, 0, 90_000, 0),) * 200,
+    "other checksums": (pack(">42I", *((500, 7) * 21)),) * 200,
+    "behind the end": (pack(">42I", *((200_000, 7) * 21)),) * 200,
+    "fewer entries": (pack(">42I", *((500, 7) * 21)),) * 2,
+    "fewer columns": (pack(">6I", 100, 7, 100, 7, 900, 7),) * 200,
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_wrong_slices_cost_no_rows(
+    world: BlockingWorld, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(RangeIndex, "of", hostile(WRONG[kind]))
+    assert read("c0", "text") == WHOLE.select(["c0", "text"])
+    assert asked(world)["read_slices"] <= 30
+
+
+ANSWERS: dict[str, Any] = {
+    "shorter": lambda found: [one[:-1] for one in found],
+    "longer": lambda found: [one + b"x" for one in found],
+    "empty": lambda found: [b"" for _ in found],
+    "more entries": lambda found: [*found, *found],
+    "no entries": lambda _: [],
+    "other order": lambda found: found[::-1],
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_other_answers_than_the_slices_cost_no_rows(
+    world: BlockingWorld, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    transport: Any = world.cluster.transport
+    inner = transport.read_slices
+
+    def lying(bookie_id: str, request: Any, timeout_ms: int, on_reply: Any) -> None:
+        inner(
+            bookie_id, request, timeout_ms, lambda code, found: on_reply(code, ANSWERS[kind](found))
+        )
+
+    monkeypatch.setattr(transport, "read_slices", lying)
+    assert read("c0", "text") == WHOLE.select(["c0", "text"])
 
 
 def test_a_stream_reads_slices_too(world: BlockingWorld) -> None:
@@ -233,12 +320,8 @@ def test_a_stream_reads_slices_too(world: BlockingWorld) -> None:
 
 def members(world: BlockingWorld) -> list[str]:
     """The bookies with the rows of the log."""
-    ledgers = {
-        scanned.ledger_id
-        for part in BatchReader(URI, options().for_read(), schema_of("c0")).planned(b"")
-        .plan.partitions
-        for scanned in part.ranges
-    }
+    planned = BatchReader(URI, options().for_read(), schema_of("c0")).planned(b"")
+    ledgers = {scanned.ledger_id for part in planned.plan.partitions for scanned in part.ranges}
     (ledger_id,) = ledgers
     return [name for name in world.cluster.names if holds(world, name, ledger_id)]
 
