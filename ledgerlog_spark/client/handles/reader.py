@@ -244,6 +244,8 @@ class ReadHandle:
                 The range may then end after `last_add_confirmed`.
             place: Limits the memory of this read and other reads together. If the consumer takes
                 another range first, this read may wait for room.
+            slices: The parts of the entries to read, with their checksums. A payload may still be a
+                whole one; None means that all payloads are.
 
         Raises:
             LocalProtocolError: The range is wrong, or ends after `last_add_confirmed`. Nothing was

@@ -24,6 +24,7 @@ from ledgerlog_spark.protocol.dispatch import Table, TableMachine, on, row
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.ledger.quorum import write_set
+from ledgerlog_spark.protocol.ledger.read.batch import BatchInFlight
 from ledgerlog_spark.protocol.ledger.read.budget import EntriesToRequest, ReadBudget, ReaderSettings
 from ledgerlog_spark.protocol.ledger.read_room import ReadPlace, RoomMade
 from ledgerlog_spark.protocol.ledger.recover.reads import Verdict
@@ -97,24 +98,6 @@ class ReplicaTally:
         if answered and all(code is Code.UNAUTHORIZED for code in answered):
             return m.Failure.UNAUTHORIZED
         return m.Failure.ENTRY_UNKNOWN
-
-
-@dataclass(slots=True, eq=False)
-class BatchInFlight:
-    """Consecutive entries that are requested from one bookie, and from the next if it is slow."""
-
-    next_entry_id: int  # the first entry that was not received yet
-    last_entry_id: int  # inclusive
-    order: tuple[int, ...] = ()  # indexes in the order of attempts
-    tried: int = 0  # number of indexes tried
-    outstanding: int = 0  # requests without an answer
-    is_slow: bool = False
-    is_damaged: bool = False  # a bookie sent other slices of the first entry than were written
-
-    @property
-    def is_done(self) -> bool:
-        """Whether no entry of the batch is left to receive."""
-        return self.next_entry_id > self.last_entry_id
 
 
 class LedgerReader(TableMachine[m.Event, m.Effect]):
@@ -324,10 +307,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         self, batch: BatchInFlight, index: int, event: m.BatchReplied, *, is_refused: bool
     ) -> list[m.Effect]:
         """Request the rest of a batch. A short answer does not show that the rest is absent."""
-        if event.entries and event.code is Code.OK:
-            self._put_back(batch, batch.next_entry_id)
-            return []
-        if is_refused:
+        if is_refused or (event.entries and event.code is Code.OK):
             self._put_back(batch, batch.next_entry_id)
             return []
         ensemble = self.metadata.fragment_of(batch.next_entry_id).ensemble
