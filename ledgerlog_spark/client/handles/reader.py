@@ -260,6 +260,7 @@ class ReadHandle:
         check_type("first_entry_id", first_entry_id, int)
         check_optional("last_entry_id", last_entry_id, int)
         check_optional("place", place, ReadPlace)
+        check_optional("slices", slices, SliceSource)
         if last_entry_id is None:
             last_entry_id = self._last_add_confirmed
             if 0 <= first_entry_id == last_entry_id + 1:

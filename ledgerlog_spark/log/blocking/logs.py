@@ -178,18 +178,19 @@ class BlockingLog(Blocking[Log]):
                 entry may be whole even so.
 
         Raises:
-            LocalProtocolError: The client is closed, or a range does not have three numbers.
+            LocalProtocolError: The client is closed, a range does not have three numbers, or
+                `slices` has not one element for each range.
         """
         check_iterable("ranges", ranges)
         listed = list(ranges)
         for each in listed:
             _check_range(each)
         check_optional("room", room, ReadRoom)
+        parts = _checked_slices(slices, len(listed))
         shared = room or ReadRoom()
 
         async def begun(log: Log) -> list[BegunRange]:
             places = [shared.place() for _ in listed]
-            parts = slices or [None] * len(listed)
             return [
                 BegunRange(
                     log.read_range(*each, password=password, place=place, slices=part), place
@@ -231,6 +232,23 @@ class BlockingLog(Blocking[Log]):
         return self._client.run(
             lambda client: work(logs_of(client).open_by_id(self.name, self.log_id))
         )
+
+
+def _checked_slices(
+    slices: Sequence[SliceSource | None] | None, count: int
+) -> list[SliceSource | None]:
+    if slices is None:
+        return [None] * count
+    check_iterable("slices", slices)
+    parts = list(slices)
+    for part in parts:
+        check_optional("each of slices", part, SliceSource)
+    if len(parts) != count:
+        raise LocalProtocolError(
+            f"slices must have one element for each of {count} ranges, got {len(parts)}",
+            argument="slices",
+        )
+    return parts
 
 
 def _check_range(found: object) -> None:

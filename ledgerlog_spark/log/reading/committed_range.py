@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-from ledgerlog_spark.client.arguments import check_type
+from ledgerlog_spark.client.arguments import check_optional, check_type
 from ledgerlog_spark.errors import DataLossError, EntryNotFoundError, LedgerNotFoundError
 from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.ports import LedgerReaderHandle
@@ -54,6 +54,7 @@ async def read_range(
     """
     check_type("first_entry_id", first_entry_id, int)
     check_type("last_entry_id", last_entry_id, int)
+    check_optional("slices", slices, SliceSource)
     log = host.name
     next_entry_id = first_entry_id
     seen: LedgerMetadata | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ledgerlog_spark.model import SLICE_RANGES_MAX, SLICED_ENTRIES_MAX
 
@@ -13,6 +13,7 @@ _HEAD_SIZE_BYTES = 36
 _ENTRY_HEAD_SIZE_BYTES = 4
 
 
+@runtime_checkable
 class SliceSource(Protocol):
     """The wanted ranges of bytes of each entry, and the check of the received bytes."""
 
