@@ -15,6 +15,7 @@ SCRIPTS = (
     "spark_write",
     "spark_read",
     "query_overhead",
+    "column_pruning",
     "stream_throughput",
     "stream_latency",
 )

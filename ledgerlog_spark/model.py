@@ -31,6 +31,10 @@ ENTRY_HEADER_SIZE_BYTES = 32
 FRAME_SIZE_BYTES_MAX = 5_253_120
 RUN_ENTRIES_MAX = 4_096
 RUN_SIZE_BYTES_MAX = 1 << 20
+SLICED_ENTRIES_MAX = 1_024
+"""Maximum number of entries in one request for slices."""
+SLICE_RANGES_MAX = 8_192
+"""Maximum number of byte ranges in one request for slices."""
 PASSWORD_SIZE_BYTES_MAX = 1_024
 """Maximum size of a new ledger's password. The metadata contains the password, so it must be small.
 
@@ -292,6 +296,11 @@ class BookieInfo:
     def takes_lacs(self) -> bool:
         """Whether the bookie advertises TELL_LAC."""
         return "TELL_LAC/1" in self._operations
+
+    @property
+    def takes_slices(self) -> bool:
+        """Whether the bookie advertises READ_SLICES."""
+        return "READ_SLICES/1" in self._operations
 
     @property
     def _operations(self) -> list[str]:

@@ -10,7 +10,13 @@ from enum import Enum
 from hmac import compare_digest
 
 from bookie_server.core.ledger_state import HeldLedger
-from bookie_server.core.requests import ID_MAX, StoredAdd, StoredBatchRead, StoredRead
+from bookie_server.core.requests import (
+    ID_MAX,
+    StoredAdd,
+    StoredBatchRead,
+    StoredRead,
+    StoredSliceRead,
+)
 from ledgerlog_spark.model import MASTER_KEY_SIZE_BYTES, NO_ENTRY, Code
 
 
@@ -84,6 +90,17 @@ def admit_read(request: StoredRead | StoredBatchRead) -> Code | None:
     if not 0 <= request.ledger_id <= ID_MAX or not lowest <= entry_id <= ID_MAX:
         return Code.BAD_REQUEST
     if key is not None and len(key) != MASTER_KEY_SIZE_BYTES:
+        return Code.BAD_REQUEST
+    return None
+
+
+def admit_slice_read(request: StoredSliceRead) -> Code | None:
+    """Check the ids of a read of slices. Return None to accept it, or a code to refuse it.
+
+    The decoder has checked that ids and ranges rise.
+    """
+    first, last = request.entries[0][0], request.entries[-1][0]
+    if not 0 <= request.ledger_id <= ID_MAX or first < 0 or last > ID_MAX:
         return Code.BAD_REQUEST
     return None
 

@@ -60,6 +60,16 @@ class StoredBatchRead:
     fence_key: bytes | None = None  # same meaning as in `StoredRead`
 
 
+@dataclass(slots=True)
+class StoredSliceRead:
+    """The request to read ranges of bytes of some entries. It never fences the ledger."""
+
+    ledger_id: int
+    # entry ids, rising; for each, offsets and lengths in the stored entry, rising, without overlaps
+    entries: Sequence[tuple[int, Sequence[tuple[int, int]]]]
+    size_bytes_max: int  # maximum size of the answer frame; the first entry may exceed it
+
+
 class EntryStorage(Protocol):
     """The methods of `LedgerStorage` that add and read stored entries.
 
@@ -74,6 +84,9 @@ class EntryStorage(Protocol):
 
     def read_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
         """Read consecutive stored entries. The answer ends before the first missing entry."""
+
+    def read_slices(self, request: StoredSliceRead, on_done: OnReadBatch) -> None:
+        """Read ranges of stored entries. The answer ends before the first missing entry."""
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
         """Report a LAC to the watches of the ledger. The LAC need not be durable."""

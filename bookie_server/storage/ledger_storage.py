@@ -51,6 +51,7 @@ class LedgerStorage:
         reads = ReadAnswers(shared, journal, self._reader, fences)
         self.add = AddPath(shared, keeper, journal, self._reader, fences).add
         self.read, self.read_batch = reads.read, reads.read_batch
+        self.read_slices = reads.read_slices
         self.read_lac, self.write_lac = self._lacs.read, self._lacs.write
         self.announce_lac, self.watch_lac = self._lacs.announce, self._lacs.watch
         self.drop, self.droppable = self._drops.drop, self._drops.candidates

@@ -2,6 +2,8 @@
 
 - `stream_codec`: entries of a ledger as one IPC stream. `entry_cutter`: cuts batches of any size
   into entries of about one size. `statistics`: bounds of columns.
+- `column_slices`: the bytes of each column in an entry, which readers can request alone.
+  `batch_message`: finds these bytes in an encoded record batch.
 - `schema_evolution`: which rows a log accepts. `spark_types`: converts Spark's schema JSON to Arrow
   schemas and to stored schemas, and compares names as Spark does. `conform`: converts a batch to
   exactly the required schema.

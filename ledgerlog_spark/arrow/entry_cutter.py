@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from ledgerlog_spark.arrow.batch_message import buffer_counts
+from ledgerlog_spark.arrow.column_slices import slices_of
 from ledgerlog_spark.arrow.statistics import RangeStatistics, batch_statistics
 from ledgerlog_spark.arrow.stream_codec import (
     ENTRY_ROWS_MAX,
@@ -149,6 +151,7 @@ class EntrySplitter:
         self._cutter = EntryCutter(
             lambda batch: encoder.encode(batch, self.rows), target_entry_bytes=target_entry_bytes
         )
+        self._buffer_counts = buffer_counts(schema)
         self._index: list[IndexedEntry] = []
         self._statistics = RangeStatistics()
         self.rows = 0
@@ -173,11 +176,12 @@ class EntrySplitter:
         return self._cutter.release()
 
     def _indexed(self, cut: CutEntry) -> EncodedEntry:
-        """Add the entry to the number of rows, the statistics and the index."""
+        """Add the entry to the number of rows, the statistics and the index with its slices."""
         batch, payload = cut
         columns = batch_statistics(batch)
         self._statistics.add(batch.num_rows, columns)
         encoded = encode_statistics(columns, size_bytes_max=STATISTICS_SIZE_BYTES_MAX)
-        self._index.append(IndexedEntry(batch.num_rows, len(payload), encoded))
+        slices = slices_of(payload, self._buffer_counts)
+        self._index.append(IndexedEntry(batch.num_rows, len(payload), encoded, slices))
         self.rows += batch.num_rows
         return EncodedEntry(payload, batch.num_rows)

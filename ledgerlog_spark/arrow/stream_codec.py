@@ -13,13 +13,17 @@ Custom metadata of the messages:
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 from typing import Any
 
 import pyarrow as pa
 
+from ledgerlog_spark.arrow.column_slices import joined_slices, split_slices
 from ledgerlog_spark.errors import ConfigurationError, WireFormatError
 from ledgerlog_spark.model import ENTRY_HEADER_SIZE_BYTES
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX as STORED_SIZE_BYTES_MAX
@@ -47,6 +51,7 @@ class IndexedEntry:
     rows: int
     size_bytes: int
     statistics: bytes = b""  # encoded by `protocol.log.state.statistics`; empty if omitted
+    slices: bytes = b""  # encoded by `column_slices.slices_of`; empty if omitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,8 @@ class BatchEncoder:
 
         The index is a JSON object. `format` is 1. The lists `rows`, `bytes` and `statistics`
         (base64) have one value for each entry. `statistics` is omitted if it exceeds 1 MiB.
+        `slices` (base64) has the slices of all entries, one after the other. It is omitted if a
+        reader would gain little, or if it exceeds 1 MiB.
         """
         index: dict[str, Any] = {
             "format": INDEX_FORMAT,
@@ -119,6 +126,11 @@ class BatchEncoder:
             index["statistics"] = [
                 base64.b64encode(entry.statistics).decode("ascii") for entry in entries
             ]
+        slices = joined_slices(
+            [entry.slices for entry in entries], sum(entry.size_bytes for entry in entries)
+        )
+        if slices and len(slices) * 4 // 3 <= INDEX_SIZE_BYTES_MAX:
+            index["slices"] = base64.b64encode(slices).decode("ascii")
         rows = sum(entry.rows for entry in entries)
         text = json.dumps(index, separators=(",", ":")).encode()
         empty = pa.RecordBatch.from_arrays(
@@ -153,16 +165,13 @@ def decode_entries(
     """
     schema = decode_schema(schema_entry)
     source = _EntrySource(schema_entry, entries)
-    wanted = None
-    if columns is not None:
-        lower = {name.lower() for name in columns}
-        wanted = [place for place, name in enumerate(schema.names) if name.lower() in lower]
+    wanted = None if columns is None else places_of(schema, columns)
+    is_without_columns = columns is not None and not _named(schema, columns)
     options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=wanted)
     try:
         reader = pa.ipc.open_stream(pa.PythonFile(source, mode="r"), options=options)
         while (decoded := _next_batch(reader, source)) is not None:
-            # For Arrow, an empty list of fields means all fields.
-            batch = decoded.batch.select([]) if wanted == [] else decoded.batch
+            batch = decoded.batch.select([]) if is_without_columns else decoded.batch
             yield DecodedEntry(batch, *_place_of(decoded.custom_metadata))
     except (pa.ArrowException, OSError, EOFError) as error:
         if source.failure is not None:
@@ -171,6 +180,25 @@ def decode_entries(
             f"entry {source.count} of the read entries is not an Arrow record batch of the "
             f"ledger's schema: {error}"
         ) from error
+
+
+def places_of(schema: pa.Schema, columns: Sequence[str]) -> list[int]:
+    """The places of the columns that are decoded for `columns`, names in upper or lower case.
+
+    Without columns, one small column is decoded, because Arrow takes an empty list for all columns.
+    """
+    return _named(schema, columns) or sorted(range(len(schema)), key=partial(_width, schema))[:1]
+
+
+def _width(schema: pa.Schema, place: int) -> float:
+    """Bits of a value in a column; infinite if it varies."""
+    kind = schema.field(place).type
+    return float(kind.bit_width) if pa.types.is_primitive(kind) else inf
+
+
+def _named(schema: pa.Schema, columns: Sequence[str]) -> list[int]:
+    lower = {name.lower() for name in columns}
+    return [place for place, name in enumerate(schema.names) if name.lower() in lower]
 
 
 def _next_batch(reader: Any, source: _EntrySource) -> Any:
@@ -204,6 +232,14 @@ def _place_of(metadata: Any) -> tuple[int, tuple[IndexedEntry, ...] | None]:
     return first_row, index
 
 
+def _slices_in(index: Any, sizes: Sequence[int]) -> list[bytes]:
+    """The slices of each entry. Slices that cannot be right are left out: they only save bytes."""
+    if sizes and index.get("slices"):
+        with contextlib.suppress(WireFormatError, ValueError, TypeError):
+            return split_slices(base64.b64decode(index["slices"], validate=True), sizes)
+    return [b""] * len(sizes)
+
+
 def decode_index(text: bytes) -> tuple[IndexedEntry, ...]:
     """Decode the index of a range from the JSON that `BatchEncoder.encode_index` wrote."""
     try:
@@ -213,10 +249,12 @@ def decode_index(text: bytes) -> tuple[IndexedEntry, ...]:
                 f"the index has format {index['format']}, but this version reads only format 1"
             )
         statistics = index.get("statistics") or [""] * len(index["rows"])
+        sizes = [int(size_bytes) for size_bytes in index["bytes"]]
+        slices = _slices_in(index, sizes)
         return tuple(
-            IndexedEntry(int(rows), int(size_bytes), base64.b64decode(encoded, validate=True))
-            for rows, size_bytes, encoded in zip(
-                index["rows"], index["bytes"], statistics, strict=True
+            IndexedEntry(int(rows), size_bytes, base64.b64decode(encoded, validate=True), each)
+            for rows, size_bytes, encoded, each in zip(
+                index["rows"], sizes, statistics, slices, strict=True
             )
         )
     except (ValueError, KeyError, TypeError) as error:

@@ -12,6 +12,7 @@ from ledgerlog_spark.client.users import EndsFirst
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import Code, LedgerMetadata
 from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
+from ledgerlog_spark.protocol.ledger.slices import SliceSource
 
 
 class Appends(Protocol):
@@ -91,10 +92,12 @@ class LedgerReaderHandle(Protocol):
         *,
         is_listed: bool = False,
         place: ReadPlace | None = None,
+        slices: SliceSource | None = None,
     ) -> AsyncGenerator[Sequence[Any], None]:
         """Entries in order, in batches. With `is_listed`, the last add confirmed is not checked.
 
-        With `place`, the memory limit of its room applies to all readers of the room together.
+        With `place`, the memory limit of its room applies to all readers of the room together. With
+        `slices`, payloads may have only the requested parts.
         """
 
     async def aclose(self) -> None:

@@ -96,6 +96,22 @@ class MemoryStorage:
             entry_id += 1
         on_done(Code.OK if found else Code.NO_ENTRY, found)
 
+    def read_slices(self, request: Any, on_done: Callable[[Code, Sequence[bytes]], None]) -> None:
+        """Read ranges of stored entries up to the first missing entry."""
+        ledger = self.ledgers.get(request.ledger_id)
+        if ledger is None:
+            on_done(Code.NO_LEDGER, ())
+            return
+        found: list[bytes] = []
+        size = 36
+        for entry_id, ranges in request.entries:
+            size += 4 + sum(length for _, length in ranges)
+            entry = ledger.entries.get(entry_id)
+            if entry is None or (found and size > request.size_bytes_max):
+                break
+            found.append(b"".join(entry[offset : offset + length] for offset, length in ranges))
+        on_done(Code.OK if found else Code.NO_ENTRY, found)
+
     def read_lac(self, ledger_id: int, on_done: Callable[[Code, int], None]) -> None:
         """Read the largest last add confirmed that the bookie received."""
         ledger = self.ledgers.get(ledger_id)

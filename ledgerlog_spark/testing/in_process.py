@@ -11,7 +11,13 @@ from typing import Any, Protocol
 
 from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.transport.deadlines import Deadlines
-from ledgerlog_spark.transport.pending import Pending, PendingBatch, PendingRead, PendingRun
+from ledgerlog_spark.transport.pending import (
+    Pending,
+    PendingBatch,
+    PendingRead,
+    PendingRun,
+    PendingSlices,
+)
 from ledgerlog_spark.transport.port import (
     AddRun,
     CancelWatch,
@@ -24,6 +30,7 @@ from ledgerlog_spark.transport.port import (
     OnWatchEnd,
     ReadBatch,
     ReadEntry,
+    ReadSlices,
     WatchLac,
     WriteLac,
 )
@@ -60,6 +67,11 @@ class BookieStorage(Protocol):
         self, request: ReadBatch, on_done: Callable[[Code, Sequence[bytes]], None]
     ) -> None:
         """Read consecutive stored entries up to the first missing entry."""
+
+    def read_slices(
+        self, request: ReadSlices, on_done: Callable[[Code, Sequence[bytes]], None]
+    ) -> None:
+        """Read ranges of stored entries up to the first missing entry."""
 
     def read_lac(self, ledger_id: int, on_done: Callable[[Code, int], None]) -> None:
         """Read the largest last add confirmed that the storage has."""
@@ -142,6 +154,19 @@ class InProcessTransport:
         storage.read_batch(
             request,
             lambda code, entries: self._reply(pending.finish, code, tuple(entries)),
+        )
+
+    def read_slices(
+        self, bookie_id: str, request: ReadSlices, timeout_ms: int, on_reply: OnReadBatch
+    ) -> None:
+        """Read ranges of stored entries from one bookie."""
+        pending = PendingSlices(request, 0, on_reply)
+        storage = self._admit(bookie_id, pending, timeout_ms)
+        if storage is None:
+            return
+        storage.read_slices(
+            request,
+            lambda code, slices: self._reply(pending.finish, code, tuple(slices)),
         )
 
     def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:

@@ -11,6 +11,7 @@ from ledgerlog_spark.transport import port
 from ledgerlog_spark.transport.prepared_run import PreparedRun
 from ledgerlog_spark.wire.opcodes import Flag, Opcode
 from ledgerlog_spark.wire.requests import encode_batch_read, encode_read
+from ledgerlog_spark.wire.slice_requests import encode_read_slices
 
 R = TypeVar("R")
 Key = tuple[int, int, int]
@@ -205,6 +206,26 @@ class PendingBatch(PendingRequest["Sequence[bytes]"]):
             count_max=request.count_max,
             size_bytes_max=min(request.size_bytes_max, FRAME_SIZE_BYTES_MAX),
             flags=Flag.HIGH_PRIORITY if request.is_recovery else 0,
+        )
+        self.request_id = request_id
+        self._on_reply = on_reply
+
+
+class PendingSlices(PendingRequest["Sequence[bytes]"]):
+    """A READ_SLICES."""
+
+    __slots__ = ("_frame", "_on_reply", "request_id")
+    _empty = ()
+
+    def __init__(
+        self, request: port.ReadSlices, request_id: int, on_reply: port.OnReadBatch
+    ) -> None:
+        super().__init__()
+        self._frame = encode_read_slices(
+            request.ledger_id,
+            request.entries,
+            request_id=request_id,
+            size_bytes_max=min(request.size_bytes_max, FRAME_SIZE_BYTES_MAX),
         )
         self.request_id = request_id
         self._on_reply = on_reply

@@ -86,6 +86,23 @@ class ReadBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadSlices:
+    """A request for ranges of bytes of some entries.
+
+    If the answer has fewer entries, the bookie may still have further entries.
+
+    Attributes:
+        entries: Entry ids, rising. For each entry, offsets and lengths in the stored entry, rising
+            and without overlaps.
+        size_bytes_max: Maximum size of the answer. A first entry that is larger is still returned.
+    """
+
+    ledger_id: int
+    entries: Sequence[tuple[int, Sequence[tuple[int, int]]]]
+    size_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class WriteLac:
     """A request with a LAC: the last confirmed entry of a ledger's writer, sent without an add.
 
@@ -143,6 +160,14 @@ class BookieTransport(Protocol):
         self, bookie_id: str, request: ReadBatch, timeout_ms: int, on_reply: OnReadBatch
     ) -> None:
         """Read a run of stored entries from one bookie."""
+
+    def read_slices(
+        self, bookie_id: str, request: ReadSlices, timeout_ms: int, on_reply: OnReadBatch
+    ) -> None:
+        """Read ranges of stored entries. The answer has the joined ranges of each entry.
+
+        If the bookie or the transport cannot read slices, the code is `Code.BAD_REQUEST`.
+        """
 
     def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:
         """Send a LAC to the watches on a bookie, as fast as possible.

@@ -4,7 +4,8 @@
   in one piece of memory. `digests`: the four digest types, and the keys from a password.
 - `frames`: cuts a byte stream into frames. `opcodes`: operations, flags, the packet header and the
   numbers of outcome codes. `requests`, `answers`: the bodies of v2 frames to and from a bookie.
-  `version_3`: recognises and refuses requests of version 3.
+  `slice_requests`: the requests for byte ranges of entries. `version_3`: recognises and refuses
+  requests of version 3.
 - `ledger_metadata`: the ledger's record. `znodes`: the path of a ledger's znode, and the `LAYOUT`
   node. `registration`, `cookie`: the records of a bookie. `protobuf`: the encodings of Protocol
   Buffers that these records need.

@@ -4,6 +4,7 @@
     READ        = the fields of ADD | stored entry
     BATCH_READ  = the fields of ADD | request id i64 | { length i32 | stored entry } *
     ADD_RUN     = the fields of ADD | request id i64
+    READ_SLICES = the fields of BATCH_READ, with the slices of each entry in place of the entry
     TELL_LAC    = the fields of ADD, with the LAC as entry id; sent only for a refused request
     AUTH        = packet header i32 | an AuthMessage of protobuf
 
@@ -69,6 +70,16 @@ class BatchReadAnswer(NamedTuple):
     entries: Sequence[bytes]  # keeps the memory of the decoded body
 
 
+class SliceReadAnswer(NamedTuple):
+    """The slices of the first requested entries, not verified. Further entries may still exist."""
+
+    code: Code
+    ledger_id: int
+    first_entry_id: int
+    request_id: int
+    slices: Sequence[bytes]  # the slices of each entry, joined; keeps the memory of the body
+
+
 class AddRunAnswer(NamedTuple):
     """The outcome of an ADD_RUN. The request id is None if the bookie does not support ADD_RUN."""
 
@@ -86,7 +97,15 @@ class TellLacAnswer(NamedTuple):
     last_add_confirmed: int
 
 
-Answer = AddAnswer | ReadAnswer | BatchReadAnswer | AddRunAnswer | TellLacAnswer | AuthMessage
+Answer = (
+    AddAnswer
+    | ReadAnswer
+    | BatchReadAnswer
+    | SliceReadAnswer
+    | AddRunAnswer
+    | TellLacAnswer
+    | AuthMessage
+)
 
 
 def encode_add_answer(
@@ -125,12 +144,16 @@ def encode_batch_read_answer(
     entries: Sequence[Buffer],
     *,
     version: int = VERSION,
+    opcode: Opcode = Opcode.BATCH_READ,
 ) -> list[Buffer]:
-    """The buffers of a BATCH_READ answer. Only an OK answer has `entries`, which are not copied."""
+    """The buffers of a BATCH_READ answer. Only an OK answer has `entries`, which are not copied.
+
+    The answer to a READ_SLICES has the same layout. `entries` are then the slices of each entry.
+    """
     lengths = list(map(len, entries))
     size_bytes = _NUMBERED_BODY_SIZE_BYTES + LENGTH_SIZE_BYTES * len(lengths)
     size_bytes += sum(lengths)
-    header = packet_header(Opcode.BATCH_READ, 0, version)
+    header = packet_header(opcode, 0, version)
     head = _NUMBERED.pack(
         size_bytes, header, number_of(code), ledger_id, first_entry_id, request_id
     )
@@ -206,12 +229,20 @@ def _decode_read(view: memoryview) -> ReadAnswer:
 
 
 def _decode_batch_read(view: memoryview) -> BatchReadAnswer:
+    return BatchReadAnswer(*_batch_fields(view))
+
+
+def _decode_read_slices(view: memoryview) -> SliceReadAnswer:
+    return SliceReadAnswer(*_batch_fields(view))
+
+
+def _batch_fields(view: memoryview) -> tuple[Code, int, int, int, Sequence[bytes]]:
     _, number, ledger_id, entry_id, request_id = _NUMBERED_FIELDS.unpack_from(view)
     code = code_of(number)
     entries: Sequence[bytes] = ()
     if code is Code.OK:
         entries = StoredBatch(view[_NUMBERED_BODY_SIZE_BYTES:])
-    return BatchReadAnswer(code, ledger_id, entry_id, request_id, entries)
+    return code, ledger_id, entry_id, request_id, entries
 
 
 _DECODERS: dict[int, Callable[[memoryview], Answer]] = {
@@ -219,6 +250,7 @@ _DECODERS: dict[int, Callable[[memoryview], Answer]] = {
     Opcode.READ: _decode_read,
     Opcode.AUTH: _decode_auth,
     Opcode.BATCH_READ: _decode_batch_read,
+    Opcode.READ_SLICES: _decode_read_slices,
     Opcode.ADD_RUN: _decode_add_run,
     Opcode.TELL_LAC: _decode_tell_lac,
 }

@@ -43,6 +43,7 @@ class Opcode(IntEnum):
     BATCH_READ = 7
     ADD_RUN = 64
     TELL_LAC = 65
+    READ_SLICES = 66
 
 
 class Flag(IntFlag):

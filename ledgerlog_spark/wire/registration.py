@@ -18,7 +18,7 @@ from ledgerlog_spark.model import BookieInfo
 from ledgerlog_spark.wire.protobuf.binary import Field, encode_bytes, encode_number, fields_of
 
 OPERATIONS_PROPERTY: Final = "ledgerlog.ops"
-OPERATIONS: Final = ("ADD_RUN/1", "TELL_LAC/1")
+OPERATIONS: Final = ("ADD_RUN/1", "TELL_LAC/1", "READ_SLICES/1")
 """Operations that ledgerlog's bookies support, but Apache's bookies do not."""
 _BOOKIE_PROTOCOL = "bookie-rpc"
 _GRPC_PROTOCOL = "grpc"

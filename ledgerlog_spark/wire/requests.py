@@ -11,6 +11,7 @@
                   | count i32 | stride i32 [| ids i64 * count with stride 0]
                   | lengths i32 * count | stored entries
     TELL_LAC    = ledger id i64 | last add confirmed i64 | master key [20]
+    READ_SLICES = see `slice_requests`
 
 Each `encode_*` function returns a whole frame, or the head of a frame before unchanged stored
 entries. `decode_request` takes the body of one frame from `frames.FrameSplitter`.
@@ -33,6 +34,7 @@ from ledgerlog_spark.model import (
 )
 from ledgerlog_spark.wire.digests import Buffer
 from ledgerlog_spark.wire.opcodes import VERSION, VERSION_MIN, Flag, Opcode, packet_header
+from ledgerlog_spark.wire.slice_requests import SliceReadRequest, decode_read_slices
 
 _HEADER = Struct(">i")
 _IDS = Struct(">qq")
@@ -139,6 +141,7 @@ Request = (
     | ReadRequest
     | BatchReadRequest
     | TellLacRequest
+    | SliceReadRequest
     | AuthMessage
     | RefusedRequest
 )
@@ -314,7 +317,7 @@ def _refused(
     offset = _IDS_OFFSET + (MASTER_KEY_SIZE_BYTES if opcode == Opcode.ADD else 0)
     ledger_id, entry_id = _IDS.unpack_from(view, offset)
     request_id: int | None = None
-    if opcode in (Opcode.BATCH_READ, Opcode.ADD_RUN):
+    if opcode in (Opcode.BATCH_READ, Opcode.ADD_RUN, Opcode.READ_SLICES):
         (request_id,) = unpack_from(">q", view, _IDS_OFFSET + _IDS.size)
     return RefusedRequest(version, opcode, ledger_id, entry_id, request_id, code)
 
@@ -372,6 +375,13 @@ def _decode_tell_lac(view: memoryview, version: int, flags: int) -> TellLacReque
     return TellLacRequest(version, flags, ledger_id, lac, key)
 
 
+def _decode_read_slices(
+    view: memoryview, version: int, flags: int
+) -> SliceReadRequest | RefusedRequest:
+    request = None if flags & Flag.FENCE else decode_read_slices(view, version, flags)
+    return request or _refused(view, version, Opcode.READ_SLICES)
+
+
 def _decode_auth(view: memoryview, version: int, flags: int) -> AuthMessage:
     return AuthMessage(version, flags, bytes(view[4:]))
 
@@ -423,4 +433,5 @@ _DECODERS: dict[int, Callable[[memoryview, int, int], Request]] = {
     Opcode.AUTH: _decode_auth,
     Opcode.ADD_RUN: _decode_add_run,
     Opcode.TELL_LAC: _decode_tell_lac,
+    Opcode.READ_SLICES: _decode_read_slices,
 }

@@ -89,8 +89,14 @@ ONLY_BLOCKING = {
 RENAMED = {"aclose": "close"}
 OTHER_NAME = {**RENAMED, **{new: old for old, new in RENAMED.items()}}
 OTHER_PARAMETERS = {
-    ("ReadHandle", "read_batches"): {"place": "`BlockingLog.begin_ranges` gives places"},
-    ("Log", "read_range"): {"place": "`BlockingLog.begin_ranges` gives places"},
+    ("ReadHandle", "read_batches"): {
+        "place": "`BlockingLog.begin_ranges` gives places",
+        "slices": "for `BlockingLog.begin_ranges`",
+    },
+    ("Log", "read_range"): {
+        "place": "`BlockingLog.begin_ranges` gives places",
+        "slices": "for `BlockingLog.begin_ranges`",
+    },
 }
 OTHER_DOCSTRING = {
     "append_async": "a `concurrent.futures.Future`, which may block",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bookie_server.config import BookieSettings
-from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
+from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead, StoredSliceRead
 from bookie_server.core.settings import StorageSettings
 from bookie_server.ports import Standing
 from bookie_server.service.collector import Collector
@@ -41,7 +41,7 @@ from tests.contract.transport_calls import BOOKIE, CODEC, KEY, Call, Caller, run
 from tests.fixtures.stored_entries import encode_entry
 
 OTHER_KEY = b"o" * 20
-RUNS = {"ledgerlog.ops": "ADD_RUN/1,TELL_LAC/1"}
+RUNS = {"ledgerlog.ops": "ADD_RUN/1,TELL_LAC/1,READ_SLICES/1"}
 
 
 @dataclass
@@ -81,6 +81,9 @@ class BookieOwn:
 
     def read_batch(self, request: Any, on_done: Any) -> None:
         self._storage.read_batch(as_kind(StoredBatchRead, request), on_done)
+
+    def read_slices(self, request: Any, on_done: Any) -> None:
+        self._storage.read_slices(as_kind(StoredSliceRead, request), on_done)
 
 
 def as_kind(kind: Any, request: Any) -> Any:
@@ -275,6 +278,39 @@ async def test_batch_that_begins_at_a_gap_has_no_entries(caller: Caller) -> None
     code, entries = await caller.read_batch(7, 1, 10, 1 << 20)
     assert code in (Code.OK, Code.NO_ENTRY)
     assert list(entries) == []
+
+
+TAKE_SLICES = ("in_process", "v2")
+
+
+async def test_slices_of_some_entries_are_read_or_the_request_is_refused(
+    caller: Caller, request: pytest.FixtureRequest
+) -> None:
+    payload = bytes(range(250)) * 400
+    for entry_id in (0, 1, 3):
+        assert await caller.add(run_of(7, (entry_id,), payload)) is Code.OK
+    whole = [stored(7, entry_id, payload) for entry_id in (0, 1, 3)]
+    ranges = [(0, 40), (50, 7), (70_000, 10), (99_000, 1_036)]
+    code, found = await caller.read_slices(7, [(entry_id, ranges) for entry_id in (0, 1, 3)])
+    if request.node.callspec.params["world"] not in TAKE_SLICES:
+        assert (code, found) == (Code.BAD_REQUEST, ())
+        return
+    assert code is Code.OK
+    assert found == tuple(b"".join(one[at : at + size] for at, size in ranges) for one in whole)
+    # The answer ends at the first missing entry, and at its size.
+    assert await caller.read_slices(7, [(1, [(0, 4)]), (2, [(0, 4)]), (3, [(0, 4)])]) == (
+        Code.OK,
+        (whole[1][:4],),
+    )
+    wanted = [(0, [(0, 100)]), (1, [(0, 100)])]
+    assert await caller.read_slices(7, wanted, 36 + 2 * 104 - 1) == (Code.OK, (whole[0][:100],))
+    assert await caller.read_slices(7, wanted, 1) == (Code.OK, (whole[0][:100],))
+    assert await caller.read_slices(7, [(2, [(0, 4)])]) == (Code.NO_ENTRY, ())
+    assert await caller.read_slices(8, [(0, [(0, 4)])]) == (Code.NO_LEDGER, ())
+    # Bytes behind the end of an entry are left out.
+    end = len(whole[0])
+    beyond = [(0, [(end - 3, 10), (end + 20, 5)])]
+    assert await caller.read_slices(7, beyond) == (Code.OK, (whole[0][-3:],))
 
 
 async def test_many_requests_at_once_are_each_answered_with_their_own_entry(

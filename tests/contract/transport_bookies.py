@@ -23,6 +23,7 @@ from ledgerlog_spark.wire.requests import (
     TellLacRequest,
     decode_request,
 )
+from ledgerlog_spark.wire.slice_requests import SliceReadRequest
 
 
 class HeldStorage:
@@ -144,6 +145,8 @@ class SmallConnection(asyncio.BufferedProtocol):
                 storage.read(*self._read(request))
             case BatchReadRequest():
                 storage.read_batch(*self._read_batch(request))
+            case SliceReadRequest():
+                storage.read_slices(*self._read_slices(request))
             case TellLacRequest():
                 storage.announce_lac(
                     request.ledger_id, request.last_add_confirmed, request.master_key
@@ -195,6 +198,18 @@ class SmallConnection(asyncio.BufferedProtocol):
             ),
             lambda code, found: self.send(*answers.encode_batch_read_answer(code, *ids, found)),
         )
+
+    def _read_slices(
+        self, request: SliceReadRequest
+    ) -> tuple[Any, Callable[[Code, Sequence[bytes]], None]]:
+        ids = request.ledger_id, request.entries[0][0], request.request_id
+
+        def answer(code: Code, found: Sequence[bytes]) -> None:
+            opcode = Opcode.READ_SLICES
+            self.send(*answers.encode_batch_read_answer(code, *ids, found, opcode=opcode))
+
+        size_bytes_max = request.size_bytes_max
+        return core.StoredSliceRead(ids[0], request.entries, size_bytes_max), answer
 
 
 def refuse_runs(connection: SmallConnection, request: Request) -> bool:

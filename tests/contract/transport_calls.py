@@ -13,6 +13,7 @@ from ledgerlog_spark.transport.port import (
     LacRise,
     ReadBatch,
     ReadEntry,
+    ReadSlices,
     WatchLac,
     WriteLac,
 )
@@ -112,6 +113,18 @@ class Caller:
         call = self.start_read_batch(ledger_id, first_entry_id, count_max, size_bytes_max)
         code, entries = await call.result()
         return code, entries
+
+    def start_read_slices(self, ledger_id: int, entries: Any, size_bytes_max: int) -> Call:
+        request = ReadSlices(ledger_id, entries, size_bytes_max)
+        return Call(
+            lambda done: self.transport.read_slices(self.bookie_id, request, self.timeout_ms, done)
+        )
+
+    async def read_slices(
+        self, ledger_id: int, entries: Any, size_bytes_max: int = 1 << 20
+    ) -> tuple[Code, Any]:
+        code, slices = await self.start_read_slices(ledger_id, entries, size_bytes_max).result()
+        return code, tuple(slices)
 
     def start_write_lac(self, ledger_id: int, lac: int, *, key: bytes = KEY) -> Call:
         request = WriteLac(ledger_id, lac, key)

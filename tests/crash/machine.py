@@ -9,7 +9,7 @@ from typing import Any
 
 from bookie_server.core.ledger_state import HeldLedgers, decode_states, encode_states
 from bookie_server.core.manifest_codec import Manifest, decode_manifest, manifest_encoding
-from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
+from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead, StoredSliceRead
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
@@ -242,6 +242,13 @@ class Machine:
         request = StoredBatchRead(ledger_id, first, count, size)
         code, entries = self.ask(lambda on_done: self.serving.read_batch(request, on_done))
         return code, entries
+
+    def read_slices(
+        self, ledger_id: int, entries: Any, size: int = 1 << 20
+    ) -> tuple[Code, Sequence[bytes]]:
+        request = StoredSliceRead(ledger_id, entries, size)
+        code, slices = self.ask(lambda on_done: self.serving.read_slices(request, on_done))
+        return code, slices
 
     def held(self, ledger_id: int) -> Sequence[tuple[int, int]] | StorageError:
         try:

@@ -486,8 +486,8 @@ _READING = [
     Mutation(
         "reader_batch_crosses_fragments",
         f"{PROTOCOL}/ledger/read/reader.py",
-        "                return fragment.first_entry_id - 1\n",
-        "                break\n",
+        "                last = fragment.first_entry_id - 1\n",
+        "                pass\n",
         "bookies are asked for entries that they never had",
         equivalent="what they do not have is asked for one by one under the right ensemble",
     ),

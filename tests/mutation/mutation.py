@@ -194,7 +194,11 @@ SUITES = {
         ((f"{_UNIT}/transport",), ("tests/contract/test_transport.py",)),
     ),
     "ledgerlog_spark/wire/": Suite(
-        ("transport", "handles"), ((f"{_UNIT}/wire",), ("tests/properties/test_wire_frames.py",))
+        ("transport", "handles"),
+        (
+            (f"{_UNIT}/wire", "tests/properties/test_slice_requests.py"),
+            ("tests/properties/test_wire_frames.py",),
+        ),
     ),
     "bookie_server/service/collector": Suite(("ledger",), ((f"{_UNIT}/bookie_service",),)),
     "bookie_server/service/": Suite(

@@ -46,6 +46,7 @@ CONTRACT = frozenset(
         "test_merged_logs",
         "test_metadata",
         "test_names",
+        "test_pruned_columns",
         "test_raw",
         "test_stream_source",
         "test_stream_source_stops",

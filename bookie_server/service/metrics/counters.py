@@ -27,6 +27,7 @@ class ServiceCounters:
     add_entries: int = 0
     add_bytes: int = 0
     read_requests: int = 0
+    slice_requests: int = 0
     read_entries: int = 0
     read_bytes: int = 0
     fence_requests: int = 0

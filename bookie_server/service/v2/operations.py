@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from bookie_server.config import ANSWERS_RESERVE_BYTES
-from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
+from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead, StoredSliceRead
 from bookie_server.service.limits.budget import Share
 from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES, WRITE_COST_BYTES
 from bookie_server.service.logging import get_logger
@@ -44,6 +44,7 @@ from ledgerlog_spark.wire.requests import (
     decode_request,
     encode_auth,
 )
+from ledgerlog_spark.wire.slice_requests import SliceReadRequest
 from ledgerlog_spark.wire.version_3 import FIRST_BYTE, refusal_of_version_3
 
 _logger = get_logger("v2")
@@ -53,7 +54,11 @@ GATHERED_BYTES_MIN: Final = 8_192
 """
 
 READ: Final = int(Opcode.READ)
-BATCH_READ: Final = int(Opcode.BATCH_READ)
+READ_SLICES: Final = int(Opcode.READ_SLICES)
+BATCHES: Final = frozenset((int(Opcode.BATCH_READ), READ_SLICES))
+"""Operations whose answer may have fewer entries than requested. Their sizes are at one place."""
+SLICES_COST_FACTOR: Final = 16
+"""A decoded request for slices needs at most this multiple of the bytes of its frame."""
 _BATCH_SIZE: Final = Struct(">q")
 _BATCH_SIZE_OFFSET: Final = 32
 _PLUGIN_NAME: Final = b"AuthDisabledPlugin"
@@ -79,14 +84,15 @@ class V2Operations(PeerConnection):
         share = self.shares.control if is_control(body) else self.shares.reads
         if opcode == READ:
             return share, min(self._read_reserve.size_bytes, share.size_bytes_max)
-        if opcode != BATCH_READ:
+        if opcode not in BATCHES:
             return self.shares.adds, REQUEST_OVERHEAD_BYTES
         # An answer with fewer entries is valid, because the peer then requests the rest.
         wanted = size_wanted(body, self._shared.frame_size_bytes_max) + REQUEST_OVERHEAD_BYTES
         allowed = max(share.allowance_bytes, ANSWERS_RESERVE_BYTES)
         # If the first entry of the last batch did not fit, wait until there is room for the entry.
         least = min(self._batch_least_bytes, share.size_bytes_max)
-        return share, max(min(wanted, allowed), least)
+        cost = len(body) * SLICES_COST_FACTOR if opcode == READ_SLICES else 0
+        return share, max(min(wanted, allowed), least) + cost
 
     def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:
         try:
@@ -102,8 +108,8 @@ class V2Operations(PeerConnection):
             self._add_run(request, body, share, taken_bytes)
         elif type(request) is ReadRequest:
             self._read(request, share, taken_bytes)
-        elif type(request) is BatchReadRequest:
-            self._read_batch(request, share, taken_bytes)
+        elif type(request) is BatchReadRequest or type(request) is SliceReadRequest:
+            self._read_list(request, len(body), share, taken_bytes)
         elif type(request) is TellLacRequest:
             self._announce(request, share, taken_bytes)
         elif type(request) is RefusedRequest:
@@ -242,9 +248,22 @@ class V2Operations(PeerConnection):
             counters.read_bytes += size_bytes
             self._answer(code, head, share, held_bytes, entry)
 
+    def _read_list(
+        self,
+        request: BatchReadRequest | SliceReadRequest,
+        frame_bytes: int,
+        share: Share,
+        taken_bytes: int,
+    ) -> None:
+        self._shared.counters.read_requests += 1
+        if type(request) is SliceReadRequest:
+            self._read_slices(request, frame_bytes * SLICES_COST_FACTOR, share, taken_bytes)
+        else:
+            assert type(request) is BatchReadRequest
+            self._read_batch(request, share, taken_bytes)
+
     def _read_batch(self, request: BatchReadRequest, share: Share, taken_bytes: int) -> None:
         counters = self._shared.counters
-        counters.read_requests += 1
         counters.fence_requests += request.master_key is not None
         count_max = request.count_max if request.count_max > 0 else BATCH_COUNT_MAX
         size_bytes_max = size_allowed(request.size_bytes_max, self._shared.frame_size_bytes_max)
@@ -256,34 +275,57 @@ class V2Operations(PeerConnection):
                 min(taken_bytes - REQUEST_OVERHEAD_BYTES, size_bytes_max),
                 request.master_key,
             ),
-            partial(self._batch_read, request, share, taken_bytes),
+            partial(
+                self._batch_read,
+                Opcode.BATCH_READ,
+                (request.ledger_id, request.first_entry_id, request.request_id),
+                request.version,
+                share,
+                taken_bytes,
+            ),
+        )
+
+    def _read_slices(
+        self, request: SliceReadRequest, cost_bytes: int, share: Share, taken_bytes: int
+    ) -> None:
+        self._shared.counters.slice_requests += 1
+        size_bytes_max = size_allowed(request.size_bytes_max, self._shared.frame_size_bytes_max)
+        self._shared.storage.read_slices(
+            StoredSliceRead(
+                request.ledger_id,
+                request.entries,
+                min(taken_bytes - cost_bytes - REQUEST_OVERHEAD_BYTES, size_bytes_max),
+            ),
+            partial(
+                self._batch_read,
+                Opcode.READ_SLICES,
+                (request.ledger_id, request.entries[0][0], request.request_id),
+                request.version,
+                share,
+                taken_bytes,
+            ),
         )
 
     def _batch_read(
         self,
-        request: BatchReadRequest,
+        opcode: Opcode,
+        ids: tuple[int, int, int],
+        version: int,
         share: Share,
         taken_bytes: int,
         code: Code,
         entries: Sequence[bytes],
     ) -> None:
+        """Answer with entries, or with the slices of entries. `ids` are repeated in the answer."""
         size_bytes = sum(map(len, entries))
         needed_bytes = size_bytes + 4 * len(entries) + REQUEST_OVERHEAD_BYTES
         held_bytes = self._make_fit(share, taken_bytes, needed_bytes)
         self._batch_least_bytes = 0 if held_bytes else needed_bytes
         if not held_bytes:
-            version, ids = request.version, (request.ledger_id, request.first_entry_id)
-            busy = RefusedRequest(version, Opcode.BATCH_READ, *ids, request.request_id, Code.BUSY)
+            busy = RefusedRequest(version, opcode, *ids, Code.BUSY)
             self._answer(Code.BUSY, encode_refusal(busy), share, taken_bytes)
             return
-        buffers = encode_batch_read_answer(
-            code,
-            request.ledger_id,
-            request.first_entry_id,
-            request.request_id,
-            entries,
-            version=request.version,
-        )
+        buffers = encode_batch_read_answer(code, *ids, entries, version=version, opcode=opcode)
         counters = self._shared.counters
         counters.read_entries += len(entries)
         counters.read_bytes += size_bytes

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
-from bookie_server.core.ledger_gate import absent, admit_read, barrier_of, may_say_absent
+from bookie_server.core.ledger_gate import (
+    absent,
+    admit_read,
+    admit_slice_read,
+    barrier_of,
+    may_say_absent,
+)
 from bookie_server.core.ledger_state import HeldLedger
-from bookie_server.core.requests import OnRead, OnReadBatch, StoredBatchRead, StoredRead
+from bookie_server.core.requests import (
+    OnRead,
+    OnReadBatch,
+    StoredBatchRead,
+    StoredRead,
+    StoredSliceRead,
+)
 from bookie_server.errors import StorageError, TooManyFilesError
 from bookie_server.storage.fences import Fences
+from bookie_server.storage.files.entry_log_file import Need
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.reading.reads import Reader
 from bookie_server.storage.shared import Shared
@@ -58,6 +71,18 @@ class ReadAnswers:
                 else on_done(code, ()),
             )  # fmt: skip
 
+    def read_slices(self, request: StoredSliceRead, on_done: OnReadBatch) -> None:
+        """Read ranges of stored entries, of as many entries as fit into the answer.
+
+        If the answer has fewer entries than requested, the next entry may still exist.
+        """
+        code = admit_slice_read(request)
+        if code is not None:
+            on_done(code, ())
+            return
+        reading = self._reader.read_slices(request)
+        self._answer_list(request.ledger_id, reading, on_done)
+
     def _when_safe(
         self, ledger_id: int, fence_key: bytes | None, then: Callable[[Code], None]
     ) -> None:
@@ -93,7 +118,15 @@ class ReadAnswers:
         self._reader.readings.run(reading, on_entry, lambda error: on_done(_code_of(error), None))
 
     def _answer_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
-        denial = self._denial(self._states.get(request.ledger_id))
+        self._answer_list(request.ledger_id, self._reader.read_batch(request), on_done)
+
+    def _answer_list(
+        self,
+        ledger_id: int,
+        reading: Generator[Need | None, bytes, list[bytes]],
+        on_done: OnReadBatch,
+    ) -> None:
+        denial = self._denial(self._states.get(ledger_id))
 
         def on_entries(entries: list[bytes]) -> None:
             if entries:
@@ -101,7 +134,6 @@ class ReadAnswers:
             else:
                 on_done(denial(), ())
 
-        reading = self._reader.read_batch(request)
         self._reader.readings.run(
             reading, on_entries, lambda error: on_done(_code_of(error), ()), is_batch=True
         )

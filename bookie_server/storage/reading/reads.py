@@ -17,8 +17,8 @@ from typing import NamedTuple, TypeVar
 from bookie_server.core.ledger_gate import may_say_absent
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record import FileIdentity, JournalRecord
-from bookie_server.core.record_codec import damage_at
-from bookie_server.core.requests import StoredAdd, StoredBatchRead, entry_head
+from bookie_server.core.record_codec import CHUNK_SIZE, damage_at
+from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredSliceRead, entry_head
 from bookie_server.errors import (
     CorruptRecordError,
     FreedFileError,
@@ -49,6 +49,8 @@ R = TypeVar("R")
 BATCH_HEAD_SIZE_BYTES = 24 + 8 + 4
 """Size of a BATCH_READ answer without its entries. The `size_bytes_max` of a client includes it."""
 ENTRY_LENGTH_SIZE_BYTES = 4
+HEAD_SIZE_BYTES = 24
+"""Size of the ids and the LAC at the beginning of a stored entry."""
 RECORDS_PER_BATCH_MAX = 1_024
 RECORDS_PER_PORTION = RECORDS_PER_TURN
 """Number of records that a batch read checks before other tasks run."""
@@ -261,26 +263,80 @@ class Reader:
                 raise
         return entries
 
+    def read_slices(self, request: StoredSliceRead) -> Generator[Need | None, bytes, list[bytes]]:
+        """Return the joined slices of the entries that fit, or none if the first is not stored.
+
+        Only the chunks of the file with the slices are read and verified. Bytes after the end of an
+        entry are left out. The result ends before a missing or damaged entry that is not the first.
+        The reading yields None after each `RECORDS_PER_PORTION` entries.
+        """
+        return (yield from twice(lambda: self._read_slices(request)))
+
+    def _read_slices(self, request: StoredSliceRead) -> Generator[Need | None, bytes, list[bytes]]:
+        slices: list[bytes] = []
+        budget = request.size_bytes_max - BATCH_HEAD_SIZE_BYTES
+        try:
+            for number, (entry_id, ranges) in enumerate(request.entries):
+                if number and number % RECORDS_PER_PORTION == 0:
+                    yield None
+                budget -= ENTRY_LENGTH_SIZE_BYTES + sum(length for _, length in ranges)
+                if slices and budget < 0:
+                    break
+                found = yield from self.find(request.ledger_id, entry_id)
+                if found is None:
+                    break
+                joined = yield from self._slices_of(found, request.ledger_id, entry_id, ranges)
+                slices.append(joined)
+        except CorruptRecordError:
+            if not slices:
+                raise
+        return slices
+
+    def _slices_of(
+        self, found: Found, ledger_id: int, entry_id: int, ranges: Sequence[tuple[int, int]]
+    ) -> Generator[Need, bytes, bytes]:
+        record = found.record
+        start, end = record.span_of(found.place)
+        # The head of the entry is read too, because it shows that this is the right entry.
+        pieces: list[bytes] = []
+        number = 0
+        for at, until in near_spans(ranges, end - start):
+            data = yield from self._body_of(found, start + at, start + until)
+            if at == 0:
+                self._check_head(found, data, ledger_id, entry_id)
+            while number < len(ranges) and ranges[number][0] < until:
+                offset, length = ranges[number]
+                pieces.append(data[offset - at : offset + length - at])
+                number += 1
+        return b"".join(pieces)
+
     def _entries_of(
         self, found: Found, ledger_id: int, entry_id: int, count: int
     ) -> Generator[Need, bytes, list[bytes]]:
         record = found.record
-        start, end = record.span_of(found.place, count)
-        body = record.body
-        if body is not None:
-            data = bytes(memoryview(body)[start:end])
-        else:
-            try:
-                data = yield from read_body(found.handle, record, start, end)
-            except CorruptRecordError as error:
-                assert record.identity is not None
-                raise self._damage(error, record.identity) from error
+        data = yield from self._body_of(found, *record.span_of(found.place, count))
+        self._check_head(found, data, ledger_id, entry_id)
+        return split(data, record.lengths[found.place : found.place + count])
+
+    def _body_of(self, found: Found, start: int, end: int) -> Generator[Need, bytes, bytes]:
+        """Return verified bytes of the body of a record."""
+        record = found.record
+        if record.body is not None:
+            return bytes(memoryview(record.body)[start:end])
+        try:
+            return (yield from read_body(found.handle, record, start, end))
+        except CorruptRecordError as error:
+            assert record.identity is not None
+            raise self._damage(error, record.identity) from error
+
+    def _check_head(self, found: Found, data: bytes, ledger_id: int, entry_id: int) -> None:
+        """Raise an error if the bytes do not begin with the head of the wanted entry."""
         if entry_head(data, 0)[:2] != (ledger_id, entry_id):
+            record = found.record
             assert record.identity is not None
             self._rebuilds.on_damage(None)
             reason = f"the index points to another entry than {entry_id} of ledger {ledger_id}"
             raise damage_at(record.identity, record.offset, reason)
-        return split(data, record.lengths[found.place : found.place + count])
 
     async def held(self, ledger_id: int, count_max: int) -> Spans:
         """Return the stretches of a ledger's stored entries, in ascending order.
@@ -381,6 +437,24 @@ def split(data: bytes, lengths: Sequence[int]) -> list[bytes]:
 def _alike(length: int, count: int) -> Struct:
     """Return a format for entries of one length, which splits three times as fast as a loop."""
     return Struct(f"{length}s" * count)
+
+
+def near_spans(ranges: Sequence[tuple[int, int]], size_bytes: int) -> list[tuple[int, int]]:
+    """Return the spans (start, end) of an entry to read: its head, and all ranges in the entry.
+
+    Ranges with less than a chunk between them are read together, because the bookie verifies whole
+    chunks.
+    """
+    spans = [(0, min(HEAD_SIZE_BYTES, size_bytes))]
+    for offset, length in ranges:
+        end = min(offset + length, size_bytes)
+        if offset >= size_bytes:
+            break
+        if offset - spans[-1][1] < CHUNK_SIZE:
+            spans[-1] = spans[-1][0], max(end, spans[-1][1])
+        else:
+            spans.append((offset, end))
+    return spans
 
 
 def fitting(found: Found, count_max: int, budget: int, *, is_first: bool) -> tuple[int, int]:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ledgerlog_spark.errors import WireFormatError
-from ledgerlog_spark.model import DigestType
+from ledgerlog_spark.model import NO_ENTRY, DigestType
 from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
-from ledgerlog_spark.protocol.ledger.messages import Run, SendAdd, StoredEntry
-from ledgerlog_spark.transport.port import AddRun
+from ledgerlog_spark.protocol.ledger.messages import (
+    Run,
+    SendAdd,
+    SendReadSlices,
+    StoredEntry,
+)
+from ledgerlog_spark.transport.port import AddRun, ReadSlices
 from ledgerlog_spark.wire.digests import master_key
 from ledgerlog_spark.wire.entry import EntryCodec
 
@@ -66,6 +71,38 @@ class LedgerBytes:
         """Return the valid entries before the first invalid one; None without a valid entry."""
         columns = self.codec.decode_prefix(stored, self.ledger_id, first_entry_id)
         return None if columns is None else EntryBatch(first_entry_id, *columns)
+
+    def slice_read(self, effect: SendReadSlices) -> ReadSlices:
+        """Return the request for slices. Their ranges are counted from the stored entry's start."""
+        before = self.codec.overhead_bytes
+        ids = range(effect.first_entry_id, effect.last_entry_id + 1)
+        return ReadSlices(
+            ledger_id=self.ledger_id,
+            entries=[
+                (
+                    entry_id,
+                    [(before + at, length) for at, length in effect.slices.ranges_of(entry_id)],
+                )
+                for entry_id in ids
+            ],
+            size_bytes_max=effect.size_bytes_max,
+        )
+
+    def verified_slices(
+        self, effect: SendReadSlices, received: Sequence[bytes]
+    ) -> EntryBatch | None:
+        """Return entries made of valid slices before the first invalid one; None without any."""
+        payloads = []
+        ids = range(effect.first_entry_id, effect.last_entry_id + 1)
+        for entry_id, data in zip(ids, received, strict=False):
+            payload = effect.slices.payload_of(entry_id, data)
+            if payload is None:
+                break
+            payloads.append(payload)
+        if not payloads:
+            return None
+        count = len(payloads)
+        return EntryBatch(effect.first_entry_id, (NO_ENTRY,) * count, (0,) * count, tuple(payloads))
 
     def _encode(self, run: Run, *, is_recovery: bool) -> AddRun:
         return AddRun(

@@ -45,6 +45,7 @@ from ledgerlog_spark.protocol.ledger.messages import (
 from ledgerlog_spark.protocol.ledger.read.lac import LacReader
 from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader
 from ledgerlog_spark.protocol.ledger.read_room import ReadPlace, RoomMade
+from ledgerlog_spark.protocol.ledger.slices import SliceSource
 from ledgerlog_spark.transport.port import LacRise
 from ledgerlog_spark.waits import forever
 
@@ -229,6 +230,7 @@ class ReadHandle:
         *,
         is_listed: bool = False,
         place: ReadPlace | None = None,
+        slices: SliceSource | None = None,
     ) -> AsyncGenerator[Sequence[Entry], None]:
         """Yield the entries from the first to the last one, both inclusive, in batches, in order.
 
@@ -242,6 +244,8 @@ class ReadHandle:
                 The range may then end after `last_add_confirmed`.
             place: Limits the memory of this read and other reads together. If the consumer takes
                 another range first, this read may wait for room.
+            slices: The parts of the entries to read, with their checksums. A payload may still be a
+                whole one; None means that all payloads are.
 
         Raises:
             LocalProtocolError: The range is wrong, or ends after `last_add_confirmed`. Nothing was
@@ -256,12 +260,13 @@ class ReadHandle:
         check_type("first_entry_id", first_entry_id, int)
         check_optional("last_entry_id", last_entry_id, int)
         check_optional("place", place, ReadPlace)
+        check_optional("slices", slices, SliceSource)
         if last_entry_id is None:
             last_entry_id = self._last_add_confirmed
             if 0 <= first_entry_id == last_entry_id + 1:
                 return
         self._check_range(first_entry_id, last_entry_id, is_listed=is_listed)
-        reading = _Range(self, first_entry_id, last_entry_id, place)
+        reading = _Range(self, first_entry_id, last_entry_id, place, slices)
         self._ranges.add(reading)
         try:
             reading.start()
@@ -348,6 +353,7 @@ class _Range:
         first_entry_id: int,
         last_entry_id: int,
         place: ReadPlace | None,
+        slices: SliceSource | None,
     ) -> None:
         self.reader = LedgerReader(
             metadata=handle.metadata,
@@ -355,6 +361,7 @@ class _Range:
             last_entry_id=last_entry_id,
             settings=handle._services.settings.reader,  # noqa: SLF001 - a class of this module
             place=place,
+            slices=slices,
         )
         self._place = place
         self._ledger_id = handle.id

@@ -42,6 +42,7 @@ from ledgerlog_spark.protocol.ledger.messages import (
     SendRead,
     SendReadBatch,
     SendReadLac,
+    SendReadSlices,
     Start,
     StartTimer,
     StoredEntry,
@@ -108,6 +109,7 @@ class MachineHost(EventQueue[Event]):
             SendAdd: self._send_add,
             SendRead: self._send_read,
             SendReadBatch: self._send_read_batch,
+            SendReadSlices: self._send_read_slices,
             SendReadLac: self._send_read_lac,
             LoadMetadata: lambda effect: self._spawn(self._load(effect)),
             CasMetadata: lambda effect: self._spawn(self._cas(effect)),
@@ -204,6 +206,24 @@ class MachineHost(EventQueue[Event]):
             else:
                 entries = verified
         self._reply(BatchReplied(request, code, entries))
+
+    def _send_read_slices(self, effect: SendReadSlices) -> None:
+        self._services.transport.read_slices(
+            effect.bookie_id,
+            self._ledger.slice_read(effect),
+            self._services.settings.read_timeout_ms,
+            partial(self._on_slices, effect),
+        )
+
+    def _on_slices(self, effect: SendReadSlices, code: Code, received: Sequence[bytes]) -> None:
+        entries: Sequence[StoredEntry] = ()
+        if code is Code.OK and effect.request in self._open and received:
+            verified = self._ledger.verified_slices(effect, received)
+            if verified is None:
+                code = Code.DIGEST_MISMATCH
+            else:
+                entries = verified
+        self._reply(BatchReplied(effect.request, code, entries))
 
     def _send_read_lac(self, effect: SendReadLac) -> None:
         if self._ledger.has_explicit_lac:

@@ -212,13 +212,13 @@ def _ledger(metadata: LedgerMetadata) -> dict[str, Any]:
 
 
 async def _addresses(client: LedgerClient, bookie_ids: Iterable[str]) -> dict[str, list[Any]]:
-    """Host and port of each registered bookie. A task looks up the others when it needs them."""
+    """Host, port and support of slices of each registered bookie. A task looks up the others."""
     found: dict[str, list[Any]] = {}
 
     async def look_up(bookie_id: str) -> None:
         with contextlib.suppress(BookieUnavailableError):
             info = await client.services.registration.info(bookie_id)
-            found[bookie_id] = [info.host, info.port]
+            found[bookie_id] = [info.host, info.port, info.takes_slices]
 
     await asyncio.gather(*map(look_up, bookie_ids))
     return found

@@ -1,8 +1,10 @@
 """Finds out which entries of a range a scan needs, for the planner and for tasks.
 
-For a range of a transactional log, this module reads the index entry. A leader log has no index
-entries, so this module reads the headers of a few entries. An index only avoids work: if all
-bookies have lost an index entry, the complete range is read, and that read reports lost rows.
+For a range of a transactional log, this module reads the index entry. If a scan needs few columns,
+the index also lists their bytes, which are then read instead of whole entries (LOGS.md#G14). A
+leader log has no index entries, so this module reads the headers of a few entries. An index only
+avoids work: if all bookies have lost an index entry, the complete range is read, and that read
+reports lost rows.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ledgerlog_spark.arrow.stream_codec import decode_entries
+from ledgerlog_spark.arrow.column_slices import RequestedSlices
+from ledgerlog_spark.arrow.stream_codec import decode_entries, decode_schema, places_of
 from ledgerlog_spark.datasource.scan.ranges import (
     EntrySpan,
     HeaderOf,
@@ -33,6 +36,10 @@ INDEXES_AHEAD_MAX = 32
 _logger = logging.getLogger(__name__)
 
 
+Slices = Mapping[ScanRange, RequestedSlices]
+"""The slices of ranges of which a task needs few columns. Other ranges are read whole."""
+
+
 def read_indexes(
     logs: BlockingLogs,
     ranges: Sequence[ScanRange],
@@ -43,17 +50,18 @@ def read_indexes(
 ) -> dict[tuple[int, int], RangeIndex]:
     """Read indexes, and return them by ledger id and index entry id. Lost indexes are left out.
 
+    The index of a range is its `index_entry_id`, otherwise its `slices_entry_id`.
     `log_ids` maps log names to log ids. The keys of `schemas` are log name and schema id.
     """
     # All pieces of one range have the same index, so the index is read once.
-    by_key = {(each.ledger_id, each.index_entry_id): each for each in ranges}
+    by_key = {(each.ledger_id, _index_id(each)): each for each in ranges}
     indexes: dict[tuple[int, int], RangeIndex] = {}
     for name in dict.fromkeys(each.log for each in by_key.values()):
         log = logs.open_by_id(name, log_ids[name])
         of_log = [each for each in by_key.values() if each.log == name]
         for start in range(0, len(of_log), INDEXES_AHEAD_MAX):
             some = of_log[start : start + INDEXES_AHEAD_MAX]
-            places = [(each.ledger_id, each.index_entry_id, each.index_entry_id) for each in some]
+            places = [(each.ledger_id, _index_id(each), _index_id(each)) for each in some]
             readers = log.begin_ranges(places, password=password)
             try:
                 for scanned, reader in zip(some, readers, strict=True):
@@ -63,7 +71,7 @@ def read_indexes(
                         _report("index entry lost, so its whole range is read", error)
                     else:
                         index = _decoded(scanned, schemas[name, scanned.schema_id], payload)
-                        indexes[scanned.ledger_id, scanned.index_entry_id] = index
+                        indexes[scanned.ledger_id, _index_id(scanned)] = index
             finally:
                 for reader in readers:
                     reader.close()
@@ -100,11 +108,26 @@ def header_reader(
     return header_of
 
 
-def with_needed_entries(logs: BlockingLogs, task: ScanTask, password: bytes) -> ScanTask:
-    """The task without the entries that are known to have no row of the scan."""
-    wanted = [scanned for scanned in task.ranges if scanned.index_entry_id != NO_ENTRY]
+def with_needed_entries(
+    logs: BlockingLogs, task: ScanTask, columns: Sequence[str], password: bytes
+) -> tuple[ScanTask, Slices]:
+    """The task without the entries that are known to have no row of the scan, and its slices.
+
+    `columns` are the names of the wanted columns, in upper or lower case.
+    """
+    pruned = {
+        key: places
+        for key, schema in task.schemas.items()
+        if (places := _pruned_places(schema, columns)) is not None
+    }
+    wanted = [
+        scanned
+        for scanned in task.ranges
+        if scanned.index_entry_id != NO_ENTRY
+        or (scanned.slices_entry_id != NO_ENTRY and (scanned.log, scanned.schema_id) in pruned)
+    ]
     if not wanted and not any(scanned.is_searched for scanned in task.ranges):
-        return task
+        return task, {}
     indexes = read_indexes(
         logs, wanted, log_ids=task.log_ids, schemas=task.schemas, password=password
     )
@@ -116,8 +139,32 @@ def with_needed_entries(logs: BlockingLogs, task: ScanTask, password: bytes) -> 
         index = indexes.get((scanned.ledger_id, scanned.index_entry_id))
         return needed_part(scanned, index, span)
 
-    parts = map(needed, task.ranges)
-    return replace(task, ranges=tuple(part for part in parts if part is not None))
+    parts = tuple(part for part in map(needed, task.ranges) if part is not None)
+    slices: dict[ScanRange, RequestedSlices] = {}
+    for part in parts:
+        index = indexes.get((part.ledger_id, part.slices_entry_id))
+        places = pruned.get((part.log, part.schema_id))
+        if index is None or places is None or not index.slices:
+            continue
+        requested = RequestedSlices(index.first_entry_id, index.slices, places)
+        if requested.is_worthwhile(part.first_entry_id, part.last_entry_id):
+            slices[part] = requested
+    return replace(task, ranges=parts), slices
+
+
+def _pruned_places(encoded: bytes, columns: Sequence[str]) -> list[int] | None:
+    """The places of the columns in stored rows; None if they are all columns of the rows."""
+    if not encoded:
+        return None  # the schema of records
+    schema = decode_schema(encoded)
+    places = places_of(schema, columns)
+    return places if len(places) < len(schema.names) else None
+
+
+def _index_id(scanned: ScanRange) -> int:
+    if scanned.index_entry_id != NO_ENTRY:
+        return scanned.index_entry_id
+    return scanned.slices_entry_id
 
 
 def _report(event: str, error: DataLossError) -> None:
@@ -129,7 +176,7 @@ def _decoded(scanned: ScanRange, schema: bytes, payload: Any) -> RangeIndex:
     entries = decoded[0].index if len(decoded) == 1 else None
     if entries is None:
         raise WireFormatError(
-            f"entry {scanned.index_entry_id} of ledger {scanned.ledger_id} is not the index that "
+            f"entry {_index_id(scanned)} of ledger {scanned.ledger_id} is not the index that "
             f"log {scanned.log!r} lists"
         )
-    return RangeIndex.of(scanned.index_entry_id, entries)
+    return RangeIndex.of(_index_id(scanned), entries)

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ledgerlog_spark.arrow.column_slices import SLICED_SIZE_BYTES_MIN
 from ledgerlog_spark.datasource.options.starting_offsets import (
     EARLIEST,
     LATEST,
@@ -258,6 +259,7 @@ def _ranges_of(log: LogScan, options: SourceOptions) -> Iterator[tuple[ScanRange
                 end_offset=end_offset,
                 commit_times=() if is_leader else _commit_times(log.history, first, end_offset),
                 index_entry_id=item.index_entry_id if use_index else NO_ENTRY,
+                slices_entry_id=item.index_entry_id if _may_be_sliced(item) else NO_ENTRY,
                 entry_rows=(0, item.rows),
                 form=form,
                 is_searched=is_searched,
@@ -270,6 +272,11 @@ def _narrowing_pays(item: Item) -> bool:
     """Whether reading the index, or searching the range, may save more than it costs."""
     entries = item.last_entry_id - item.first_entry_id + 1 - item.has_index
     return entries > 1 and item.size_bytes > OPEN_COST_BYTES
+
+
+def _may_be_sliced(item: Item) -> bool:
+    """Whether the index entry of a range may list slices."""
+    return item.has_index and item.size_bytes >= SLICED_SIZE_BYTES_MIN
 
 
 def _commit_times(

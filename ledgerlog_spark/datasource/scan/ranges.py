@@ -44,6 +44,8 @@ class ScanRange:
             is no history, or if each entry has its own time.
         index_entry_id: Id of the index entry. The task reads this entry first, to find out which
             entries it needs. NO_ENTRY if all entries are needed.
+        slices_entry_id: Id of the index entry, which may list the slices of the entries. A task
+            that needs few columns reads it first. NO_ENTRY if the range is small, or has no index.
         entry_rows: The numbers of the entries' rows in the listed range, half-open. The task checks
             this value. None if the numbers are unknown before the entries are read.
         is_searched: Whether the task first reads the headers of a few entries to find the entries
@@ -62,6 +64,7 @@ class ScanRange:
     end_offset: int
     commit_times: tuple[tuple[int, int | None], ...]
     index_entry_id: int = NO_ENTRY
+    slices_entry_id: int = NO_ENTRY
     entry_rows: tuple[int, int] | None = None
     form: EntryForm = EntryForm.ARROW_STREAM
     is_searched: bool = False
@@ -79,6 +82,7 @@ class RangeIndex:
     row_edges: tuple[int, ...]
     byte_edges: tuple[int, ...]
     statistics: tuple[bytes, ...] = ()
+    slices: tuple[bytes, ...] = ()  # the slices of each entry; none if the index does not list them
 
     @classmethod
     def of(cls, index_entry_id: int, entries: Sequence[IndexedEntry]) -> RangeIndex:
@@ -93,6 +97,7 @@ class RangeIndex:
             row_edges=tuple(accumulate((entry.rows for entry in entries), initial=0)),
             byte_edges=tuple(accumulate((entry.size_bytes for entry in entries), initial=0)),
             statistics=tuple(entry.statistics for entry in entries),
+            slices=tuple(entry.slices for entry in entries if entry.slices),
         )
 
     def needed(self, scanned: ScanRange) -> ScanRange | None:

@@ -10,12 +10,13 @@ import logging
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
 from ledgerlog_spark.client.blocking.derived import Closing
-from ledgerlog_spark.datasource.scan.index_entries import with_needed_entries
+from ledgerlog_spark.datasource.scan.index_entries import Slices, with_needed_entries
 from ledgerlog_spark.datasource.scan.ranges import ScanRange
 from ledgerlog_spark.datasource.scan.task import ReadEntries, ScanTask, read_batches
 from ledgerlog_spark.errors import DataLossError
@@ -55,8 +56,8 @@ def task_rows(
     """
     if task.ledgers:
         logs.remember(task.ledgers)
-    needed = with_needed_entries(logs, task, password)
-    with CommittedEntries(logs, needed, password) as read_entries:
+    needed, slices = with_needed_entries(logs, task, target.names, password)
+    with CommittedEntries(logs, needed, password, slices) as read_entries:
         if fail_on_data_loss:
             yield from read_batches(needed, target, read_entries, ignores_case=ignores_case)
         else:
@@ -84,7 +85,15 @@ class CommittedEntries(Closing):
     entries are. The end of the context drops unread entries.
     """
 
-    def __init__(self, logs: BlockingLogs, task: ScanTask, password: bytes) -> None:
+    def __init__(
+        self,
+        logs: BlockingLogs,
+        task: ScanTask,
+        password: bytes,
+        slices: Slices = MappingProxyType({}),
+    ) -> None:
+        """Read the ranges of the task. Of the ranges in `slices`, only these slices are read."""
+        self._slices = slices
         self._logs = logs
         self._log_ids = task.log_ids
         self._password = password
@@ -125,7 +134,8 @@ class CommittedEntries(Closing):
             return
         log = self._logs.open_by_id(chosen[0].log, self._log_ids[chosen[0].log])
         places = [(each.ledger_id, each.first_entry_id, each.last_entry_id) for each in chosen]
-        readers = log.begin_ranges(places, password=self._password, room=self._room)
+        slices = [self._slices.get(each) for each in chosen]
+        readers = log.begin_ranges(places, password=self._password, room=self._room, slices=slices)
         self._begun.extend(zip(chosen, readers, strict=True))
 
     def close(self) -> None:

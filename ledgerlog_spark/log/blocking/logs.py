@@ -28,6 +28,7 @@ from ledgerlog_spark.log.reading.committed_range import BegunRange
 from ledgerlog_spark.metadata.tree import CancelWatch
 from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
+from ledgerlog_spark.protocol.ledger.slices import SliceSource
 
 T = TypeVar("T")
 
@@ -161,6 +162,7 @@ class BlockingLog(Blocking[Log]):
         *,
         password: bytes = b"",
         room: ReadRoom | None = None,
+        slices: Sequence[SliceSource | None] | None = None,
     ) -> list[BlockingRangeReader]:
         """Return readers of listed ranges. Each reader begins to read immediately.
 
@@ -173,22 +175,28 @@ class BlockingLog(Blocking[Log]):
             password: The password of the ledgers.
             room: Limits the bytes of all readers of the room together. If it is None, the readers
                 of this call share a limit of 64 MiB.
+            slices: For each range, the parts of its entries to read, or None for whole entries. An
+                entry may be whole even so.
 
         Raises:
-            LocalProtocolError: The client is closed, or a range does not have three numbers.
+            LocalProtocolError: The client is closed, a range does not have three numbers, or
+                `slices` has not one element for each range.
         """
         check_iterable("ranges", ranges)
         listed = list(ranges)
         for each in listed:
             _check_range(each)
         check_optional("room", room, ReadRoom)
+        parts = _checked_slices(slices, len(listed))
         shared = room or ReadRoom()
 
         async def begun(log: Log) -> list[BegunRange]:
             places = [shared.place() for _ in listed]
             return [
-                BegunRange(log.read_range(*each, password=password, place=place), place)
-                for each, place in zip(listed, places, strict=True)
+                BegunRange(
+                    log.read_range(*each, password=password, place=place, slices=part), place
+                )
+                for each, place, part in zip(listed, places, parts, strict=True)
             ]
 
         return [BlockingRangeReader(self._client, reading) for reading in self._run(begun)]
@@ -225,6 +233,23 @@ class BlockingLog(Blocking[Log]):
         return self._client.run(
             lambda client: work(logs_of(client).open_by_id(self.name, self.log_id))
         )
+
+
+def _checked_slices(
+    slices: Sequence[SliceSource | None] | None, count: int
+) -> list[SliceSource | None]:
+    if slices is None:
+        return [None] * count
+    check_iterable("slices", slices)
+    parts = list(slices)
+    for part in parts:
+        check_optional("each of slices", part, SliceSource)
+    if len(parts) != count:
+        raise LocalProtocolError(
+            f"slices must have one element for each of {count} ranges, got {len(parts)}",
+            argument="slices",
+        )
+    return parts
 
 
 def _check_range(found: object) -> None:

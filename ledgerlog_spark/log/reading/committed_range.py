@@ -12,12 +12,13 @@ import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-from ledgerlog_spark.client.arguments import check_type
+from ledgerlog_spark.client.arguments import check_optional, check_type
 from ledgerlog_spark.errors import DataLossError, EntryNotFoundError, LedgerNotFoundError
 from ledgerlog_spark.log.host import LogHost
 from ledgerlog_spark.log.ports import LedgerReaderHandle
 from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.ledger.read_room import ReadPlace
+from ledgerlog_spark.protocol.ledger.slices import SliceSource
 from ledgerlog_spark.waits import forever
 
 
@@ -30,6 +31,7 @@ async def read_range(
     *,
     password: bytes = b"",
     place: ReadPlace | None = None,
+    slices: SliceSource | None = None,
 ) -> AsyncGenerator[Sequence[Any], None]:
     """Read entries of a listed range, both ends inclusive, in batches and in order.
 
@@ -39,6 +41,8 @@ async def read_range(
         last_entry_id: The last entry to read, not above the last entry of the range.
         password: The ledger's password.
         place: Limits the memory of this and other reads together; None limits this read to 64 MiB.
+        slices: The parts of the entries to read. A payload may still be a whole one; None means
+            that all payloads are.
 
     Raises:
         DataLossError: In two reads, every replica reported that it does not have an entry, and the
@@ -50,6 +54,7 @@ async def read_range(
     """
     check_type("first_entry_id", first_entry_id, int)
     check_type("last_entry_id", last_entry_id, int)
+    check_optional("slices", slices, SliceSource)
     log = host.name
     next_entry_id = first_entry_id
     seen: LedgerMetadata | None = None
@@ -61,7 +66,9 @@ async def read_range(
                 ledger_id, password=password, is_listed=True, may_be_outdated=may_be_outdated
             )
             async with contextlib.aclosing(
-                reader.read_batches(next_entry_id, last_entry_id, is_listed=True, place=place)
+                reader.read_batches(
+                    next_entry_id, last_entry_id, is_listed=True, place=place, slices=slices
+                )
             ) as batches:
                 async for batch in batches:
                     next_entry_id = batch[-1].entry_id + 1

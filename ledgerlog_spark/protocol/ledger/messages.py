@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Version, Versioned
 from ledgerlog_spark.protocol.ledger.read_room import RoomMade
+from ledgerlog_spark.protocol.ledger.slices import SliceSource
 
 Payload = bytes | bytearray | memoryview
 
@@ -125,6 +126,22 @@ class SendReadBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class SendReadSlices:
+    """Read slices of consecutive entries from one bookie. The reply is `BatchReplied`.
+
+    The entries of the reply have the payloads that `slices` makes, and neither LAC nor length.
+    """
+
+    request: int
+    bookie_id: str
+    index: int
+    first_entry_id: int
+    last_entry_id: int  # inclusive
+    size_bytes_max: int
+    slices: SliceSource
+
+
+@dataclass(frozen=True, slots=True)
 class SendReadLac:
     """Read the largest LAC that one bookie has, without fencing. The reply is `LacReplied`.
 
@@ -173,6 +190,7 @@ Request = (
     SendAdd
     | SendRead
     | SendReadBatch
+    | SendReadSlices
     | SendReadLac
     | LoadMetadata
     | CasMetadata
@@ -197,8 +215,9 @@ class ReadReplied(NamedTuple):
 
 
 class BatchReplied(NamedTuple):
-    """One bookie's answer to a `SendReadBatch`: verified entries from the first one, without gaps.
+    """One bookie's answer to a `SendReadBatch` or a `SendReadSlices`.
 
+    The answer has verified entries from the first one, without gaps.
     An answer with fewer entries than requested does not show that the other entries are absent.
     """
 

@@ -91,6 +91,17 @@ class GrpcTransport:
             bookie = self._bookie(bookie_id)
             bookie.call("BatchRead", message, pending, lambda reply: tuple(reply.entries))
 
+    def read_slices(
+        self,
+        bookie_id: str,  # noqa: ARG002 - the port's
+        request: port.ReadSlices,
+        timeout_ms: int,  # noqa: ARG002 - the port's
+        on_reply: port.OnReadBatch,
+    ) -> None:
+        """Refuse the request, because the control service has no such call."""
+        check_ids(request.ledger_id)
+        asyncio.get_running_loop().call_soon(on_reply, Code.BAD_REQUEST, ())
+
     def announce_lac(self, bookie_id: str, request: port.WriteLac) -> bool:  # noqa: ARG002 - the port's
         """Return False, because the control service only accepts LACs that the bookie stores."""
         check_ids(request.ledger_id, request.last_add_confirmed)

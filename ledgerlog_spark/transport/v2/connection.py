@@ -1,8 +1,8 @@
 """One TCP connection to a bookie: sends frames in batches, and matches answers to requests.
 
-ADD_RUN and BATCH_READ answers have a request id. ADD and READ answers have none. So at most one
-such request for each key (operation, ledger, entry) is sent at a time, and later requests with the
-same key wait for its answer. A timed-out request keeps its key until it is answered or the
+ADD_RUN, BATCH_READ and READ_SLICES answers have a request id. ADD and READ answers have none. So at
+most one such request for each key (operation, ledger, entry) is sent at a time, and later requests
+with the same key wait for its answer. A timed-out request keeps its key until it is answered or the
 connection is closed (WIRE.md#matching-answers-to-requests).
 """
 
@@ -23,6 +23,7 @@ from ledgerlog_spark.transport.pending import (
     PendingKeyed,
     PendingRead,
     PendingRun,
+    PendingSlices,
 )
 from ledgerlog_spark.transport.port import Buffer
 from ledgerlog_spark.transport.prepared_run import GATHERED_BYTES_MIN
@@ -34,6 +35,7 @@ from ledgerlog_spark.wire.answers import (
     Answer,
     BatchReadAnswer,
     ReadAnswer,
+    SliceReadAnswer,
     TellLacAnswer,
     decode_answer,
 )
@@ -71,16 +73,23 @@ class V2Connection(asyncio.BufferedProtocol):
     """Sends requests and completes them. All methods must be called on the event loop's thread."""
 
     def __init__(
-        self, owner: ConnectionOwner, pool: ChunkPool, *, takes_runs: bool, takes_lacs: bool
+        self,
+        owner: ConnectionOwner,
+        pool: ChunkPool,
+        *,
+        takes_runs: bool,
+        takes_lacs: bool,
+        takes_slices: bool,
     ) -> None:
         self.takes_runs = takes_runs  # runs are sent as ADD_RUN
         self.takes_lacs = takes_lacs  # the bookie supports TELL_LAC
+        self._takes_slices = takes_slices  # the bookie supports READ_SLICES
         self.has_answered = False  # the bookie has sent bytes
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._frames = FrameSplitter(pool=pool)
-        self._by_id: dict[int, PendingRun | PendingBatch] = {}
+        self._by_id: dict[int, PendingRun | PendingBatch | PendingSlices] = {}
         self._by_key: dict[tuple[int, int, int], PendingKeyed] = {}
         self._unsent: list[Buffer] = []
         self._unsent_bytes = 0
@@ -93,6 +102,7 @@ class V2Connection(asyncio.BufferedProtocol):
             AddRunAnswer: self._on_add_run,
             ReadAnswer: self._on_read,
             BatchReadAnswer: self._on_batch,
+            SliceReadAnswer: self._on_slices,
             TellLacAnswer: self._on_lac_refused,
         }
 
@@ -161,7 +171,9 @@ class V2Connection(asyncio.BufferedProtocol):
                 return
             self._by_id[pending.request_id] = pending
             self._write(pending.frame())
-        elif isinstance(pending, PendingBatch):
+        elif isinstance(pending, PendingSlices) and not self._takes_slices:
+            self._loop.call_soon(pending.fail, Code.BAD_REQUEST)
+        elif isinstance(pending, PendingBatch | PendingSlices):
             self._by_id[pending.request_id] = pending
             self._write(pending.frame())
         else:
@@ -355,6 +367,13 @@ class V2Connection(asyncio.BufferedProtocol):
             raise WireFormatError(f"an answer to a batch that was not sent: {answer.request_id}")
         del self._by_id[answer.request_id]
         batch.finish(answer.code, answer.entries)
+
+    def _on_slices(self, answer: SliceReadAnswer) -> None:
+        read = self._by_id.get(answer.request_id)
+        if not isinstance(read, PendingSlices):
+            raise WireFormatError(f"slices that were not requested: {answer.request_id}")
+        del self._by_id[answer.request_id]
+        read.finish(answer.code, answer.slices)
 
     def _on_lac_refused(self, _answer: TellLacAnswer) -> None:
         self.takes_lacs = False

@@ -238,7 +238,13 @@ class V2Link:
         takes_runs = info.takes_runs and not self._runs_are_refused
 
         def made() -> V2Connection:
-            return V2Connection(self, self._pool, takes_runs=takes_runs, takes_lacs=info.takes_lacs)
+            return V2Connection(
+                self,
+                self._pool,
+                takes_runs=takes_runs,
+                takes_lacs=info.takes_lacs,
+                takes_slices=info.takes_slices,
+            )
 
         connected = await connected_within_host(info.host, info.port)
         if connected is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 from ledgerlog_spark.transport import port
 from ledgerlog_spark.transport.allocator import keep_freed_memory
-from ledgerlog_spark.transport.pending import PendingBatch, PendingRead, PendingRun
+from ledgerlog_spark.transport.pending import PendingBatch, PendingRead, PendingRun, PendingSlices
 from ledgerlog_spark.transport.prepared_run import PreparedRun
 from ledgerlog_spark.transport.v2.link import V2Link
 from ledgerlog_spark.wire.frames import ChunkPool
@@ -103,6 +103,13 @@ class V2Transport:
         pending = PendingBatch(request, next(self._request_ids), on_reply)
         lane = V2Lane.CONTROL if request.is_recovery else V2Lane.READS
         self._link(bookie_id, lane).submit(pending, timeout_ms)
+
+    def read_slices(
+        self, bookie_id: str, request: port.ReadSlices, timeout_ms: int, on_reply: port.OnReadBatch
+    ) -> None:
+        """Read ranges of stored entries, if the registration of the bookie lists READ_SLICES."""
+        pending = PendingSlices(request, next(self._request_ids), on_reply)
+        self._link(bookie_id, V2Lane.READS).submit(pending, timeout_ms)
 
     def announce_lac(self, bookie_id: str, request: port.WriteLac) -> bool:
         """Announce a LAC as in `BookieTransport.announce_lac`, on the connection of adds."""

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from ledgerlog_spark.arrow.batch_message import buffer_counts
+from ledgerlog_spark.arrow.column_slices import slices_of
 from ledgerlog_spark.arrow.stream_codec import (
     COMPRESSIONS,
     BatchEncoder,
@@ -72,6 +74,12 @@ def entries(compression: str) -> list[bytes]:
     return [*encoded, encoder.encode_index(index)]
 
 
+def slices(compression: str) -> list[bytes]:
+    """The slices of each entry but the index entry."""
+    counts = buffer_counts(SCHEMA)
+    return [slices_of(entry, counts) for entry in entries(compression)[:-1]]
+
+
 def main() -> None:
     def text(data: bytes) -> str:
         return base64.b64encode(data).decode("ascii")
@@ -80,6 +88,7 @@ def main() -> None:
         "schema": text(encode_schema(SCHEMA)),
         "rows": [{**each, "d": None if each["d"] is None else str(each["d"])} for each in rows()],
         "entries": {each: [text(entry) for entry in entries(each)] for each in COMPRESSIONS},
+        "slices": {each: [text(one) for one in slices(each)] for each in COMPRESSIONS},
     }
     FILE.write_text(json.dumps(case, indent=1) + "\n")
 

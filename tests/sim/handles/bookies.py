@@ -14,6 +14,7 @@ from ledgerlog_spark.wire.requests import (
     ReadRequest,
     TellLacRequest,
 )
+from ledgerlog_spark.wire.slice_requests import SliceReadRequest
 from tests.contract.transport_bookies import SmallConnection, refuse_lacs, refuse_runs
 
 if TYPE_CHECKING:
@@ -70,6 +71,18 @@ class SimStorage:
 
         self._inner.read_batch(request, done)
 
+    def read_slices(self, request: Any, on_done: Callable[[Code, Any], None]) -> None:
+        bookie = self._bookie
+        if code := bookie.refuses((Code.IO_ERROR, 0.01), (Code.BUSY, 0.01)):
+            bookie.answer(lambda: on_done(code, ()))
+            return
+
+        def done(code: Code, found: Any) -> None:
+            damaged = [bookie.damaged(one) for one in found]
+            bookie.answer(lambda: on_done(code, damaged))
+
+        self._inner.read_slices(request, done)
+
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
         self._inner.announce_lac(ledger_id, lac, master_key)
 
@@ -105,7 +118,7 @@ def lane_of(request: Any) -> str:
             return "control" if request.flags & Flag.RECOVERY_ADD else "adds"
         case ReadRequest() if request.master_key is not None:
             return "control"
-        case ReadRequest() | BatchReadRequest():
+        case ReadRequest() | BatchReadRequest() | SliceReadRequest():
             return "control" if request.flags & Flag.HIGH_PRIORITY else "reads"
         case TellLacRequest():
             return "adds"

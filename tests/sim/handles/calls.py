@@ -176,6 +176,9 @@ class OddTransport:
     def read_batch(self, bookie_id: str, request: Any, timeout_ms: int, on_reply: Any) -> None:
         self._process.checked.read_batch(bookie_id, request, timeout_ms, self._odd(on_reply))
 
+    def read_slices(self, bookie_id: str, request: Any, timeout_ms: int, on_reply: Any) -> None:
+        self._process.checked.read_slices(bookie_id, request, timeout_ms, self._odd(on_reply))
+
     def write_lac(self, bookie_id: str, request: Any, timeout_ms: int, on_reply: Any) -> None:
         self._process.checked.write_lac(bookie_id, request, timeout_ms, self._odd(on_reply))
 

@@ -110,6 +110,9 @@ class CheckedTransport:
     def read_batch(self, bookie_id: str, request: Any, timeout_ms: int, on_reply: Any) -> None:
         self._ask("read_batch", bookie_id, request, timeout_ms, on_reply)
 
+    def read_slices(self, bookie_id: str, request: Any, timeout_ms: int, on_reply: Any) -> None:
+        self._ask("read_slices", bookie_id, request, timeout_ms, on_reply)
+
     def write_lac(self, bookie_id: str, request: Any, timeout_ms: int, on_reply: Any) -> None:
         self._ask("write_lac", bookie_id, request, timeout_ms, on_reply)
 

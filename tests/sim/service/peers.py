@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.testing.bookie import MemoryLedger
 from ledgerlog_spark.wire.requests import encode_batch_read, encode_read, encode_tell_lac
+from ledgerlog_spark.wire.slice_requests import encode_read_slices
 from tests.fixtures.bookie_process import KEY, add_frame, add_run_frame, stored_entry
 from tests.fixtures.kinds import now
 from tests.sim.service.pipe import Pipe
@@ -180,6 +181,8 @@ class GoodPeer:
             if key not in self.out:
                 return Request(frame, key, partial(self._is_entry, entry_id))
         size_max = self.world.random.choice((1, 5_000, 60_000))
+        if fence_key is None and self.world.random.random() < 0.3:
+            return self._read_slices(number, entry_id, size_max, flags)
         frame = encode_batch_read(
             ledger_id,
             entry_id,
@@ -191,6 +194,17 @@ class GoodPeer:
         )
         key = ("BatchReadAnswer", ledger_id, entry_id, number)
         return Request(frame, key, partial(self._are_entries, entry_id))
+
+    def _read_slices(self, number: int, entry_id: int, size_max: int, flags: int) -> Request:
+        wanted = [
+            (one, [(0, 33), (36 + self.size // 2, 1 + self.size // 3)])
+            for one in range(entry_id, min(entry_id + 6, 70), 2)
+        ]
+        frame = encode_read_slices(
+            self.ledger_id, wanted, request_id=number, size_bytes_max=size_max, flags=flags
+        )
+        key = ("SliceReadAnswer", self.ledger_id, entry_id, number)
+        return Request(frame, key, partial(self._are_slices, wanted))
 
     def _recover(self) -> Request:
         if self.world.random.random() < 0.5:
@@ -211,6 +225,14 @@ class GoodPeer:
         right = [self._entry(entry_id + place) for place in range(len(entries))]
         return answer.code is Code.OK and bool(entries) and entries == right
 
+    def _are_slices(self, wanted: list[tuple[int, list[tuple[int, int]]]], answer: Any) -> bool:
+        right = [
+            b"".join(self._entry(entry_id)[at : at + size] for at, size in ranges)
+            for entry_id, ranges in wanted
+        ]
+        slices = [bytes(one) for one in answer.slices]
+        return answer.code is Code.OK and bool(slices) and slices == right[: len(slices)]
+
     def __repr__(self) -> str:
         return f"peer {self.number} ({self.lane})"
 
@@ -222,7 +244,7 @@ def _is_ok(answer: Any) -> bool:
 def key_of(answer: Any) -> tuple[Any, ...]:
     """What tells which request an answer belongs to."""
     name = type(answer).__name__
-    if name in ("AddRunAnswer", "BatchReadAnswer"):
+    if name in ("AddRunAnswer", "BatchReadAnswer", "SliceReadAnswer"):
         return (name, answer.ledger_id, answer.first_entry_id, answer.request_id)
     return (name, answer.ledger_id, answer.entry_id)
 

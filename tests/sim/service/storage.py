@@ -71,6 +71,10 @@ class LateStorage:
         self.requests += 1
         self._answer_later(self._once(lambda: self.inner.read_batch(request, on_done)))
 
+    def read_slices(self, request: Any, on_done: Callable[..., None]) -> None:
+        self.requests += 1
+        self._answer_later(self._once(lambda: self.inner.read_slices(request, on_done)))
+
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
         self.inner.announce_lac(ledger_id, lac, master_key)
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
+from ledgerlog_spark.protocol.ledger.slices import SliceSource
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,10 @@ class Ledgers:
         *,
         password: bytes,
         room: ReadRoom | None = None,  # noqa: ARG002
+        slices: Sequence[SliceSource | None] | None = None,
     ) -> list[Reading]:
         assert password == b"secret"
+        assert not any(slices or ()), "these ranges are too small for slices"
         return [Reading(self, *each) for each in ranges]
 
 

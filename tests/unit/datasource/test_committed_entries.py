@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
+from ledgerlog_spark.protocol.ledger.slices import SliceSource
 
 RANGE = ScanRange("a", 0, 1, 2, 10, 1000, 0, 0, 0, 10, ())
 
@@ -43,8 +44,10 @@ class Ranges:
         *,
         password: bytes,
         room: ReadRoom | None = None,  # noqa: ARG002
+        slices: Sequence[SliceSource | None] | None = None,
     ) -> list[Reading]:
         assert password == b"secret"
+        assert not any(slices or ()), "these ranges are too small for slices"
         self.begun += [(self._name, ledger_id) for ledger_id, _, _ in ranges]
         self.open |= {ledger_id for ledger_id, _, _ in ranges}
         return [Reading(self, ledger_id) for ledger_id, _, _ in ranges]

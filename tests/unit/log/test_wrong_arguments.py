@@ -277,6 +277,12 @@ def test_what_is_no_range_is_not_read(ranges: Any) -> None:
         client.logs.create("flights").begin_ranges(ranges)
 
 
+@pytest.mark.parametrize("slices", [[], [None, None], [7], [object()]])
+def test_slices_are_one_source_or_none_for_each_range(slices: Any) -> None:
+    with connect_in_memory() as client, pytest.raises(LocalProtocolError, match="slices"):
+        client.logs.create("flights").begin_ranges([(1, 1, 1)], slices=slices)
+
+
 @pytest.mark.parametrize("given", [{"uri": 7}, {"settings": 7}, {"settings": {}}])
 async def test_a_client_with_wrong_arguments_is_not_connected(given: dict[str, Any]) -> None:
     with pytest.raises(LedgerLogError):

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.model import (
+    SLICE_RANGES_MAX,
+    SLICED_ENTRIES_MAX,
     Code,
+    DigestType,
     Fragment,
     LedgerMetadata,
     LedgerState,
@@ -47,6 +50,9 @@ class Replicas:
         self.delivered: list[int] = []
         self.loads = 0
         self.takes = True
+        self.without_slices: set[str] = set()
+        self.damaged: set[tuple[str, int]] = set()
+        self.payloads: list[bytes] = []
 
     def code(self, bookie_id: str, index: int, entry_id: int) -> Code:
         refused = self.refuse(bookie_id, entry_id)
@@ -69,11 +75,28 @@ class Replicas:
                         return m.BatchReplied(request, Code.OK if entries else code, tuple(entries))
                     entries.append(stored(entry_id))
                 return m.BatchReplied(request, Code.OK, tuple(entries))
+            case m.SendReadSlices():
+                return self.slices_of(effect)
             case m.LoadMetadata(request):
                 self.loads += 1
                 loaded = Versioned(self.metadata, Version(1, self.loads))
                 return m.MetadataLoaded(request, m.MetadataOutcome.OK, loaded)
         return None
+
+    def slices_of(self, effect: m.SendReadSlices) -> m.Event:
+        if effect.bookie_id in self.without_slices:
+            return m.BatchReplied(effect.request, Code.BAD_REQUEST, ())
+        first, entries, code = effect.first_entry_id, [], Code.OK
+        for entry_id in range(first, min(effect.last_entry_id + 1, first + self.short)):
+            code = self.code(effect.bookie_id, effect.index, entry_id)
+            if code is Code.OK and (effect.bookie_id, entry_id) in self.damaged:
+                code = Code.DIGEST_MISMATCH
+            if code is not Code.OK:
+                break
+            payload = effect.slices.payload_of(entry_id, b"slices")
+            assert payload is not None
+            entries.append(m.StoredEntry(entry_id, -1, 0, payload))
+        return m.BatchReplied(effect.request, Code.OK if entries else code, tuple(entries))
 
     def run(self, reader: LedgerReader) -> m.Effect:
         effects = reader.handle(m.Start())
@@ -83,6 +106,7 @@ class Replicas:
                 match effect:
                     case m.EntriesRead(entries):
                         self.delivered += [e.entry_id for e in entries]
+                        self.payloads += [bytes(e.payload) for e in entries]
                         if self.takes:
                             taken = m.EntriesTaken(self.delivered[-1])
                             following += reader.handle(taken)
@@ -318,3 +342,118 @@ def test_the_lac_is_never_below_the_last_fragment() -> None:
 def test_the_end_of_a_closed_ledger_needs_no_bookie() -> None:
     closed = PLAIN.closed(last_entry_id=41, length=5)
     assert LacReader(metadata=closed).handle(m.Start()) == [m.LacRead(41, True)]
+
+
+class HalfEntries:
+    """Slices with half of the bytes of each entry."""
+
+    def __init__(self, size_bytes: int = 5, ranges: int = 1) -> None:
+        self.ranges = [(2 * place * size_bytes, size_bytes) for place in range(ranges)]
+
+    def ranges_of(self, entry_id: int) -> list[tuple[int, int]]:
+        assert entry_id >= 0
+        return self.ranges
+
+    def payload_of(self, entry_id: int, data: m.Payload) -> m.Payload:
+        return b"%d of %d bytes" % (entry_id, len(data))
+
+
+def slicing(
+    metadata: LedgerMetadata, last: int, slices: HalfEntries | None = None, **settings: Any
+) -> LedgerReader:
+    return LedgerReader(
+        metadata=metadata,
+        first_entry_id=0,
+        last_entry_id=last,
+        settings=ReaderSettings(**settings),
+        slices=slices or HalfEntries(),
+    )
+
+
+def kinds(replicas: Replicas) -> set[type]:
+    sends = (m.SendRead, m.SendReadBatch, m.SendReadSlices)
+    return {type(effect) for effect in replicas.sent if isinstance(effect, sends)}
+
+
+@pytest.mark.parametrize("short", [1, 3, 1000])
+def test_slices_come_in_order_without_whole_entries(short: int) -> None:
+    replicas = Replicas(PLAIN, 999, short=short)
+    outcome = replicas.run(slicing(PLAIN, 999))
+    assert isinstance(outcome, m.RangeRead)
+    assert replicas.delivered == list(range(1000))
+    assert replicas.payloads == [b"%d of 6 bytes" % entry_id for entry_id in range(1000)]
+    assert kinds(replicas) == {m.SendReadSlices}
+
+
+def test_a_request_for_slices_is_bounded_by_entries_ranges_and_the_answer() -> None:
+    sizes = {
+        (5, 1, 1 << 20): SLICED_ENTRIES_MAX,
+        (1, 100, 1 << 20): SLICE_RANGES_MAX // 100,
+        (5_000, 1, 36 + 10 * 5_004): 10,
+        (5_000, 1, 100): 1,
+    }
+    for (size_bytes, ranges, size_bytes_max), entries in sizes.items():
+        replicas = Replicas(PLAIN, 4_999)
+        slices = HalfEntries(size_bytes, ranges)
+        replicas.run(slicing(PLAIN, 4_999, slices, batch_size_bytes_max=size_bytes_max))
+        (first, *_) = [one for one in replicas.sent if isinstance(one, m.SendReadSlices)]
+        assert first.last_entry_id - first.first_entry_id + 1 == entries
+        assert replicas.delivered == list(range(5_000))
+
+
+def test_requests_for_slices_stay_within_a_fragment() -> None:
+    changed = replace(PLAIN, fragments=(PLAIN.fragments[0], Fragment(7, ("b0", "b3", "b4"))))
+    replicas = Replicas(changed, 20)
+    replicas.run(slicing(changed, 20))
+    assert replicas.delivered == list(range(21))
+    first, second = [one for one in replicas.sent if isinstance(one, m.SendReadSlices)]
+    assert (first.last_entry_id, second.first_entry_id) == (6, 7)
+
+
+def test_bookies_without_slices_are_read_in_whole_batches() -> None:
+    replicas = Replicas(PLAIN, 99)
+    replicas.without_slices = {"b0", "b1", "b2"}
+    replicas.run(slicing(PLAIN, 99, batch_size_bytes_max=36 + 10 * 66))
+    assert replicas.delivered == list(range(100))
+    assert set(replicas.payloads) == {b"x" * 10}
+    assert kinds(replicas) == {m.SendReadSlices, m.SendReadBatch}
+
+
+def test_damaged_slices_come_from_another_replica() -> None:
+    replicas = Replicas(PLAIN, 50)
+    replicas.damaged = {("b0", 7), ("b1", 7), ("b1", 30), ("b2", 0)}
+    replicas.run(slicing(PLAIN, 50))
+    assert replicas.delivered == list(range(51))
+    assert replicas.payloads == [b"%d of 6 bytes" % entry_id for entry_id in range(51)]
+
+
+def test_an_entry_whose_slices_are_damaged_everywhere_is_read_whole() -> None:
+    replicas = Replicas(PLAIN, 50)
+    replicas.damaged = {(bookie_id, 7) for bookie_id in ("b0", "b1", "b2")}
+    outcome = replicas.run(slicing(PLAIN, 50))
+    assert isinstance(outcome, m.RangeRead)
+    assert replicas.delivered == list(range(51))
+    assert replicas.payloads[6] == b"6 of 6 bytes"
+    # Wrong checksums must not cost requests to all replicas for each entry.
+    assert set(replicas.payloads[7:]) == {b"x" * 10}
+    assert sum(isinstance(one, m.SendReadSlices) for one in replicas.sent) == 4
+
+
+def test_a_missing_entry_is_lost_only_after_whole_reads() -> None:
+    replicas = Replicas(PLAIN, 9)
+    outcome = replicas.run(slicing(PLAIN, 12))
+    assert isinstance(outcome, m.ReadFailed)
+    assert outcome.failure is m.Failure.ENTRY_ABSENT
+    assert outcome.entry_id == 10
+    assert replicas.delivered == list(range(10))
+    assert replicas.loads == 1
+
+
+@pytest.mark.parametrize(
+    "metadata", [STRIPED, replace(PLAIN, digest_type=DigestType.HMAC)], ids=["striped", "hmac"]
+)
+def test_striped_ledgers_and_those_with_an_hmac_are_read_whole(metadata: LedgerMetadata) -> None:
+    replicas = Replicas(metadata, 30)
+    replicas.run(slicing(metadata, 30))
+    assert replicas.delivered == list(range(31))
+    assert m.SendReadSlices not in kinds(replicas)

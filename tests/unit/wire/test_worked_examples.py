@@ -26,7 +26,12 @@ from ledgerlog_spark.wire.ledger_metadata.record import (
     encode_ledger_metadata,
 )
 from ledgerlog_spark.wire.opcodes import Flag, Opcode, code_of
-from ledgerlog_spark.wire.registration import decode_service_info, encode_service_info
+from ledgerlog_spark.wire.registration import (
+    OPERATIONS,
+    decode_service_info,
+    encode_service_info,
+)
+from ledgerlog_spark.wire.slice_requests import SliceReadRequest, encode_read_slices
 from ledgerlog_spark.wire.version_3 import refusal_of_version_3
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, ledger_path
 from tests.unit.wire.streams import fed
@@ -51,7 +56,8 @@ METADATA = LedgerMetadata(
     custom={"app": b"ll"},
     token=7,
 )
-INFO = BookieInfo("bookie-0", "127.0.0.1", 3181, 4181, {"ledgerlog.ops": "ADD_RUN/1,TELL_LAC/1"})
+INFO = BookieInfo("bookie-0", "127.0.0.1", 3181, 4181, {"ledgerlog.ops": ",".join(OPERATIONS)})
+SLICED = [(0, [(36, 3)]), (1, [(36, 2)])]
 
 
 def run_head(entry_ids: Sequence[int]) -> bytes:
@@ -74,6 +80,12 @@ ENCODED = {
     "add-run": run_head(range(2)) + b"".join(ENTRIES),
     "add-run-listed": run_head((0, 1)) + b"".join(ENTRIES),
     "tell-lac": requests.encode_tell_lac(42, 1, KEY),
+    "read-slices": encode_read_slices(42, SLICED, request_id=9, size_bytes_max=1 << 20),
+    "read-slices-answer": b"".join(
+        answers.encode_batch_read_answer(
+            Code.OK, 42, 0, 9, [b"one", b"tw"], opcode=Opcode.READ_SLICES
+        )
+    ),
     "add-answer": answers.encode_add_answer(Code.FENCED, 42, 0),
     "add-run-answer": answers.encode_add_run_answer(Code.OK, 42, 0, 9),
     "read-answer": answers.encode_read_answer_head(Code.OK, 42, 0, 39) + ENTRIES[0],
@@ -93,12 +105,16 @@ REQUESTS = {
         2, 0, 42, 9, (0, 1), (39, 39), KEY, memoryview(b"".join(ENTRIES))
     ),
     "tell-lac": requests.TellLacRequest(2, 0, 42, 1, KEY),
+    "read-slices": SliceReadRequest(
+        2, 0, 42, 9, 1 << 20, tuple((entry_id, tuple(ranges)) for entry_id, ranges in SLICED)
+    ),
 }
 ANSWERS = {
     "add-answer": answers.AddAnswer(Code.FENCED, 42, 0),
     "add-run-answer": answers.AddRunAnswer(Code.OK, 42, 0, 9),
     "read-answer": answers.ReadAnswer(Code.OK, 42, 0, ENTRIES[0]),
     "batch-read-answer": answers.BatchReadAnswer(Code.OK, 42, 0, 9, (ENTRIES[0],)),
+    "read-slices-answer": answers.SliceReadAnswer(Code.OK, 42, 0, 9, (b"one", b"tw")),
 }
 
 

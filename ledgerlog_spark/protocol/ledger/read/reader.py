@@ -3,7 +3,9 @@
 `LedgerReader` never fences the ledger. If every bookie of the ensemble stores every entry (E ==
 Qw), the reader requests batches of entries. A batch with fewer entries than requested does not show
 that the other entries are absent (PROTOCOL.md#E4). After a bad digest, a refusal or a slow answer,
-the reader sends the request to the next bookie (PROTOCOL.md#E3). The reader reports an entry absent
+the reader sends the request to the next bookie (PROTOCOL.md#E3). If the caller needs only parts of
+the entries, batches are requests for slices, and single requests are for whole entries
+(PROTOCOL.md#E13). The reader reports an entry absent
 only after three steps. First, every bookie of the write set reports the entry absent. Second, the
 reader reloads the metadata, and the ensemble is still the same. Third, every bookie reports the
 entry absent again (PROTOCOL.md#E2).
@@ -17,14 +19,16 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata
+from ledgerlog_spark.model import NO_ENTRY, Code, DigestType, LedgerMetadata
 from ledgerlog_spark.protocol.dispatch import Table, TableMachine, on, row
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.ledger.quorum import write_set
+from ledgerlog_spark.protocol.ledger.read.batch import BatchInFlight
 from ledgerlog_spark.protocol.ledger.read.budget import EntriesToRequest, ReadBudget, ReaderSettings
 from ledgerlog_spark.protocol.ledger.read_room import ReadPlace, RoomMade
 from ledgerlog_spark.protocol.ledger.recover.reads import Verdict
+from ledgerlog_spark.protocol.ledger.slices import SliceSource, last_fitting
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 DELIVERED_SIZE_BYTES_MAX = 4 << 20
@@ -96,23 +100,6 @@ class ReplicaTally:
         return m.Failure.ENTRY_UNKNOWN
 
 
-@dataclass(slots=True, eq=False)
-class BatchInFlight:
-    """Consecutive entries that are requested from one bookie, and from the next if it is slow."""
-
-    next_entry_id: int  # the first entry that was not received yet
-    last_entry_id: int  # inclusive
-    order: tuple[int, ...] = ()  # indexes in the order of attempts
-    tried: int = 0  # number of indexes tried
-    outstanding: int = 0  # requests without an answer
-    is_slow: bool = False
-
-    @property
-    def is_done(self) -> bool:
-        """Whether no entry of the batch is left to receive."""
-        return self.next_entry_id > self.last_entry_id
-
-
 class LedgerReader(TableMachine[m.Event, m.Effect]):
     """Reads the entries `first_entry_id` to `last_entry_id` (both inclusive) of a ledger, in order.
 
@@ -127,6 +114,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         last_entry_id: int,
         settings: ReaderSettings | None = None,
         place: ReadPlace | None = None,
+        slices: SliceSource | None = None,
     ) -> None:
         assert 0 <= first_entry_id <= last_entry_id, "a range has at least one entry"
         self.phase = ReaderPhase.NEW
@@ -141,9 +129,12 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         self._budget = ReadBudget(self._settings, metadata, place)
         self._ready: dict[int, EntryBatch] = {}
         self._untaken: deque[tuple[int, int]] = deque()
-        self._batches: dict[int, tuple[BatchInFlight, int]] = {}
+        # For each request: the batch, the index of the bookie, and whether it is for slices.
+        self._batches: dict[int, tuple[BatchInFlight, int, bool]] = {}
         self._batches_begun = 0
         self._takes_batches = self._settings.batch_entries_max > 1
+        # An HMAC proves that the owner of the password wrote an entry. A slice has only a CRC.
+        self._slices = None if metadata.digest_type is DigestType.HMAC else slices
         self._tallies: dict[int, ReplicaTally] = {}
         self._reads: dict[int, tuple[ReplicaTally, int]] = {}
         self._failures: dict[str, int] = {}
@@ -172,11 +163,17 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         while (first := self._to_request.first) is not None and self._may_request(first):
             last = self._last_of_batch(first)
             self._to_request.take(last)
-            if last == first:
+            if last == first and not self._takes_slices:
                 effects += self._request_one(first)
             else:
                 effects.append(self._begin_batch(first, last))
         return effects
+
+    @property
+    def _takes_slices(self) -> bool:
+        """Whether the next batch is a request for slices."""
+        is_striped = self.metadata.quorum.is_striped
+        return self._slices is not None and self._takes_batches and not is_striped
 
     def _may_request(self, entry_id: int) -> bool:
         if entry_id - 1 - self._taken >= self._settings.entries_ahead_max:
@@ -208,14 +205,19 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         """
         if self.metadata.quorum.is_striped or not self._takes_batches:
             return first_entry_id
-        last = first_entry_id + self._budget.batch_entries - 1
-        last = min(last, self._to_request.last_of_first_range)
+        last = self._to_request.last_of_first_range
         for fragment in self.metadata.fragments:
             if first_entry_id < fragment.first_entry_id <= last:
-                return fragment.first_entry_id - 1
-        return last
+                last = fragment.first_entry_id - 1
+        if self._slices is not None:
+            last = min(last, first_entry_id + self._settings.batch_entries_max - 1)
+            size_bytes_max = self._settings.batch_size_bytes_max
+            return last_fitting(self._slices, first_entry_id, last, size_bytes_max)
+        return min(last, first_entry_id + self._budget.batch_entries - 1)
 
-    def _begin_batch(self, first_entry_id: int, last_entry_id: int) -> m.SendReadBatch:
+    def _begin_batch(
+        self, first_entry_id: int, last_entry_id: int
+    ) -> m.SendReadBatch | m.SendReadSlices:
         self._batches_begun += 1
         batch = BatchInFlight(first_entry_id, last_entry_id)
         ensemble = self.metadata.fragment_of(first_entry_id).ensemble
@@ -224,24 +226,26 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         batch.order = tuple(sorted(order, key=lambda i: self._failures.get(ensemble[i], 0)))
         return self._request_next_of(batch)
 
-    def _request_next_of(self, batch: BatchInFlight) -> m.SendReadBatch:
+    def _request_next_of(self, batch: BatchInFlight) -> m.SendReadBatch | m.SendReadSlices:
         index = batch.order[batch.tried]
         batch.tried += 1
         return self._request_batch(batch, index)
 
-    def _request_batch(self, batch: BatchInFlight, index: int) -> m.SendReadBatch:
+    def _request_batch(
+        self, batch: BatchInFlight, index: int
+    ) -> m.SendReadBatch | m.SendReadSlices:
         number = self._numbers.next()
-        self._batches[number] = (batch, index)
+        self._batches[number] = (batch, index, self._slices is not None)
         batch.outstanding += 1
         batch.is_slow = False
-        return m.SendReadBatch(
-            number,
-            self.metadata.fragment_of(batch.next_entry_id).ensemble[index],
-            index,
-            batch.next_entry_id,
-            batch.last_entry_id - batch.next_entry_id + 1,
-            self._settings.batch_size_bytes_max,
-        )
+        bookie_id = self.metadata.fragment_of(batch.next_entry_id).ensemble[index]
+        first, last = batch.next_entry_id, batch.last_entry_id
+        size_bytes_max = self._settings.batch_size_bytes_max
+        if self._slices is not None:
+            return m.SendReadSlices(
+                number, bookie_id, index, first, last, size_bytes_max, self._slices
+            )
+        return m.SendReadBatch(number, bookie_id, index, first, last - first + 1, size_bytes_max)
 
     def _request_one(self, entry_id: int) -> list[m.Effect]:
         """Request one entry from the bookie of its write set with the fewest failures so far."""
@@ -278,7 +282,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return [*effects, *self._advance()]
 
     def _on_batch_replied(self, event: m.BatchReplied) -> list[m.Effect]:
-        batch, index = self._batches.pop(event.request)
+        batch, index, is_sliced = self._batches.pop(event.request)
         batch.outstanding -= 1
         if event.entries and not batch.is_done:
             # The answer to a hedging request may repeat entries that were received before, and any
@@ -288,17 +292,22 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
                 batch.next_entry_id = fresh.last_entry_id + 1
                 self._keep(fresh)
         if event.code is Code.BAD_REQUEST:
-            self._takes_batches = False
+            if is_sliced:
+                self._slices = None  # some bookie of the ledger has no READ_SLICES
+            else:
+                self._takes_batches = False
+        batch.is_damaged |= is_sliced and event.code is Code.DIGEST_MISMATCH
         effects: list[m.Effect] = []
         if not batch.is_done:
-            effects = self._go_on_with(batch, index, event)
+            is_refused = is_sliced and self._slices is None
+            effects = self._go_on_with(batch, index, event, is_refused=is_refused)
         return [*effects, *self._advance()]
 
     def _go_on_with(
-        self, batch: BatchInFlight, index: int, event: m.BatchReplied
+        self, batch: BatchInFlight, index: int, event: m.BatchReplied, *, is_refused: bool
     ) -> list[m.Effect]:
         """Request the rest of a batch. A short answer does not show that the rest is absent."""
-        if event.entries and event.code is Code.OK:
+        if is_refused or (event.entries and event.code is Code.OK):
             self._put_back(batch, batch.next_entry_id)
             return []
         ensemble = self.metadata.fragment_of(batch.next_entry_id).ensemble
@@ -307,6 +316,8 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
             return []
         if batch.tried < len(batch.order) and self._takes_batches:
             return [self._request_next_of(batch)]
+        if batch.is_damaged:
+            self._slices = None  # the checksums may be wrong, so no other slices are requested
         first = batch.next_entry_id
         self._put_back(batch, first + 1)
         return self._request_one(first)
@@ -454,7 +465,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
                 if tally.is_slow and self._budget.has_room_to_hedge(self._requests_out):
                     effects += self._request_next(tally)
                 tally.is_slow = True
-        for batch in dict.fromkeys(batch for batch, _ in self._batches.values()):
+        for batch in dict.fromkeys(batch for batch, *_ in self._batches.values()):
             is_late = batch.is_slow and not batch.is_done and batch.tried < len(batch.order)
             if is_late and self._budget.has_room_to_hedge(self._requests_out):
                 effects.append(self._request_next_of(batch))

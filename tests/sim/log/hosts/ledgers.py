@@ -50,10 +50,12 @@ class SimReader:
         *,
         is_listed: bool = False,
         place: object = None,
+        slices: object = None,
     ) -> AsyncGenerator[Sequence[Any], None]:
         """Names of entries, a few at a time."""
         assert is_listed
         assert place is None, "bounds of several readers are the client's"
+        assert slices is None, "parts of entries are the client's"
         assert last_entry_id is not None
         while first_entry_id <= last_entry_id:
             await self._ledgers.tree.pause()

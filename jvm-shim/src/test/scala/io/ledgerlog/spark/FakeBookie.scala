@@ -18,7 +18,7 @@ final class FakeBookie(entries: Map[(Long, Long), Array[Byte]]) extends AutoClos
   private val sockets = new CopyOnWriteArrayList[Socket]
   private val acceptor = daemon(() => while (true) accept())
 
-  def address: BookieAddress = BookieAddress("127.0.0.1", server.getLocalPort)
+  def address: BookieAddress = BookieAddress("127.0.0.1", server.getLocalPort, takesSlices = true)
 
   /** Connections that the client has not closed. */
   def openConnections: Int = sockets.size
@@ -65,6 +65,13 @@ final class FakeBookie(entries: Map[(Long, Long), Array[Byte]]) extends AutoClos
         val (ledger, first) = (request.getLong(), request.getLong())
         val id = request.getLong()
         FakeBookie.Asked(ledger, first, Some(id), request.getInt(), request.getLong())
+      } else if (operation == 66) {
+        val (ledger, first) = (request.getLong(), request.getLong())
+        val (id, count, size) = (request.getLong(), request.getInt(), request.getLong())
+        val slices = Seq.fill(count) {
+          request.getLong() -> Seq.fill(request.getInt())((request.getInt(), request.getInt()))
+        }
+        FakeBookie.Asked(ledger, first, Some(id), count, size, slices)
       } else FakeBookie.Asked(request.getLong(), request.getLong(), None, 1, 0)
     synchronized(requests += 1)
     val bytes = answer(asked) match {
@@ -79,8 +86,9 @@ final class FakeBookie(entries: Map[(Long, Long), Array[Byte]]) extends AutoClos
   }
 
   private def served(asked: FakeBookie.Asked): Array[Byte] = {
+    val ranges = asked.slices.toMap
     val found = (asked.first until asked.first + asked.count)
-      .map(id => entries.get((asked.ledger, id)))
+      .map(id => entries.get((asked.ledger, id)).map(cut(_, ranges.get(id))))
       .takeWhile(_.isDefined)
       .flatten
     if (found.isEmpty) frame(asked, 2, Array.emptyByteArray)
@@ -93,8 +101,11 @@ final class FakeBookie(entries: Map[(Long, Long), Array[Byte]]) extends AutoClos
     } else frame(asked, 0, found.head)
   }
 
+  private def cut(stored: Array[Byte], ranges: Option[Seq[(Int, Int)]]): Array[Byte] =
+    ranges.fold(stored)(_.flatMap { case (at, size) => stored.slice(at, at + size) }.toArray)
+
   private def frame(asked: FakeBookie.Asked, code: Int, rest: Array[Byte]): Array[Byte] = {
-    val operation = if (asked.isBatch) 7 else 2
+    val operation = asked.operation
     val head = int(0x02000000 | operation << 16) ++ int(code) ++ long(asked.ledger) ++
       long(asked.first) ++ asked.id.fold(Array.emptyByteArray)(long)
     int(head.length + rest.length) ++ head ++ rest
@@ -106,9 +117,18 @@ final class FakeBookie(entries: Map[(Long, Long), Array[Byte]]) extends AutoClos
 
 object FakeBookie {
 
-  /** A request; `id` is that of a batch. */
-  final case class Asked(ledger: Long, first: Long, id: Option[Long], count: Int, size: Long) {
+  /** A request; `id` is that of a batch, and `slices` are the ranges of a request for slices. */
+  final case class Asked(
+      ledger: Long,
+      first: Long,
+      id: Option[Long],
+      count: Int,
+      size: Long,
+      slices: Seq[(Long, Seq[(Int, Int)])] = Nil
+  ) {
     def isBatch: Boolean = id.isDefined
+    def isSliced: Boolean = slices.nonEmpty
+    def operation: Int = if (isSliced) 66 else if (isBatch) 7 else 2
   }
 
   sealed trait Answer

@@ -22,6 +22,10 @@ import org.apache.spark.unsafe.types.UTF8String
 /** Converts entries of one stored schema to columns of the scan's schema. */
 final class EntryColumns(stored: StoredSchema, target: StructType, allocator: BufferAllocator) {
   private val schema = EntryColumns.decodeSchema(stored.message)
+
+  /** The number of columns of the stored rows. */
+  val storedColumns: Int = schema.getFields.size
+
   private val loader = new ColumnLoader(schema.getFields.asScala.toIndexedSeq, allocator)
 
   /** The rows `[from, until)` of an entry. The caller closes the batch.

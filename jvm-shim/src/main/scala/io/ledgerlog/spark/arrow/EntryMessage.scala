@@ -5,6 +5,7 @@ import java.nio.ByteOrder
 import scala.util.control.NonFatal
 
 import io.ledgerlog.spark.LedgerLogException
+import io.ledgerlog.spark.wire.SlicedBody
 import org.apache.arrow.flatbuf.{BodyCompressionMethod, Message, MessageHeader, RecordBatch}
 import org.apache.arrow.memory.ArrowBuf
 
@@ -43,16 +44,30 @@ object EntryMessage {
   private val FirstRow = "ledgerlog.first_row"
   private val Index = "ledgerlog.index"
 
-  /** Decode the message in `size` bytes of `bytes` from `place` on. */
-  def decode(bytes: ArrowBuf, place: Int, size: Int): EntryMessage =
-    try decoded(bytes, place, size)
+  /** Decode the message in `size` bytes of `bytes` from `place` on.
+    *
+    * @param sliced
+    *   if the bytes are slices of an entry, the body that these make
+    */
+  def decode(
+      bytes: ArrowBuf,
+      place: Int,
+      size: Int,
+      sliced: Option[SlicedBody] = None
+  ): EntryMessage =
+    try decoded(bytes, place, size, sliced)
     catch {
       case error: LedgerLogException => throw error
       // The library throws such exceptions for places outside of the message.
       case NonFatal(error) => throw wrong(s"its fields are not valid ($error)", error)
     }
 
-  private def decoded(bytes: ArrowBuf, place: Int, size: Int): EntryMessage = {
+  private def decoded(
+      bytes: ArrowBuf,
+      place: Int,
+      size: Int,
+      sliced: Option[SlicedBody]
+  ): EntryMessage = {
     if (size < PrefixSize || bytes.getInt(place.toLong) != Continuation)
       throw wrong("it does not begin with a message")
     val metadataSize = bytes.getInt(place + 4L)
@@ -65,7 +80,8 @@ object EntryMessage {
       .order(ByteOrder.LITTLE_ENDIAN)
     val message = Message.getRootAsMessage(metadata)
     val bodySize = size - PrefixSize - metadataSize
-    if (message.bodyLength() != bodySize)
+    val wholeSize = sliced.fold(bodySize)(_.starts.last)
+    if (message.bodyLength() != wholeSize || sliced.exists(_.size != bodySize))
       throw wrong(s"it holds $bodySize bytes after the metadata, not ${message.bodyLength()}")
     if (message.headerType() != MessageHeader.RecordBatch)
       throw wrong(s"its message has the type ${message.headerType()}")
@@ -86,9 +102,9 @@ object EntryMessage {
       buffers = parts(batch.buffersLength()) { place =>
         val buffer = batch.buffers(place)
         val (from, length) = (buffer.offset(), buffer.length())
-        if (from < 0 || length < 0 || from > bodySize || length > bodySize - from)
-          throw wrong(s"a buffer of $length bytes at $from is not in its body")
-        (from, length)
+        def outside = wrong(s"a buffer of $length bytes at $from is not in its body")
+        if (from < 0 || length < 0 || from > wholeSize || length > wholeSize - from) throw outside
+        sliced.fold((from, length))(_.moved(from, length).getOrElse(throw outside))
       },
       codec = codecOf(batch),
       firstRow = custom.get(FirstRow).fold(-1L)(number),

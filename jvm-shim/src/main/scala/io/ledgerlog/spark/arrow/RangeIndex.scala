@@ -1,20 +1,43 @@
 package io.ledgerlog.spark.arrow
 
+import java.nio.ByteBuffer
+import java.util.Base64
+
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import io.ledgerlog.spark.LedgerLogException
 import io.ledgerlog.spark.plan.{PlanJson, ScanRange}
+import io.ledgerlog.spark.wire.{EntrySlices, Frames}
 
 /** The index of one listed range: for each entry, the rows and the payload bytes before it.
   *
   * As `RangeIndex` in `ledgerlog_spark/datasource/scan/ranges.py`.
+  *
+  * @param slices
+  *   for each entry the length and the CRC32C of each slice; none if the index does not list them
   */
 final case class RangeIndex(
     firstEntryId: Long,
     rowEdges: IndexedSeq[Long],
-    byteEdges: IndexedSeq[Long]
+    byteEdges: IndexedSeq[Long],
+    slices: IndexedSeq[Array[Int]] = IndexedSeq.empty
 ) {
+
+  /** The slices of some of a schema's columns for a part of the range.
+    *
+    * The result is None if the index has no slices of this schema, or if whole entries are better.
+    */
+  def slicesOf(range: ScanRange, columns: Seq[Int], storedColumns: Int): Option[EntrySlices] = {
+    val from = range.firstEntryId - firstEntryId
+    val until = range.lastEntryId + 1 - firstEntryId
+    val isListed = from >= 0 && until <= slices.size && from < until
+    if (!isListed || slices.head.length != 2 * (1 + storedColumns)) None
+    else {
+      val part = slices.slice(from.toInt, until.toInt)
+      Some(new EntrySlices(range.firstEntryId, part, columns)).filter(_.isWorthwhile)
+    }
+  }
 
   /** The part of a range with all its wanted rows; None if it has no wanted row. */
   def needed(range: ScanRange): Option[ScanRange] = {
@@ -56,6 +79,7 @@ final case class RangeIndex(
 
 object RangeIndex {
   private val Format = 1
+  private val ColumnsMin = 2
 
   /** The index in the custom metadata of an index entry. */
   def decode(indexEntryId: Long, text: String): RangeIndex =
@@ -70,10 +94,36 @@ object RangeIndex {
         throw LedgerLogException.wireFormat(
           s"index entry $indexEntryId is not that of a range: it describes ${rows.size} entries"
         )
-      RangeIndex(indexEntryId - rows.size, rows.scanLeft(0L)(_ + _), bytes.scanLeft(0L)(_ + _))
+      RangeIndex(
+        indexEntryId - rows.size,
+        rows.scanLeft(0L)(_ + _),
+        bytes.scanLeft(0L)(_ + _),
+        Option(index.get("slices")).fold(IndexedSeq.empty[Array[Int]]) { text =>
+          slicesIn(Base64.getDecoder.decode(text.asText), bytes)
+        }
+      )
     } catch {
       case error: LedgerLogException => throw error
       case NonFatal(error) =>
         throw LedgerLogException.wireFormat(s"not the index of a range: ${error.getMessage}", error)
     }
+
+  private def slicesIn(joined: Array[Byte], sizes: IndexedSeq[Long]): IndexedSeq[Array[Int]] = {
+    val each = joined.length / 8 / sizes.size
+    if (joined.length != each * sizes.size * 8 || each < 1 + ColumnsMin)
+      throw LedgerLogException.wireFormat(
+        s"${joined.length} bytes are not the slices of ${sizes.size} entries"
+      )
+    val numbers = ByteBuffer.wrap(joined).asIntBuffer()
+    sizes.map { size =>
+      val entry = Array.fill(2 * each)(numbers.get())
+      val lengths = entry.indices.by(2).map(entry)
+      // No stored entry is larger than a frame, and each begins with a header.
+      val areWhole = lengths.head > 0 && !lengths.exists(_ < 0) && size <= Frames.FrameSizeMax &&
+        lengths.map(_.toLong).sum == size
+      if (!areWhole)
+        throw LedgerLogException.wireFormat(s"the slices of an entry are not its $size bytes")
+      entry
+    }
+  }
 }

@@ -1,3 +1,4 @@
 package io.ledgerlog.spark.plan
 
-final case class BookieAddress(host: String, port: Int)
+/** The address of a bookie, and whether it reads slices of entries (READ_SLICES). */
+final case class BookieAddress(host: String, port: Int, takesSlices: Boolean = false)

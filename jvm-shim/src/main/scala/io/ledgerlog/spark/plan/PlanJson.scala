@@ -51,7 +51,11 @@ object PlanJson {
         .get("bookies")
         .properties
         .asScala
-        .map(e => e.getKey -> BookieAddress(e.getValue.get(0).asText, e.getValue.get(1).asInt))
+        .map { each =>
+          val place = each.getValue
+          each.getKey ->
+            BookieAddress(place.get(0).asText, place.get(1).asInt, place.path(2).asBoolean)
+        }
         .toMap,
       schemas = elements(answer.get("schemas")).map(schema),
       service = ServiceAddress(
@@ -99,7 +103,8 @@ object PlanJson {
         .filterNot(_.isNull)
         .map(pair => pair.get(0).asLong -> pair.get(1).asLong),
       form = node.get("form").asText,
-      isSearched = node.get("is_searched").asBoolean
+      isSearched = node.get("is_searched").asBoolean,
+      slicesEntryId = node.get("slices_entry_id").asLong
     )
 
   /** The tasks of a plan in the form of `partitions`, to compare them. */
@@ -125,6 +130,7 @@ object PlanJson {
       })
     )
     node.put("index_entry_id", range.indexEntryId)
+    node.put("slices_entry_id", range.slicesEntryId)
     node.set[JsonNode](
       "entry_rows",
       range.entryRows.fold[JsonNode](nodes.nullNode) { case (first, end) =>

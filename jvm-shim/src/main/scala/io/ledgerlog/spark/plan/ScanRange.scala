@@ -5,6 +5,8 @@ package io.ledgerlog.spark.plan
   *
   * @param commitTimes
   *   for each commit the offset after its last row, and its time in ms since 1970 if it is known
+  * @param slicesEntryId
+  *   the index entry, which may list the slices of the entries
   * @param entryRows
   *   the numbers of the entries' rows in the listed range, half-open, if they are known
   */
@@ -23,7 +25,8 @@ final case class ScanRange(
     indexEntryId: Long,
     entryRows: Option[(Long, Long)],
     form: String,
-    isSearched: Boolean
+    isSearched: Boolean,
+    slicesEntryId: Long = ScanRange.NoEntry
 ) {
   def entries: Long = lastEntryId - firstEntryId + 1
 

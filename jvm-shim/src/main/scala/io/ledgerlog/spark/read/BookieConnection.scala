@@ -5,6 +5,7 @@ import java.net.InetSocketAddress
 import java.nio.ByteBuffer
 import java.nio.channels.SocketChannel
 import java.util.concurrent.{BlockingQueue, ConcurrentHashMap}
+import java.util.zip.CRC32C
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
@@ -12,7 +13,15 @@ import scala.util.control.NonFatal
 
 import io.ledgerlog.spark.LedgerLogException
 import io.ledgerlog.spark.plan.{BookieAddress, DigestKind}
-import io.ledgerlog.spark.wire.{Code, EntryDigest, Frames, StoredEntry, StoredSlice}
+import io.ledgerlog.spark.wire.{
+  Code,
+  EntryDigest,
+  EntrySlices,
+  Frames,
+  SlicedBody,
+  StoredEntry,
+  StoredSlice
+}
 import org.apache.arrow.memory.{ArrowBuf, BufferAllocator}
 
 /** One TCP connection to a bookie, with a thread that connects, receives and verifies answers.
@@ -33,6 +42,7 @@ final class BookieConnection(
   private var isConnected = false
   @volatile private var failure: Option[Throwable] = None
   private val digests = mutable.Map.empty[DigestKind, EntryDigest]
+  private val sliceSum = new CRC32C
   private val receiver = {
     val thread = new Thread(() => run(), s"ledgerlog-bookie-${address.host}:${address.port}")
     thread.setDaemon(true)
@@ -48,7 +58,8 @@ final class BookieConnection(
     if (pending.putIfAbsent(keyOf(request), request) != null)
       throw new IllegalStateException(s"entry ${request.firstEntryId} is requested already")
     val frame =
-      if (request.isBatch)
+      if (request.slices.isDefined) slicesFrame(request)
+      else if (request.isBatch)
         Frames.batchRead(
           request.ledgerId,
           request.firstEntryId,
@@ -78,6 +89,16 @@ final class BookieConnection(
         case _: InterruptedException => isInterrupted = true
       }
     if (isInterrupted) Thread.currentThread().interrupt()
+  }
+
+  private def slicesFrame(request: Request): ByteBuffer = {
+    val before = StoredEntry.HeaderSize + request.digest.sizeBytes
+    val entries = request.entryIds.map { entryId =>
+      entryId -> request.slices.get
+        .rangesOf(entryId)
+        .map(range => StoredSlice(before + range.place, range.size))
+    }
+    Frames.readSlices(request.ledgerId, request.id, settings.batchBytes, entries)
   }
 
   private def keyOf(request: Request): AnyRef =
@@ -111,7 +132,8 @@ final class BookieConnection(
     head.flip()
     val rest = Frames.bodySize(head.getInt()) - Frames.ReadHeadSize
     val decoded = Frames.decodeHead(head)
-    val isBatch = decoded.operation == Frames.BatchRead
+    val isBatch = decoded.operation != Frames.Read
+    val isSliced = decoded.operation == Frames.ReadSlices
     val (key, size) =
       if (isBatch) {
         val id = ByteBuffer.allocate(8)
@@ -120,8 +142,12 @@ final class BookieConnection(
         (java.lang.Long.valueOf(id.getLong(0)), rest - id.capacity)
       } else ((decoded.ledgerId, decoded.entryId), rest)
     val request = pending.get(key)
-    if (request == null || request.isBatch != isBatch)
+    if (request == null || request.isBatch != isBatch || request.slices.isDefined != isSliced)
       throw LedgerLogException.wireFormat(s"an answer without a pending request: $key")
+    if (size > request.answerSizeMax)
+      throw LedgerLogException.wireFormat(
+        s"$size bytes for ${request.answerSizeMax} requested ones"
+      )
     if (decoded.code != Code.Ok && size > 0)
       throw LedgerLogException.wireFormat(s"an answer ${decoded.code.text} with entries")
     val answer =
@@ -140,21 +166,53 @@ final class BookieConnection(
       view.flip()
       val slices =
         if (isBatch) Frames.entriesOf(view) else IndexedSeq(StoredSlice(0, size))
-      val digest = digests.getOrElseUpdate(request.digest, EntryDigest.of(request.digest, password))
       // A bookie may send more entries than were requested.
       val wanted = slices.take(request.count)
-      val payloads =
-        StoredEntry.validPrefix(view, wanted, request.ledgerId, request.firstEntryId, digest)
-      val entries = payloads.zipWithIndex.map { case (payload, place) =>
-        received(bytes, request.firstEntryId + place, payload)
+      val entries = request.slices match {
+        case Some(requested) => slicedEntries(request, requested, bytes, view, wanted)
+        case None => wholeEntries(request, bytes, view, wanted)
       }
-      Answer(request, if (payloads.isEmpty) Code.DigestMismatch else Code.Ok, entries, size)
+      Answer(request, if (entries.isEmpty) Code.DigestMismatch else Code.Ok, entries, size)
     } finally bytes.getReferenceManager.release(): Unit
   }
 
-  private def received(bytes: ArrowBuf, entryId: Long, payload: StoredSlice): Received = {
+  private def wholeEntries(
+      request: Request,
+      bytes: ArrowBuf,
+      view: ByteBuffer,
+      found: IndexedSeq[StoredSlice]
+  ): Seq[Received] = {
+    val digest = digests.getOrElseUpdate(request.digest, EntryDigest.of(request.digest, password))
+    StoredEntry
+      .validPrefix(view, found, request.ledgerId, request.firstEntryId, digest)
+      .zipWithIndex
+      .map { case (payload, place) =>
+        received(bytes, request.firstEntryId + place, payload, None)
+      }
+  }
+
+  private def slicedEntries(
+      request: Request,
+      requested: EntrySlices,
+      bytes: ArrowBuf,
+      view: ByteBuffer,
+      found: IndexedSeq[StoredSlice]
+  ): Seq[Received] =
+    request.entryIds
+      .zip(found)
+      .takeWhile { case (entryId, slice) => requested.isValid(entryId, view, slice, sliceSum) }
+      .map { case (entryId, slice) =>
+        received(bytes, entryId, slice, Some(requested.bodyOf(entryId)))
+      }
+
+  private def received(
+      bytes: ArrowBuf,
+      entryId: Long,
+      payload: StoredSlice,
+      body: Option[SlicedBody]
+  ): Received = {
     bytes.getReferenceManager.retain()
-    new Received(entryId, bytes, payload.place, payload.size)
+    new Received(entryId, bytes, payload.place, payload.size, body)
   }
 
   private def readFully(target: ByteBuffer): Unit =

@@ -2,7 +2,7 @@ package io.ledgerlog.spark.scan
 
 import io.ledgerlog.spark.LedgerLogException
 import io.ledgerlog.spark.arrow.{EntryColumns, EntryMessage, RangeIndex}
-import io.ledgerlog.spark.plan.ScanRange
+import io.ledgerlog.spark.plan.{ColumnOrigin, ScanRange}
 import io.ledgerlog.spark.read.{
   Bookies,
   EntryReader,
@@ -12,6 +12,7 @@ import io.ledgerlog.spark.read.{
   ReadSettings,
   ZooKeeperStore
 }
+import io.ledgerlog.spark.wire.EntrySlices
 import org.apache.arrow.memory.BufferAllocator
 import org.apache.spark.{TaskContext, TaskKilledException}
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
@@ -32,6 +33,13 @@ final class LedgerPartitionReader(
     new Bookies(partition.bookies, store, partition.password, settings, allocator)
   private val columns = partition.schemas.map { stored =>
     (stored.log, stored.schemaId) -> new EntryColumns(stored, partition.target, allocator)
+  }.toMap
+
+  /** For the schemas of which the scan needs only some columns: their places. */
+  private val pruned = partition.schemas.flatMap { stored =>
+    val places = stored.origins.collect { case ColumnOrigin.Stored(place) => place }.distinct
+    val isPruned = places.size < columns((stored.log, stored.schemaId)).storedColumns
+    if (isPruned) Some((stored.log, stored.schemaId) -> places) else None
   }.toMap
 
   private var ranges: IndexedSeq[ScanRange] = IndexedSeq.empty
@@ -64,9 +72,11 @@ final class LedgerPartitionReader(
   }
 
   private def begin(): Unit = {
-    ranges = narrowed().toIndexedSeq
+    val indexes = readIndexes()
+    ranges = narrowed(indexes).toIndexedSeq
     reader = Some(readerOf(ranges.iterator.zipWithIndex.map { case (range, number) =>
       partOf(number, range, range.firstEntryId, range.lastEntryId)
+        .copy(slices = slicesOf(range, indexes))
     }))
     startRange()
   }
@@ -96,7 +106,7 @@ final class LedgerPartitionReader(
           throw LedgerLogException.wireFormat(
             s"ledger ${range.ledgerId}: entry $nextEntryId was to come, ${entry.entryId} came"
           )
-        val message = EntryMessage.decode(entry.bytes, entry.place, entry.size)
+        val message = EntryMessage.decode(entry.bytes, entry.place, entry.size, entry.body)
         val (from, until) = cutter.get.take(nextEntryId, message.firstRow, message.rows)
         val end = from + Math.min((until - from).toLong, rowsLeft).toInt
         if (from < end) {
@@ -138,29 +148,49 @@ final class LedgerPartitionReader(
     *
     * An index only avoids work. If it is lost, its range is read whole.
     */
-  private def narrowed(): Seq[ScanRange] = {
-    val wanted = partition.ranges
-      .filter(_.hasIndex)
-      .distinctBy(range => (range.ledgerId, range.indexEntryId))
-      .toIndexedSeq
-    if (wanted.isEmpty) partition.ranges
-    else {
-      val indexes = readIndexes(wanted)
-      partition.ranges.flatMap { range =>
-        indexes.get((range.ledgerId, range.indexEntryId)) match {
-          case Some(index) if range.hasIndex => index.needed(range)
-          case _ => Some(range)
-        }
+  private def narrowed(indexes: Map[(Long, Long), RangeIndex]): Seq[ScanRange] =
+    partition.ranges.flatMap { range =>
+      indexes.get((range.ledgerId, range.indexEntryId)) match {
+        case Some(index) if range.hasIndex => index.needed(range)
+        case _ => Some(range)
       }
     }
+
+  /** The slices of a range of which few columns are needed, if its index lists them. */
+  private def slicesOf(
+      range: ScanRange,
+      indexes: Map[(Long, Long), RangeIndex]
+  ): Option[EntrySlices] =
+    for {
+      places <- pruned.get((range.log, range.schemaId))
+      index <- indexes.get((range.ledgerId, range.slicesEntryId))
+      slices <- index.slicesOf(range, places, columns((range.log, range.schemaId)).storedColumns)
+    } yield slices
+
+  /** The index entry to read before the range, if there is one. */
+  private def indexEntryOf(range: ScanRange): Option[Long] =
+    if (range.hasIndex) Some(range.indexEntryId)
+    else
+      Some(range.slicesEntryId).filter { entryId =>
+        entryId != ScanRange.NoEntry && pruned.contains((range.log, range.schemaId))
+      }
+
+  private def readIndexes(): Map[(Long, Long), RangeIndex] = {
+    val wanted = partition.ranges
+      .flatMap(range => indexEntryOf(range).map(range -> _))
+      .distinctBy { case (range, entryId) => (range.ledgerId, entryId) }
+      .toIndexedSeq
+    if (wanted.isEmpty) Map.empty else readIndexes(wanted)
   }
 
-  private def readIndexes(wanted: IndexedSeq[ScanRange]): Map[(Long, Long), RangeIndex] = {
-    val entries = readerOf(wanted.iterator.zipWithIndex.map { case (range, number) =>
-      partOf(number, range, range.indexEntryId, range.indexEntryId)
+  private def readIndexes(
+      wanted: IndexedSeq[(ScanRange, Long)]
+  ): Map[(Long, Long), RangeIndex] = {
+    val entries = readerOf(wanted.iterator.zipWithIndex.map { case ((range, entryId), number) =>
+      partOf(number, range, entryId, entryId)
     })
     try
-      wanted.zipWithIndex.flatMap { case (range, number) =>
+      wanted.zipWithIndex.flatMap { case ((range, entryId), number) =>
         try {
           val entry = entries.next().get
           try {
@@ -169,17 +199,18 @@ final class LedgerPartitionReader(
               .index
               .getOrElse(
                 throw LedgerLogException.wireFormat(
-                  s"entry ${range.indexEntryId} of ledger ${range.ledgerId} is not the index that " +
+                  s"entry $entryId of ledger ${range.ledgerId} is not the index that " +
                     s"log '${range.log}' lists"
                 )
               )
-            val index = RangeIndex.decode(range.indexEntryId, text)
-            Some((range.ledgerId, range.indexEntryId) -> index)
+            Some((range.ledgerId, entryId) -> RangeIndex.decode(entryId, text))
           } finally entry.release()
         } catch {
-          case error: LedgerLogException if error.kind == LedgerLogException.DataLoss =>
+          // Without `hasIndex`, the whole range is wanted anyway.
+          case error: LedgerLogException
+              if error.kind == LedgerLogException.DataLoss || !range.hasIndex =>
             LedgerPartitionReader.Log
-              .warn("index entry lost, its range is read whole: {}", error.text)
+              .warn("no usable index entry, its range is read whole: {}", error.text)
             entries.skip(number)
             None
         }

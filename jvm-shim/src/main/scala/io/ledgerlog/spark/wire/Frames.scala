@@ -12,6 +12,7 @@ object Frames {
   val VersionMin: Byte = 1
   val Read: Byte = 2
   val BatchRead: Byte = 7
+  val ReadSlices: Byte = 66
 
   /** Packet header, code, ledger id and entry id. */
   val ReadHeadSize: Int = 24
@@ -40,6 +41,27 @@ object Frames {
       .putLong(sizeBytes)
       .flip()
 
+  /** A request for ranges of some entries, which are counted from the first byte of the entry. */
+  def readSlices(
+      ledgerId: Long,
+      requestId: Long,
+      sizeBytes: Long,
+      entries: Seq[(Long, Seq[StoredSlice])]
+  ): ByteBuffer = {
+    val bodySize = 40 + entries.map { case (_, ranges) => 12 + 8 * ranges.size }.sum
+    val frame = started(bodySize, ReadSlices)
+      .putLong(ledgerId)
+      .putLong(entries.head._1)
+      .putLong(requestId)
+      .putInt(entries.size)
+      .putLong(sizeBytes)
+    entries.foreach { case (entryId, ranges) =>
+      frame.putLong(entryId).putInt(ranges.size)
+      ranges.foreach(range => frame.putInt(range.place).putInt(range.size))
+    }
+    frame.flip()
+  }
+
   private def started(bodySize: Int, operation: Byte): ByteBuffer =
     ByteBuffer
       .allocate(LengthSize + bodySize)
@@ -61,14 +83,14 @@ object Frames {
     head.getShort()
     if (version < VersionMin || version > Version)
       throw LedgerLogException.wireFormat(s"an answer of protocol version $version")
-    if (operation != Read && operation != BatchRead)
+    if (operation != Read && operation != BatchRead && operation != ReadSlices)
       throw LedgerLogException.wireFormat(
         s"an answer with operation $operation, which no request has"
       )
     AnswerHead(operation, Code.ofNumber(head.getInt()), head.getLong(), head.getLong())
   }
 
-  /** The places and sizes of the stored entries in the rest of a BATCH_READ answer. */
+  /** The places and sizes of the stored entries, or of their slices, in the rest of an answer. */
   def entriesOf(rest: ByteBuffer): IndexedSeq[StoredSlice] = {
     val found = IndexedSeq.newBuilder[StoredSlice]
     var place = rest.position()

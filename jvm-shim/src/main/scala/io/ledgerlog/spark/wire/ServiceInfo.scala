@@ -7,20 +7,34 @@ import io.ledgerlog.spark.plan.BookieAddress
 object ServiceInfo {
   private val Protocol = "bookie-rpc"
   private val PortMax = 65535L
+  private val Operations = "ledgerlog.ops"
+  private val ReadSlices = "READ_SLICES/1"
 
   def decode(bookieId: String, data: Array[Byte]): BookieAddress =
     if (data.isEmpty) ofId(bookieId)
-    else
-      Protobuf
-        .fieldsOf(data)
-        .filter(_.number == 6)
-        .map(field => Protobuf.fieldsOf(field.asBytes))
-        .collectFirst {
-          case endpoint if endpoint.exists(part => part.number == 4 && part.asText == Protocol) =>
-            val host = endpoint.find(_.number == 3).fold("")(_.asText)
-            address(bookieId, host, endpoint.find(_.number == 2).fold(0L)(_.asLong))
-        }
-        .getOrElse(throw unusable(bookieId))
+    else {
+      val fields = Protobuf.fieldsOf(data)
+      endpointOf(bookieId, fields).copy(takesSlices = operationsOf(fields).contains(ReadSlices))
+    }
+
+  private def operationsOf(fields: Seq[ProtobufField]): Seq[String] =
+    fields
+      .filter(_.number == 7)
+      .map(field => Protobuf.fieldsOf(field.asBytes))
+      .filter(_.exists(part => part.number == 1 && part.asText == Operations))
+      .flatMap(_.filter(_.number == 2))
+      .flatMap(_.asText.split(","))
+
+  private def endpointOf(bookieId: String, fields: Seq[ProtobufField]): BookieAddress =
+    fields
+      .filter(_.number == 6)
+      .map(field => Protobuf.fieldsOf(field.asBytes))
+      .collectFirst {
+        case endpoint if endpoint.exists(part => part.number == 4 && part.asText == Protocol) =>
+          val host = endpoint.find(_.number == 3).fold("")(_.asText)
+          address(bookieId, host, endpoint.find(_.number == 2).fold(0L)(_.asLong))
+      }
+      .getOrElse(throw unusable(bookieId))
 
   private def ofId(bookieId: String): BookieAddress = {
     val colon = bookieId.lastIndexOf(':')

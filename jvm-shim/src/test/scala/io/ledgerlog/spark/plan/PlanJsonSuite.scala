@@ -45,7 +45,7 @@ class PlanJsonSuite extends munit.FunSuite {
     val text =
       """{"format":1,"plan":{"format":3,"versions":{"x":2},"ledgers":{},"partitions":[[]]},
         |"ledgers":{"7":{"ensemble_size":3,"write_quorum":2,"fragments":[[0,["a","b","c"]],
-        |[5,["a","b","d"]]],"last_entry_id":null,"digest":"HMAC"}},"bookies":{"a":["host",3181]},
+        |[5,["a","b","d"]]],"last_entry_id":null,"digest":"HMAC"}},"bookies":{"a":["host",3181,true]},
         |"schemas":[{"log":"x","schema_id":1,"schema":"AAE=","origins":[2,null,"_offset"]}],
         |"service":{"connect":"z:1","root":"/l","paths":{"7":"/l/7"}},"password":"cGFzcw==",
         |"fail_on_data_loss":false}""".stripMargin
@@ -63,7 +63,7 @@ class PlanJsonSuite extends munit.FunSuite {
       Seq(ColumnOrigin.Stored(2), ColumnOrigin.Missing, ColumnOrigin.Metadata("_offset"))
     )
     assertEquals(new String(plan.password), "pass")
-    assertEquals(plan.bookies("a"), BookieAddress("host", 3181))
+    assertEquals(plan.bookies("a"), BookieAddress("host", 3181, takesSlices = true))
     assertEquals(plan.service, ServiceAddress("z:1", "/l", Map(7L -> "/l/7")))
     assertEquals(plan.failOnDataLoss, false)
   }

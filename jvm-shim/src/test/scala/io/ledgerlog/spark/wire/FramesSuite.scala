@@ -1,6 +1,7 @@
 package io.ledgerlog.spark.wire
 
 import java.nio.ByteBuffer
+import java.nio.file.{Files, Path}
 
 import io.ledgerlog.spark.{Golden, LedgerLogException}
 
@@ -33,6 +34,19 @@ class FramesSuite extends munit.FunSuite {
       )
       assertEquals(bytesOf(frame), Golden.hex(record.get("frame").asText).toSeq)
     }
+  }
+
+  test("a request for slices is the example of docs/WIRE.md") {
+    val frame = Frames.readSlices(
+      42,
+      9,
+      1 << 20,
+      Seq(0L -> Seq(StoredSlice(36, 3)), 1L -> Seq(StoredSlice(36, 2)))
+    )
+    val text = Files.readString(Path.of("docs", "WIRE.md"))
+    val example = text.split("```hex read-slices\n")(1).split("```")(0)
+    val digits = example.linesIterator.map(_.takeWhile(_ != '#')).mkString.filterNot(_.isWhitespace)
+    assertEquals(bytesOf(frame), Golden.hex(digits).toSeq)
   }
 
   test("answers of Apache's encoders are decoded") {

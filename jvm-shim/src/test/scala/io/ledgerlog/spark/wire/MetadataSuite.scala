@@ -51,6 +51,16 @@ class MetadataSuite extends munit.FunSuite {
     val record = Golden.apache("bookie_service_info").head
     val data = Golden.hex(record.get("bytes").asText)
     assertEquals(ServiceInfo.decode("b", data), BookieAddress("10.0.0.1", 3181))
+    // A property of two fields, as docs/WIRE.md shows it.
+    def withOperations(text: String): Array[Byte] = {
+      val key = "ledgerlog.ops".getBytes
+      val pair = Array[Byte](0x0a, key.length.toByte) ++ key ++
+        Array[Byte](0x12, text.length.toByte) ++ text.getBytes
+      data ++ Array[Byte](0x3a, pair.length.toByte) ++ pair
+    }
+    val takes = ServiceInfo.decode("b", withOperations("ADD_RUN/1,READ_SLICES/1"))
+    assertEquals(takes, BookieAddress("10.0.0.1", 3181, takesSlices = true))
+    assert(!ServiceInfo.decode("b", withOperations("ADD_RUN/1,READ_SLICES/12")).takesSlices)
     assertEquals(ServiceInfo.decode("host:1", Array.emptyByteArray), BookieAddress("host", 1))
     Seq("host", ":1", "host:", "host:0", "host:65536", "host:x").foreach { id =>
       intercept[LedgerLogException](ServiceInfo.decode(id, Array.emptyByteArray))

@@ -1,0 +1,193 @@
+"""The slices of an entry: the bytes of its header and of each column (LOGS.md#G14).
+
+Arrow writes the buffers of a record batch column by column. So an entry consists of a header and
+one slice for each column, without gaps. The index of a range has the length and the CRC32C of each
+slice. With these, a reader requests only the header and some columns from the bookies.
+`RequestedSlices` checks the received slices, and makes an entry of them in which the other columns
+have no bytes.
+
+    slices of an entry = { length u32 | CRC32C u32 } for the header and then for each column
+
+These numbers are big-endian.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from struct import error, pack, pack_into, unpack
+
+from ledgerlog_spark.arrow.batch_message import BUFFER, Buffer, find_parts
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.model import SLICE_RANGES_MAX
+from ledgerlog_spark.wire.digests import crc32c
+from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
+
+SLICE_SIZE_BYTES = 8
+COLUMNS_MIN = 2
+"""With fewer columns, nothing can be left out."""
+
+SLICED_SIZE_BYTES_MIN = 256 << 10
+"""The index of a smaller range has no slices, because one request reads such a range."""
+
+SLICES_SHARE_MAX = 1 / 64
+"""Maximum size of the slices in an index, as a share of the bytes of the range."""
+
+NEEDED_SHARE_MAX = 0.6
+"""If a reader needs a larger share of the bytes of a range, it reads whole entries."""
+
+Slices = tuple[tuple[int, int], ...]
+"""Length and CRC32C of each slice of one entry."""
+
+
+def slices_of(payload: bytes, counts: Sequence[int] | None) -> bytes:
+    """Describe the slices of an entry; empty if they are unknown.
+
+    `counts` has the number of buffers of each column.
+    """
+    if counts is None or len(counts) < COLUMNS_MIN:
+        return b""
+    try:
+        parts = find_parts(payload)
+    except WireFormatError:
+        return b""  # this version of Arrow writes other messages, which are read whole
+    if len(parts.buffers) != sum(counts) or parts.body_start + parts.body_size != len(payload):
+        return b""
+    firsts = accumulate(counts[:-1], initial=0)
+    starts = [0] * len(counts)
+    end = parts.body_size
+    for place, (first, count) in reversed(list(enumerate(zip(firsts, counts, strict=True)))):
+        # A column without buffers has a slice without bytes.
+        starts[place] = end = parts.buffers[first][0] if count else end
+    edges = [0, *(parts.body_start + start for start in starts), len(payload)]
+    if starts[0] != 0 or any(one > after for one, after in pairwise(edges)):
+        return b""
+    numbers: list[int] = []
+    view = memoryview(payload)
+    for start, after in pairwise(edges):
+        numbers += (after - start, crc32c(view[start:after]))
+    return pack(f">{len(numbers)}I", *numbers)
+
+
+def joined_slices(slices: Sequence[bytes], size_bytes: int) -> bytes:
+    """The slices of all entries of a range of `size_bytes`; empty if they are not worth their size.
+
+    The index has them in base64, which is a third larger.
+    """
+    if size_bytes < SLICED_SIZE_BYTES_MIN or not all(slices):
+        return b""
+    joined = b"".join(slices)
+    return joined if len(joined) * 4 / 3 <= size_bytes * SLICES_SHARE_MAX else b""
+
+
+def split_slices(joined: bytes, sizes: Sequence[int]) -> list[bytes]:
+    """The slices of each entry. `sizes` are the sizes of the entries, at least one.
+
+    Raises:
+        WireFormatError: The slices do not add up to the entries.
+    """
+    each, rest = divmod(len(joined), len(sizes) * SLICE_SIZE_BYTES)
+    if rest or each < 1 + COLUMNS_MIN:
+        raise WireFormatError(f"{len(joined)} bytes are not the slices of {len(sizes)} entries")
+    step = each * SLICE_SIZE_BYTES
+    slices = [joined[at : at + step] for at in range(0, len(joined), step)]
+    for one, size_bytes in zip(slices, sizes, strict=True):
+        if sum(unpack(f">{2 * each}I", one)[::2]) != size_bytes:
+            raise WireFormatError(f"the slices of an entry do not add up to its {size_bytes} bytes")
+    return slices
+
+
+class RequestedSlices:
+    """The slices of some columns that a reader requests of a range, and their check.
+
+    The ids of entries are those of the range's ledger. An instance is used on one thread.
+    """
+
+    def __init__(self, first_entry_id: int, slices: Sequence[bytes], places: Sequence[int]) -> None:
+        """Request the columns at `places` in the schema. `slices` are those of each entry."""
+        self._first_entry_id = first_entry_id
+        self._slices = slices
+        # The header is slice 0, and column 0 is slice 1.
+        self._wanted = (0, *(place + 1 for place in sorted(places)))
+
+    def is_worthwhile(self, first_entry_id: int, last_entry_id: int) -> bool:
+        """Whether whole entries take longer to read. Both ids are inclusive.
+
+        The result is also False if no entry can have such slices, or if an entry has no slices.
+        """
+        first, last = first_entry_id - self._first_entry_id, last_entry_id - self._first_entry_id
+        if not 0 <= first <= last < len(self._slices):
+            return False
+        is_known = self._wanted[-1] * SLICE_SIZE_BYTES < len(self._slices[0])
+        if not is_known or len(self._wanted) > SLICE_RANGES_MAX:
+            return False
+        needed = total = 0
+        for entry in self._slices[first : last + 1]:
+            lengths = unpack(f">{len(entry) // 4}I", entry)[::2]
+            size_bytes = sum(lengths)
+            if not lengths[0] or size_bytes > ENTRY_SIZE_BYTES_MAX:
+                return False
+            needed += sum(lengths[place] for place in self._wanted)
+            total += size_bytes
+        return needed < total * NEEDED_SHARE_MAX
+
+    def ranges_of(self, entry_id: int) -> list[tuple[int, int]]:
+        """The requested bytes of an entry's payload, as offsets and lengths. No range is empty."""
+        slices = self._slices_of(entry_id)
+        starts = list(accumulate((length for length, _ in slices), initial=0))
+        ranges: list[tuple[int, int]] = []
+        for place in self._wanted:
+            start, length = starts[place], slices[place][0]
+            if ranges and sum(ranges[-1]) == start:
+                ranges[-1] = ranges[-1][0], ranges[-1][1] + length
+            elif length:
+                ranges.append((start, length))
+        return ranges
+
+    def payload_of(self, entry_id: int, data: Buffer) -> bytes | None:
+        """An entry with the requested columns, from the bytes of its ranges in order.
+
+        The result is None if the bytes are not those that were written.
+        """
+        slices = self._slices_of(entry_id)
+        view = memoryview(data)
+        at = 0
+        for place in self._wanted:
+            length, checksum = slices[place]
+            if crc32c(view[at : at + length]) != checksum:
+                return None
+            at += length
+        if at != len(view):
+            return None
+        starts = list(accumulate((length for length, _ in slices[1:]), initial=0))
+        try:
+            header = self._shortened(view[: slices[0][0]], starts)
+        except (WireFormatError, error):
+            return None  # a foreign writer wrote this index, so whole entries are read
+        return b"".join((header, view[slices[0][0] :]))
+
+    def _shortened(self, header: memoryview, starts: Sequence[int]) -> bytearray:
+        """The header of a message that has only the requested columns in its body.
+
+        `starts` are the offsets of the columns in the body, and then the body's end.
+        """
+        parts = find_parts(header)
+        shifts: dict[int, int] = {}
+        body_size = 0
+        for place in self._wanted[1:]:
+            shifts[place - 1] = body_size - starts[place - 1]
+            body_size += starts[place] - starts[place - 1]
+        shortened = bytearray(header)
+        for number, (offset, length) in enumerate(parts.buffers):
+            column = bisect_right(starts, offset) - 1
+            is_kept = length > 0 and column in shifts
+            kept = (offset + shifts[column], length) if is_kept else (0, 0)
+            BUFFER.pack_into(shortened, parts.buffers_place + number * BUFFER.size, *kept)
+        pack_into("<q", shortened, parts.body_size_place, body_size)
+        return shortened
+
+    def _slices_of(self, entry_id: int) -> Slices:
+        entry = self._slices[entry_id - self._first_entry_id]
+        numbers = unpack(f">{len(entry) // 4}I", entry)
+        return tuple(zip(numbers[::2], numbers[1::2], strict=True))

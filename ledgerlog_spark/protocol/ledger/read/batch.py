@@ -1,0 +1,23 @@
+"""A batch of entries that a reader has requested."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class BatchInFlight:
+    """Consecutive entries that are requested from one bookie, and from the next if it is slow."""
+
+    next_entry_id: int  # the first entry that was not received yet
+    last_entry_id: int  # inclusive
+    order: tuple[int, ...] = ()  # indexes in the order of attempts
+    tried: int = 0  # number of indexes tried
+    outstanding: int = 0  # requests without an answer
+    is_slow: bool = False
+    is_damaged: bool = False  # a bookie sent other slices of the first entry than were written
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no entry of the batch is left to receive."""
+        return self.next_entry_id > self.last_entry_id

@@ -1,0 +1,39 @@
+"""The parts of entries that a reader needs, if it does not need whole entries (PROTOCOL.md#E13)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from ledgerlog_spark.model import SLICE_RANGES_MAX, SLICED_ENTRIES_MAX
+
+Payload = bytes | bytearray | memoryview
+
+_HEAD_SIZE_BYTES = 36
+_ENTRY_HEAD_SIZE_BYTES = 4
+
+
+@runtime_checkable
+class SliceSource(Protocol):
+    """The wanted ranges of bytes of each entry, and the check of the received bytes."""
+
+    def ranges_of(self, entry_id: int) -> Sequence[tuple[int, int]]:
+        """Offsets and lengths in the payload, rising and without overlaps. At least one range."""
+
+    def payload_of(self, entry_id: int, data: Payload) -> Payload | None:
+        """Make a payload of the joined ranges; None if these are not the bytes of the entry."""
+
+
+def last_fitting(
+    slices: SliceSource, first_entry_id: int, last_entry_id: int, size_bytes_max: int
+) -> int:
+    """The last entry whose slices fit into one request and one answer, at least the first one."""
+    size_bytes, ranges_left = _HEAD_SIZE_BYTES, SLICE_RANGES_MAX
+    last_entry_id = min(last_entry_id, first_entry_id + SLICED_ENTRIES_MAX - 1)
+    for entry_id in range(first_entry_id, last_entry_id + 1):
+        ranges = slices.ranges_of(entry_id)
+        size_bytes += _ENTRY_HEAD_SIZE_BYTES + sum(length for _, length in ranges)
+        ranges_left -= len(ranges)
+        if entry_id > first_entry_id and (size_bytes > size_bytes_max or ranges_left < 0):
+            return entry_id - 1
+    return last_entry_id

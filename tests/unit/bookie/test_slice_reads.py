@@ -1,0 +1,142 @@
+"""Reads of parts of entries: only the chunks with these parts are read and verified."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+
+import pytest
+
+from bookie_server.core.record_codec import CHUNK_SIZE
+from bookie_server.core.requests import StoredSliceRead
+from bookie_server.storage.reading import reads
+from bookie_server.storage.reading.reads import HEAD_SIZE_BYTES, near_spans
+from ledgerlog_spark.model import Code
+from tests.crash.machine import Machine, entry
+
+LARGE = random.Random(3).randbytes(5 * CHUNK_SIZE)
+RANGES = [(30, 10), (CHUNK_SIZE - 5, 10), (4 * CHUNK_SIZE, 700)]
+
+
+def started() -> Machine:
+    machine = Machine()
+    machine.start()
+    return machine
+
+
+def cut(stored: bytes, ranges: list[tuple[int, int]]) -> bytes:
+    return b"".join(stored[at : at + size] for at, size in ranges)
+
+
+@pytest.mark.parametrize("is_started_again", [False, True])
+def test_slices_are_those_of_the_stored_entries(*, is_started_again: bool) -> None:
+    machine = started()
+    for entry_id in (0, 1, 2, 4):
+        assert machine.add(7, (entry_id,), LARGE) is Code.OK
+    if is_started_again:
+        machine.stop()
+        machine.start()
+    wanted = [(entry_id, RANGES) for entry_id in (0, 2, 4)]
+    right = [cut(entry(7, entry_id, LARGE), RANGES) for entry_id in (0, 2, 4)]
+    assert machine.read_slices(7, wanted) == (Code.OK, right)
+    each = 4 + len(right[0])
+    assert machine.read_slices(7, wanted, 36 + 2 * each) == (Code.OK, right[:2])
+    assert machine.read_slices(7, wanted, 36 + 2 * each - 1) == (Code.OK, right[:1])
+    assert machine.read_slices(7, wanted, 1) == (Code.OK, right[:1])
+    assert machine.read_slices(7, [(2, RANGES), (3, RANGES), (4, RANGES)]) == (Code.OK, [right[1]])
+
+
+def test_a_missing_first_entry_is_denied_as_a_whole_one_is() -> None:
+    machine = started()
+    machine.add(7, (0,), LARGE)
+    assert machine.read_slices(7, [(1, RANGES)]) == (Code.NO_ENTRY, ())
+    assert machine.read_slices(8, [(0, RANGES)]) == (Code.NO_LEDGER, ())
+    assert machine.read_slices(-1, [(0, RANGES)]) == (Code.BAD_REQUEST, ())
+    assert machine.read_slices(7, [(-1, RANGES)]) == (Code.BAD_REQUEST, ())
+    assert machine.read_slices(7, [(0, RANGES), (1 << 63, RANGES)]) == (Code.BAD_REQUEST, ())
+
+
+def test_slices_of_a_fenced_ledger_are_read_and_a_read_fences_nothing() -> None:
+    machine = started()
+    machine.add(7, (0,), LARGE)
+    assert machine.read_slices(7, [(0, RANGES)])[0] is Code.OK
+    assert machine.add(7, (1,)) is Code.OK
+    machine.fence(7)
+    assert machine.read_slices(7, [(0, RANGES)])[0] is Code.OK
+
+
+def test_bytes_behind_the_end_of_an_entry_are_left_out() -> None:
+    machine = started()
+    machine.add(7, (0,), b"payload")
+    stored = entry(7, 0, b"payload")
+    beyond = [(0, 3), (len(stored) - 2, 9), (len(stored) + 1, 4)]
+    assert machine.read_slices(7, [(0, beyond)]) == (Code.OK, [stored[:3] + stored[-2:]])
+
+
+def test_damage_elsewhere_in_an_entry_does_not_matter_and_damage_of_a_slice_does() -> None:
+    machine = started()
+    for entry_id in (0, 1):
+        assert machine.add(7, (entry_id,), LARGE) is Code.OK
+    machine.stop()
+    stored = entry(7, 1, LARGE)
+    (slot, at) = next(
+        (name, bytes(file.durable).index(stored))
+        for name, file in machine.disk.durable_names.items()
+        if stored in bytes(file.durable)
+    )
+    machine.disk.flip_bit(slot, at + 2 * CHUNK_SIZE + 9, 1)
+    machine.start()
+    assert machine.read(7, 1)[0] is Code.IO_ERROR
+    right = [cut(entry(7, entry_id, LARGE), RANGES) for entry_id in (0, 1)]
+    assert machine.read_slices(7, [(0, RANGES), (1, RANGES)]) == (Code.OK, right)
+    damaged = [(2 * CHUNK_SIZE, 100)]
+    code, found = machine.read_slices(7, [(0, damaged), (1, damaged)])
+    assert (code, found) == (Code.OK, [cut(entry(7, 0, LARGE), damaged)])
+    assert machine.read_slices(7, [(1, damaged)])[0] is Code.IO_ERROR
+
+
+def test_slices_of_another_entry_than_the_wanted_one_are_damage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = started()
+    for entry_id in (0, 1):
+        assert machine.add(7, (entry_id,), LARGE) is Code.OK
+    machine.stop()
+    machine.start()
+    find = reads.Reader.find
+    monkeypatch.setattr(reads.Reader, "find", lambda self, ledger_id, _: find(self, ledger_id, 0))
+    assert machine.read_slices(7, [(1, RANGES)])[0] is Code.IO_ERROR
+
+
+def test_ranges_that_are_near_each_other_are_read_together() -> None:
+    end = 10 * CHUNK_SIZE
+    assert near_spans([(40, 10)], end) == [(0, 50)]
+    assert near_spans([(CHUNK_SIZE // 2, 10)], end) == [(0, CHUNK_SIZE // 2 + 10)]
+    far = HEAD_SIZE_BYTES + CHUNK_SIZE
+    assert near_spans([(far, 10), (far + 20, 5)], end) == [(0, HEAD_SIZE_BYTES), (far, far + 25)]
+    assert near_spans([(end - 1, 10), (end + 5, 1)], end) == [(0, 24), (end - 1, end)]
+    assert near_spans([(0, 4)], 24) == [(0, 24)]
+
+
+def test_slices_of_many_entries_are_read_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "RECORDS_PER_PORTION", 4)
+    machine = started()
+    for entry_id in range(30):
+        assert machine.add(7, (entry_id,)) is Code.OK
+    wanted = StoredSliceRead(7, [(entry_id, [(0, 40)]) for entry_id in range(30)], 1 << 20)
+    reading = machine.serving._reader.read_slices(wanted)
+    needs = [next(reading)]
+    with contextlib.suppress(StopIteration):
+        while True:
+            need = needs[-1]
+            data = b""
+            if need is not None:
+                name = getattr(need.handle, "name")  # noqa: B009 - of a pooled file
+                stored = bytes(machine.disk.durable_names[name].durable)
+                data = stored[need.offset : need.offset + need.size]
+            needs.append(reading.send(data))
+    assert needs.count(None) == 29 // 4
+    assert machine.read_slices(7, wanted.entries) == (
+        Code.OK,
+        [entry(7, entry_id, b"payload")[:40] for entry_id in range(30)],
+    )
