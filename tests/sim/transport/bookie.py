@@ -234,14 +234,14 @@ class Bookie:
                 return Answer(frame, code, tuple(found)), b"".join(buffers)
             case SliceReadRequest():
                 code = code_of("read")
-                ids = request.ledger_id, request.entries[0][0], request.request_id
+                place = request.ledger_id, request.entries[0][0], request.request_id
                 count = random.randint(1, len(request.entries)) if code is Code.OK else 0
                 parts = [
-                    self._entry(ids[0], entry_id)[:size]
+                    self._entry(request.ledger_id, entry_id)[:size]
                     for entry_id, ((_, size), *_) in request.entries[:count]
                 ]
                 buffers = answers.encode_batch_read_answer(
-                    code, *ids, parts, opcode=Opcode.READ_SLICES
+                    code, *place, parts, opcode=Opcode.READ_SLICES
                 )
                 return Answer(frame, code, tuple(parts)), b"".join(buffers)
         raise AssertionError(request)
