@@ -171,6 +171,7 @@ class SimBookie:
     @property
     def info(self) -> BookieInfo:
         operations = ["ADD_RUN/1"] * self.takes_runs + ["TELL_LAC/1"] * self.says_lacs
+        operations += ["READ_SLICES/1"] * self.takes_runs  # older bookies have neither
         return BookieInfo(
             self.name, self.place, 3181, properties={"ledgerlog.ops": ",".join(operations)}
         )

@@ -37,6 +37,7 @@ async def check(world: HandleWorld) -> None:
         for actor in (
             reads.come_back_late,
             reads.in_one_room,
+            reads.in_slices,
             reads.close_under,
             reads.look_at_recent,
             calls.look_around,

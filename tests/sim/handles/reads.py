@@ -156,6 +156,41 @@ async def in_one_room(process: Process, story: Story) -> None:
             place.leave()
 
 
+class Halves:
+    """The first bytes and the last byte of each entry, of which the story has the rest."""
+
+    def __init__(self, story: Story) -> None:
+        self._story = story
+
+    def ranges_of(self, entry_id: int) -> list[tuple[int, int]]:
+        size = len(self._story.payloads[entry_id])
+        return [(0, size // 2), (size - 1, 1)] if size > 2 else [(0, max(1, size))]
+
+    def payload_of(self, entry_id: int, data: Any) -> bytes | None:
+        whole = self._story.payloads[entry_id]
+        right = b"".join(whole[at : at + size] for at, size in self.ranges_of(entry_id))
+        return whole if bytes(data) == right else None
+
+
+async def in_slices(process: Process, story: Story) -> None:
+    """Reads parts of the entries, and whole ones from bookies that cannot send parts."""
+    world, random = process.world, process.world.random
+    handle = await opened(process, story)
+    if handle is None or handle.last_add_confirmed < 0:
+        return
+    last = min(handle.last_add_confirmed, len(story.payloads) - 1, ENTRIES_MAX)
+    first = position = random.randint(0, max(0, last))
+    try:
+        batches = handle.read_batches(first, last, slices=Halves(story))
+        async with contextlib.aclosing(batches):
+            async for batch in batches:
+                position = story.see_entries(batch, position)
+        world.require(position == last + 1, f"a read of slices came to {position}, not {last}")
+        world.counts["reads of slices"] += 1
+    except LedgerLogError as error:
+        story.judge_read(process, error, position)
+
+
 async def _next(batches: Any) -> Sequence[Any]:
     async for batch in batches:
         return batch

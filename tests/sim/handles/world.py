@@ -354,6 +354,8 @@ ODD_ACTORS = (
     reads.close_under,
     reads.close_under,
     reads.in_one_room,
+    reads.in_slices,
+    reads.in_slices,
     reads.believe_a_lie,
     reads.look_at_recent,
     reads.come_back_late,

@@ -18,6 +18,7 @@ from ledgerlog_spark.wire.requests import (
     RefusedRequest,
     TellLacRequest,
 )
+from ledgerlog_spark.wire.slice_requests import SliceReadRequest
 from tests.sim.transport.wire import HANGS_SECONDS, Answer
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Bookie:
     @property
     def info(self) -> BookieInfo:
         operations = ["ADD_RUN/1"] * self.says_runs + ["TELL_LAC/1"] * self.says_lacs
+        operations.append("READ_SLICES/1")
         ports = {"port": 70_000, "nonsense": -5}
         return BookieInfo(
             self.name, self.name, ports.get(self.lookup, 3181), None,
@@ -230,6 +232,18 @@ class Bookie:
                     code, request.ledger_id, first, request.request_id, found
                 )
                 return Answer(frame, code, tuple(found)), b"".join(buffers)
+            case SliceReadRequest():
+                code = code_of("read")
+                place = request.ledger_id, request.entries[0][0], request.request_id
+                count = random.randint(1, len(request.entries)) if code is Code.OK else 0
+                parts = [
+                    self._entry(request.ledger_id, entry_id)[:size]
+                    for entry_id, ((_, size), *_) in request.entries[:count]
+                ]
+                buffers = answers.encode_batch_read_answer(
+                    code, *place, parts, opcode=Opcode.READ_SLICES
+                )
+                return Answer(frame, code, tuple(parts)), b"".join(buffers)
         raise AssertionError(request)
 
     def _entry(self, ledger_id: int, entry_id: int, *, is_even: bool = False) -> bytes:
@@ -269,6 +283,11 @@ class Bookie:
                 answers.encode_add_run_answer(Code.OK, *ids),  # it answers a run
                 whole[:36] + pack(">i", 6) + whole[40:],  # an entry that ends beyond the frame
                 pack(">i", 38) + whole[4:36] + pack(">i", 1) + b"ab",
+            ]
+        if isinstance(request, SliceReadRequest):
+            ids = ledger_id, request.entries[0][0], request.request_id
+            of_its_own += [
+                b"".join(answers.encode_batch_read_answer(Code.OK, *ids, [b"x"])),  # of a batch
             ]
         if isinstance(request, AddRunRequest):
             ids = ledger_id, request.entry_ids[0], request.request_id

@@ -15,6 +15,7 @@ from ledgerlog_spark.wire.requests import (
     Request,
     TellLacRequest,
 )
+from ledgerlog_spark.wire.slice_requests import SliceReadRequest
 from tests.sim.transport.bookie import CONNECT_SECONDS, HEALS_SECONDS, RECONNECT_MS_MAX
 from tests.sim.transport.wire import Answer, Frame, Line
 
@@ -36,6 +37,9 @@ LOOSE_SECONDS = CONNECT_SECONDS + 0.02
 """So long a request may be neither on the wire, nor behind another one, nor about to be sent."""
 
 TOLD_SECONDS = 0.002
+NUMBERED = ("batch", "slices")
+"""Requests whose answers have the id of the request."""
+
 _LOCAL = (Code.TIMEOUT, Code.UNAVAILABLE, Code.BUSY)
 _SERIOUS = (
     (Code.OK,),
@@ -154,6 +158,8 @@ def lane_of(request: Request) -> str:
     match request:
         case AddRunRequest() | AddRequest():
             return "control" if request.flags & Flag.RECOVERY_ADD else "adds"
+        case SliceReadRequest():
+            return "reads"
         case ReadRequest() | BatchReadRequest():
             is_control = request.master_key is not None or request.flags & Flag.HIGH_PRIORITY
             return "control" if is_control else "reads"
@@ -213,11 +219,11 @@ class Judge:
                 continue
             is_its = (
                 frame.asked is asked
-                if asked.what == "batch"
+                if asked.what in NUMBERED
                 else frame.key in asked.keys and frame.at >= asked.begun
             )
             if is_its:
-                there = tuple(result) if asked.what == "batch" else result
+                there = tuple(result) if asked.what in NUMBERED else result
                 self.world.require(
                     there == answer.result, f"{asked} got {there!r}, not {answer.result!r}"
                 )
@@ -332,6 +338,17 @@ class Judge:
                     wanted.ledger_id == request.ledger_id
                     and wanted.first_entry_id == request.first_entry_id
                     and wanted.count_max == request.count_max,
+                    f"{request} is not what {asked} wants",
+                )
+                key = "id", request.request_id
+            case SliceReadRequest():
+                asked = self.by_serial.get(request.size_bytes_max - SIZE_BASE)
+                world.require(asked is not None, f"{request} was not asked for")
+                assert asked is not None
+                wanted = asked.request
+                world.require(
+                    wanted.ledger_id == request.ledger_id
+                    and tuple(wanted.entries) == request.entries,
                     f"{request} is not what {asked} wants",
                 )
                 key = "id", request.request_id

@@ -15,7 +15,7 @@ from unittest import mock
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport.deadlines import Deadlines
-from ledgerlog_spark.transport.port import AddRun, ReadBatch, ReadEntry, WriteLac
+from ledgerlog_spark.transport.port import AddRun, ReadBatch, ReadEntry, ReadSlices, WriteLac
 from ledgerlog_spark.transport.v2 import connection as v2_connection
 from ledgerlog_spark.transport.v2 import link as v2_link
 from ledgerlog_spark.transport.v2 import transport as v2_transport
@@ -205,7 +205,10 @@ class TransportWorld:
         """One request; some are made again from within the callback of the last one."""
         serial, random = self.serial, self.random
         lane_name = "adds" if what == "run" else "reads"
-        if request.is_recovery or getattr(request, "fence_key", None) is not None:
+        if (
+            getattr(request, "is_recovery", False)
+            or getattr(request, "fence_key", None) is not None
+        ):
             lane_name = "control"
         made: list[Asked] = []
 
@@ -224,7 +227,7 @@ class TransportWorld:
             elif late and random.random() < 0.4:
                 late.pop()()
 
-        name = {"run": "add", "read": "read", "batch": "read_batch"}[what]
+        name = {"run": "add", "read": "read", "batch": "read_batch", "slices": "read_slices"}[what]
         links = self.transport._links
         before, has_idle = len(links), False
         if before >= LINKS_MAX:
@@ -298,6 +301,21 @@ class TransportWorld:
 
         again()
 
+    def read_slices(self, bookie: str) -> None:
+        random = self.random
+        timeout_ms, step = random.choice(TIMEOUTS_MS), random.randint(1, 3)
+        entries = tuple(
+            (entry_id, tuple((9 * place, random.randint(1, 9)) for place in range(step)))
+            for entry_id in range(0, random.randint(1, 6) * step, step)
+        )
+
+        def again() -> None:
+            self.serial += 1
+            request = ReadSlices(1, entries, SIZE_BASE + self.serial)
+            self.ask("slices", bookie, request, timeout_ms, [("slices", self.serial)], again)
+
+        again()
+
     def tell(self, bookie: str) -> None:
         """A LAC that was told is with the socket, behind the adds before it."""
         if self.random.random() < 0.5:
@@ -317,7 +335,9 @@ class TransportWorld:
 
     async def use(self) -> None:
         random = self.random
-        calls = (self.add, self.add, self.read, self.read, self.read_batch)
+        calls = (
+            self.add, self.add, self.read, self.read, self.read_batch, self.read_slices,
+        )  # fmt: skip
         while self.is_busy:
             await asyncio.sleep(random.choice((0.001, 0.01, 0.04, 0.08)))
             bookie = random.choice(list(self.bookies))
@@ -447,6 +467,7 @@ class TransportWorld:
             self.add(bookie, is_recovery=False)
             self.add(bookie, is_recovery=True)
             self.read_batch(bookie)
+            self.read_slices(bookie)
 
     def make_peace(self) -> None:
         """No more faults, and those that wait for their moment do not come."""
@@ -506,14 +527,14 @@ async def _close(world: TransportWorld) -> None:
     closing = asyncio.ensure_future(world.transport.aclose())
     await asyncio.sleep(0)
     for name in world.bookies:  # while links are about to be closed
-        for call in (world.add, world.read, world.read_batch):
+        for call in (world.add, world.read, world.read_batch, world.read_slices):
             call(name)
     await closing
     took = world.loop.time() - begun
     world.require(took < CLOSE_SECONDS_MAX, f"closing took {took:.1f} s")
     world.is_busy = world.is_faulty = False
     for name in world.bookies:
-        for call in (world.add, world.read, world.read_batch):
+        for call in (world.add, world.read, world.read_batch, world.read_slices):
             call(name)
     world.require(not world.transport.announce_lac("b0", WriteLac(1, 0, KEY)), "told when closed")
     await world.rest(0.2)
