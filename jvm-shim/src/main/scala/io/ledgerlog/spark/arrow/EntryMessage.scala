@@ -101,12 +101,10 @@ object EntryMessage {
       },
       buffers = parts(batch.buffersLength()) { place =>
         val buffer = batch.buffers(place)
-        val (from, length) = sliced.fold((buffer.offset(), buffer.length()))(
-          _.moved(buffer.offset(), buffer.length())
-        )
-        if (from < 0 || length < 0 || from > bodySize || length > bodySize - from)
-          throw wrong(s"a buffer of $length bytes at $from is not in its body")
-        (from, length)
+        val (from, length) = (buffer.offset(), buffer.length())
+        def outside = wrong(s"a buffer of $length bytes at $from is not in its body")
+        if (from < 0 || length < 0 || from > wholeSize || length > wholeSize - from) throw outside
+        sliced.fold((from, length))(_.moved(from, length).getOrElse(throw outside))
       },
       codec = codecOf(batch),
       firstRow = custom.get(FirstRow).fold(-1L)(number),

@@ -8,7 +8,7 @@ import scala.util.control.NonFatal
 
 import io.ledgerlog.spark.LedgerLogException
 import io.ledgerlog.spark.plan.{PlanJson, ScanRange}
-import io.ledgerlog.spark.wire.EntrySlices
+import io.ledgerlog.spark.wire.{EntrySlices, Frames}
 
 /** The index of one listed range: for each entry, the rows and the payload bytes before it.
   *
@@ -24,10 +24,20 @@ final case class RangeIndex(
     slices: IndexedSeq[Array[Int]] = IndexedSeq.empty
 ) {
 
-  /** The slices of some columns; None if the index has no slices, or whole entries are better. */
-  def slicesOf(columns: Seq[Int]): Option[EntrySlices] =
-    if (slices.isEmpty) None
-    else Some(new EntrySlices(firstEntryId, slices, columns)).filter(_.isWorthwhile)
+  /** The slices of some of a schema's columns for a part of the range.
+    *
+    * The result is None if the index has no slices of this schema, or if whole entries are better.
+    */
+  def slicesOf(range: ScanRange, columns: Seq[Int], storedColumns: Int): Option[EntrySlices] = {
+    val from = range.firstEntryId - firstEntryId
+    val until = range.lastEntryId + 1 - firstEntryId
+    val isListed = from >= 0 && until <= slices.size && from < until
+    if (!isListed || slices.head.length != 2 * (1 + storedColumns)) None
+    else {
+      val part = slices.slice(from.toInt, until.toInt)
+      Some(new EntrySlices(range.firstEntryId, part, columns)).filter(_.isWorthwhile)
+    }
+  }
 
   /** The part of a range with all its wanted rows; None if it has no wanted row. */
   def needed(range: ScanRange): Option[ScanRange] = {
@@ -108,8 +118,11 @@ object RangeIndex {
     sizes.map { size =>
       val entry = Array.fill(2 * each)(numbers.get())
       val lengths = entry.indices.by(2).map(entry)
-      if (lengths.exists(_ < 0) || lengths.map(_.toLong).sum != size)
-        throw LedgerLogException.wireFormat("the slices of an entry are not the whole entry")
+      // No stored entry is larger than a frame, and each begins with a header.
+      val areWhole = lengths.head > 0 && !lengths.exists(_ < 0) && size <= Frames.FrameSizeMax &&
+        lengths.map(_.toLong).sum == size
+      if (!areWhole)
+        throw LedgerLogException.wireFormat(s"the slices of an entry are not its $size bytes")
       entry
     }
   }

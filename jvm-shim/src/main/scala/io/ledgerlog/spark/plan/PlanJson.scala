@@ -54,7 +54,7 @@ object PlanJson {
         .map { each =>
           val place = each.getValue
           each.getKey ->
-            BookieAddress(place.get(0).asText, place.get(1).asInt, place.get(2).asBoolean)
+            BookieAddress(place.get(0).asText, place.get(1).asInt, place.path(2).asBoolean)
         }
         .toMap,
       schemas = elements(answer.get("schemas")).map(schema),

@@ -13,7 +13,15 @@ import scala.util.control.NonFatal
 
 import io.ledgerlog.spark.LedgerLogException
 import io.ledgerlog.spark.plan.{BookieAddress, DigestKind}
-import io.ledgerlog.spark.wire.{Code, EntryDigest, Frames, StoredEntry, StoredSlice}
+import io.ledgerlog.spark.wire.{
+  Code,
+  EntryDigest,
+  EntrySlices,
+  Frames,
+  SlicedBody,
+  StoredEntry,
+  StoredSlice
+}
 import org.apache.arrow.memory.{ArrowBuf, BufferAllocator}
 
 /** One TCP connection to a bookie, with a thread that connects, receives and verifies answers.
@@ -85,7 +93,7 @@ final class BookieConnection(
 
   private def slicesFrame(request: Request): ByteBuffer = {
     val before = StoredEntry.HeaderSize + request.digest.sizeBytes
-    val entries = (request.firstEntryId until request.firstEntryId + request.count).map { entryId =>
+    val entries = request.entryIds.map { entryId =>
       entryId -> request.slices.get
         .rangesOf(entryId)
         .map(range => StoredSlice(before + range.place, range.size))
@@ -136,6 +144,8 @@ final class BookieConnection(
     val request = pending.get(key)
     if (request == null || request.isBatch != isBatch || request.slices.isDefined != isSliced)
       throw LedgerLogException.wireFormat(s"an answer without a pending request: $key")
+    if (size > request.answerSizeMax)
+      throw LedgerLogException.wireFormat(s"$size bytes for ${request.answerSizeMax} requested ones")
     if (decoded.code != Code.Ok && size > 0)
       throw LedgerLogException.wireFormat(s"an answer ${decoded.code.text} with entries")
     val answer =
@@ -156,38 +166,51 @@ final class BookieConnection(
         if (isBatch) Frames.entriesOf(view) else IndexedSeq(StoredSlice(0, size))
       // A bookie may send more entries than were requested.
       val wanted = slices.take(request.count)
-      if (request.slices.isDefined) return slicedEntries(request, bytes, view, wanted)
-      val digest = digests.getOrElseUpdate(request.digest, EntryDigest.of(request.digest, password))
-      val payloads =
-        StoredEntry.validPrefix(view, wanted, request.ledgerId, request.firstEntryId, digest)
-      val entries = payloads.zipWithIndex.map { case (payload, place) =>
-        received(bytes, request.firstEntryId + place, payload)
+      val entries = request.slices match {
+        case Some(requested) => slicedEntries(request, requested, bytes, view, wanted)
+        case None => wholeEntries(request, bytes, view, wanted)
       }
-      Answer(request, if (payloads.isEmpty) Code.DigestMismatch else Code.Ok, entries, size)
+      Answer(request, if (entries.isEmpty) Code.DigestMismatch else Code.Ok, entries, size)
     } finally bytes.getReferenceManager.release(): Unit
   }
 
-  private def slicedEntries(
+  private def wholeEntries(
       request: Request,
       bytes: ArrowBuf,
       view: ByteBuffer,
       found: IndexedSeq[StoredSlice]
-  ): Answer = {
-    val slices = request.slices.get
-    val entries = found.zipWithIndex
-      .map { case (slice, place) => (request.firstEntryId + place, slice) }
-      .takeWhile { case (entryId, slice) => slices.isValid(entryId, view, slice, sliceSum) }
-      .map { case (entryId, slice) =>
-        bytes.getReferenceManager.retain()
-        new Received(entryId, bytes, slice.place, slice.size, Some(slices.bodyOf(entryId)))
+  ): Seq[Received] = {
+    val digest = digests.getOrElseUpdate(request.digest, EntryDigest.of(request.digest, password))
+    StoredEntry
+      .validPrefix(view, found, request.ledgerId, request.firstEntryId, digest)
+      .zipWithIndex
+      .map { case (payload, place) =>
+        received(bytes, request.firstEntryId + place, payload, None)
       }
-    val code = if (entries.isEmpty) Code.DigestMismatch else Code.Ok
-    Answer(request, code, entries, view.limit())
   }
 
-  private def received(bytes: ArrowBuf, entryId: Long, payload: StoredSlice): Received = {
+  private def slicedEntries(
+      request: Request,
+      requested: EntrySlices,
+      bytes: ArrowBuf,
+      view: ByteBuffer,
+      found: IndexedSeq[StoredSlice]
+  ): Seq[Received] =
+    request.entryIds
+      .zip(found)
+      .takeWhile { case (entryId, slice) => requested.isValid(entryId, view, slice, sliceSum) }
+      .map { case (entryId, slice) =>
+        received(bytes, entryId, slice, Some(requested.bodyOf(entryId)))
+      }
+
+  private def received(
+      bytes: ArrowBuf,
+      entryId: Long,
+      payload: StoredSlice,
+      body: Option[SlicedBody]
+  ): Received = {
     bytes.getReferenceManager.retain()
-    new Received(entryId, bytes, payload.place, payload.size)
+    new Received(entryId, bytes, payload.place, payload.size, body)
   }
 
   private def readFully(target: ByteBuffer): Unit =

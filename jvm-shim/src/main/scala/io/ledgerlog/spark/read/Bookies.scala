@@ -21,6 +21,7 @@ final class Bookies(
   private val addresses = mutable.Map.from(planned)
   private val connections = mutable.Map.empty[String, BookieConnection]
   private val failedNanos = mutable.Map.empty[String, Long]
+  private val withoutSlices = mutable.Set.empty[String]
   private val failures = mutable.Map.empty[String, Int].withDefaultValue(0)
 
   /** Number of failed requests of a bookie. Bookies with few failures get the next requests. */
@@ -28,17 +29,21 @@ final class Bookies(
 
   def noteFailure(bookieId: String): Unit = failures(bookieId) += 1
 
+  /** Whether a bookie may read slices. Its registration is read only when it gets a request. */
+  def mayTakeSlices(bookieId: String): Boolean =
+    !withoutSlices(bookieId) && addresses.get(bookieId).forall(_.takesSlices)
+
+  /** Send a bookie no further requests for slices. */
+  def noteWithoutSlices(bookieId: String): Unit = withoutSlices += bookieId
+
   /** Send a request. Every request gets one answer in `answers`. */
   def send(request: Request): Unit =
     connectionTo(request.bookieId) match {
-      case Some(connection) if request.slices.isEmpty || takesSlices(request.bookieId) =>
+      case Some(connection) if request.slices.isEmpty || mayTakeSlices(request.bookieId) =>
         connection.send(request)
       case Some(_) => answers.put(Answer(request, Code.BadRequest, Nil, 0))
       case None => answers.put(Answer(request, Code.Unavailable, Nil, 0))
     }
-
-  private def takesSlices(bookieId: String): Boolean =
-    addresses.get(bookieId).exists(_.takesSlices)
 
   /** Close the connection to a bookie that did not answer in time. Its requests get answers. */
   def drop(bookieId: String): Unit = connections.remove(bookieId).foreach { connection =>
@@ -50,6 +55,7 @@ final class Bookies(
   def forgetAddresses(): Unit = {
     addresses.clear()
     failedNanos.clear()
+    withoutSlices.clear()
   }
 
   override def close(): Unit = {

@@ -36,7 +36,10 @@ final class EntryReader(
   private var nextRequestId = 0L
   private var jobsBegun = 0L
   private var takesBatches = true
-  private var takesSlices = true
+
+  /** The parts that are read in whole entries, and the failed rounds of the others. */
+  private val wholeParts = mutable.Set.empty[Int]
+  private val sliceFailures = mutable.Map.empty[Int, Int].withDefaultValue(0)
 
   /** The next entry of all parts, or None after the last one. The caller releases the entry. */
   def next(): Option[Received] = {
@@ -104,20 +107,21 @@ final class EntryReader(
 
   private def newJob(part: ReadPart): Job = {
     val record = recordOf(part)
-    val slices = slicesOf(part)
-    val stored = slices.fold(part.entrySizeBytes)(_.sizeOf(nextEntryId).toLong) +
-      EntryReader.BesidePayload
-    val fitting = slices.fold(
-      Math.max(1, Math.min(settings.batchEntriesMax.toLong, settings.batchBytes / stored))
-    )(fittingSlices(part, _))
-    val count = if (record.isStriped || !takesBatches) 1 else fitting
-    val last = Seq(
-      Some(nextEntryId + count - 1),
-      Some(part.lastEntryId),
-      record.lastOfFragment(nextEntryId)
-    ).flatten.min
-    val job = new Job(part, nextEntryId, last, (last - nextEntryId + 1) * stored)
-    nextEntryId = last + 1
+    val lastOfFragment = record.lastOfFragment(nextEntryId).getOrElse(Long.MaxValue)
+    val last = Math.min(part.lastEntryId, lastOfFragment)
+    val slices = slicesOf(part, record)
+    val job = slices match {
+      case Some(wanted) =>
+        val sizes = fittingSizes(wanted, last)
+        new Job(part, nextEntryId, nextEntryId + sizes.size - 1, slices, sizes.sum)
+      case None =>
+        val size = part.entrySizeBytes + EntryReader.BesidePayload
+        val fitting = Math.min(settings.batchEntriesMax.toLong, settings.batchBytes / size)
+        val count = if (record.isStriped || !takesBatches) 1 else Math.max(1, fitting)
+        val end = Math.min(last, nextEntryId + count - 1)
+        new Job(part, nextEntryId, end, None, (end - nextEntryId + 1) * size)
+    }
+    nextEntryId = job.lastEntryId + 1
     job
   }
 
@@ -125,48 +129,62 @@ final class EntryReader(
     *
     * An HMAC proves that the owner of the password wrote an entry. A slice has only a CRC.
     */
-  private def slicesOf(part: ReadPart): Option[EntrySlices] = {
-    val record = recordOf(part)
-    val isPossible = takesSlices && takesBatches && !record.isStriped
-    part.slices.filter(_ => isPossible && record.digest != DigestKind.Hmac)
-  }
-
-  /** The number of entries from the next one on whose slices fit into one request and one answer. */
-  private def fittingSlices(part: ReadPart, slices: EntrySlices): Long = {
-    val last = Math.min(part.lastEntryId, nextEntryId + EntrySlices.EntriesMax - 1)
-    var (size, ranges, entryId) = (Frames.BatchCountedSize.toLong, 0, nextEntryId)
-    def take(): Boolean = {
-      size += Frames.LengthSize + slices.sizeOf(entryId)
-      ranges += slices.rangesOf(entryId).size
-      size <= settings.batchBytes && ranges <= EntrySlices.RangesMax
+  private def slicesOf(part: ReadPart, record: LedgerRecord): Option[EntrySlices] =
+    part.slices.filter { _ =>
+      takesBatches && !record.isStriped && record.digest != DigestKind.Hmac &&
+      !wholeParts(part.place) &&
+      record.fragmentOf(nextEntryId).ensemble.exists(bookies.mayTakeSlices)
     }
-    while (entryId <= last && (take() || entryId == nextEntryId)) entryId += 1
-    entryId - nextEntryId
+
+  /** The sizes of the next entries' slices, as many as fit into one request and one answer. */
+  private def fittingSizes(slices: EntrySlices, lastEntryId: Long): Seq[Long] = {
+    val last = Math.min(lastEntryId, nextEntryId + EntrySlices.EntriesMax - 1)
+    var (size, ranges) = (Frames.BatchCountedSize.toLong, 0)
+    (nextEntryId to last).iterator
+      .map(entryId => (entryId, Frames.LengthSize + slices.sizeOf(entryId).toLong))
+      .takeWhile { case (entryId, entrySize) =>
+        size += entrySize
+        ranges += slices.rangesOf(entryId).size
+        val fits = size <= settings.batchBytes && ranges <= EntrySlices.RangesMax
+        fits || entryId == nextEntryId
+      }
+      .map(_._2)
+      .toVector
   }
 
   /** A job for the rest of a part whose metadata cannot be read. */
   private def failedJob(part: ReadPart, error: LedgerLogException): Job = {
-    val job = new Job(part, nextEntryId, part.lastEntryId, 0)
+    val job = new Job(part, nextEntryId, part.lastEntryId, None, 0)
     job.failure = Some(error)
     nextEntryId = part.lastEntryId + 1
     job
   }
 
   private def begin(job: Job): Unit = {
+    val isSliced = job.slices.isDefined && takesBatches
+    beginAs(job, if (isSliced) ReadMode.Slices else wholeMode(job))
+  }
+
+  private def wholeMode(job: Job): ReadMode =
+    if (job.nextEntryId == job.lastEntryId || !takesBatches) ReadMode.Single else ReadMode.Batch
+
+  private def beginAs(job: Job, mode: ReadMode): Unit = {
     jobsBegun += 1
-    val isOne = job.nextEntryId == job.lastEntryId && slicesOf(job.part).isEmpty
-    val isSingle = isOne || !takesBatches
-    job.restart(orderOf(job, isSingle), isSingle)
-    requestNext(job)
+    job.restart(orderOf(job, mode), mode)
+    if (!job.isHopeless) requestNext(job)
   }
 
   /** The bookies to ask, those with few failures first. Different jobs begin with different ones. */
-  private def orderOf(job: Job, isSingle: Boolean): IndexedSeq[Int] = {
+  private def orderOf(job: Job, mode: ReadMode): IndexedSeq[Int] = {
     val record = recordOf(job.part)
     val ensemble = record.fragmentOf(job.nextEntryId).ensemble
-    val members =
-      if (isSingle) record.writeSet(job.nextEntryId) else ensemble.indices
-    val rotation = (jobsBegun % members.size).toInt
+    val members = mode match {
+      case ReadMode.Single => record.writeSet(job.nextEntryId)
+      case ReadMode.Batch => ensemble.indices
+      case ReadMode.Slices if wholeParts(job.part.place) => Nil
+      case ReadMode.Slices => ensemble.indices.filter(index => bookies.mayTakeSlices(ensemble(index)))
+    }
+    val rotation = if (members.isEmpty) 0 else (jobsBegun % members.size).toInt
     (members.drop(rotation) ++ members.take(rotation))
       .sortBy(index => bookies.failuresOf(ensemble(index)))
       .toIndexedSeq
@@ -183,11 +201,12 @@ final class EntryReader(
       index = index,
       bookieId = record.fragmentOf(job.nextEntryId).ensemble(index),
       firstEntryId = job.nextEntryId,
-      count = if (job.isSingle) 1 else (job.lastEntryId - job.nextEntryId + 1).toInt,
-      isBatch = !job.isSingle,
+      count =
+        if (job.mode == ReadMode.Single) 1 else (job.lastEntryId - job.nextEntryId + 1).toInt,
+      mode = job.mode,
       digest = record.digest,
       sentNanos = System.nanoTime(),
-      slices = if (job.isSingle) None else slicesOf(job.part)
+      slices = job.slices.filter(_ => job.mode == ReadMode.Slices)
     )
     job.outstanding += request
     metrics.requests += 1
@@ -220,13 +239,14 @@ final class EntryReader(
     job.outstanding -= request
     largestAnswer = Math.max(largestAnswer, sizeBytes.toLong)
     val took = job.take(entries)
-    val isRefusal = code == Code.BadRequest && request.slices.isDefined
-    if (isRefusal) takesSlices = false // some bookie of the log has no READ_SLICES
-    else if (code == Code.BadRequest && request.isBatch) takesBatches = false
-    if (code != Code.Ok && !code.isAbsent && !isRefusal) bookies.noteFailure(request.bookieId)
+    if (code == Code.BadRequest && request.mode == ReadMode.Slices)
+      bookies.noteWithoutSlices(request.bookieId)
+    else {
+      if (code == Code.BadRequest && request.isBatch) takesBatches = false
+      if (code != Code.Ok && !code.isAbsent) bookies.noteFailure(request.bookieId)
+    }
     if (!job.isDropped && !job.isReceived) {
-      if (isRefusal && request.firstEntryId == job.nextEntryId) begin(job)
-      else if (took) {
+      if (took) {
         job.isConfirmed = false
         job.reloads = 0
         job.busyRounds = 0
@@ -237,13 +257,12 @@ final class EntryReader(
 
   private def goOn(job: Job, request: Request, code: Code): Unit = {
     metrics.retries += 1
-    if (request.isBatch != job.isSingle) job.codes(request.index) = code
+    if (request.mode == job.mode) job.codes(request.index) = code
     if (job.outstanding.isEmpty) {
-      if (job.tried < job.order.size && (job.isSingle || takesBatches)) requestNext(job)
-      else if (!job.isSingle) {
-        job.restart(orderOf(job, isSingle = true), single = true)
+      if (job.tried < job.order.size && (job.mode != ReadMode.Batch || takesBatches))
         requestNext(job)
-      } else job.isHopeless = true
+      else if (job.mode == ReadMode.Batch) beginAs(job, ReadMode.Single)
+      else job.isHopeless = true
     }
   }
 
@@ -266,7 +285,7 @@ final class EntryReader(
     late.foreach(bookies.drop)
   }
 
-  // Entries that no bookie sent.
+  // Entries that no bookie sent. The job is the first one, and has no entries that were received.
 
   private def resolve(job: Job): Unit = {
     val codes = job.codes.values.toSeq
@@ -279,8 +298,23 @@ final class EntryReader(
         )
         job.resumeNanos = Some(System.nanoTime() + delayMs * 1000000L)
       }
-    } else if (job.isConfirmed || job.reloads == settings.reloadsMax) throw failure(job)
+    } else if (job.mode == ReadMode.Slices) readWhole(job)
+    else if (job.isConfirmed || job.reloads == settings.reloadsMax) throw failure(job)
     else reload(job)
+  }
+
+  /** Read the next entries of a job whole, because no bookie sent their slices.
+    *
+    * The job is the first one, and its received entries were taken. So not more than one answer of
+    * whole entries is in memory. The rest of the job is requested as slices again, unless this
+    * failed too often.
+    */
+  private def readWhole(job: Job): Unit = {
+    val place = job.part.place
+    val isDamage = job.codes.values.exists(_ == Code.DigestMismatch)
+    if (isDamage) sliceFailures(place) += 1
+    if (sliceFailures(place) == EntryReader.SliceFailuresMax) wholeParts += place
+    beginAs(job, wholeMode(job))
   }
 
   private def reload(job: Job): Unit = {
@@ -338,6 +372,9 @@ private object EntryReader {
 
   /** Bytes of an entry in a batch's answer beside its payload: length, header, largest digest. */
   val BesidePayload = 56L
+
+  /** After so many failures, the index of a part is taken for wrong, and not for damaged slices. */
+  val SliceFailuresMax = 3
   val Gone = "the ledger is gone"
   val Missing = "the ledger does not exist"
   val NoBookie = "no bookie has them"

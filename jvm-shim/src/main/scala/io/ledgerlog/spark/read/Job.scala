@@ -3,15 +3,27 @@ package io.ledgerlog.spark.read
 import scala.collection.mutable
 
 import io.ledgerlog.spark.LedgerLogException
-import io.ledgerlog.spark.wire.Code
+import io.ledgerlog.spark.wire.{Code, EntrySlices}
 
 /** Consecutive entries of one part and one fragment that are requested together.
   *
   * The entries come from one bookie. After a refusal, damage or a time-out, the next bookie gets a
   * request for the rest. If no bookie sent the rest, the first missing entry is requested alone from
-  * each bookie of its write set: only such answers show that an entry is absent.
+  * each bookie of its write set: only such answers show that an entry is absent. Before, slices that
+  * no bookie sent are requested as whole entries.
+  *
+  * @param slices
+  *   the parts of the entries to read, if not whole entries
+  * @param expected
+  *   the expected bytes of all answers
   */
-final class Job(val part: ReadPart, firstEntryId: Long, val lastEntryId: Long, val expected: Long) {
+final class Job(
+    val part: ReadPart,
+    firstEntryId: Long,
+    val lastEntryId: Long,
+    val slices: Option[EntrySlices],
+    val expected: Long
+) {
   val entries: mutable.Queue[Received] = mutable.Queue.empty
   val outstanding: mutable.LinkedHashSet[Request] = mutable.LinkedHashSet.empty
   val codes: mutable.LinkedHashMap[Int, Code] = mutable.LinkedHashMap.empty
@@ -19,7 +31,9 @@ final class Job(val part: ReadPart, firstEntryId: Long, val lastEntryId: Long, v
   var nextEntryId: Long = firstEntryId
   var order: IndexedSeq[Int] = IndexedSeq.empty
   var tried: Int = 0
-  var isSingle: Boolean = false
+  var mode: ReadMode = ReadMode.Single
+
+  /** Whether all bookies were asked in vain, so a decision is needed when the job is the first. */
   var isHopeless: Boolean = false
   var isDropped: Boolean = false
   var isConfirmed: Boolean = false
@@ -46,11 +60,11 @@ final class Job(val part: ReadPart, firstEntryId: Long, val lastEntryId: Long, v
   }
 
   /** Begin again with the first missing entry: all bookies may be asked. */
-  def restart(bookies: IndexedSeq[Int], single: Boolean): Unit = {
+  def restart(bookies: IndexedSeq[Int], as: ReadMode): Unit = {
     order = bookies
     tried = 0
-    isSingle = single
-    isHopeless = false
+    mode = as
+    isHopeless = bookies.isEmpty
     codes.clear()
   }
 

@@ -1,7 +1,7 @@
 package io.ledgerlog.spark.read
 
 import io.ledgerlog.spark.plan.DigestKind
-import io.ledgerlog.spark.wire.EntrySlices
+import io.ledgerlog.spark.wire.{EntrySlices, Frames}
 
 /** A request for consecutive entries of a ledger from one bookie.
   *
@@ -10,9 +10,9 @@ import io.ledgerlog.spark.wire.EntrySlices
   * @param index
   *   the index of the bookie in the ensemble
   * @param count
-  *   the number of entries; a request without batch requests one entry
+  *   the number of entries; a single read requests one entry
   * @param slices
-  *   the parts of the entries that a batch requests, if not whole entries
+  *   the parts of the entries to request; only of a request for slices
   */
 final class Request(
     val id: Long,
@@ -21,10 +21,20 @@ final class Request(
     val bookieId: String,
     val firstEntryId: Long,
     val count: Int,
-    val isBatch: Boolean,
+    val mode: ReadMode,
     val digest: DigestKind,
     val sentNanos: Long,
     val slices: Option[EntrySlices]
 ) {
   def ledgerId: Long = job.part.ledgerId
+
+  def entryIds: Seq[Long] = firstEntryId until firstEntryId + count
+
+  /** Whether the answer has the request id, and lists entries with their sizes. */
+  def isBatch: Boolean = mode != ReadMode.Single
+
+  /** Maximum size of the answer behind its head. */
+  def answerSizeMax: Long = slices.fold(Frames.FrameSizeMax.toLong) { wanted =>
+    entryIds.map(entryId => Frames.LengthSize + wanted.sizeOf(entryId).toLong).sum
+  }
 }

@@ -164,7 +164,7 @@ final class LedgerPartitionReader(
     for {
       places <- pruned.get((range.log, range.schemaId))
       index <- indexes.get((range.ledgerId, range.slicesEntryId))
-      slices <- index.slicesOf(places)
+      slices <- index.slicesOf(range, places, columns((range.log, range.schemaId)).storedColumns)
     } yield slices
 
   /** The index entry to read before the range, if there is one. */
@@ -206,9 +206,11 @@ final class LedgerPartitionReader(
             Some((range.ledgerId, entryId) -> RangeIndex.decode(entryId, text))
           } finally entry.release()
         } catch {
-          case error: LedgerLogException if error.kind == LedgerLogException.DataLoss =>
+          // Without `hasIndex`, the whole range is wanted anyway.
+          case error: LedgerLogException
+              if error.kind == LedgerLogException.DataLoss || !range.hasIndex =>
             LedgerPartitionReader.Log
-              .warn("index entry lost, its range is read whole: {}", error.text)
+              .warn("no usable index entry, its range is read whole: {}", error.text)
             entries.skip(number)
             None
         }

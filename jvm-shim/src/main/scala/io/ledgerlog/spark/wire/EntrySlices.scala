@@ -8,31 +8,28 @@ import io.ledgerlog.spark.LedgerLogException
 /** The slices of a range's entries, of which a reader requests some (LOGS.md#G14).
   *
   * Slice 0 of an entry is the header of its record batch, and slice `n + 1` is column `n`. As
-  * `RequestedSlices` in `ledgerlog_spark/arrow/column_slices.py`. One object must not be used by
-  * several threads at the same time, except `isValid` with different sums.
+  * `RequestedSlices` in `ledgerlog_spark/arrow/column_slices.py`. Several threads may use one object.
   *
   * @param entries
-  *   for each entry the length and the CRC32C of each slice, alternately
+  *   for each entry the length and the CRC32C of each slice, alternately. An entry has at least one
+  *   byte in its header, and at most as many bytes as a frame.
   * @param columns
-  *   the places of the requested columns
+  *   the places of the requested columns, which all entries have
   */
 final class EntrySlices(firstEntryId: Long, entries: IndexedSeq[Array[Int]], columns: Seq[Int]) {
-  private val wanted: IndexedSeq[Int] = 0 +: columns.distinct.sorted.map(_ + 1).toIndexedSeq
+  private val wanted: Array[Int] = (0 +: columns.distinct.sorted.map(_ + 1)).toArray
 
   /** Whether the columns have so few of the bytes that whole entries take longer to read. */
   def isWorthwhile: Boolean = {
-    val isKnown = wanted.last < entries.head.length / 2
-    isKnown && wanted.size <= EntrySlices.RangesMax && {
-      val needed = entries.iterator.map(entry => wanted.map(lengthIn(entry, _).toLong).sum).sum
-      val all = entries.iterator.map(entry => slicesOf(entry).map(lengthIn(entry, _).toLong).sum).sum
-      needed < all * EntrySlices.NeededShareMax
-    }
+    val needed = entries.iterator.map(sizeIn(_).toLong).sum
+    val all = entries.iterator.map(entry => startsOf(entry, firstSlice = 0).last.toLong).sum
+    wanted.length <= EntrySlices.RangesMax && needed < all * EntrySlices.NeededShareMax
   }
 
   /** The requested bytes of an entry's payload, rising. No range is empty. */
   def rangesOf(entryId: Long): IndexedSeq[StoredSlice] = {
     val entry = entryOf(entryId)
-    val starts = slicesOf(entry).scanLeft(0)((start, slice) => start + lengthIn(entry, slice))
+    val starts = startsOf(entry, firstSlice = 0)
     wanted.foldLeft(Vector.empty[StoredSlice]) { (ranges, slice) =>
       val (start, length) = (starts(slice), lengthIn(entry, slice))
       ranges.lastOption match {
@@ -45,16 +42,13 @@ final class EntrySlices(firstEntryId: Long, entries: IndexedSeq[Array[Int]], col
   }
 
   /** The number of requested bytes of an entry. */
-  def sizeOf(entryId: Long): Int = {
-    val entry = entryOf(entryId)
-    wanted.map(lengthIn(entry, _)).sum
-  }
+  def sizeOf(entryId: Long): Int = sizeIn(entryOf(entryId))
 
   /** Whether the bytes in `received` are the requested slices of an entry. */
   def isValid(entryId: Long, bytes: ByteBuffer, received: StoredSlice, sum: CRC32C): Boolean = {
     val entry = entryOf(entryId)
     var place = received.place
-    received.size == sizeOf(entryId) && wanted.forall { slice =>
+    received.size == sizeIn(entry) && wanted.forall { slice =>
       val length = lengthIn(entry, slice)
       sum.reset()
       sum.update(bytes.slice(place, length))
@@ -66,13 +60,13 @@ final class EntrySlices(firstEntryId: Long, entries: IndexedSeq[Array[Int]], col
   /** The body of the record batch that the requested slices of an entry make. */
   def bodyOf(entryId: Long): SlicedBody = {
     val entry = entryOf(entryId)
-    val lengths = slicesOf(entry).drop(1).map(lengthIn(entry, _))
-    val isWanted = wanted.drop(1).map(_ - 1).toSet
-    SlicedBody(
-      lengths.scanLeft(0)(_ + _),
-      lengths.indices.map(isWanted),
-      lengths.indices.scanLeft(0)((start, n) => if (isWanted(n)) start + lengths(n) else start)
-    )
+    val starts = startsOf(entry, firstSlice = 1)
+    val isKept = new Array[Boolean](starts.length - 1)
+    wanted.drop(1).foreach(slice => isKept(slice - 1) = true)
+    val keptStarts = isKept.indices.scanLeft(0) { (start, column) =>
+      if (isKept(column)) start + starts(column + 1) - starts(column) else start
+    }
+    SlicedBody(starts.toIndexedSeq, isKept.toIndexedSeq, keptStarts)
   }
 
   private def entryOf(entryId: Long): Array[Int] = {
@@ -82,7 +76,11 @@ final class EntrySlices(firstEntryId: Long, entries: IndexedSeq[Array[Int]], col
     entries(place.toInt)
   }
 
-  private def slicesOf(entry: Array[Int]): IndexedSeq[Int] = 0 until entry.length / 2
+  /** Where each slice from `firstSlice` on begins, counted from the first of them, and the end. */
+  private def startsOf(entry: Array[Int], firstSlice: Int): Array[Int] =
+    (firstSlice until entry.length / 2).scanLeft(0)(_ + lengthIn(entry, _)).toArray
+
+  private def sizeIn(entry: Array[Int]): Int = wanted.iterator.map(lengthIn(entry, _)).sum
 
   private def lengthIn(entry: Array[Int], slice: Int): Int = entry(2 * slice)
 }

@@ -16,15 +16,21 @@ final case class SlicedBody(
 ) {
   def size: Int = keptStarts.last
 
-  /** The place and size of a buffer in the shorter body. It is empty if its column is left out. */
-  def moved(from: Long, length: Long): (Long, Long) =
-    if (length <= 0 || from < 0 || from >= starts.last) (0, 0)
+  /** The place and size of a buffer in the shorter body. It is empty if its column is left out.
+    *
+    * The result is None for a buffer that is not in one column, so the starts are not of this body.
+    */
+  def moved(from: Long, length: Long): Option[(Long, Long)] =
+    if (length == 0) Some((0, 0))
+    else if (length < 0 || from < 0 || from >= starts.last) None
     else {
       var (low, high) = (0, starts.size - 1)
       while (high - low > 1) {
         val middle = (low + high) / 2
         if (starts(middle) <= from) low = middle else high = middle
       }
-      if (isKept(low)) (from - starts(low) + keptStarts(low), length) else (0, 0)
+      if (length > starts(low + 1) - from) None
+      else if (isKept(low)) Some((from - starts(low) + keptStarts(low), length))
+      else Some((0, 0))
     }
 }
