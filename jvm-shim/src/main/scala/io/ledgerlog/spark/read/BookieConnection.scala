@@ -145,7 +145,9 @@ final class BookieConnection(
     if (request == null || request.isBatch != isBatch || request.slices.isDefined != isSliced)
       throw LedgerLogException.wireFormat(s"an answer without a pending request: $key")
     if (size > request.answerSizeMax)
-      throw LedgerLogException.wireFormat(s"$size bytes for ${request.answerSizeMax} requested ones")
+      throw LedgerLogException.wireFormat(
+        s"$size bytes for ${request.answerSizeMax} requested ones"
+      )
     if (decoded.code != Code.Ok && size > 0)
       throw LedgerLogException.wireFormat(s"an answer ${decoded.code.text} with entries")
     val answer =

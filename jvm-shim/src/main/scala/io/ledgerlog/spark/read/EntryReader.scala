@@ -182,7 +182,8 @@ final class EntryReader(
       case ReadMode.Single => record.writeSet(job.nextEntryId)
       case ReadMode.Batch => ensemble.indices
       case ReadMode.Slices if wholeParts(job.part.place) => Nil
-      case ReadMode.Slices => ensemble.indices.filter(index => bookies.mayTakeSlices(ensemble(index)))
+      case ReadMode.Slices =>
+        ensemble.indices.filter(index => bookies.mayTakeSlices(ensemble(index)))
     }
     val rotation = if (members.isEmpty) 0 else (jobsBegun % members.size).toInt
     (members.drop(rotation) ++ members.take(rotation))
@@ -201,8 +202,7 @@ final class EntryReader(
       index = index,
       bookieId = record.fragmentOf(job.nextEntryId).ensemble(index),
       firstEntryId = job.nextEntryId,
-      count =
-        if (job.mode == ReadMode.Single) 1 else (job.lastEntryId - job.nextEntryId + 1).toInt,
+      count = if (job.mode == ReadMode.Single) 1 else (job.lastEntryId - job.nextEntryId + 1).toInt,
       mode = job.mode,
       digest = record.digest,
       sentNanos = System.nanoTime(),

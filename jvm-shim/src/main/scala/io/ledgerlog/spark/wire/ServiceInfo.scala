@@ -26,15 +26,15 @@ object ServiceInfo {
       .flatMap(_.asText.split(","))
 
   private def endpointOf(bookieId: String, fields: Seq[ProtobufField]): BookieAddress =
-      fields
-        .filter(_.number == 6)
-        .map(field => Protobuf.fieldsOf(field.asBytes))
-        .collectFirst {
-          case endpoint if endpoint.exists(part => part.number == 4 && part.asText == Protocol) =>
-            val host = endpoint.find(_.number == 3).fold("")(_.asText)
-            address(bookieId, host, endpoint.find(_.number == 2).fold(0L)(_.asLong))
-        }
-        .getOrElse(throw unusable(bookieId))
+    fields
+      .filter(_.number == 6)
+      .map(field => Protobuf.fieldsOf(field.asBytes))
+      .collectFirst {
+        case endpoint if endpoint.exists(part => part.number == 4 && part.asText == Protocol) =>
+          val host = endpoint.find(_.number == 3).fold("")(_.asText)
+          address(bookieId, host, endpoint.find(_.number == 2).fold(0L)(_.asLong))
+      }
+      .getOrElse(throw unusable(bookieId))
 
   private def ofId(bookieId: String): BookieAddress = {
     val colon = bookieId.lastIndexOf(':')
