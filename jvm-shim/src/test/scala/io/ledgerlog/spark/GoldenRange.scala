@@ -1,9 +1,15 @@
 package io.ledgerlog.spark
 
+import java.nio.{ByteBuffer, ByteOrder}
+import java.util.Base64
+import java.util.zip.CRC32C
+
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
+import com.google.flatbuffers.FlatBufferBuilder
 import io.ledgerlog.spark.plan.{ColumnOrigin, ScanRange, StoredSchema}
+import org.apache.arrow.flatbuf.{KeyValue, Message, MessageHeader, RecordBatch}
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
@@ -33,6 +39,55 @@ object GoldenRange {
   def payloads(compression: String): IndexedSeq[Array[Byte]] =
     Golden.entries.get("entries").get(compression).elements.asScala.map(Golden.base64).toIndexedSeq
 
+  /** The slices of each of the entries 1 to 3: length and CRC32C, alternately. */
+  def slices(compression: String): IndexedSeq[Array[Int]] =
+    Golden.entries.get("slices").get(compression).elements.asScala.toIndexedSeq.map { text =>
+      val numbers = ByteBuffer.wrap(Golden.base64(text)).asIntBuffer()
+      Array.fill(numbers.remaining())(numbers.get())
+    }
+
+  /** Slices with these lengths, as an index lists them. */
+  def slicesOf(payload: Array[Byte], lengths: Seq[Int]): Array[Int] = {
+    val starts = lengths.scanLeft(0)(_ + _)
+    lengths.indices.flatMap { place =>
+      val sum = new CRC32C
+      sum.update(payload, starts(place), lengths(place))
+      Seq(lengths(place), sum.getValue.toInt)
+    }.toArray
+  }
+
+  /** An index entry with these slices. Python writes none for so few bytes. */
+  def indexEntry(compression: String, slices: Seq[Array[Int]]): Array[Byte] = {
+    val joined =
+      slices.flatten.foldLeft(ByteBuffer.allocate(4 * slices.map(_.length).sum))(_.putInt(_))
+    val sizes = payloads(compression).take(Entries).map(_.length).mkString(",")
+    val rows = Seq.fill(Entries)(BatchRows).mkString(",")
+    val text = Base64.getEncoder.encodeToString(joined.array)
+    batchWith(
+      "ledgerlog.index",
+      s"""{"format":1,"rows":[$rows],"bytes":[$sizes],"slices":"$text"}"""
+    )
+  }
+
+  /** The message of a record batch without rows, with one pair of custom metadata. */
+  private def batchWith(key: String, value: String): Array[Byte] = {
+    val builder = new FlatBufferBuilder
+    val pair =
+      KeyValue.createKeyValue(builder, builder.createString(key), builder.createString(value))
+    val custom = Message.createCustomMetadataVector(builder, Array(pair))
+    RecordBatch.startRecordBatch(builder)
+    val batch = RecordBatch.endRecordBatch(builder)
+    Message.startMessage(builder)
+    Message.addHeaderType(builder, MessageHeader.RecordBatch)
+    Message.addHeader(builder, batch)
+    Message.addCustomMetadata(builder, custom)
+    builder.finish(Message.endMessage(builder))
+    val metadata = builder.sizedByteArray()
+    val prefix =
+      ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN).putInt(-1).putInt(metadata.length)
+    prefix.array ++ metadata
+  }
+
   /** Places of columns in the stored rows, in the order of the scan. */
   def stored(places: Int*): StoredSchema =
     StoredSchema("x", 0, schema, places.map(ColumnOrigin.Stored(_)))
@@ -57,11 +112,15 @@ object GoldenRange {
     isSearched = false
   )
 
-  /** The first mistake in a batch that has all columns of the rows from `first` on. */
-  def mistake(batch: ColumnarBatch, first: Int): Option[String] =
+  /** The first mistake in a batch that has columns of the rows from `first` on. */
+  def mistake(
+      batch: ColumnarBatch,
+      first: Int,
+      places: Seq[Int] = target.fields.indices
+  ): Option[String] =
     (0 until batch.numRows).flatMap { place =>
       val expected = rows(first + place)
-      target.fields.zipWithIndex.flatMap { case (field, column) =>
+      places.map(target.fields(_)).zipWithIndex.flatMap { case (field, column) =>
         val wanted = expected.get(field.name)
         val vector = batch.column(column)
         val got =

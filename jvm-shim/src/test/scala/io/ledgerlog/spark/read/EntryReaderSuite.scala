@@ -7,7 +7,7 @@ import scala.collection.mutable
 
 import io.ledgerlog.spark.{FakeBookie, FakeStore, LedgerLogException, Ledgers}
 import io.ledgerlog.spark.FakeBookie.{HangUp, Raw, Refuse, Serve, Silence}
-import io.ledgerlog.spark.plan.{DigestKind, Fragment, LedgerRecord}
+import io.ledgerlog.spark.plan.{BookieAddress, DigestKind, Fragment, LedgerRecord}
 import io.ledgerlog.spark.wire.{EntrySlices, StoredSlice}
 import org.apache.arrow.memory.RootAllocator
 
@@ -54,7 +54,18 @@ class EntryReaderSuite extends munit.FunSuite {
     val store = new FakeStore(Map(7L -> ledger))
     val metrics = new ReadMetrics
     var isCancelled = false
+    var takesSlices = true
+
+    /** Whether the planner knows the addresses of the bookies. */
+    var isPlanned = true
+
+    /** The largest amount of memory of all reads. */
+    var peakBytes = 0L
     val slicedIds = mutable.ArrayBuffer.empty[Long]
+
+    def addresses: Map[String, BookieAddress] = bookies.map { case (name, bookie) =>
+      name -> bookie.address.copy(takesSlices = takesSlices)
+    }
 
     /** Read all entries, and return their ids. Neither memory nor connections are left over. */
     def read(
@@ -63,7 +74,7 @@ class EntryReaderSuite extends munit.FunSuite {
     ): Seq[Long] = {
       val allocator = new RootAllocator(256L << 20)
       val connections = new Bookies(
-        bookies.map { case (name, bookie) => name -> bookie.address },
+        if (isPlanned) addresses else Map.empty,
         store,
         Array.emptyByteArray,
         settings,
@@ -96,9 +107,18 @@ class EntryReaderSuite extends munit.FunSuite {
       } finally {
         reader.drop()
         connections.close()
+        peakBytes = Math.max(peakBytes, allocator.getPeakMemoryAllocation)
         allocator.close()
       }
       ids.toSeq
+    }
+
+    /** Wait until the client has closed all its connections. */
+    def awaitClosed(): Unit = {
+      val deadline = System.nanoTime() + 5000000000L
+      while (bookies.values.exists(_.openConnections > 0) && System.nanoTime() < deadline)
+        Thread.onSpinWait()
+      assertEquals(bookies.values.map(_.openConnections).sum, 0)
     }
 
     def all(answer: FakeBookie.Asked => FakeBookie.Answer): Unit =
@@ -147,19 +167,137 @@ class EntryReaderSuite extends munit.FunSuite {
     assertEquals(world.slicedIds.toSeq, allIds)
   }
 
-  worldTest("slices that are damaged on all replicas are read in whole entries") { world =>
-    world.all { asked =>
-      if (asked.isSliced && asked.first < 5) Raw(frameOf(asked, "payload".getBytes)) else Serve
-    }
-    assertEquals(world.read(slicedPart), allIds)
-    assertEquals(world.slicedIds.toSeq, 5L until Entries)
+  worldTest("slices that all replicas have damaged are read whole, and the others as slices") {
+    world =>
+      world.all { asked =>
+        if (asked.isSliced && asked.first < 5) Raw(frameOf(asked, "payload".getBytes)) else Serve
+      }
+      assertEquals(world.read(slicedPart), allIds)
+      assert(world.slicedIds.head >= 5, world.slicedIds)
+      assertEquals(world.slicedIds.last, Entries - 1L)
   }
 
-  worldTest("bookies without slices send whole entries") { world =>
+  /** Small answers, so that there are many of them. */
+  private val small = fast.copy(batchBytes = 200)
+
+  worldTest("with a wrong index, whole entries take the memory of one answer", small) { world =>
+    val asked = mutable.Buffer.empty[FakeBookie.Asked]
+    world.all { each =>
+      asked.synchronized(asked += each)
+      if (each.isSliced) Raw(frameOf(each, new Array[Byte](9))) else Serve
+    }
+    assertEquals(world.read(slicedPart), allIds)
+    assertEquals(world.slicedIds.toSeq, Nil)
+    // All requests for slices together: the first of each job, and a few rounds of the first job.
+    assert(asked.count(_.isSliced) < 40, asked.count(_.isSliced))
+    assert(world.peakBytes <= 2048, world.peakBytes)
+  }
+
+  worldTest("a bookie that sends more than was requested takes no memory") { world =>
+    val large = new Array[Byte](4 << 20)
+    Seq("a", "b").foreach { name =>
+      world.bookies(name).answer =
+        asked => if (asked.isSliced) Raw(frameOf(asked, large)) else Serve
+    }
+    assertEquals(world.read(slicedPart), allIds)
+    assertEquals(world.slicedIds.toSeq, allIds)
+    assert(world.peakBytes < (1 << 20), world.peakBytes)
+  }
+
+  worldTest("bookies that refuse slices send whole entries") { world =>
     world.all(asked => if (asked.isSliced) Refuse(100) else Serve)
     assertEquals(world.read(slicedPart), allIds)
     assertEquals(world.slicedIds.toSeq, Nil)
     assertEquals(world.metrics.entries, 50L)
+  }
+
+  worldTest("bookies without slices in their registration get no requests for slices") { world =>
+    world.takesSlices = false
+    world.all(asked => if (asked.isSliced) HangUp else Serve)
+    assertEquals(world.read(slicedPart), allIds)
+    assertEquals(world.slicedIds.toSeq, Nil)
+    assertEquals(world.metrics.retries, 0L)
+    // The registrations are read by the task.
+    world.store.bookies = world.addresses
+    world.isPlanned = false
+    assertEquals(world.read(slicedPart), allIds)
+    assertEquals(world.slicedIds.toSeq, Nil)
+  }
+
+  worldTest("one bookie with slices is enough") { world =>
+    Seq("a", "b").foreach { name =>
+      world.bookies(name).answer = asked => if (asked.isSliced) Refuse(100) else Serve
+    }
+    assertEquals(world.read(slicedPart), allIds)
+    assertEquals(world.slicedIds.toSeq, allIds)
+  }
+
+  worldTest("slices of a slow bookie are hedged, and a silent one is given up", small) { world =>
+    world.bookies("a").answer = _ => Silence
+    world.bookies("b").answer = asked => if (asked.isSliced) HangUp else Serve
+    assertEquals(world.read(slicedPart), allIds)
+    assertEquals(world.slicedIds.toSeq, allIds)
+    assert(world.metrics.hedges > 0)
+  }
+
+  worldTest("without any answer to requests for slices, whole entries are read") { world =>
+    world.bookies("a").answer = asked => if (asked.isSliced) Silence else Serve
+    world.bookies("b").answer = asked => if (asked.isSliced) HangUp else Serve
+    world.bookies("c").answer = asked => if (asked.isSliced) Refuse(101) else Serve
+    assertEquals(world.read(slicedPart), allIds)
+    assertEquals(world.slicedIds.toSeq, Nil)
+  }
+
+  worldTest("busy bookies are asked for slices again, and not for whole entries") { world =>
+    val refusals = mutable.Map.empty[Long, Int].withDefaultValue(0)
+    world.all { asked =>
+      refusals.synchronized {
+        refusals(asked.first) += 1
+        if (refusals(asked.first) <= 8) Refuse(106) else Serve
+      }
+    }
+    assertEquals(world.read(slicedPart), allIds)
+    assertEquals(world.slicedIds.toSeq, allIds)
+  }
+
+  worldTest("random bytes instead of slices never do more than fail over") { world =>
+    val random = new Random(19)
+    def garbage(asked: FakeBookie.Asked): Array[Byte] = random.synchronized {
+      val bytes =
+        frameOf(asked, if (asked.isSliced) sliced(asked.first) else stored((7L, asked.first)))
+      random.nextInt(4) match {
+        case 0 => random.nextBytes(bytes)
+        case 1 => bytes(random.nextInt(bytes.length)) = random.nextInt().toByte
+        case 2 => Array[Byte](127, -1, -1, -1).copyToArray(bytes): Unit
+        case _ => bytes(4 + random.nextInt(20)) = random.nextInt().toByte
+      }
+      bytes
+    }
+    world.bookies("a").answer = asked => Raw(garbage(asked))
+    world.bookies("b").answer = asked => Raw(garbage(asked))
+    assertEquals(world.read(slicedPart), allIds)
+  }
+
+  worldTest("a cancelled task of slices closes its sockets", small) { world =>
+    world.all(asked => if (asked.first > 20) Silence else Serve)
+    intercept[IllegalStateException](
+      world.read(slicedPart, onEntry = id => if (id == 5) world.isCancelled = true)
+    )
+    world.awaitClosed()
+  }
+
+  worldTest("HMAC ledgers are read in whole entries") { world =>
+    world.ledger = record().copy(digest = DigestKind.Hmac)
+    world.store.ledgers = Map(7L -> world.ledger)
+    @volatile var isSliced = false
+    world.all { asked =>
+      if (asked.isSliced) isSliced = true
+      Serve
+    }
+    // The stored entries have another digest.
+    val error = intercept[LedgerLogException](world.read(slicedPart))
+    assertEquals(error.kind, LedgerLogException.DigestMismatch)
+    assert(!isSliced)
   }
 
   worldTest("an entry whose slices no bookie has is lost as a whole one is") { world =>
@@ -191,7 +329,9 @@ class EntryReaderSuite extends munit.FunSuite {
       new EntrySlices(0, IndexedSeq(lengths.flatMap(Seq(_, 0)).toArray), columns).isWorthwhile
     val lengths = Seq(0, 100, 100, 100, 100)
     assert(of(lengths, 0) && of(lengths, 0, 3))
-    assert(!of(lengths, 0, 1, 2) && !of(lengths, 4))
+    assert(!of(lengths, 0, 1, 2))
+    val header = Seq(400, 100, 100, 100, 100)
+    assert(of(header) && !of(header, 0))
   }
 
   worldTest("several parts are read ahead, and a part can be skipped") { world =>
@@ -341,10 +481,7 @@ class EntryReaderSuite extends munit.FunSuite {
     intercept[IllegalStateException](
       world.read(onEntry = id => if (id == 5) world.isCancelled = true)
     )
-    val deadline = System.nanoTime() + 5000000000L
-    while (world.bookies.values.exists(_.openConnections > 0) && System.nanoTime() < deadline)
-      Thread.onSpinWait()
-    assertEquals(world.bookies.values.map(_.openConnections).sum, 0)
+    world.awaitClosed()
   }
 
   worldTest("answers of random bytes never do more than fail over") { world =>

@@ -1,5 +1,7 @@
 package io.ledgerlog.spark.scan
 
+import java.util.Random
+
 import scala.collection.mutable
 
 import io.ledgerlog.spark.{FakeBookie, FakeStore, GoldenRange, LedgerLogException, Ledgers}
@@ -15,14 +17,19 @@ class LedgerPartitionReaderSuite extends munit.FunSuite {
       (7L, place + 1L) -> Ledgers.stored(7, place + 1L, payload)
     }.toMap
 
+  /** The bytes that the metrics of the last task show. */
+  private var bytesRead = 0L
+
   /** Read ranges of the golden entries, and return the values of the column `k`. */
   private def keys(
       ranges: Seq[ScanRange],
       entries: Map[(Long, Long), Array[Byte]] = stored(GoldenRange.payloads("zstd")),
       failOnDataLoss: Boolean = true,
-      limit: Option[Long] = None
+      limit: Option[Long] = None,
+      answer: FakeBookie.Asked => FakeBookie.Answer = _ => FakeBookie.Serve
   ): (Seq[Long], FakeBookie) = {
     val bookie = new FakeBookie(entries)
+    bookie.answer = answer
     val partition = new LedgerPartition(
       ranges = ranges,
       ledgers = Map(7L -> record),
@@ -49,6 +56,7 @@ class LedgerPartitionReaderSuite extends munit.FunSuite {
         found ++= (0 until batch.numRows).map(batch.column(0).getLong)
       }
     finally {
+      bytesRead = reader.currentMetricsValues().find(_.name == "payloadBytesRead").get.value
       reader.close()
       reader.close() // a task that was cancelled closes its reader twice
       bookie.close()
@@ -115,5 +123,129 @@ class LedgerPartitionReaderSuite extends munit.FunSuite {
     assert(error.text.contains("80 as its first row: 40 was expected"), error.text)
     val short = GoldenRange.range().copy(entryRows = Some((0, 130)))
     assert(intercept[LedgerLogException](keys(Seq(short))).text.contains("are listed"))
+  }
+
+  private val compression = "none"
+  private val slices = GoldenRange.slices(compression)
+
+  private def withIndex(slices: Seq[Array[Int]]): Map[(Long, Long), Array[Byte]] =
+    stored(
+      GoldenRange.payloads(compression).init :+ GoldenRange.indexEntry(compression, slices)
+    )
+
+  private val sliced = Seq(GoldenRange.range().copy(slicesEntryId = GoldenRange.IndexEntryId))
+
+  /** Read slices, and return the values and the requests. */
+  private def slicedKeys(
+      entries: Map[(Long, Long), Array[Byte]],
+      ranges: Seq[ScanRange] = sliced,
+      answer: FakeBookie.Asked => FakeBookie.Answer = _ => FakeBookie.Serve
+  ): (Seq[Long], Seq[FakeBookie.Asked]) = {
+    val asked = mutable.Buffer.empty[FakeBookie.Asked]
+    val (found, _) = keys(
+      ranges,
+      entries,
+      answer = each => {
+        asked.synchronized(asked += each)
+        answer(each)
+      }
+    )
+    (found, asked.toSeq)
+  }
+
+  test("a task that needs one column reads the index, and then its slices") {
+    val (found, asked) = slicedKeys(withIndex(slices))
+    assertEquals(found, 0L until 120L)
+    assertEquals(asked.map(_.operation), Seq(2, 66))
+    val index = GoldenRange.indexEntry(compression, slices).length
+    // The header and the column `k`.
+    assertEquals(bytesRead, index + slices.map(entry => entry(0).toLong + entry(2)).sum)
+  }
+
+  test("a part of a range is read as slices") {
+    val part = GoldenRange
+      .range(45, 120)
+      .copy(
+        firstEntryId = 2,
+        entryRows = Some((40, 120)),
+        slicesEntryId = GoldenRange.IndexEntryId
+      )
+    val (found, asked) = slicedKeys(withIndex(slices), Seq(part))
+    assertEquals(found, 45L until 120L)
+    assertEquals(asked.last.slices.map(_._1), Seq(2L, 3L))
+    val cut = sliced.map(_.copy(indexEntryId = GoldenRange.IndexEntryId, startOffset = 85))
+    val (rest, requests) = slicedKeys(withIndex(slices), cut)
+    assertEquals(rest, 85L until 120L)
+    assertEquals(requests.last.slices.map(_._1), Seq(3L))
+  }
+
+  test("without a usable index, the range is read whole") {
+    val whole = withIndex(slices)
+    val index = (7L, GoldenRange.IndexEntryId)
+    val header = slices.map(_.clone())
+    header.foreach(entry => entry(2) += 1)
+    Seq(
+      whole - index,
+      whole.updated(index, Ledgers.stored(7, GoldenRange.IndexEntryId, Array[Byte](1, 2))),
+      whole.updated(index, whole((7L, 1L))),
+      withIndex(header),
+      withIndex(slices.take(2)),
+      withIndex(slices.map(_.drop(2)))
+    ).foreach { entries =>
+      val (found, asked) = slicedKeys(entries)
+      assertEquals(found, 0L until 120L)
+      assert(!asked.exists(_.isSliced), asked)
+    }
+  }
+
+  test("an index with other bytes than the entries costs time, but no rows") {
+    val random = new Random(3)
+    (0 until 40).foreach { _ =>
+      val wrong = slices.map(_.clone())
+      val entry = wrong(random.nextInt(wrong.size))
+      entry(1 + 2 * random.nextInt(2)) ^= 1 << random.nextInt(32)
+      val (found, asked) = slicedKeys(withIndex(wrong))
+      assertEquals(found, 0L until 120L)
+      assert(asked.count(_.isSliced) < 10, asked.size)
+    }
+  }
+
+  test("an index of a hostile writer gives the rows or a clear error") {
+    val random = new Random(4)
+    val payloads = GoldenRange.payloads(compression)
+    var refused = 0
+    (0 until 60).foreach { _ =>
+      val number = random.nextInt(slices.size)
+      val lengths = slices(number).indices.by(2).map(slices(number)).toArray
+      val (from, to) = (random.nextInt(lengths.length), random.nextInt(lengths.length))
+      val moved = random.nextInt(lengths(from) + 1)
+      lengths(from) -= moved
+      lengths(to) += moved
+      val hostile = slices.updated(number, GoldenRange.slicesOf(payloads(number), lengths))
+      try assertEquals(slicedKeys(withIndex(hostile))._1, 0L until 120L)
+      catch {
+        case error: LedgerLogException =>
+          assertEquals(error.kind, LedgerLogException.WireFormat)
+          refused += 1
+      }
+    }
+    assert(refused > 5 && refused < 60, refused)
+  }
+
+  test("slices of a bookie that does not read them are whole entries") {
+    val (found, _) = slicedKeys(
+      withIndex(slices),
+      answer = asked => if (asked.isSliced) FakeBookie.Refuse(100) else FakeBookie.Serve
+    )
+    assertEquals(found, 0L until 120L)
+    val whole = GoldenRange.payloads(compression).take(GoldenRange.Entries).map(_.length).sum
+    assertEquals(bytesRead, GoldenRange.indexEntry(compression, slices).length.toLong + whole)
+  }
+
+  test("lost entries are lost as slices, too") {
+    val lost = withIndex(slices) - ((7L, 2L))
+    val error = intercept[LedgerLogException](slicedKeys(lost))
+    assertEquals(error.kind, LedgerLogException.DataLoss)
+    assertEquals(keys(sliced, lost, failOnDataLoss = false)._1, 0L until 40L)
   }
 }

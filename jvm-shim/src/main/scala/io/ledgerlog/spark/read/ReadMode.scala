@@ -1,0 +1,16 @@
+package io.ledgerlog.spark.read
+
+/** What a request asks for. */
+sealed trait ReadMode
+
+object ReadMode {
+
+  /** Parts of consecutive entries. */
+  case object Slices extends ReadMode
+
+  /** Consecutive whole entries. */
+  case object Batch extends ReadMode
+
+  /** One whole entry. Only such answers show that an entry is absent. */
+  case object Single extends ReadMode
+}
