@@ -34,7 +34,11 @@ class SlicedEntriesSuite extends munit.FunSuite {
         bytes.setBytes(5, received)
         val message = EntryMessage.decode(bytes, 5, received.length, Some(slices.bodyOf(1)))
         val columns =
-          new EntryColumns(GoldenRange.stored(wanted: _*), GoldenRange.columns(wanted: _*), allocator)
+          new EntryColumns(
+            GoldenRange.stored(wanted: _*),
+            GoldenRange.columns(wanted: _*),
+            allocator
+          )
         val batch = columns.batch(message, GoldenRange.range(), 1, 0, 0, message.rows)
         try body(batch)
         finally batch.close()
@@ -64,7 +68,8 @@ class SlicedEntriesSuite extends munit.FunSuite {
       // A column of nulls has no bytes, so it is complete without its slice.
       all.filterNot(GoldenRange.target.fields(_).name == "nothing").foreach { place =>
         val others = all.filterNot(_ == place)
-        val error = intercept[LedgerLogException](withBatch(payload, entry, others, Seq(place))(_ => ()))
+        val error =
+          intercept[LedgerLogException](withBatch(payload, entry, others, Seq(place))(_ => ()))
         assertEquals(error.kind, LedgerLogException.WireFormat)
       }
     }
@@ -111,7 +116,10 @@ class SlicedEntriesSuite extends munit.FunSuite {
         s"""{"format":1,"rows":[$rows],"bytes":[${bytes.mkString(",")}],"slices":"$text"}"""
       )
     }
-    assertEquals(decode(Seq(10, 0, 15, 0, 5, 0)).slices.map(_.toSeq), IndexedSeq(Seq(10, 0, 15, 0, 5, 0)))
+    assertEquals(
+      decode(Seq(10, 0, 15, 0, 5, 0)).slices.map(_.toSeq),
+      IndexedSeq(Seq(10, 0, 15, 0, 5, 0))
+    )
     val half = 1 << 30
     Seq(
       (Nil, Seq(30L)),

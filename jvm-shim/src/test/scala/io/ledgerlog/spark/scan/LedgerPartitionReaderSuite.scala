@@ -221,7 +221,8 @@ class LedgerPartitionReaderSuite extends munit.FunSuite {
       val moved = random.nextInt(lengths(from) + 1)
       lengths(from) -= moved
       lengths(to) += moved
-      val hostile = slices.updated(number, GoldenRange.slicesOf(payloads(number), lengths))
+      val hostile =
+        slices.updated(number, GoldenRange.slicesOf(payloads(number), lengths.toIndexedSeq))
       try assertEquals(slicedKeys(withIndex(hostile))._1, 0L until 120L)
       catch {
         case error: LedgerLogException =>
