@@ -1,10 +1,17 @@
 package io.ledgerlog.spark.arrow
 
+import java.io.ByteArrayOutputStream
+import java.nio.channels.Channels
 import java.util.Random
+
+import scala.jdk.CollectionConverters._
 
 import io.ledgerlog.spark.{GoldenRange, LedgerLogException}
 import io.ledgerlog.spark.plan.{ColumnOrigin, StoredSchema}
 import org.apache.arrow.memory.{ArrowBuf, RootAllocator}
+import org.apache.arrow.vector.ipc.WriteChannel
+import org.apache.arrow.vector.ipc.message.{ArrowFieldNode, ArrowRecordBatch, MessageSerializer}
+import org.apache.arrow.vector.types.pojo.{ArrowType, Field, FieldType}
 import org.apache.spark.sql.types.{LongType, StringType, StructType, TimestampType}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
@@ -134,6 +141,38 @@ class EntryColumnsSuite extends munit.FunSuite {
         intercept[LedgerLogException](
           two.batch(message, GoldenRange.range(), 1, 0, 0, GoldenRange.BatchRows)
         )
+      }
+    }
+  }
+
+  test("a column of nulls may have larger buffers than its values need") {
+    val text = new Field("element", FieldType.nullable(new ArrowType.Utf8), null)
+    val lists = new Field("texts", FieldType.nullable(new ArrowType.List), Seq(text).asJava)
+    val rows = 4000
+    withMemory { allocator =>
+      val zeros = allocator.buffer(4L * (rows + 1))
+      val empty = allocator.getEmpty
+      zeros.setZero(0, zeros.capacity)
+      zeros.writerIndex(zeros.capacity)
+      val validity = zeros.slice(0, rows / 8L).writerIndex(rows / 8L)
+      val sent = new ByteArrayOutputStream
+      val nodes = Seq(new ArrowFieldNode(rows.toLong, rows.toLong), new ArrowFieldNode(0, 0))
+      val batch = new ArrowRecordBatch(
+        rows,
+        nodes.asJava,
+        Seq(validity, zeros, empty, zeros, empty).asJava
+      )
+      try MessageSerializer.serialize(new WriteChannel(Channels.newChannel(sent)), batch): Unit
+      finally {
+        batch.close()
+        zeros.close()
+      }
+      val payload = sent.toByteArray
+      withEntry(allocator, payload) { (bytes, place) =>
+        val message = EntryMessage.decode(bytes, place, payload.length)
+        val vector = new ColumnLoader(IndexedSeq(lists), allocator).load(message, 0)
+        try assertEquals((vector.getValueCount, vector.getNullCount), (rows, rows))
+        finally vector.close()
       }
     }
   }
