@@ -2,7 +2,8 @@
 
 The columns are numbers of random bits, so every compression leaves them equal. Bytes are those of
 the bookies' own metrics. Entries with and without slices in their index are written in turn, by one
-process without Spark.
+process without Spark. The scans run twice: with the bookies on this machine, and behind a link of
+100 MB/s.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import os
 import random
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from benchmarks.machine import median
+from benchmarks.metered_link import ADDRESS, metered_link
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
 from benchmarks.spark_engines import SETTING
@@ -33,31 +35,41 @@ from ledgerlog_spark.local.cluster import Cluster
 from ledgerlog_spark.local.zookeeper import free_port
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 LOG = "wide"
 COLUMNS = [f"c{number}" for number in range(20)]
-ROWS = 2_000_000
+ROWS = 1_500_000
 BATCH_ROWS = 20_000
 BOOKIES = 3
 PORT_SETTING = "LEDGERLOG_METRICS_PORT"
+ADDRESS_SETTING = "LEDGERLOG_ADVERTISED_ADDRESS"
+ENGINES = {"jvm": "shim", "python": "python"}
+LINKS = {"direct": None, "100 MB/s": 100e6}
+GOALS = {"direct": 4.0, "100 MB/s": 8.0}
+"""How many times as fast as a scan of all columns a scan of one must be."""
 BYTES_OUT = "ledgerlog_bookie_read_bytes_total"
 
 
 @contextmanager
-def measured_cluster(directory: Path | None) -> Iterator[tuple[Cluster, list[int]]]:
-    """A cluster, and the ports of its bookies' metrics."""
-    with TemporaryDirectory() as folder:
-        cluster = Cluster(directory or Path(folder))
+def measured_cluster(directory: Path | None, rate: float | None) -> Iterator[tuple[str, list[int]]]:
+    """The URI of a cluster, and the ports of its bookies' metrics.
+
+    The bookies send at most `rate` bytes per second.
+    """
+    with TemporaryDirectory(dir=directory) as folder, ExitStack() as stack:
+        cluster = Cluster(Path(folder))
+        stack.callback(cluster.down)
         ports = [free_port() for _ in range(BOOKIES)]
-        try:
-            for number, port in enumerate(ports, 1):
-                os.environ[PORT_SETTING] = str(port)
+        settings = {} if rate is None else {ADDRESS_SETTING: ADDRESS}
+        for number, port in enumerate(ports, 1):
+            with patch.dict(os.environ, {**settings, PORT_SETTING: str(port)}):
                 cluster.up(bookies=number)
-            del os.environ[PORT_SETTING]
-            yield cluster, ports
-        finally:
-            cluster.down()
+        if rate is not None:
+            bookies = cluster.members.bookies
+            links = [port for each in bookies for port in (each.port, each.grpc_port) if port]
+            stack.enter_context(metered_link(links, rate))
+        yield cluster.metadata_service_uri, ports
 
 
 def bytes_out(ports: list[int]) -> int:
@@ -116,47 +128,58 @@ def writes(uri: str, rounds: int) -> list[Figure]:
     ]  # fmt: skip
 
 
-def scans(spark: SparkSession, ports: list[int], engine: str, rounds: int) -> list[Figure]:
-    """Seconds and bytes of a scan of one column beside those of all columns."""
-    spark.conf.set(SETTING, engine)
-    queries: dict[str, Callable[[], DataFrame]] = {
-        "all": lambda: spark.read.format("ledger").load(LOG),
-        "one": lambda: spark.read.format("ledger").option("columns", COLUMNS[7]).load(LOG),
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in queries}
-    sent: dict[str, list[float]] = {name: [] for name in queries}
+def scans(spark: SparkSession, ports: list[int], link: str, rounds: int) -> list[Figure]:
+    """Seconds and bytes of scans of one column and of all columns, with both engines in turn."""
+    seconds: dict[tuple[str, str], list[float]] = {}
+    sent: dict[tuple[str, str], list[float]] = {}
     for number in range(WARM_UP_ROUNDS + rounds):
-        for name, frame in queries.items():
-            before, begun = bytes_out(ports), time.perf_counter()
-            frame().write.format("noop").mode("overwrite").save()
-            took = time.perf_counter() - begun
-            if number >= WARM_UP_ROUNDS:
-                seconds[name].append(took)
-                sent[name].append(bytes_out(ports) - before)
-    spark.conf.unset(SETTING)
-    ratios = [one / other for one, other in zip(seconds["all"], seconds["one"], strict=True)]
-    shares = [100 * one / all_ for one, all_ in zip(sent["one"], sent["all"], strict=True)]
-    return [
-        Figure(f"all columns, {engine}", median(seconds["all"]), "s", tuple(seconds["all"])),
-        Figure(f"one column, {engine}", median(seconds["one"]), "s", tuple(seconds["one"])),
-        Figure(f"all to one, {engine}", median(ratios), "x", tuple(ratios), goal=4.0),
-        Figure(
-            f"bytes of one, {engine}", median(shares), "% of all", tuple(shares),
-            goal=8.0, lower_is_better=True,
-        ),
-    ]  # fmt: skip
+        for engine in ENGINES:
+            spark.conf.set(SETTING, engine)
+            for columns in ("all", "one"):
+                reader = spark.read.format("ledger")
+                frame = (reader.option("columns", COLUMNS[7]) if columns == "one" else reader).load(
+                    LOG
+                )
+                before, begun = bytes_out(ports), time.perf_counter()
+                frame.write.format("noop").mode("overwrite").save()
+                took = time.perf_counter() - begun
+                if number >= WARM_UP_ROUNDS:
+                    seconds.setdefault((engine, columns), []).append(took)
+                    sent.setdefault((engine, columns), []).append(bytes_out(ports) - before)
+            spark.conf.unset(SETTING)
+    found = []
+    for engine, name in ENGINES.items():
+        every, one = seconds[engine, "all"], seconds[engine, "one"]
+        ratios = [a / b for a, b in zip(every, one, strict=True)]
+        pairs = zip(sent[engine, "one"], sent[engine, "all"], strict=True)
+        shares = [100 * a / b for a, b in pairs]
+        what = f"{name}, {link}"
+        found += [
+            Figure(f"all columns, {what}", median(every), "s", tuple(every), lower_is_better=True),
+            Figure(f"one column, {what}", median(one), "s", tuple(one), lower_is_better=True),
+            Figure(f"all to one, {what}", median(ratios), "x", tuple(ratios), goal=GOALS[link]),
+            Figure(
+                f"bytes of one, {what}", median(shares), "% of all", tuple(shares),
+                goal=8.0, lower_is_better=True,
+            ),
+        ]  # fmt: skip
+    return found
 
 
 def main() -> None:
     """Measure writes first, then scans with both engines."""
     options = parsed(__doc__)
-    with measured_cluster(options.directory) as (cluster, ports):
-        found = writes(cluster.metadata_service_uri, options.rounds)
-        written(cluster.metadata_service_uri, ROWS, log=LOG)
-        os.environ["LEDGERLOG_METADATA_SERVICE_URI"] = cluster.metadata_service_uri
-        with session() as spark:
-            for engine in ("python", "jvm"):
-                found += scans(spark, ports, engine, options.rounds)
+    found: list[Figure] = []
+    for link, rate in LINKS.items():
+        with measured_cluster(options.directory, rate) as (uri, ports):
+            if rate is None:
+                found += writes(uri, options.rounds)
+            written(uri, ROWS, log=LOG)
+            with (
+                patch.dict(os.environ, {"LEDGERLOG_METADATA_SERVICE_URI": uri}),
+                session() as spark,
+            ):
+                found += scans(spark, ports, link, options.rounds)
     show("column_pruning", found, as_json=options.json)
 
 

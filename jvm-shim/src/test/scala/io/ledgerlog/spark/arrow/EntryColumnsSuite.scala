@@ -150,17 +150,18 @@ class EntryColumnsSuite extends munit.FunSuite {
     val lists = new Field("texts", FieldType.nullable(new ArrowType.List), Seq(text).asJava)
     val rows = 4000
     withMemory { allocator =>
-      val zeros = allocator.buffer(4L * (rows + 1))
+      val zeros = allocator.buffer(8L * rows)
       val empty = allocator.getEmpty
-      zeros.setZero(0, zeros.capacity)
-      zeros.writerIndex(zeros.capacity)
+      zeros.setZero(0, 8L * rows)
+      zeros.writerIndex(8L * rows)
+      val offsets = zeros.slice(0, 4L * (rows + 1)).writerIndex(4L * (rows + 1))
       val validity = zeros.slice(0, rows / 8L).writerIndex(rows / 8L)
       val sent = new ByteArrayOutputStream
       val nodes = Seq(new ArrowFieldNode(rows.toLong, rows.toLong), new ArrowFieldNode(0, 0))
       val batch = new ArrowRecordBatch(
         rows,
         nodes.asJava,
-        Seq(validity, zeros, empty, zeros, empty).asJava
+        Seq(validity, offsets, empty, zeros, empty).asJava
       )
       try MessageSerializer.serialize(new WriteChannel(Channels.newChannel(sent)), batch): Unit
       finally {
