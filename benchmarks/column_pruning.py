@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 LOG = "wide"
 COLUMNS = [f"c{number}" for number in range(20)]
-ROWS = 1_500_000
+ROWS = 3_000_000
 BATCH_ROWS = 20_000
 BOOKIES = 3
 PORT_SETTING = "LEDGERLOG_METRICS_PORT"
