@@ -30,7 +30,7 @@ class Link:
         self._free_at = 0.0
 
     def carry(self, size_bytes: int) -> None:
-        """Wait until the link has carried so many further bytes."""
+        """Wait until the link has carried `size_bytes` further bytes."""
         with self._lock:
             now = time.monotonic()
             self._free_at = max(now, self._free_at) + size_bytes / self._rate

@@ -43,10 +43,28 @@ class FramesSuite extends munit.FunSuite {
       1 << 20,
       Seq(0L -> Seq(StoredSlice(36, 3)), 1L -> Seq(StoredSlice(36, 2)))
     )
+    assertEquals(bytesOf(frame), example("read-slices").toSeq)
+  }
+
+  test("the example of an answer to it in docs/WIRE.md is decoded") {
+    val frame = ByteBuffer.wrap(example("read-slices-answer"))
+    assertEquals(Frames.bodySize(frame.getInt()), frame.remaining())
+    val head = Frames.decodeHead(frame)
+    assertEquals(head, AnswerHead(Frames.ReadSlices, Code.Ok, 42, 0))
+    assertEquals(frame.getLong(), 9L)
+    val slices = Frames.entriesOf(frame).map { each =>
+      new String(frame.array, each.place, each.size)
+    }
+    assertEquals(slices, IndexedSeq("one", "tw"))
+  }
+
+  /** The bytes of a worked example. */
+  private def example(name: String): Array[Byte] = {
     val text = Files.readString(Path.of("docs", "WIRE.md"))
-    val example = text.split("```hex read-slices\n")(1).split("```")(0)
-    val digits = example.linesIterator.map(_.takeWhile(_ != '#')).mkString.filterNot(_.isWhitespace)
-    assertEquals(bytesOf(frame), Golden.hex(digits).toSeq)
+    val block = text.split(s"```hex $name\n")(1).split("```")(0)
+    Golden.hex(
+      block.linesIterator.map(_.takeWhile(_ != '#')).mkString.filterNot(_.isWhitespace)
+    )
   }
 
   test("answers of Apache's encoders are decoded") {
