@@ -38,15 +38,18 @@ ENGINE_SETTING = "spark.ledgerlog.engine"
 CONTRACT = frozenset(
     {
         "test_batch",
+        "test_column_definitions",
         "test_data_loss",
         "test_differential",
         "test_errors",
         "test_evolution",
+        "test_leader_logs",
         "test_leader_rows",
         "test_merged_logs",
         "test_metadata",
         "test_names",
         "test_raw",
+        "test_sql",
         "test_stream_source",
         "test_stream_source_stops",
         "test_time_travel",

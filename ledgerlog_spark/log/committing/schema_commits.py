@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from ledgerlog_spark.client.arguments import check_optional, check_type
+from ledgerlog_spark.client.arguments import check_callback, check_optional, check_type
 from ledgerlog_spark.errors import ConcurrentCommitError, LedgerLogError
 from ledgerlog_spark.log.committing.columns import (
     SchemaChange,
@@ -84,6 +84,7 @@ class SchemaCommits:
 
         Raises the errors of `add_columns`.
         """
+        check_callback(change, "change")
         check_optional("expected_version", expected_version, int)
         check_type("password", password, bytes)
         for attempt in range(1, ATTEMPTS_MAX + 1):
