@@ -254,9 +254,9 @@ _DEFINITIONS = [
     ),
     Mutation(
         "rows_come_before_a_default",
-        f"{COMMITTING}/commits.py",
-        "expected = head.version if has_defaults(schema) else expected_version",
-        "expected = expected_version",
+        f"{COMMITTING}/schema_commits.py",
+        "head.version if changed.is_exact else expected_version",
+        "expected_version",
         "rows that come before a column with a default read null",
     ),
     Mutation(
