@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from ledgerlog_spark.client.arguments import check_optional, check_type
+from ledgerlog_spark.client.arguments import check_callback, check_optional, check_type
 from ledgerlog_spark.errors import ConcurrentCommitError, LedgerLogError
 from ledgerlog_spark.log.committing.columns import (
     SchemaChange,
@@ -74,7 +74,7 @@ class SchemaCommits:
     ) -> CommitResult:
         """Commit another schema of a transactional log, without rows.
 
-        If others commit meanwhile, the change is made again, from their version.
+        If others commit meanwhile, the change is repeated from their version.
 
         Args:
             change: Returns the schema for a state of the log. If it is the present schema, nothing
@@ -82,8 +82,15 @@ class SchemaCommits:
             expected_version: As in `add_columns`.
             password: The password of the log.
 
-        Raises the errors of `add_columns`.
+        Raises:
+            LogKindError: The log is a leader log, whose columns are fixed.
+            ConcurrentCommitError: The log is not at the expected version, or others changed
+                the log at every attempt. Nothing was changed.
+            LogNotFoundError: The log was deleted.
+            UnauthorizedError: The log has another password.
+            CommitUnknownError: The outcome is unknown; a retry is safe.
         """
+        check_callback(change, "change")
         check_optional("expected_version", expected_version, int)
         check_type("password", password, bytes)
         for attempt in range(1, ATTEMPTS_MAX + 1):

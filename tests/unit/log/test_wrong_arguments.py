@@ -22,6 +22,7 @@ from ledgerlog_spark.log.blocking.leader import BlockingLeader
 from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs, BlockingRangeWriter
 from ledgerlog_spark.log.blocking.records import BlockingRecordLog
 from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
+from ledgerlog_spark.log.committing.columns import SchemaChange
 from ledgerlog_spark.log.committing.range_writer import RangeWriter
 from ledgerlog_spark.log.leader.leader import Leader
 from ledgerlog_spark.log.log import Log
@@ -176,6 +177,7 @@ def values_of(job: Any, staged: Any, items: Any) -> dict[str, Any]:
         "app": "app",
         "batch_id": 0,
         "schema": SCHEMA,
+        "change": lambda _: SchemaChange(SCHEMA),
         "changes": {},
         "on_change": lambda: None,
         "on_closed": lambda: None,
