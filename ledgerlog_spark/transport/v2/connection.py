@@ -338,7 +338,7 @@ class V2Connection(asyncio.BufferedProtocol):
         if not isinstance(run, PendingRun):
             raise WireFormatError(f"an answer to a run that was not sent: {answer}")
         del self._by_id[request_id]
-        if answer.code is Code.BAD_REQUEST:
+        if run.is_open and answer.code is Code.BAD_REQUEST:
             self._owner.on_run_not_understood(run)
         else:
             run.fail(answer.code)

@@ -123,12 +123,11 @@ class V2Link:
         self._close_retired()
 
     def on_run_not_understood(self, run: PendingRun) -> None:
-        """Send this run, and all later ones, entry by entry. A run that timed out is not sent."""
+        """Send this run, and all later ones, entry by entry."""
         self._runs_are_refused = True
         if self._connection is not None:
             self._connection.takes_runs = False
-        if run.is_open:
-            self._dispatch(run)
+        self._dispatch(run)
 
     def on_lost(self, connection: V2Connection) -> None:
         """Fail the requests on a lost connection. Runs may be sent once more as single adds."""
