@@ -310,7 +310,10 @@ class Judge:
                     not any(frame.line is line and frame.key == key for frame in asked.frames),
                     f"{asked} goes twice over one connection",
                 )
-                world.require(not line.refused_runs, f"{asked} goes as a run that was refused")
+                world.require(
+                    not line.refused_runs or asked.begun < line.refused_at,  # its bytes waited
+                    f"{asked} goes as a run that was refused",
+                )
                 world.require(
                     asked.serial > line.told_after or asked.begun < line.made_at,
                     f"a LAC that was told after {asked} was sent before it",
@@ -407,6 +410,7 @@ class Judge:
             if isinstance(frame.request, AddRequest):
                 frame.asked.answers.append((frame.key, answer.code))
             elif answer.code is Code.BAD_REQUEST:
+                line.refused_at = self.world.loop.time()
                 line.refused_runs = True
             elif isinstance(frame.request, AddRunRequest):
                 frame.asked.answered_as_run = answer.code

@@ -80,6 +80,7 @@ class Line(asyncio.Transport):
         is_mute: What the bookie sent does not arrive.
         open_frames: Requests without an answer, by key.
         refused_runs: The bookie answered here that it does not know ADD_RUN.
+        refused_at: When it answered so. Frames from before it may still wait for the socket.
         refused_lacs: The same of TELL_LAC.
         late: Requests whose answers the bookie sends behind another one, or never.
         told_after: The number of the last request before the last LAC.
@@ -105,6 +106,7 @@ class Line(asyncio.Transport):
         self.late: list[Frame] = []
         self.last: Frame | None = None
         self.refused_runs = False
+        self.refused_at = -9.0
         self.refused_lacs = False
         self.told_after = 0
         self.has_garbage = False
