@@ -26,7 +26,7 @@ from ledgerlog_spark.datasource.scan.ranges import (
     needed_part,
 )
 from ledgerlog_spark.datasource.scan.task import ScanTask
-from ledgerlog_spark.errors import DataLossError, WireFormatError
+from ledgerlog_spark.errors import DataLossError, LedgerLogError, WireFormatError
 from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader, decode_entry_header
@@ -67,10 +67,14 @@ def read_indexes(
                 for scanned, reader in zip(some, readers, strict=True):
                     try:
                         payload = next(iter(reader))[0].payload
-                    except DataLossError as error:
-                        _report("index entry lost, so its whole range is read", error)
-                    else:
                         index = _decoded(scanned, schemas[name, scanned.schema_id], payload)
+                    except LedgerLogError as error:
+                        # Slices only save bytes. An index that finds rows must be correct or lost.
+                        is_needed = scanned.index_entry_id != NO_ENTRY
+                        if is_needed and not isinstance(error, DataLossError):
+                            raise
+                        _report("index entry not read, so its whole range is read", error)
+                    else:
                         indexes[scanned.ledger_id, _index_id(scanned)] = index
             finally:
                 for reader in readers:
@@ -167,7 +171,7 @@ def _index_id(scanned: ScanRange) -> int:
     return scanned.slices_entry_id
 
 
-def _report(event: str, error: DataLossError) -> None:
+def _report(event: str, error: LedgerLogError) -> None:
     _logger.warning("%s", json.dumps({"event": event, **error.fields}))
 
 

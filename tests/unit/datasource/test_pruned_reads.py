@@ -279,6 +279,37 @@ def test_wrong_slices_cost_no_rows(
     assert asked(world)["read_slices"] <= 30
 
 
+@pytest.mark.parametrize("code", [Code.OK, Code.UNAVAILABLE], ids=["damaged", "unknown"])
+def test_an_index_entry_that_no_bookie_returns_costs_no_rows(
+    world: BlockingWorld,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    code: Code,
+) -> None:
+    transport: Any = world.cluster.transport
+    inner = transport.read
+
+    index_id: list[int] = []  # the first entry that is read
+
+    def other(bookie_id: str, request: Any, timeout_ms: int, on_reply: Any) -> None:
+        index_id.append(request.entry_id)
+        is_index = request.entry_id == index_id[0]
+
+        def answered(sent: Code, entry: Any) -> None:
+            on_reply(*((code, flipped(code, entry)) if is_index else (sent, entry)))
+
+        inner(bookie_id, request, timeout_ms, answered)
+
+    monkeypatch.setattr(transport, "read", other)
+    assert read("c0", "text") == WHOLE.select(["c0", "text"])
+    assert asked(world)["read_slices"] == 0
+    assert "index entry not read" in caplog.text
+
+
+def flipped(code: Code, entry: Any) -> bytes | None:
+    return bytes(entry[:-1]) + bytes([entry[-1] ^ 1]) if code is Code.OK else None
+
+
 ANSWERS: dict[str, Any] = {
     "shorter": lambda found: [one[:-1] for one in found],
     "longer": lambda found: [one + b"x" for one in found],
