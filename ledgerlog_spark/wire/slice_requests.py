@@ -26,6 +26,13 @@ _FIELDS = Struct(">qqqiq")
 _ENTRY = Struct(">qi")
 _RANGE_SIZE_BYTES = 8
 _FIELDS_PLACE = 4
+FRAME_SIZE_BYTES_MAX = (
+    _FIELDS_PLACE
+    + _FIELDS.size
+    + SLICED_ENTRIES_MAX * _ENTRY.size
+    + SLICE_RANGES_MAX * _RANGE_SIZE_BYTES
+)
+"""Size of the largest request, without the length of its frame."""
 _I32_MAX = (1 << 31) - 1
 
 
@@ -78,7 +85,7 @@ def decode_read_slices(view: memoryview, version: int, flags: int) -> SliceReadR
     Raises struct.error if the frame ends before its fields do.
     """
     ledger_id, first_entry_id, request_id, count, size = _FIELDS.unpack_from(view, _FIELDS_PLACE)
-    if ledger_id < 0 or not 1 <= count <= SLICED_ENTRIES_MAX:
+    if ledger_id < 0 or not 1 <= count <= SLICED_ENTRIES_MAX or len(view) > FRAME_SIZE_BYTES_MAX:
         return None
     entries: list[EntryRanges] = []
     at, ranges_left = _FIELDS_PLACE + _FIELDS.size, SLICE_RANGES_MAX

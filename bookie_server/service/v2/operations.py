@@ -44,6 +44,7 @@ from ledgerlog_spark.wire.requests import (
     decode_request,
     encode_auth,
 )
+from ledgerlog_spark.wire.slice_requests import FRAME_SIZE_BYTES_MAX as SLICES_FRAME_SIZE_BYTES_MAX
 from ledgerlog_spark.wire.slice_requests import SliceReadRequest
 from ledgerlog_spark.wire.version_3 import FIRST_BYTE, refusal_of_version_3
 
@@ -91,8 +92,8 @@ class V2Operations(PeerConnection):
         allowed = max(share.allowance_bytes, ANSWERS_RESERVE_BYTES)
         # If the first entry of the last batch did not fit, wait until there is room for the entry.
         least = min(self._batch_least_bytes, share.size_bytes_max)
-        cost = len(body) * SLICES_COST_FACTOR if opcode == READ_SLICES else 0
-        return share, max(min(wanted, allowed), least) + cost
+        cost = slices_cost(len(body)) if opcode == READ_SLICES else 0
+        return share, min(max(min(wanted, allowed), least) + cost, share.size_bytes_max)
 
     def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:
         try:
@@ -257,7 +258,7 @@ class V2Operations(PeerConnection):
     ) -> None:
         self._shared.counters.read_requests += 1
         if type(request) is SliceReadRequest:
-            self._read_slices(request, frame_bytes * SLICES_COST_FACTOR, share, taken_bytes)
+            self._read_slices(request, slices_cost(frame_bytes), share, taken_bytes)
         else:
             assert type(request) is BatchReadRequest
             self._read_batch(request, share, taken_bytes)
@@ -353,6 +354,14 @@ def size_wanted(body: memoryview, size_bytes_max: int) -> int:
         return size_bytes_max
     (size_bytes,) = _BATCH_SIZE.unpack_from(body, _BATCH_SIZE_OFFSET)
     return size_allowed(size_bytes, size_bytes_max)
+
+
+def slices_cost(frame_size_bytes: int) -> int:
+    """Return the memory that a decoded request for slices needs, from the size of its frame.
+
+    A larger frame than any request is refused before its ranges are decoded.
+    """
+    return min(frame_size_bytes, SLICES_FRAME_SIZE_BYTES_MAX) * SLICES_COST_FACTOR
 
 
 def size_allowed(size_bytes: int, size_bytes_max: int) -> int:

@@ -14,7 +14,7 @@ from bookie_server.service.metrics.counters import ServiceCounters
 from bookie_server.service.v2 import connection as v2_connection
 from bookie_server.service.v2 import shared as v2_shared
 from bookie_server.service.v2.server import V2Server, listen
-from ledgerlog_spark.model import Code
+from ledgerlog_spark.model import SLICE_RANGES_MAX, Code
 from ledgerlog_spark.testing.bookie import MemoryStorage
 from ledgerlog_spark.wire.answers import decode_answer
 from ledgerlog_spark.wire.requests import (
@@ -23,6 +23,7 @@ from ledgerlog_spark.wire.requests import (
     encode_read,
     encode_tell_lac,
 )
+from ledgerlog_spark.wire.slice_requests import encode_read_slices
 from tests.contract.transport_bookies import HeldStorage
 from tests.fixtures.bookie_process import KEY, add_frame
 
@@ -242,6 +243,25 @@ async def test_adds_pass_answers_that_nobody_takes_and_batches_are_cut_short(
     peer.send(batch)
     answer = await peer.answer()
     assert (answer.code, len(answer.entries)) == (Code.OK, 1), "a short answer, and not a wait"
+
+
+async def test_a_frame_larger_than_any_request_for_slices_is_refused_and_holds_up_nobody(
+    bookie: SlowBookie,
+) -> None:
+    bookie.storage.release()
+    peer = await bookie.connect()
+    peer.send(add_frame(500, 0, bytes(20_000)))
+    assert (await peer.answer()).code is Code.OK
+    largest = [(0, [(2 * at, 1) for at in range(SLICE_RANGES_MAX)])]
+    frame = encode_read_slices(500, largest, request_id=1, size_bytes_max=MEBIBYTE)
+    peer.send(frame)
+    assert (await peer.answer()).code is Code.OK
+    body = frame[4:] + bytes(MEBIBYTE - len(frame))
+    peer.send(len(body).to_bytes(4, "big") + body)
+    assert (await peer.answer()).code is Code.BAD_REQUEST
+    other = await bookie.connect()
+    other.send(encode_read(500, 0))
+    assert (await other.answer()).code is Code.OK
 
 
 async def test_an_answer_that_cannot_be_held_is_told_busy(bookie: SlowBookie) -> None:
