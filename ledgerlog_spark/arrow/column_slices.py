@@ -13,7 +13,6 @@ These numbers are big-endian.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from struct import error, pack, pack_into, unpack
@@ -104,10 +103,20 @@ class RequestedSlices:
     The ids of entries are those of the range's ledger. An instance is used on one thread.
     """
 
-    def __init__(self, first_entry_id: int, slices: Sequence[bytes], places: Sequence[int]) -> None:
-        """Request the columns at `places` in the schema. `slices` are those of each entry."""
+    def __init__(
+        self,
+        first_entry_id: int,
+        slices: Sequence[bytes],
+        places: Sequence[int],
+        counts: Sequence[int],
+    ) -> None:
+        """Request the columns at `places` in the schema. `slices` are those of each entry.
+
+        `counts` has the number of buffers of each column of the schema.
+        """
         self._first_entry_id = first_entry_id
         self._slices = slices
+        self._counts = counts
         # The header is slice 0, and column 0 is slice 1.
         self._wanted = (0, *(place + 1 for place in sorted(places)))
 
@@ -119,7 +128,8 @@ class RequestedSlices:
         first, last = first_entry_id - self._first_entry_id, last_entry_id - self._first_entry_id
         if not 0 <= first <= last < len(self._slices):
             return False
-        is_known = self._wanted[-1] * SLICE_SIZE_BYTES < len(self._slices[0])
+        # The header and the columns of the schema.
+        is_known = len(self._slices[0]) == (1 + len(self._counts)) * SLICE_SIZE_BYTES
         if not is_known or len(self._wanted) > SLICE_RANGES_MAX:
             return False
         needed = total = 0
@@ -173,17 +183,23 @@ class RequestedSlices:
         `starts` are the offsets of the columns in the body, and then the body's end.
         """
         parts = find_parts(header)
-        shifts: dict[int, int] = {}
-        body_size = 0
-        for place in self._wanted[1:]:
-            shifts[place - 1] = body_size - starts[place - 1]
-            body_size += starts[place] - starts[place - 1]
+        if len(parts.buffers) != sum(self._counts):
+            raise WireFormatError(f"the entry has {len(parts.buffers)} buffers")
+        kept = {place - 1 for place in self._wanted[1:]}
         shortened = bytearray(header)
-        for number, (offset, length) in enumerate(parts.buffers):
-            column = bisect_right(starts, offset) - 1
-            is_kept = length > 0 and column in shifts
-            kept = (offset + shifts[column], length) if is_kept else (0, 0)
-            BUFFER.pack_into(shortened, parts.buffers_place + number * BUFFER.size, *kept)
+        number = body_size = 0
+        for column, count in enumerate(self._counts):
+            start, end = starts[column], starts[column + 1]
+            for offset, length in parts.buffers[number : number + count]:
+                moved = (0, 0)
+                if column in kept and length > 0:
+                    if not start <= offset <= offset + length <= end:
+                        raise WireFormatError(f"a buffer of column {column} is outside its slice")
+                    moved = (body_size + offset - start, length)
+                BUFFER.pack_into(shortened, parts.buffers_place + number * BUFFER.size, *moved)
+                number += 1
+            if column in kept:
+                body_size += end - start
         pack_into("<q", shortened, parts.body_size_place, body_size)
         return shortened
 

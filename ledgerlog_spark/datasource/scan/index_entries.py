@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ledgerlog_spark.arrow.batch_message import buffer_counts
 from ledgerlog_spark.arrow.column_slices import RequestedSlices
 from ledgerlog_spark.arrow.stream_codec import decode_entries, decode_schema, places_of
 from ledgerlog_spark.datasource.scan.ranges import (
@@ -150,19 +151,24 @@ def with_needed_entries(
         places = pruned.get((part.log, part.schema_id))
         if index is None or places is None or not index.slices:
             continue
-        requested = RequestedSlices(index.first_entry_id, index.slices, places)
+        requested = RequestedSlices(index.first_entry_id, index.slices, *places)
         if requested.is_worthwhile(part.first_entry_id, part.last_entry_id):
             slices[part] = requested
     return replace(task, ranges=parts), slices
 
 
-def _pruned_places(encoded: bytes, columns: Sequence[str]) -> list[int] | None:
-    """The places of the columns in stored rows; None if they are all columns of the rows."""
+def _pruned_places(
+    encoded: bytes, columns: Sequence[str]
+) -> tuple[list[int], Sequence[int]] | None:
+    """The places of the columns in stored rows, and the number of buffers of each stored column.
+
+    The result is None if the columns are all of the rows, or have other parts than buffers.
+    """
     if not encoded:
         return None  # the schema of records
     schema = decode_schema(encoded)
-    places = places_of(schema, columns)
-    return places if len(places) < len(schema.names) else None
+    places, counts = places_of(schema, columns), buffer_counts(schema)
+    return (places, counts) if counts is not None and len(places) < len(counts) else None
 
 
 def _index_id(scanned: ScanRange) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from decimal import Decimal
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from struct import pack, unpack
 from typing import Any
 
@@ -59,6 +59,9 @@ FIELDS: dict[str, tuple[pa.DataType, Any]] = {
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in FIELDS.items()])
 
 
+COUNTS = buffer_counts(SCHEMA) or ()
+
+
 def batch(first: int = 0, *, nulls: bool = True) -> pa.RecordBatch:
     def values(place: int, value_of: Any) -> list[Any]:
         rows = range(first, first + ROWS)
@@ -90,7 +93,7 @@ def test_every_column_can_be_read_alone(compression: str, nulls: bool) -> None:
     assert len(lengths) == len(FIELDS) + 1
     assert sum(lengths) == len(entry)
     for place, name in enumerate(SCHEMA.names):
-        requested = RequestedSlices(3, [b"", slices], [place])
+        requested = RequestedSlices(3, [b"", slices], [place], COUNTS)
         data = received(entry, requested, 4)
         assert len(data) == lengths[0] + lengths[place + 1]
         payload = requested.payload_of(4, data)
@@ -108,7 +111,7 @@ def test_some_columns_and_no_column_are_the_same_rows_as_those_of_whole_entries(
     entry, slices = encoded(rows, compression)
     schema = encode_schema(SCHEMA)
     for names in (["last", "N", "absent"], ["nested", "map", "list"], SCHEMA.names, ["absent"]):
-        requested = RequestedSlices(0, [slices], places_of(SCHEMA, names))
+        requested = RequestedSlices(0, [slices], places_of(SCHEMA, names), COUNTS)
         payload = requested.payload_of(0, received(entry, requested, 0))
         assert payload is not None
         (part,) = decode_entries(schema, [payload], columns=names)
@@ -119,7 +122,7 @@ def test_some_columns_and_no_column_are_the_same_rows_as_those_of_whole_entries(
 
 def test_neighbouring_columns_are_one_range() -> None:
     entry, slices = encoded(batch(), "none")
-    requested = RequestedSlices(0, [slices], [0, 1, 3, 12])
+    requested = RequestedSlices(0, [slices], [0, 1, 3, 12], COUNTS)
     ranges = requested.ranges_of(0)
     assert len(ranges) == 2  # between text and last, `nothing` has no bytes
     assert ranges[0][0] == 0
@@ -130,7 +133,7 @@ def test_neighbouring_columns_are_one_range() -> None:
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_other_bytes_than_those_of_the_slices_are_refused(compression: str) -> None:
     entry, slices = encoded(batch(), compression)
-    requested = RequestedSlices(0, [slices], [3, 7])
+    requested = RequestedSlices(0, [slices], [3, 7], COUNTS)
     right = received(entry, requested, 0)
     assert requested.payload_of(0, right) is not None
     for damaged in (right[:-1], right + b"\0", b"", right[1:] + right[:1]):
@@ -140,10 +143,30 @@ def test_other_bytes_than_those_of_the_slices_are_refused(compression: str) -> N
         assert requested.payload_of(0, flipped) is None
 
 
+@pytest.mark.parametrize("moved", [-4_000, -64, 64, 4_000])
+def test_borders_between_columns_that_cross_a_buffer_are_refused(moved: int) -> None:
+    rows = pa.record_batch({name: pa.array(range(1_000), pa.int64()) for name in "abcd"})
+    entry, slices = encoded(rows, "none")
+    lengths = list(unpack(f">{len(slices) // 4}I", slices)[::2])
+    lengths[1] += moved
+    lengths[2] -= moved
+    ends = list(accumulate(lengths, initial=0))
+    wrong = slices_of_bytes([entry[at:end] for at, end in pairwise(ends)])
+    for places in ([0], [1], [0, 2], [0, 1]):
+        requested = RequestedSlices(0, [wrong], places, [2] * 4)
+        payload = requested.payload_of(0, received(entry, requested, 0))
+        names = [rows.schema.names[place] for place in places]
+        if payload is not None:  # the columns are inside their slices all the same
+            (decoded,) = decode_entries(encode_schema(rows.schema), [payload], columns=names)
+            assert decoded.batch == rows.select(names)
+    requested = RequestedSlices(0, [wrong], [0 if moved < 0 else 1], [2] * 4)
+    assert requested.payload_of(0, received(entry, requested, 0)) is None
+
+
 def test_a_header_that_is_none_is_refused_although_its_checksum_is_right() -> None:
     rows = pa.record_batch({"a": [1], "b": [2]})
     entry, _ = encoded(rows, "none")
-    strange = RequestedSlices(0, [slices_of_bytes([b"head" * 8, entry, b""])], [0])
+    strange = RequestedSlices(0, [slices_of_bytes([b"head" * 8, entry, b""])], [0], [2, 2])
     assert strange.payload_of(0, b"head" * 8 + entry) is None
 
 
@@ -172,23 +195,25 @@ def test_an_index_keeps_the_slices_of_a_large_range_of_several_columns() -> None
         assert all(bool(entry.slices) is has_slices for entry in decoded.index)
         # An index entry costs at most two hundredths of its range.
         if has_slices:
-            slices = RequestedSlices(0, [entry.slices for entry in decoded.index], [7])
+            slices = RequestedSlices(0, [entry.slices for entry in decoded.index], [7], [2] * 20)
             assert slices.is_worthwhile(0, len(decoded.index) - 1)
             assert len(entries[-1].payload) < size_bytes / 50
 
 
 @pytest.mark.parametrize(
-    ("places", "is_worthwhile"), [([0], True), ([0, 1], True), ([0, 1, 2], False), ([9], False)]
+    ("places", "is_worthwhile"), [([0], True), ([0, 1], True), ([0, 1, 2], False)]
 )
 def test_slices_are_worthwhile_if_they_have_less_than_three_fifths_of_the_bytes(
     places: list[int], *, is_worthwhile: bool
 ) -> None:
     part = bytes(1_000)
     slices = slices_of_bytes([b"h", *[part] * 4])
-    requested = RequestedSlices(8, [slices] * 3, places)
+    requested = RequestedSlices(8, [slices] * 3, places, [2] * 4)
     assert requested.is_worthwhile(8, 10) is is_worthwhile
     for first, last in ((7, 10), (8, 11), (11, 11)):
         assert not requested.is_worthwhile(first, last)  # of other entries than the index lists
+    for columns in (3, 5):
+        assert not RequestedSlices(8, [slices] * 3, [0], [2] * columns).is_worthwhile(8, 10)
 
 
 @pytest.mark.parametrize(
@@ -196,9 +221,9 @@ def test_slices_are_worthwhile_if_they_have_less_than_three_fifths_of_the_bytes(
 )
 def test_slices_that_no_entry_can_have_are_not_requested(lengths: tuple[int, int, int]) -> None:
     good = pack(">6I", 1, 0, 1, 0, 1_000, 0)
-    assert RequestedSlices(0, [good, good], [0]).is_worthwhile(0, 1)
+    assert RequestedSlices(0, [good, good], [0], [2, 2]).is_worthwhile(0, 1)
     hostile = pack(">6I", *(number for length in lengths for number in (length, 0)))
-    assert not RequestedSlices(0, [good, hostile], [0]).is_worthwhile(0, 1)
+    assert not RequestedSlices(0, [good, hostile], [0], [2, 2]).is_worthwhile(0, 1)
 
 
 def test_wrong_slices_in_an_index_are_left_out() -> None:
@@ -219,7 +244,7 @@ def test_without_columns_a_small_column_is_decoded() -> None:
 def test_batches_without_rows_have_slices(compression: str) -> None:
     rows = batch().slice(0, 0)
     entry, slices = encoded(rows, compression)
-    requested = RequestedSlices(0, [slices], [7, 8])
+    requested = RequestedSlices(0, [slices], [7, 8], COUNTS)
     payload = requested.payload_of(0, received(entry, requested, 0))
     assert payload is not None
     assert find_parts(payload).body_size <= find_parts(entry).body_size
