@@ -54,7 +54,7 @@ async def view(
 ) -> LogView:
     """All retained rows from an offset on, for a reader that follows the log.
 
-    The errors are those of `Log.state`.
+    Raises the same errors as `Log.state`.
 
     Args:
         first_offset: The first row that may be read.
