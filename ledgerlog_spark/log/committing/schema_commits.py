@@ -74,7 +74,7 @@ class SchemaCommits:
     ) -> CommitResult:
         """Commit another schema of a transactional log, without rows.
 
-        If others commit meanwhile, the change is made again, from their version.
+        If others commit meanwhile, the change is repeated from their version.
 
         Args:
             change: Returns the schema for a state of the log. If it is the present schema, nothing

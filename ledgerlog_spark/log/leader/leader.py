@@ -193,7 +193,7 @@ class Leader:
         """Append records. Return their positions when all records are on the disks of Qa bookies.
 
         The positions are in order, without gaps. If the call fails, the first records may be in the
-        log. Raises the same errors as `append`.
+        log. The errors are those of `append`.
         """
         future = self.queue.append_batch(self.content.records(records), at_once=True)
         return await forever(future, REQUESTS_END)

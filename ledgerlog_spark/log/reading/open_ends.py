@@ -54,7 +54,7 @@ async def view(
 ) -> LogView:
     """All retained rows from an offset on, for a reader that follows the log.
 
-    Raises the same errors as `Log.state`.
+    The errors are those of `Log.state`.
 
     Args:
         first_offset: The first row that may be read.

@@ -83,7 +83,7 @@ class RecordReader(Generic[T]):
     async def read(self, start: int | None, end: int | None) -> AsyncGenerator[list[T], None]:
         """The records from `start` (inclusive) to `end` (exclusive), in batches and in order.
 
-        Raises the same errors as `RecordLog.read`.
+        The errors are those of `RecordLog.read`.
         """
         view = await self._ended(start or 0)
         first = view.start_offset if start is None else start
