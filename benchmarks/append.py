@@ -112,7 +112,7 @@ def measure(client: BlockingClient, case: Case, seconds: float) -> float:
 
 
 def limit(case: Case, directory: Path) -> tuple[float, str]:
-    """The limit of the machine for this case."""
+    """Return the limit of the machine for this case, and what the limit consists of."""
     size = case.size_bytes if case.lower_is_better else max(case.size_bytes, 256 * KIB)
     rate, sync_ms = disk_rate(directory, size_bytes=size)
     if case.lower_is_better:
@@ -124,7 +124,7 @@ def limit(case: Case, directory: Path) -> tuple[float, str]:
 
 
 def peer_value(rig: peer_bookkeeper.Rig, case: Case) -> float:
-    """The figure of the peer, in the unit of the case."""
+    """Return the value measured for Apache BookKeeper, in the unit of the case."""
     if case.lower_is_better:
         return rig.milliseconds(*case.peer)
     rate = rig.entries_per_second(*case.peer)

@@ -54,7 +54,7 @@ def fill(client: BlockingClient, case: Case) -> int:
 
 
 def read(client: BlockingClient, ledger_id: int, case: Case) -> float:
-    """The figure of the case for one read of the whole ledger."""
+    """Read the whole ledger once, and return the measured value of the case."""
     with client.open_ledger(ledger_id) as ledger:
         begun, count, size = time.perf_counter(), 0, 0
         for entry in ledger.read(0, ledger.last_add_confirmed):

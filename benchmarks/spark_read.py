@@ -32,7 +32,7 @@ def drained(frame: DataFrame) -> None:
 
 
 def batch_rows(uri: str) -> int:
-    """The number of rows in an entry of the log, and in a batch of the source in memory."""
+    """Return the average number of rows in an entry of the log."""
     from ledgerlog_spark.log.blocking.logs import BlockingLogs
 
     with ll.connect(uri) as client:

@@ -190,7 +190,7 @@ def figures(sides: dict[str, Side]) -> Iterator[Figure]:
 
 
 def beside_floor(what: str, ours: list[float], floor: list[float]) -> Figure:
-    """The figure `what`: our times, with those of the floor as the limit, in ms."""
+    """Return the result `what` in ms: our times, and the times of the no-op query as limit."""
     return Figure(what, median(ours), "ms", tuple(ours), limit=median(floor), limit_of="the floor")
 
 

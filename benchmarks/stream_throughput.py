@@ -106,7 +106,7 @@ def run(
 
 
 def figures(sides: dict[str, Side]) -> Iterator[Figure]:
-    """The figures of both kinds of query, with those of the source in memory as their limit."""
+    """Yield the results of both kinds of query. The limit is the source in memory."""
     floor = sides[FLOOR]
     for name, goal in GOALS.items():
         side = sides[name]

@@ -33,8 +33,8 @@ GROUP_RECORDS_MAX = 2_000  # encoding or answering this many records takes 10 to
 GROUP_STRETCHES_MAX = 10_000
 """Maximum number of stretches of consecutive ids in a group. Indexing them takes up to 10 ms."""
 JOIN_SIZE_MAX = 8_192
-"""The parts of a record of up to this size are joined before the write, because a copy is faster
-than a write of three buffers."""
+"""The parts of a record are joined before the write if the record has at most this size. A copy is
+then faster than a write of three buffers."""
 
 
 class JournalFiles(Protocol):

@@ -29,7 +29,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """The page with an empty line before each list, because Python-Markdown needs this line."""
+    """Return the page with an empty line before each list. Python-Markdown needs this line."""
     return with_lines_before_lists(MARKER.sub("", markdown))
 
 

@@ -35,7 +35,7 @@ PIECE_SIZE_BYTES_MAX = TARGET_ENTRY_BYTES_DEFAULT
 """Size of a piece with an entry of its own. Smaller pieces share an entry up to this size."""
 
 SHARED_SIZE_BYTES_MAX = 64 << 10
-"""A piece of at most this size before compression shares an entry with other such pieces."""
+"""A piece of at most this size shares an entry with others. Its size is taken uncompressed."""
 
 PLAIN_SIZE_BYTES_MAX = 4 << 10
 """Bodies up to this size are not compressed: compression takes more time than sending the bytes."""

@@ -76,7 +76,7 @@ def reach(name: str) -> None:
 
 
 def parse(text: str) -> dict[str, _Armed]:
-    """Return the failpoints in the value of the environment variable, by name."""
+    """Return the failpoints in `text`, by name. Without failpoints, `text` is empty."""
     armed = (_parse_one(one) for one in text.split(",") if text)
     return {one.name: one for one in armed}
 

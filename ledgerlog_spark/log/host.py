@@ -75,7 +75,7 @@ class LogHost:
         self.ledgers = ledgers
         self.random = random or Random()  # noqa: S311 (spreads retries)
         self._kept_pages: Loaded | None = {} if keeps_pages else None
-        self.clock = clock or store  # a pass of maintenance has a clock of its own
+        self.clock = clock or store  # each pass of maintenance uses a separate clock
         self._carry_out: dict[type[Any], Callable[[Any], Awaitable[m.LogReply]]] = {
             m.Sync: self._sync,
             m.ReadHead: self._read_head,

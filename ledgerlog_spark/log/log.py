@@ -114,7 +114,7 @@ class Log:
 
         Raises:
             LogNotFoundError: The log was deleted.
-            MetadataFormatError: A later release of ledgerlog wrote the log.
+            MetadataFormatError: The log was written by a later release of ledgerlog.
         """
         return await self.host.run(StateMachine(self.name, is_fresh=is_fresh))
 

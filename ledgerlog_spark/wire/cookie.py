@@ -18,7 +18,7 @@ _REQUIRED = ("bookieHost", "journalDir", "ledgerDirs")
 
 @dataclass(frozen=True, slots=True)
 class Cookie:
-    """Which bookie a directory belongs to, and which directories a bookie has."""
+    """The bookie that a directory belongs to, and the directories of this bookie."""
 
     bookie_id: str
     journal_directory: str  # as configured; several directories are separated by commas

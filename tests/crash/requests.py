@@ -86,7 +86,7 @@ class Requests:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no request waits for an answer or for the report of a failure."""
+        """True if no request waits for an answer, and all failures were reported."""
         return not self.open and self.raised <= self.reported
 
     def require_all_answered(self) -> None:

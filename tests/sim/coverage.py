@@ -138,7 +138,7 @@ class Coverage:
 
     @contextmanager
     def watching(self, tables: Sequence[str]) -> Iterator[None]:
-        """Count for as long as the context lasts.
+        """Count inside the `with` block.
 
         Args:
             tables: Names of the dispatch tables that the schedules are to exhaust.

@@ -53,7 +53,7 @@ class Mutation:
 
 @contextmanager
 def applied(name: str) -> Iterator[None]:
-    """Apply one mutation for as long as the context lasts."""
+    """Apply one mutation inside the `with` block."""
     with ExitStack() as undo:
         for owner, attribute, replacement in MUTATIONS[name].patches:
             assert attribute in vars(owner), (owner, attribute)

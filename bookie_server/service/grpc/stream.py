@@ -181,7 +181,7 @@ class ReplyStream(Generic[Request, Reply]):
                     is_late=True,
                 ) from None
             if part is None:
-                raise BadStreamError("the stream ended within a request")
+                raise BadStreamError("the stream ended in the middle of a request")
             yield part
 
     async def _wait_for_place(self) -> None:

@@ -106,7 +106,7 @@ class Budget:
         return False
 
     def _is_first(self, share: Share) -> bool:
-        """Return whether no later share may overtake `share` (rule 4)."""
+        """Return whether later shares have to wait for `share` (rule 4)."""
         if share.held_bytes > share.reserve_bytes:
             return False
         hosts = len(self._hosts) + (share.host not in self._hosts)

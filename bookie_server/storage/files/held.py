@@ -15,7 +15,7 @@ _by_id = attrgetter("entry.file_id")
 class HeldFiles:
     """Finished files in ascending order of id, and for each ledger the files that hold it.
 
-    The `live_bytes` of a file are the bytes of the ledgers that the file holds. If a tombstone
+    The `live_bytes` of a file count its entries of ledgers that are not dropped. If a tombstone
     deletes only some of a ledger's entries in a file, all these entries count until the next drop.
     """
 

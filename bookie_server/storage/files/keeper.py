@@ -87,7 +87,7 @@ class FileKeeper:
         return (self.active,) if self.full is None else (self.active, self.full)
 
     def has_file(self, file_id: int) -> bool:
-        """Return whether a file belongs to the directory and is not freed."""
+        """Return whether the directory has this file and the file has not been freed."""
         is_open = any(file_id == file.entry.file_id for file in self.opened)
         return is_open or file_id in self.finished
 

@@ -59,7 +59,7 @@ LENGTHS_CACHED_MAX = 1 << 18
 """Maximum number of entries in the cached records, because the length of each entry is cached."""
 BLOCKS_CACHED_MAX = 512
 KEPT_BUFFER_FACTOR = 4
-"""A recent body is copied if its receive buffer is more than this number of times larger."""
+"""A recent body is copied if its receive buffer has more than 4 times the bytes of the body."""
 RECORD_COST_BYTES = 512  # memory of a record without its body
 
 

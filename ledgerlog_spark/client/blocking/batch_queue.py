@@ -27,7 +27,7 @@ AHEAD_SIZE_BYTES_MAX: Final = 16 << 20
 
 
 class _End:
-    """Marks the end of the iteration, after the last batch. Contains the error, if any."""
+    """Marks the end of the iteration, after the last batch. Contains its error, or None."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error

@@ -4,7 +4,7 @@ The header of an entry contains the LAC at the time when the entry was sent. So 
 only the next entry would inform bookies that the newest entry is confirmed. The writer immediately
 sends each LAC to the ledger's *herald*, the bookie that readers watch first. A bookie may forget
 such a notification. So a writer that stays idle writes the LAC to the whole ensemble a little
-later. A LAC is correct whichever client sends it. So a LAC needs no quorum, and a deposed writer
+later. A LAC is correct whichever client sends it. So a LAC needs no quorum, and a replaced writer
 that still announces LACs does no harm.
 """
 

@@ -348,7 +348,7 @@ class WriteHandle:
 
 
 def _look_at_outcome(closing: asyncio.Future[LedgerMetadata]) -> None:
-    """Mark an error as seen. Otherwise asyncio reports the error if no caller waits any more."""
+    """Mark an error as seen. Without this, asyncio reports it when no caller waits any more."""
     if not closing.cancelled():
         closing.exception()
 

@@ -96,8 +96,8 @@ def plan(
     """Plan a scan. Entries in which `needs` finds no needed row are left out.
 
     `parallelism` is the number of tasks that run at once. If `minPartitions` is not given, the scan
-    is cut into about this number of tasks, or into fewer tasks of `TASK_BYTES_MIN`. If
-    `parallelism` is 1, only the size limits the tasks.
+    has about `parallelism` tasks. A small scan has fewer, because a task gets at least
+    `TASK_BYTES_MIN` bytes. If `parallelism` is 1, only the size limits the tasks.
 
     Raises:
         ConfigurationError: The offsets name a log that is not read, are after the end of the log,

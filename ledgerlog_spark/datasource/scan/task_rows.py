@@ -82,7 +82,7 @@ class CommittedEntries(Closing):
 
     Small ranges are begun ahead, so that a task of many ranges does not wait for ZooKeeper and the
     bookies for each range. All ranges together hold at most 64 MiB in memory, whatever the sizes of
-    entries are. The end of the context drops unread entries.
+    entries are. The end of a `with` block drops unread entries.
     """
 
     def __init__(

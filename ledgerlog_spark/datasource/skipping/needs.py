@@ -106,7 +106,7 @@ class Needs:
         return all(each.may_pass(facts) for each in self._filters)
 
     def _first(self, runs: Sequence[tuple[Listed, RowRun]]) -> list[bool]:
-        """Return for each run of rows if it may have one of the first rows in the query's order."""
+        """Return for each run if it may have one of the first rows in the query's order."""
         if self._top is None:
             return [True] * len(runs)
         parts = []

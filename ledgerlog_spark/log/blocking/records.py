@@ -24,7 +24,7 @@ records would be too expensive."""
 
 
 class BlockingRecordLog(BlockingHandle[RecordLog]):
-    """One log that was opened for reading. Any thread of one process may use it.
+    """One log that was opened for reading. All threads of the process may use it.
 
     `read` and `tail` read a leader log of records. `read_rows` and `tail_rows` read a leader log of
     rows. Logs that Spark wrote are read with Spark. A read or tail ends when its iterator is closed

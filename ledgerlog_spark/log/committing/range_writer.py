@@ -55,7 +55,7 @@ class StagedLedger:
 
     @property
     def is_writable(self) -> bool:
-        """Whether no append failed so far. Another client may still have fenced the ledger."""
+        """True until an append fails. Even then, another client may have fenced the ledger."""
         return self._handle.is_writable
 
     def start(self, schema_message: bytes) -> None:
@@ -69,7 +69,7 @@ class StagedLedger:
     def send(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
         """Append an entry. Returns a future of its id; until then the payload must not change."""
         future = self._handle.append_async(payload)
-        # The attempt fails with the first failure. Later failures have the same cause, and nothing
+        # The first failed append ends the attempt. Later failures have the same cause, and nothing
         # awaits them. Without `_seen`, asyncio would log them.
         future.add_done_callback(_seen)
         self.entries += 1
@@ -111,7 +111,7 @@ def _seen(future: asyncio.Future[int]) -> None:
 
 
 PENDING_SIZE_BYTES_MAX = 32 << 20
-"""`append` waits while more than this number of appended payload bytes are unacknowledged."""
+"""`append` waits while more than 32 MiB of payload are not acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class LeaderWriter:
             self._is_reporting = False
 
     def done(self) -> bool:
-        """Whether no more events will be reported."""
+        """True if the ledger is broken or was abandoned. Then no more events are reported."""
         return self._is_broken
 
     def set_result(self, result: Any, /) -> None:

@@ -61,7 +61,7 @@ class RecordLog:
 
         Raises:
             LogNotFoundError: The log was deleted.
-            MetadataFormatError: A later release of ledgerlog wrote the log.
+            MetadataFormatError: The log was written by a later release of ledgerlog.
             MetadataUnavailableError: The log could not be read.
         """
         return await self._log.state()

@@ -190,7 +190,7 @@ class LogProducers:
     ) -> Versioned[LedgerMetadata]:
         """Create the metadata of a leader's ledger and its mark `made`, in one transaction.
 
-        The change of the head that lists the ledger deletes the mark. After a lost reply, the token
+        The transaction that lists the ledger deletes the mark. After a lost reply, the token
         in `metadata` and the mark show the outcome.
 
         Raises:

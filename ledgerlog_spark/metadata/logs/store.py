@@ -322,7 +322,7 @@ class LogStore:
         return self._tree.clock.estimate_ms() or 0
 
     def queue(self, log_id: str) -> CommitQueue:
-        """Return the queue of the log's waiting writers. This sends no request."""
+        """Return the queue in which writers of the log wait. This sends no request."""
         return CommitQueue(self._tree, self._paths.queue(log_id))
 
     def watch_head(self, log_id: str, on_change: znodes.OnChange) -> znodes.CancelWatch:

@@ -120,7 +120,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
     @property
     def roll_wait(self) -> tuple[RollStep, LedgerLogError | None]:
-        """The step that a roll waits for, and the error of its newest attempt, if any."""
+        """The step that a roll waits for, and the error of its newest attempt, or None."""
         errors = self._closing.error, self._creating.error, self._listing.error
         return self._ledgers.roll_wait(errors, is_closing=self._is_finishing)
 

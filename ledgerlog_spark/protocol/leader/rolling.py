@@ -19,7 +19,7 @@ from ledgerlog_spark.protocol.log.properties import LogProperties
 from ledgerlog_spark.protocol.log.state.records import OPEN_LEDGERS_MAX
 
 Change = tuple[Closed, LeaderLedger | None]
-"""A change of the list: ledgers that become items, and the ledger that is added, if any."""
+"""A change of the list: ledgers that become items, and the ledger that is added, or None."""
 
 
 class RollStep(Enum):
@@ -54,8 +54,8 @@ class LeaderLedgers:
     def takes_entries(self) -> bool:
         """Whether appends may be assigned to the current ledger.
 
-        After the next ledger is listed, further appends wait, because all appends of the current
-        ledger have to be acknowledged before the switch (LOGS.md#J7).
+        After the next ledger is listed, further appends wait. All appends to the current ledger
+        have to be acknowledged before the leader appends to the next ledger (LOGS.md#J7).
         """
         return not self.current.is_broken and not self.is_next_listed
 

@@ -188,7 +188,7 @@ class OrphansMachine(HeadTransaction[tuple[int, ...]]):
     """
 
     def __init__(self, log: str, ledger_ids: tuple[int, ...], *, token: str) -> None:
-        """`ledger_ids` contains at most 1,000 ledgers, which no producer has registered."""
+        """`ledger_ids` has at most 1,000 ids. No producer has registered these ledgers."""
         super().__init__(log, token=token)
         self._ledger_ids = ledger_ids
 

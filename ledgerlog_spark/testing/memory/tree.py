@@ -60,7 +60,7 @@ class MemoryTree:
     def __init__(
         self, nodes: MemoryNodes | None = None, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
     ) -> None:
-        """Create a session on `nodes`, or on a new store."""
+        """Create a session on the store `nodes`, or on a new store."""
         self.nodes = nodes or MemoryNodes()
         self.session_timeout_ms = session_timeout_ms
         """Maximum useful time to wait until the ephemeral node of another session is deleted."""

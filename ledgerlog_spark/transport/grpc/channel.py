@@ -65,7 +65,7 @@ async def outcome_of(
     except UNREACHABLE:
         retire(channel)
     except asyncio.CancelledError:
-        # If another call fails, the channel is closed, which cancels this call, but not this task.
+        # If another call fails, `retire` closes the channel. This cancels the call, not the task.
         # In that case, the error must not end the task.
         task = asyncio.current_task()
         if task is not None and task.cancelling():

@@ -46,7 +46,7 @@ class Mutation:
 
 @contextmanager
 def applied(name: str, among: Mapping[str, Mutation] | None = None) -> Iterator[None]:
-    """Apply one mutation for as long as the context lasts; None for those of the machine."""
+    """Apply one mutation inside the `with` block; None for those of the machine."""
     with ExitStack() as undo:
         for owner, attribute, replacement in (among or MUTATIONS)[name].patches:
             replace(undo, owner, attribute, replacement)

@@ -1,4 +1,4 @@
-"""The failed bookies of a ledger, and the change of the metadata that replaces them.
+"""Collects the failed bookies of a ledger, and replaces them in the metadata.
 
 Only one change runs at a time (PROTOCOL.md#B1). Failures during a change are collected here for the
 next change. The failures of each bookie are counted, so that a bookie that just failed is chosen

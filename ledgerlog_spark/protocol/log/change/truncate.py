@@ -43,7 +43,7 @@ class Truncated:
         oldest_version: The oldest version that can still be read.
         unlisted: Ledgers of the items that this step dropped, except ledgers with a later item that
             the step has read.
-        is_complete: Whether no item is left to be dropped.
+        is_complete: True if all items that had to be dropped were dropped.
         next_due_ms: For retention, the time at which the next item becomes too old. None if no item
             is ever dropped because of its age; the present time if `is_more_due`.
         is_more_due: For retention, whether items that were not read may be due now.

@@ -287,7 +287,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
             )
 
     def _current_schema(self, head: LogHead) -> Steps[bytes | None]:
-        """Return the head's schema. A schema is read once: its id always means it (LOGS.md#G6)."""
+        """Return the head's schema. The schema of an id never changes (LOGS.md#G6)."""
         schema_id = head.schema_id
         if schema_id not in self._schemas:
             walk = Walk(SCHEMAS, head.schemas, schema_id, schema_id + 1)
