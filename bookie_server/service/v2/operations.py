@@ -89,10 +89,10 @@ class V2Operations(PeerConnection):
             return self.shares.adds, REQUEST_OVERHEAD_BYTES
         # An answer with fewer entries is valid, because the peer then requests the rest.
         wanted = size_wanted(body, self._shared.frame_size_bytes_max) + REQUEST_OVERHEAD_BYTES
-        allowed = max(share.allowance_bytes, ANSWERS_RESERVE_BYTES)
+        cost = slices_cost(len(body)) if opcode == READ_SLICES else 0
+        allowed = max(share.allowance_bytes - cost, ANSWERS_RESERVE_BYTES)
         # If the first entry of the last batch did not fit, wait until there is room for the entry.
         least = min(self._batch_least_bytes, share.size_bytes_max)
-        cost = slices_cost(len(body)) if opcode == READ_SLICES else 0
         return share, min(max(min(wanted, allowed), least) + cost, share.size_bytes_max)
 
     def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -51,6 +52,7 @@ class Replicas:
         self.loads = 0
         self.takes = True
         self.without_slices: set[str] = set()
+        self.slices_refused: Code | None = None
         self.damaged: set[tuple[str, int]] = set()
         self.payloads: list[bytes] = []
 
@@ -86,6 +88,8 @@ class Replicas:
     def slices_of(self, effect: m.SendReadSlices) -> m.Event:
         if effect.bookie_id in self.without_slices:
             return m.BatchReplied(effect.request, Code.BAD_REQUEST, ())
+        if self.slices_refused is not None:
+            return m.BatchReplied(effect.request, self.slices_refused, ())
         first, entries, code = effect.first_entry_id, [], Code.OK
         for entry_id in range(first, min(effect.last_entry_id + 1, first + self.short)):
             code = self.code(effect.bookie_id, effect.index, entry_id)
@@ -437,6 +441,19 @@ def test_an_entry_whose_slices_are_damaged_everywhere_is_read_whole() -> None:
     # Wrong checksums must not cost requests to all replicas for each entry.
     assert set(replicas.payloads[7:]) == {b"x" * 10}
     assert sum(isinstance(one, m.SendReadSlices) for one in replicas.sent) == 4
+
+
+@pytest.mark.parametrize(
+    "code", [Code.OK, Code.NO_ENTRY, Code.IO_ERROR, Code.BUSY, Code.TIMEOUT, Code.UNAUTHORIZED]
+)
+def test_slices_that_no_replica_sends_are_requested_once_from_each(code: Code) -> None:
+    replicas = Replicas(PLAIN, 500)
+    replicas.slices_refused = code
+    assert isinstance(replicas.run(slicing(PLAIN, 500)), m.RangeRead)
+    assert replicas.delivered == list(range(501))
+    sent = Counter(one.first_entry_id for one in replicas.sent if type(one) is m.SendReadSlices)
+    assert max(sent.values()) <= 3
+    assert sum(sent.values()) <= 12  # what was in flight, and not each entry
 
 
 def test_a_missing_entry_is_lost_only_after_whole_reads() -> None:

@@ -15,7 +15,6 @@ class BatchInFlight:
     tried: int = 0  # number of indexes tried
     outstanding: int = 0  # requests without an answer
     is_slow: bool = False
-    is_damaged: bool = False  # a bookie sent other slices of the first entry than were written
 
     @property
     def is_done(self) -> bool:

@@ -296,7 +296,6 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
                 self._slices = None  # some bookie of the ledger has no READ_SLICES
             else:
                 self._takes_batches = False
-        batch.is_damaged |= is_sliced and event.code is Code.DIGEST_MISMATCH
         effects: list[m.Effect] = []
         if not batch.is_done:
             is_refused = is_sliced and self._slices is None
@@ -316,8 +315,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
             return []
         if batch.tried < len(batch.order) and self._takes_batches:
             return [self._request_next_of(batch)]
-        if batch.is_damaged:
-            self._slices = None  # the checksums may be wrong, so no other slices are requested
+        self._slices = None  # if these were slices, their checksums may be wrong
         first = batch.next_entry_id
         self._put_back(batch, first + 1)
         return self._request_one(first)

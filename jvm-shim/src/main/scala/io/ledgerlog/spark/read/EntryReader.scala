@@ -251,13 +251,19 @@ final class EntryReader(
         job.reloads = 0
         job.busyRounds = 0
         begin(job) // a short answer does not show that the rest is absent
-      } else if (request.firstEntryId == job.nextEntryId) goOn(job, request, code)
+      } else goOn(job, request, code)
     }
   }
 
+  /** Request the rest elsewhere, if no request is outstanding any more.
+    *
+    * The last answer may be that of an older request, whose first entry has been received since.
+    */
   private def goOn(job: Job, request: Request, code: Code): Unit = {
-    metrics.retries += 1
-    if (request.mode == job.mode) job.codes(request.index) = code
+    if (request.firstEntryId == job.nextEntryId) {
+      metrics.retries += 1
+      if (request.mode == job.mode) job.codes(request.index) = code
+    }
     if (job.outstanding.isEmpty) {
       if (job.tried < job.order.size && (job.mode != ReadMode.Batch || takesBatches))
         requestNext(job)
@@ -311,8 +317,7 @@ final class EntryReader(
     */
   private def readWhole(job: Job): Unit = {
     val place = job.part.place
-    val isDamage = job.codes.values.exists(_ == Code.DigestMismatch)
-    if (isDamage) sliceFailures(place) += 1
+    sliceFailures(place) += 1
     if (sliceFailures(place) == EntryReader.SliceFailuresMax) wholeParts += place
     beginAs(job, wholeMode(job))
   }
@@ -373,7 +378,7 @@ private object EntryReader {
   /** Bytes of an entry in a batch's answer beside its payload: length, header, largest digest. */
   val BesidePayload = 56L
 
-  /** After so many failures, the index of a part is taken for wrong, and not for damaged slices. */
+  /** After so many failures, the rest of a part is read whole: its index may be wrong. */
   val SliceFailuresMax = 3
   val Gone = "the ledger is gone"
   val Missing = "the ledger does not exist"
