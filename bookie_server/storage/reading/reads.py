@@ -60,6 +60,10 @@ LENGTHS_CACHED_MAX = 1 << 18
 BLOCKS_CACHED_MAX = 512
 KEPT_BUFFER_FACTOR = 4
 """A recent body is copied if its receive buffer has more than 4 times the bytes of the body."""
+SLICES_READ_SIZE_BYTES_MAX = 8 << 20
+"""Bytes that one request for slices reads, in whole chunks. A longer answer ends before them."""
+PORTION_SIZE_BYTES = 1 << 20
+"""A reading of slices lets other tasks run after this number of bytes."""
 RECORD_COST_BYTES = 512  # memory of a record without its body
 
 
@@ -267,23 +271,34 @@ class Reader:
         """Return the joined slices of the entries that fit, or none if the first is not stored.
 
         Only the chunks of the file with the slices are read and verified. Bytes after the end of an
-        entry are left out. The result ends before a missing or damaged entry that is not the first.
-        The reading yields None after each `RECORDS_PER_PORTION` entries.
+        entry are left out. The result ends before a missing or damaged entry that is not the first,
+        and before more than `SLICES_READ_SIZE_BYTES_MAX` bytes are read. The reading yields None
+        after each `RECORDS_PER_PORTION` entries, and after each MiB.
         """
         return (yield from twice(lambda: self._read_slices(request)))
 
     def _read_slices(self, request: StoredSliceRead) -> Generator[Need | None, bytes, list[bytes]]:
         slices: list[bytes] = []
         budget = request.size_bytes_max - BATCH_HEAD_SIZE_BYTES
+        read_bytes = portion_bytes = 0
         try:
             for number, (entry_id, ranges) in enumerate(request.entries):
-                if number and number % RECORDS_PER_PORTION == 0:
+                is_portion = number % RECORDS_PER_PORTION == 0 or portion_bytes > PORTION_SIZE_BYTES
+                if number and is_portion:
+                    portion_bytes = 0
                     yield None
                 budget -= ENTRY_LENGTH_SIZE_BYTES + sum(length for _, length in ranges)
                 if slices and budget < 0:
                     break
                 found = yield from self.find(request.ledger_id, entry_id)
                 if found is None:
+                    break
+                length = found.record.lengths[found.place]
+                spans = near_spans(ranges, length)
+                size_bytes = min(length, sum(until - at + CHUNK_SIZE for at, until in spans))
+                read_bytes += size_bytes
+                portion_bytes += size_bytes
+                if slices and read_bytes > SLICES_READ_SIZE_BYTES_MAX:
                     break
                 joined = yield from self._slices_of(found, request.ledger_id, entry_id, ranges)
                 slices.append(joined)

@@ -118,13 +118,41 @@ def test_ranges_that_are_near_each_other_are_read_together() -> None:
     assert near_spans([(0, 4)], 24) == [(0, 24)]
 
 
+def test_few_bytes_of_many_large_entries_do_not_read_all_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = started()
+    for entry_id in range(30):
+        assert machine.add(7, (entry_id,), LARGE) is Code.OK
+    far = [(30, 1), (CHUNK_SIZE * 2, 1), (CHUNK_SIZE * 4, 1)]
+    wanted = [(entry_id, far) for entry_id in range(30)]
+    right = [cut(entry(7, entry_id, LARGE), far) for entry_id in range(30)]
+    monkeypatch.setattr(reads, "SLICES_READ_SIZE_BYTES_MAX", 10 * CHUNK_SIZE)
+    assert machine.read_slices(7, wanted) == (Code.OK, right[:3])
+    monkeypatch.setattr(reads, "SLICES_READ_SIZE_BYTES_MAX", 1)
+    assert machine.read_slices(7, wanted) == (Code.OK, right[:1])
+    request = StoredSliceRead(7, wanted, 1 << 20)
+    monkeypatch.setattr(reads, "SLICES_READ_SIZE_BYTES_MAX", 1 << 30)
+    monkeypatch.setattr(reads, "PORTION_SIZE_BYTES", 6 * CHUNK_SIZE)
+    assert pauses_of(machine, request) == 30 // 2 - 1
+
+
 def test_slices_of_many_entries_are_read_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reads, "RECORDS_PER_PORTION", 4)
     machine = started()
     for entry_id in range(30):
         assert machine.add(7, (entry_id,)) is Code.OK
     wanted = StoredSliceRead(7, [(entry_id, [(0, 40)]) for entry_id in range(30)], 1 << 20)
-    reading = machine.serving._reader.read_slices(wanted)
+    assert pauses_of(machine, wanted) == 29 // 4
+    assert machine.read_slices(7, wanted.entries) == (
+        Code.OK,
+        [entry(7, entry_id, b"payload")[:40] for entry_id in range(30)],
+    )
+
+
+def pauses_of(machine: Machine, request: StoredSliceRead) -> int:
+    """How often a reading lets other tasks run."""
+    reading = machine.serving._reader.read_slices(request)
     needs = [next(reading)]
     with contextlib.suppress(StopIteration):
         while True:
@@ -135,8 +163,4 @@ def test_slices_of_many_entries_are_read_in_portions(monkeypatch: pytest.MonkeyP
                 stored = bytes(machine.disk.durable_names[name].durable)
                 data = stored[need.offset : need.offset + need.size]
             needs.append(reading.send(data))
-    assert needs.count(None) == 29 // 4
-    assert machine.read_slices(7, wanted.entries) == (
-        Code.OK,
-        [entry(7, entry_id, b"payload")[:40] for entry_id in range(30)],
-    )
+    return needs.count(None)

@@ -9,6 +9,7 @@ import scala.util.control.NonFatal
 import io.ledgerlog.spark.LedgerLogException
 import io.ledgerlog.spark.plan.{PlanJson, ScanRange}
 import io.ledgerlog.spark.wire.{EntrySlices, Frames}
+import org.slf4j.LoggerFactory
 
 /** The index of one listed range: for each entry, the rows and the payload bytes before it.
   *
@@ -78,6 +79,7 @@ final case class RangeIndex(
 }
 
 object RangeIndex {
+  private val Log = LoggerFactory.getLogger(classOf[RangeIndex])
   private val Format = 1
   private val ColumnsMin = 2
 
@@ -98,14 +100,23 @@ object RangeIndex {
         indexEntryId - rows.size,
         rows.scanLeft(0L)(_ + _),
         bytes.scanLeft(0L)(_ + _),
-        Option(index.get("slices")).fold(IndexedSeq.empty[Array[Int]]) { text =>
-          slicesIn(Base64.getDecoder.decode(text.asText), bytes)
-        }
+        Option(index.get("slices")).fold(IndexedSeq.empty[Array[Int]])(text =>
+          usableSlices(text.asText, bytes)
+        )
       )
     } catch {
       case error: LedgerLogException => throw error
       case NonFatal(error) =>
         throw LedgerLogException.wireFormat(s"not the index of a range: ${error.getMessage}", error)
+    }
+
+  /** The slices of each entry; none if they are wrong, because they only save bytes. */
+  private def usableSlices(text: String, sizes: IndexedSeq[Long]): IndexedSeq[Array[Int]] =
+    try slicesIn(Base64.getDecoder.decode(text), sizes)
+    catch {
+      case NonFatal(error) =>
+        Log.warn("slices in an index are not valid, entries are read whole: {}", error.getMessage)
+        IndexedSeq.empty
     }
 
   private def slicesIn(joined: Array[Byte], sizes: IndexedSeq[Long]): IndexedSeq[Array[Int]] = {

@@ -104,7 +104,7 @@ object PlanJson {
         .map(pair => pair.get(0).asLong -> pair.get(1).asLong),
       form = node.get("form").asText,
       isSearched = node.get("is_searched").asBoolean,
-      slicesEntryId = node.get("slices_entry_id").asLong
+      slicesEntryId = node.path("slices_entry_id").asLong(-1)
     )
 
   /** The tasks of a plan in the form of `partitions`, to compare them. */

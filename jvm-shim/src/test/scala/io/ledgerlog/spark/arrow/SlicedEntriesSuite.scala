@@ -130,9 +130,12 @@ class SlicedEntriesSuite extends munit.FunSuite {
       (Seq(10, 0, 25, 0, -5, 0), Seq(30L)),
       (Seq(10, 0, 15, 0, 5, 0), Seq(30L, 30L)),
       (Seq(half, 0, half, 0, half, 0), Seq(3L * half))
-    ).foreach { case (slices, bytes) => intercept[LedgerLogException](decode(slices, bytes)) }
-    intercept[LedgerLogException](
-      RangeIndex.decode(5, """{"format":1,"rows":[1],"bytes":[30],"slices":"%"}""")
-    )
+    ).foreach { case (slices, bytes) =>
+      assertEquals(decode(slices, bytes).slices, IndexedSeq.empty[Array[Int]])
+    }
+    Seq("\"%\"", "null", "\"\"", "7").foreach { slices =>
+      val text = s"""{"format":1,"rows":[1],"bytes":[30],"slices":$slices}"""
+      assertEquals(RangeIndex.decode(5, text).slices, IndexedSeq.empty[Array[Int]])
+    }
   }
 }
