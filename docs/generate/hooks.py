@@ -1,4 +1,4 @@
-"""Functions that MkDocs calls. They add the generated pages, and correct lists for MkDocs."""
+"""Functions that MkDocs calls. They add the generated pages, and correct lists and code for MkDocs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FENCE = re.compile(r"^\s*(?:```|~~~)")
 ITEM = re.compile(r"^(?:[-*]|\d+\.) ")
 PICTURE = re.compile(r'<p><img alt="[^"]*" src="([\w/.-]+\.svg)" ?/></p>')
+NAMED_FENCE = re.compile(r"^```(\w+) [\w-]+$", re.MULTILINE)
 MARKER = re.compile(r"^ *<!-- (?:not run|own terminal until): .* -->\n", re.MULTILINE)
 
 
@@ -29,8 +30,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Return the page with an empty line before each list. Python-Markdown needs this line."""
-    return with_lines_before_lists(MARKER.sub("", markdown))
+    """Return the page as Python-Markdown needs it.
+
+    Each list follows an empty line. Blocks of code have no names, which only tests use.
+    """
+    return with_lines_before_lists(NAMED_FENCE.sub(r"```\1", MARKER.sub("", markdown)))
 
 
 def on_page_content(html: str, page: Page, **_: object) -> str:

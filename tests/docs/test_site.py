@@ -55,6 +55,19 @@ def test_site_builds_strictly_and_has_every_page(site: Path) -> None:
     assert {name for name in shown if not (site / name).is_file()} == set()
 
 
+def test_every_heading_of_a_page_is_a_heading_of_the_site(site: Path) -> None:
+    """A block of code that the site does not recognize hides the heading after it."""
+    missing = []
+    for path in (ROOT / "docs").rglob("*.md"):
+        text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+        name = str(path.relative_to(ROOT / "docs")).removesuffix("README.md").removesuffix(".md")
+        shown = (site / f"{name}.html").read_text()
+        count = len(re.findall(r"^#{1,6} ", text, re.MULTILINE))
+        if len(re.findall(r"<h[1-6] id=", shown)) < count:
+            missing.append(name)
+    assert missing == []
+
+
 def test_site_loads_nothing_from_elsewhere(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 20
