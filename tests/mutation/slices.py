@@ -62,8 +62,7 @@ MUTATIONS = [
     Mutation(
         "slices_of_another_entry_are_sent",
         READS,
-        "            if at == 0:\n"
-        "                self._check_head(found, data, ledger_id, entry_id)\n",
+        "            if at == 0:\n                self._check_head(found, data, *ids)\n",
         "",
         "a wrong index of a file answers with the bytes of another entry",
     ),

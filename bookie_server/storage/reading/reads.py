@@ -300,25 +300,29 @@ class Reader:
                 portion_bytes += size_bytes
                 if slices and read_bytes > SLICES_READ_SIZE_BYTES_MAX:
                     break
-                joined = yield from self._slices_of(found, request.ledger_id, entry_id, ranges)
-                slices.append(joined)
+                ids = request.ledger_id, entry_id
+                slices.append((yield from self._slices_of(found, ids, ranges, spans)))
         except CorruptRecordError:
             if not slices:
                 raise
         return slices
 
     def _slices_of(
-        self, found: Found, ledger_id: int, entry_id: int, ranges: Sequence[tuple[int, int]]
+        self,
+        found: Found,
+        ids: tuple[int, int],
+        ranges: Sequence[tuple[int, int]],
+        spans: Sequence[tuple[int, int]],
     ) -> Generator[Need, bytes, bytes]:
-        record = found.record
-        start, end = record.span_of(found.place)
+        """Return the joined ranges of an entry, read as `spans`. `ids` are of ledger and entry."""
+        start, _ = found.record.span_of(found.place)
         # The head of the entry is read too, because it shows that this is the right entry.
         pieces: list[bytes] = []
         number = 0
-        for at, until in near_spans(ranges, end - start):
+        for at, until in spans:
             data = yield from self._body_of(found, start + at, start + until)
             if at == 0:
-                self._check_head(found, data, ledger_id, entry_id)
+                self._check_head(found, data, *ids)
             while number < len(ranges) and ranges[number][0] < until:
                 offset, length = ranges[number]
                 pieces.append(data[offset - at : offset + length - at])
