@@ -59,7 +59,8 @@ def answer_to(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dic
     if "tasks" in request:
         stream = source(options=options).streamReader(columns)
         assert isinstance(stream, LedgerStreamReader), "a stream with wrong options has no tasks"
-        scan, password = planned_batch(request["tasks"])
+        batch, password = planned_batch(request["tasks"])
+        scan = batch.for_columns(stream.columns.names)
         return patiently(lambda: _answer(stream, scan, password, request, options))
     reader = source(options=options).reader(columns)
     aggregates = request.get("aggregates")

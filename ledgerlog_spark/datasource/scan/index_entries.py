@@ -120,17 +120,7 @@ def with_needed_entries(
 
     `columns` are the names of the wanted columns, in upper or lower case.
     """
-    pruned = {
-        key: places
-        for key, schema in task.schemas.items()
-        if (places := _pruned_places(schema, columns)) is not None
-    }
-    wanted = [
-        scanned
-        for scanned in task.ranges
-        if scanned.index_entry_id != NO_ENTRY
-        or (scanned.slices_entry_id != NO_ENTRY and (scanned.log, scanned.schema_id) in pruned)
-    ]
+    wanted = [scanned for scanned in task.ranges if _index_id(scanned) != NO_ENTRY]
     if not wanted and not any(scanned.is_searched for scanned in task.ranges):
         return task, {}
     indexes = read_indexes(
@@ -145,6 +135,7 @@ def with_needed_entries(
         return needed_part(scanned, index, span)
 
     parts = tuple(part for part in map(needed, task.ranges) if part is not None)
+    pruned = {key: _pruned_places(schema, columns) for key, schema in task.schemas.items()}
     slices: dict[ScanRange, RequestedSlices] = {}
     for part in parts:
         index = indexes.get((part.ledger_id, part.slices_entry_id))

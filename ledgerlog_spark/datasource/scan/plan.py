@@ -260,6 +260,7 @@ def _ranges_of(log: LogScan, options: SourceOptions) -> Iterator[tuple[ScanRange
                 commit_times=() if is_leader else _commit_times(log.history, first, end_offset),
                 index_entry_id=item.index_entry_id if use_index else NO_ENTRY,
                 slices_entry_id=item.index_entry_id if _may_be_sliced(item) else NO_ENTRY,
+                index_entries=_entries_of(item) if _may_be_sliced(item) else 0,
                 entry_rows=(0, item.rows),
                 form=form,
                 is_searched=is_searched,
@@ -270,8 +271,12 @@ def _ranges_of(log: LogScan, options: SourceOptions) -> Iterator[tuple[ScanRange
 
 def _narrowing_pays(item: Item) -> bool:
     """Whether reading the index, or searching the range, may save more than it costs."""
-    entries = item.last_entry_id - item.first_entry_id + 1 - item.has_index
-    return entries > 1 and item.size_bytes > OPEN_COST_BYTES
+    return _entries_of(item) > 1 and item.size_bytes > OPEN_COST_BYTES
+
+
+def _entries_of(item: Item) -> int:
+    """The number of entries with rows."""
+    return item.last_entry_id - item.first_entry_id + 1 - item.has_index
 
 
 def _may_be_sliced(item: Item) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ledgerlog_spark.datasource.scan.plan import ScanPlan
+from ledgerlog_spark.datasource.scan.ranges import ScanRange
 from ledgerlog_spark.model import LedgerMetadata
 
 PLAN_FORMAT = 3
@@ -25,9 +26,16 @@ def plan_to_json(plan: ScanPlan) -> dict[str, Any]:
             for ledger_id, metadata in sorted(plan.ledgers.items())
         },
         "partitions": [
-            [asdict(scanned) for scanned in partition.ranges] for partition in plan.partitions
+            [_range_to_json(scanned) for scanned in partition.ranges]
+            for partition in plan.partitions
         ],
     }
+
+
+def _range_to_json(scanned: ScanRange) -> dict[str, Any]:
+    fields = asdict(scanned)
+    del fields["index_entries"]  # only for the choice of slices, which is part of a plan
+    return fields
 
 
 def ledger_to_json(metadata: LedgerMetadata) -> dict[str, Any]:

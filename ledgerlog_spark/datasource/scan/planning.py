@@ -20,6 +20,7 @@ from ledgerlog_spark.datasource.scan.plan import (
     plan,
 )
 from ledgerlog_spark.datasource.scan.ranges import ScanRange
+from ledgerlog_spark.datasource.scan.slice_choice import SliceChoice
 from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.datasource.scan.time_travel import requested_offsets, requested_version
 from ledgerlog_spark.datasource.schemas import (
@@ -67,6 +68,14 @@ class PlannedScan:
     schemas: Mapping[tuple[str, int], bytes]
     snapshots: tuple[LogSnapshot, ...] = ()
 
+    def for_columns(self, columns: Sequence[str]) -> PlannedScan:
+        """The same scan for only some columns. It reads slices where they pay."""
+        choice = SliceChoice(self.schemas, columns)
+        partitions = tuple(
+            ScanPartition(choice.chosen(partition.ranges)) for partition in self.plan.partitions
+        )
+        return replace(self, plan=replace(self.plan, partitions=partitions))
+
     def tasks(self, *, include_metadata: bool) -> list[ScanTask]:
         """One task for each partition."""
         ledgers = self.plan.ledgers
@@ -98,14 +107,18 @@ def planned_scan(
     password: bytes = b"",
     needs: Needs = NO_FILTERS,
 ) -> PlannedScan:
-    """Take a snapshot and plan its scan. For `parallelism` and `needs`, see `plan`."""
+    """Take a snapshot and plan its scan of the columns in `schema`.
+
+    For `parallelism` and `needs`, see `plan`.
+    """
     scans = _scans(logs, options)
     reject_unknown_columns(
         schema, [scan.snapshot for scan in scans], include_metadata=options.include_metadata
     )
     start, end = requested_offsets(logs, scans, options, password)
     chosen = replace(options, starting_offsets=start, ending_offsets=end)
-    return _planned(logs, scans, chosen, parallelism, password, needs)
+    planned = _planned(logs, scans, chosen, parallelism, password, needs)
+    return planned.for_columns(schema.names)
 
 
 def tasks_from(
@@ -116,7 +129,10 @@ def tasks_from(
     parallelism: int = 1,
     password: bytes = b"",
 ) -> list[ScanTask]:
-    """The tasks that scan these snapshots between the offsets in the options."""
+    """The tasks that scan these snapshots between the offsets in the options.
+
+    The wanted columns are not known yet. So the tasks have not chosen where they read slices.
+    """
     planned = _planned(logs, scans, options, parallelism, password, NO_FILTERS)
     return planned.tasks(include_metadata=options.include_metadata)
 

@@ -44,8 +44,10 @@ class ScanRange:
             is no history, or if each entry has its own time.
         index_entry_id: Id of the index entry. The task reads this entry first, to find out which
             entries it needs. NO_ENTRY if all entries are needed.
-        slices_entry_id: Id of the index entry, which may list the slices of the entries. A task
-            that needs few columns reads it first. NO_ENTRY if the range is small, or has no index.
+        slices_entry_id: Id of the index entry, which may list the slices of the entries. The task
+            reads it first. NO_ENTRY if the range is small, has no index, or if slices do not pay
+            (`slice_choice`).
+        index_entries: Number of entries that the entry `slices_entry_id` describes.
         entry_rows: The numbers of the entries' rows in the listed range, half-open. The task checks
             this value. None if the numbers are unknown before the entries are read.
         is_searched: Whether the task first reads the headers of a few entries to find the entries
@@ -65,6 +67,7 @@ class ScanRange:
     commit_times: tuple[tuple[int, int | None], ...]
     index_entry_id: int = NO_ENTRY
     slices_entry_id: int = NO_ENTRY
+    index_entries: int = 0
     entry_rows: tuple[int, int] | None = None
     form: EntryForm = EntryForm.ARROW_STREAM
     is_searched: bool = False

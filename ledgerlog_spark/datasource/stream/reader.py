@@ -7,6 +7,7 @@ is pickled to the tasks and reads the rows. A partition contains the input of it
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from ledgerlog_spark.arrow.spark_types import arrow_schema_of
 from ledgerlog_spark.datasource.cluster import client_of, password_in
 from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan.reader import LogPartition, rows_of_partition
+from ledgerlog_spark.datasource.scan.slice_choice import SliceChoice
 from ledgerlog_spark.datasource.stream.admission import Limits
 from ledgerlog_spark.datasource.stream.position import json_of, offsets_of
 from ledgerlog_spark.datasource.stream.source import LedgerStream
@@ -84,8 +86,11 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
         assert isinstance(partition, LogPartition), partition
+        task = partition.task
+        choice = SliceChoice(task.schemas, self.columns.names)
+        chosen = LogPartition(replace(task, ranges=choice.chosen(task.ranges)), partition.password)
         return rows_of_partition(
-            self.uri, partition, self._schema_json, self.options.fail_on_data_loss
+            self.uri, chosen, self._schema_json, self.options.fail_on_data_loss
         )
 
     def stop(self) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from ledgerlog_spark.arrow.column_slices import SLICED_SIZE_BYTES_MIN
 from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.scan import slice_choice
 from ledgerlog_spark.datasource.scan.ranges import RangeIndex
 from ledgerlog_spark.datasource.scan.reader import BatchReader
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
@@ -144,11 +145,55 @@ def counted_bytes(world: BlockingWorld) -> list[int]:
     return taken
 
 
-def test_most_columns_come_in_whole_entries(world: BlockingWorld) -> None:
+def test_most_columns_come_in_whole_entries_without_the_index(world: BlockingWorld) -> None:
+    indexes = index_reads(world)
+    for names in (NUMBERS, [*TYPES]):
+        assert read(*names) == WHOLE.select(names)
+        assert asked(world)["read_slices"] == 0
+    assert indexes == []
+
+
+def index_reads(world: BlockingWorld) -> list[int]:
+    """The reads of the index entry from now on."""
+    transport: Any = world.cluster.transport
+    (scanned,) = (
+        BatchReader(URI, options().for_read(), schema_of("c0")).planned(b"").plan.partitions
+    )
+    index_id = scanned.ranges[0].slices_entry_id
+    inner, found = transport.read, []
+
+    def counted(bookie_id: str, request: Any, timeout_ms: int, on_reply: Any) -> None:
+        if request.entry_id == index_id:
+            found.append(index_id)
+        inner(bookie_id, request, timeout_ms, on_reply)
+
+    transport.read = counted
+    return found
+
+
+def test_tasks_with_few_entries_of_a_range_do_not_read_its_index(
+    blocking_world: BlockingWorld,
+) -> None:
+    write(*BATCHES, *BATCHES, compression="none")
+    whole = pa.concat_tables([WHOLE, WHOLE]).select(["c7"])
+    indexes = index_reads(blocking_world)
+    asked(blocking_world)
+    assert read("c7", maxRecordsPerPartition="200") == whole
+    assert asked(blocking_world)["read_slices"] == 0
+    assert indexes == []
+    assert read("c7", maxRecordsPerPartition="6000") == whole
+    assert asked(blocking_world)["read_slices"] == 2
+    assert len(indexes) == 2  # one for each task
+
+
+def test_an_index_that_disagrees_with_the_estimate_decides(
+    world: BlockingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    indexes = index_reads(world)
+    monkeypatch.setattr(slice_choice, "NEEDED_SHARE_MAX", 2)
     assert read(*NUMBERS) == WHOLE.select(NUMBERS)
     assert asked(world)["read_slices"] == 0
-    assert read(*TYPES) == WHOLE
-    assert asked(world)["read_slices"] == 0
+    assert len(indexes) == 1
 
 
 def test_metadata_columns_are_the_same(world: BlockingWorld) -> None:
@@ -343,10 +388,16 @@ def test_a_stream_reads_slices_too(world: BlockingWorld) -> None:
         start = reader.initialOffset()
         end = reader.latestOffset(start, reader.getDefaultReadLimit())
         batches = [b for each in reader.partitions(start, end) for b in reader.read(each)]
+        assert pa.Table.from_batches(batches).combine_chunks() == WHOLE.select(["c0", "c5"])
+        assert asked(world)["read_slices"] >= 1
+        indexes = index_reads(world)
+        every = LedgerStreamReader(URI, given, schema_of(*TYPES))
+        table = table_of(b for each in reader.partitions(start, end) for b in every.read(each))
+        assert table == WHOLE
+        assert asked(world)["read_slices"] == 0
+        assert indexes == []
     finally:
         reader.stop()
-    assert pa.Table.from_batches(batches).combine_chunks() == WHOLE.select(["c0", "c5"])
-    assert asked(world)["read_slices"] >= 1
 
 
 def members(world: BlockingWorld) -> list[str]:

@@ -6,7 +6,8 @@ package io.ledgerlog.spark.plan
   * @param commitTimes
   *   for each commit the offset after its last row, and its time in ms since 1970 if it is known
   * @param slicesEntryId
-  *   the index entry, which may list the slices of the entries
+  *   the index entry, which may list the slices of the entries; only if the planner expects that
+  *   slices have clearly fewer bytes than whole entries
   * @param entryRows
   *   the numbers of the entries' rows in the listed range, half-open, if they are known
   */

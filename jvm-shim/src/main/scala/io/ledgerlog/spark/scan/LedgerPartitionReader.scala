@@ -170,10 +170,7 @@ final class LedgerPartitionReader(
   /** The index entry to read before the range, if there is one. */
   private def indexEntryOf(range: ScanRange): Option[Long] =
     if (range.hasIndex) Some(range.indexEntryId)
-    else
-      Some(range.slicesEntryId).filter { entryId =>
-        entryId != ScanRange.NoEntry && pruned.contains((range.log, range.schemaId))
-      }
+    else Some(range.slicesEntryId).filter(_ != ScanRange.NoEntry)
 
   private def readIndexes(): Map[(Long, Long), RangeIndex] = {
     val wanted = partition.ranges

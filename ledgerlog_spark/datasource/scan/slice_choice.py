@@ -1,0 +1,149 @@
+"""Decides in which ranges the tasks of a scan read slices instead of whole entries (LOGS.md#G14).
+
+To read slices, a task first reads the whole index entry of the range, also if it reads only a small
+piece of the range. So slices pay only if the index and the wanted columns together have less than
+60 % of the bytes that the task would read otherwise. The planner knows the sizes of ranges, but not
+of columns. It estimates them:
+
+    column of fixed width     the width of its type for each row
+    column of varying width   4 bytes for each row, and an equal part of the rest of the range
+    header of an entry        200 bytes, and 60 bytes for each column
+    index                     the slices, and for each entry 20 bytes, and 50 bytes for each column
+                              with statistics
+
+If a range is smaller than its columns of fixed width, it is compressed. Then a column of varying
+width counts 16 bytes for each row, and all columns are assumed to shrink alike. After a wrong
+estimate, a task reads an index in vain or reads whole entries, but the rows are the same: the index
+has the exact sizes, by which the task decides again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ledgerlog_spark.arrow.batch_message import buffer_counts
+from ledgerlog_spark.arrow.column_slices import (
+    NEEDED_SHARE_MAX,
+    SLICE_SIZE_BYTES,
+    SLICES_SHARE_MAX,
+)
+from ledgerlog_spark.arrow.stream_codec import INDEX_SIZE_BYTES_MAX, decode_schema, places_of
+from ledgerlog_spark.datasource.scan.ranges import ScanRange
+from ledgerlog_spark.model import NO_ENTRY, SLICE_RANGES_MAX
+from ledgerlog_spark.protocol.log.state.statistics import COLUMNS_MAX
+
+OFFSET_SIZE_BYTES = 4
+COMPRESSED_VALUE_SIZE_BYTES = 12
+HEADER_SIZE_BYTES = 200
+HEADER_COLUMN_SIZE_BYTES = 60
+INDEX_ENTRY_SIZE_BYTES = 20
+INDEX_BOUNDS_SIZE_BYTES = 50
+
+
+class _Columns(NamedTuple):
+    """Some columns of a schema."""
+
+    fixed_size_bytes: float  # in each row, together
+    varying: int  # number of columns without a fixed width
+
+    def size_bytes(self, varying_size_bytes: float) -> float:
+        """Size of a row without compression."""
+        return self.fixed_size_bytes + self.varying * (OFFSET_SIZE_BYTES + varying_size_bytes)
+
+
+class _Pruning(NamedTuple):
+    """A schema of which a scan needs only some columns."""
+
+    columns: int
+    every: _Columns
+    wanted: _Columns
+
+
+class SliceChoice:
+    """The choice for one scan. `schemas` has encoded schemas by log name and schema id."""
+
+    def __init__(self, schemas: Mapping[tuple[str, int], bytes], columns: Sequence[str]) -> None:
+        """Choose for a scan of `columns`, names in upper or lower case."""
+        self._prunings = {key: _pruning(schema, columns) for key, schema in schemas.items()}
+
+    def chosen(self, ranges: Sequence[ScanRange]) -> tuple[ScanRange, ...]:
+        """The ranges of one task, with `slices_entry_id` only where slices pay."""
+        of_index: dict[tuple[int, int], list[ScanRange]] = {}
+        for scanned in ranges:
+            of_index.setdefault((scanned.ledger_id, scanned.slices_entry_id), []).append(scanned)
+        pays = {key: key[1] != NO_ENTRY and self._pay(some) for key, some in of_index.items()}
+        return tuple(
+            scanned
+            if pays[scanned.ledger_id, scanned.slices_entry_id]
+            else replace(scanned, slices_entry_id=NO_ENTRY)
+            for scanned in ranges
+        )
+
+    def _pay(self, pieces: Sequence[ScanRange]) -> bool:
+        """Whether slices pay for the pieces of one listed range that one task reads."""
+        first = pieces[0]
+        pruning = self._prunings[first.log, first.schema_id]
+        if pruning is None or first.index_entry_id != NO_ENTRY:
+            # An index that finds rows is read anyway.
+            return pruning is not None
+        size_bytes = sum(piece.size_bytes for piece in pieces)
+        entries = sum(piece.last_entry_id - piece.first_entry_id + 1 for piece in pieces)
+        slices = first.index_entries * (1 + pruning.columns) * SLICE_SIZE_BYTES * 4 / 3
+        range_size_bytes = size_bytes * first.index_entries / entries
+        if slices > min(INDEX_SIZE_BYTES_MAX, range_size_bytes * SLICES_SHARE_MAX):
+            return False  # the writer has left them out
+        headers = entries * (HEADER_SIZE_BYTES + HEADER_COLUMN_SIZE_BYTES * pruning.columns)
+        body = max(0, size_bytes - headers)
+        needed = headers + body * _share(pruning, body / max(1, sum(map(_rows_of, pieces))))
+        index = slices + _index_size_bytes(pruning, first.index_entries)
+        return index + needed < size_bytes * NEEDED_SHARE_MAX
+
+
+def _rows_of(piece: ScanRange) -> int:
+    """The rows of all entries of a piece. `rows` has only those between the offsets of the scan."""
+    return piece.rows if piece.entry_rows is None else piece.entry_rows[1] - piece.entry_rows[0]
+
+
+def _index_size_bytes(pruning: _Pruning, entries: int) -> float:
+    """Estimated size of an index without its slices."""
+    bounds = entries * min(pruning.columns, COLUMNS_MAX) * INDEX_BOUNDS_SIZE_BYTES
+    has_bounds = bounds <= INDEX_SIZE_BYTES_MAX  # otherwise, the writer has left them out
+    return entries * INDEX_ENTRY_SIZE_BYTES + bounds * has_bounds
+
+
+def _share(pruning: _Pruning, row_size_bytes: float) -> float:
+    """The estimated share of the wanted columns in the body of an entry."""
+    every = pruning.every
+    rest = row_size_bytes - every.size_bytes(0)
+    varying = rest / every.varying if every.varying and rest > 0 else COMPRESSED_VALUE_SIZE_BYTES
+    return pruning.wanted.size_bytes(varying) / max(1, every.size_bytes(varying))
+
+
+def _pruning(encoded: bytes, columns: Sequence[str]) -> _Pruning | None:
+    """What is left out of entries; None if all columns are read, or cannot be read alone."""
+    if not encoded:
+        return None  # the schema of records
+    schema = decode_schema(encoded)
+    places = places_of(schema, columns)
+    is_pruned = len(places) < len(schema) and 1 + len(places) <= SLICE_RANGES_MAX
+    if not is_pruned or buffer_counts(schema) is None:
+        return None
+    kinds = [field.type for field in schema]
+    return _Pruning(len(kinds), _columns(kinds), _columns([kinds[place] for place in places]))
+
+
+def _columns(kinds: Sequence[pa.DataType]) -> _Columns:
+    bits = [_bits_of(kind) for kind in kinds]
+    return _Columns(sum(each or 0 for each in bits) / 8, bits.count(None))
+
+
+def _bits_of(kind: pa.DataType) -> int | None:
+    """Bits of a value; None if it varies."""
+    try:
+        return int(kind.bit_width)
+    except ValueError:
+        return 0 if pa.types.is_null(kind) else None
