@@ -9,7 +9,7 @@ The fields up to the size are those of BATCH_READ.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct, pack, unpack_from
+from struct import Struct, error, pack, unpack_from
 from typing import NamedTuple
 
 from ledgerlog_spark.errors import LocalProtocolError
@@ -82,25 +82,37 @@ def encode_read_slices(
 def decode_read_slices(view: memoryview, version: int, flags: int) -> SliceReadRequest | None:
     """Decode the body of a frame; None for a request that must be refused.
 
-    Raises struct.error if the frame ends before its fields do.
+    Raises struct.error if the frame ends before its list of entries begins.
     """
     ledger_id, first_entry_id, request_id, count, size = _FIELDS.unpack_from(view, _FIELDS_PLACE)
     if ledger_id < 0 or not 1 <= count <= SLICED_ENTRIES_MAX or len(view) > FRAME_SIZE_BYTES_MAX:
         return None
+    try:
+        entries = _decoded(view[_FIELDS_PLACE + _FIELDS.size :], count)
+    except error:
+        return None  # the frame ends before its list does
+    if not _are_valid(entries) or entries[0][0] != first_entry_id:
+        return None
+    return SliceReadRequest(version, flags, ledger_id, request_id, size, tuple(entries))
+
+
+def _decoded(view: memoryview, count: int) -> list[EntryRanges]:
+    """Decode a list of `count` entries. The list is empty if its size or its counts are wrong.
+
+    Raises struct.error if the frame ends before its list does.
+    """
     entries: list[EntryRanges] = []
-    at, ranges_left = _FIELDS_PLACE + _FIELDS.size, SLICE_RANGES_MAX
+    at, ranges_left = 0, SLICE_RANGES_MAX
     for _ in range(count):
         entry_id, ranges_count = _ENTRY.unpack_from(view, at)
         at += _ENTRY.size
         ranges_left -= ranges_count
         if ranges_count < 1 or ranges_left < 0:
-            return None
+            return []
         numbers = unpack_from(f">{2 * ranges_count}i", view, at)
         at += ranges_count * _RANGE_SIZE_BYTES
         entries.append((entry_id, tuple(zip(numbers[::2], numbers[1::2], strict=True))))
-    if at != len(view) or entries[0][0] != first_entry_id or not _are_valid(entries):
-        return None
-    return SliceReadRequest(version, flags, ledger_id, request_id, size, tuple(entries))
+    return entries if at == len(view) else []
 
 
 def _are_valid(entries: Sequence[EntryRanges]) -> bool:

@@ -8,6 +8,7 @@ from struct import Struct
 from typing import Final
 
 from bookie_server.config import ANSWERS_RESERVE_BYTES
+from bookie_server.core.record_codec import CHUNK_SIZE
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead, StoredSliceRead
 from bookie_server.service.limits.budget import Share
 from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES, WRITE_COST_BYTES
@@ -60,6 +61,8 @@ BATCHES: Final = frozenset((int(Opcode.BATCH_READ), READ_SLICES))
 """Operations whose answer may have fewer entries than requested. Their sizes are at one place."""
 SLICES_COST_FACTOR: Final = 16
 """A decoded request for slices needs at most this multiple of the bytes of its frame."""
+SLICES_CHUNKS_BYTES: Final = 2 * CHUNK_SIZE
+"""A request for slices copies them from at most two chunks of a file at a time."""
 _BATCH_SIZE: Final = Struct(">q")
 _BATCH_SIZE_OFFSET: Final = 32
 _PLUGIN_NAME: Final = b"AuthDisabledPlugin"
@@ -357,11 +360,14 @@ def size_wanted(body: memoryview, size_bytes_max: int) -> int:
 
 
 def slices_cost(frame_size_bytes: int) -> int:
-    """Return the memory that a decoded request for slices needs, from the size of its frame.
+    """Return the memory that a request for slices needs in addition to its answer.
 
-    A larger frame than any request is refused before its ranges are decoded.
+    This is the memory of the decoded request, estimated from the size of its frame, and of the
+    chunks from which its slices are copied. A larger frame than any request is refused before its
+    ranges are decoded.
     """
-    return min(frame_size_bytes, SLICES_FRAME_SIZE_BYTES_MAX) * SLICES_COST_FACTOR
+    decoded = min(frame_size_bytes, SLICES_FRAME_SIZE_BYTES_MAX) * SLICES_COST_FACTOR
+    return decoded + SLICES_CHUNKS_BYTES
 
 
 def size_allowed(size_bytes: int, size_bytes_max: int) -> int:

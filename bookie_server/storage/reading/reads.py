@@ -10,6 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
 from heapq import merge
+from io import BytesIO
 from itertools import islice
 from struct import Struct
 from typing import NamedTuple, TypeVar
@@ -18,7 +19,13 @@ from bookie_server.core.ledger_gate import may_say_absent
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record import FileIdentity, JournalRecord
 from bookie_server.core.record_codec import CHUNK_SIZE, damage_at
-from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredSliceRead, entry_head
+from bookie_server.core.requests import (
+    Buffer,
+    StoredAdd,
+    StoredBatchRead,
+    StoredSliceRead,
+    entry_head,
+)
 from bookie_server.errors import (
     CorruptRecordError,
     FreedFileError,
@@ -38,6 +45,7 @@ from bookie_server.storage.files.entry_log_file import (
 )
 from bookie_server.storage.files.index_rebuilds import IndexRebuilds
 from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.reading.entry_spans import chunks_of, near_spans
 from bookie_server.storage.reading.readings import RECORDS_PER_TURN, Readings, finish
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import parts
@@ -49,8 +57,6 @@ R = TypeVar("R")
 BATCH_HEAD_SIZE_BYTES = 24 + 8 + 4
 """Size of a BATCH_READ answer without its entries. The `size_bytes_max` of a client includes it."""
 ENTRY_LENGTH_SIZE_BYTES = 4
-HEAD_SIZE_BYTES = 24
-"""Size of the ids and the LAC at the beginning of a stored entry."""
 RECORDS_PER_BATCH_MAX = 1_024
 RECORDS_PER_PORTION = RECORDS_PER_TURN
 """Number of records that a batch read checks before other tasks run."""
@@ -317,17 +323,22 @@ class Reader:
         """Return the joined ranges of an entry, read as `spans`. `ids` are of ledger and entry."""
         start, _ = found.record.span_of(found.place)
         # The head of the entry is read too, because it shows that this is the right entry.
-        pieces: list[bytes] = []
-        number = 0
-        for at, until in spans:
-            data = yield from self._body_of(found, start + at, start + until)
-            if at == 0:
-                self._check_head(found, data, *ids)
-            while number < len(ranges) and ranges[number][0] < until:
-                offset, length = ranges[number]
-                pieces.append(data[offset - at : offset + length - at])
-                number += 1
-        return b"".join(pieces)
+        joined = BytesIO()
+        left = deque(ranges)
+        end = start + found.record.lengths[found.place]
+        for at, edge in chunks_of(spans, start, found.record.body_size):
+            data = memoryview((yield from self._body_of(found, at, edge)))
+            if at <= start:
+                self._check_head(found, data[start - at :], *ids)
+            until = min(edge, end)
+            while left and start + left[0][0] < until:
+                first = start + left[0][0]
+                last = min(first + left[0][1], end)
+                joined.write(data[max(0, first - at) : min(last, until) - at])
+                if last > until:
+                    break  # the next chunk has the rest
+                left.popleft()
+        return joined.getvalue()
 
     def _entries_of(
         self, found: Found, ledger_id: int, entry_id: int, count: int
@@ -348,7 +359,7 @@ class Reader:
             assert record.identity is not None
             raise self._damage(error, record.identity) from error
 
-    def _check_head(self, found: Found, data: bytes, ledger_id: int, entry_id: int) -> None:
+    def _check_head(self, found: Found, data: Buffer, ledger_id: int, entry_id: int) -> None:
         """Raise an error if the bytes do not begin with the head of the wanted entry."""
         if entry_head(data, 0)[:2] != (ledger_id, entry_id):
             record = found.record
@@ -456,24 +467,6 @@ def split(data: bytes, lengths: Sequence[int]) -> list[bytes]:
 def _alike(length: int, count: int) -> Struct:
     """Return a format for entries of one length, which splits three times as fast as a loop."""
     return Struct(f"{length}s" * count)
-
-
-def near_spans(ranges: Sequence[tuple[int, int]], size_bytes: int) -> list[tuple[int, int]]:
-    """Return the spans (start, end) of an entry to read: its head, and all ranges in the entry.
-
-    Ranges with less than a chunk between them are read together, because the bookie verifies whole
-    chunks.
-    """
-    spans = [(0, min(HEAD_SIZE_BYTES, size_bytes))]
-    for offset, length in ranges:
-        end = min(offset + length, size_bytes)
-        if offset >= size_bytes:
-            break
-        if offset - spans[-1][1] < CHUNK_SIZE:
-            spans[-1] = spans[-1][0], max(end, spans[-1][1])
-        else:
-            spans.append((offset, end))
-    return spans
 
 
 def fitting(found: Found, count_max: int, budget: int, *, is_first: bool) -> tuple[int, int]:

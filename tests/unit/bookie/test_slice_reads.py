@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import random
+from itertools import pairwise
 
 import pytest
 
 from bookie_server.core.record_codec import CHUNK_SIZE
 from bookie_server.core.requests import StoredSliceRead
+from bookie_server.storage.files.entry_log_file import Need
 from bookie_server.storage.reading import reads
-from bookie_server.storage.reading.reads import HEAD_SIZE_BYTES, near_spans
+from bookie_server.storage.reading.entry_spans import HEAD_SIZE_BYTES, chunks_of, near_spans
 from ledgerlog_spark.model import Code
 from tests.crash.machine import Machine, entry
 
@@ -150,8 +152,63 @@ def test_slices_of_many_entries_are_read_in_portions(monkeypatch: pytest.MonkeyP
     )
 
 
+def test_a_large_span_is_read_chunk_by_chunk() -> None:
+    """Else the bytes between two small ranges would be in memory at once, up to a whole entry."""
+    machine = started()
+    for entry_id, payload in enumerate((b"x" * (CHUNK_SIZE - 110), LARGE, LARGE)):
+        assert machine.add(7, (entry_id,), payload) is Code.OK
+    machine.stop()
+    machine.start()
+    near = [(40, 10), *((at, 9) for at in range(CHUNK_SIZE // 2, 4 * CHUNK_SIZE, CHUNK_SIZE))]
+    for ranges in (near, [(0, 4 * CHUNK_SIZE + 7)], [(30, 5 * CHUNK_SIZE)]):
+        wanted = [(entry_id, ranges) for entry_id in (1, 2)]
+        right = [cut(entry(7, entry_id, LARGE), ranges) for entry_id in (1, 2)]
+        assert machine.read_slices(7, wanted) == (Code.OK, right)
+        needs = needs_of(machine, StoredSliceRead(7, wanted, 1 << 24))
+        sizes = [need.size for need in needs if need is not None]
+        assert max(sizes) <= 2 * CHUNK_SIZE
+        assert sum(sizes) <= 2 * 7 * CHUNK_SIZE
+
+
+def test_random_ranges_are_those_of_the_stored_entries() -> None:
+    machine = started()
+    chosen = random.Random(6)
+    payloads = [chosen.randbytes(chosen.randrange(5 * CHUNK_SIZE)) for _ in range(8)]
+    for entry_id, payload in enumerate(payloads):
+        assert machine.add(7, (entry_id,), payload) is Code.OK
+    machine.stop()
+    machine.start()
+    for _ in range(150):
+        entry_id = chosen.randrange(8)
+        near = chosen.random() < 0.5
+        edges = sorted(
+            {chosen.randrange(5 * CHUNK_SIZE) for _ in range(2 * chosen.randrange(1, 9))}
+        )
+        pairs = list(zip(edges[::2], edges[1::2], strict=False))
+        ranges = [(at, min(end - at, 300) if near else end - at) for at, end in pairs]
+        right = cut(entry(7, entry_id, payloads[entry_id]), ranges)
+        if ranges:
+            assert machine.read_slices(7, [(entry_id, ranges)]) == (Code.OK, [right])
+
+
+def test_whole_chunks_are_read_and_the_first_ones_have_the_head() -> None:
+    edges = [0, CHUNK_SIZE, 2 * CHUNK_SIZE, 2 * CHUNK_SIZE + 500]
+    assert list(chunks_of([(0, 24)], 0, edges[3])) == [(0, edges[1])]
+    assert list(chunks_of([(0, edges[3])], 0, edges[3])) == list(pairwise(edges))
+    far = [(0, 24), (CHUNK_SIZE + 30, CHUNK_SIZE + 31)]
+    for start, first in ((1, 1), (edges[1] - 24, 2), (edges[1] - 25, 1), (edges[1], 2)):
+        found = list(chunks_of(far, start, edges[3]))
+        assert found[0] == (start // CHUNK_SIZE * CHUNK_SIZE, edges[first])
+        assert found[1][0] <= start + CHUNK_SIZE + 30 < found[1][1]
+
+
 def pauses_of(machine: Machine, request: StoredSliceRead) -> int:
     """How often a reading lets other tasks run."""
+    return needs_of(machine, request).count(None)
+
+
+def needs_of(machine: Machine, request: StoredSliceRead) -> list[Need | None]:
+    """What a reading yields."""
     reading = machine.serving._reader.read_slices(request)
     needs = [next(reading)]
     with contextlib.suppress(StopIteration):
@@ -163,4 +220,4 @@ def pauses_of(machine: Machine, request: StoredSliceRead) -> int:
                 stored = bytes(machine.disk.durable_names[name].durable)
                 data = stored[need.offset : need.offset + need.size]
             needs.append(reading.send(data))
-    return needs.count(None)
+    return needs

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bookie_server.config import CONNECTION_RESERVE_BYTES, BookieSettings
-from bookie_server.service.limits.lanes import Lanes
+from bookie_server.core.record_codec import CHUNK_SIZE
+from bookie_server.core.requests import StoredSliceRead
+from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES, Lanes
 from bookie_server.service.metrics.counters import ServiceCounters
 from bookie_server.service.v2 import connection as v2_connection
 from bookie_server.service.v2 import shared as v2_shared
@@ -262,6 +264,44 @@ async def test_a_frame_larger_than_any_request_for_slices_is_refused_and_holds_u
     other = await bookie.connect()
     other.send(encode_read(500, 0))
     assert (await other.answer()).code is Code.OK
+
+
+async def test_a_request_for_slices_holds_its_own_memory_beside_that_of_its_answer(
+    bookie: SlowBookie, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It copies its slices from chunks, and the decoded request has lists of numbers."""
+    memory: Any = bookie.storage.storage
+    inner, seen = memory.read_slices, []
+
+    def noted(request: StoredSliceRead, on_done: Any) -> None:
+        seen.append((request.size_bytes_max, bookie.lanes.reads.held_bytes))
+        inner(request, on_done)
+
+    monkeypatch.setattr(memory, "read_slices", noted)
+    bookie.storage.is_holding = False
+    peer = await bookie.connect()
+    for entry_id, size in enumerate((20_000, 20_000, 20_000, 500_000)):
+        peer.send(add_frame(500, entry_id, bytes(size)))
+        assert (await peer.answer()).code is Code.OK
+    peer.send(encode_read(500, 3))  # a peer that has taken much may hold as much again
+    assert (await peer.answer()).code is Code.OK
+    wanted = [(entry_id, [(64 * at, 20) for at in range(300)]) for entry_id in range(3)]
+    frame = encode_read_slices(500, wanted, request_id=1, size_bytes_max=100_000)
+    own = 16 * (len(frame) - 4) + 2 * CHUNK_SIZE
+    peer.send(frame)
+    assert len((await peer.answer()).slices) == 3
+    assert seen.pop() == (100_000, 100_000 + REQUEST_OVERHEAD_BYTES + own)
+    # The room that the request itself needs is not used for entries, however little is left.
+    others = bookie.lanes.reads.share("others")
+    others.force(bookie.lanes.reads.free_bytes - 2 * own - 50_000)
+    peer.send(frame)
+    answer = await peer.answer()
+    assert (answer.code, len(answer.slices)) == (Code.OK, 3)
+    size_bytes_max, held_bytes = seen.pop()
+    assert size_bytes_max == held_bytes - others.held_bytes - own - REQUEST_OVERHEAD_BYTES
+    assert size_bytes_max < 100_000
+    others.give_back(others.held_bytes)
+    assert bookie.lanes.reads.held_bytes == 0
 
 
 async def test_an_answer_that_cannot_be_held_is_told_busy(bookie: SlowBookie) -> None:

@@ -1,0 +1,45 @@
+"""Decides which bytes of an entry a read of slices gets from the file, and in which portions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bookie_server.core.record_codec import CHUNK_SIZE
+
+HEAD_SIZE_BYTES = 24
+"""Size of the ids and the LAC at the beginning of a stored entry."""
+
+
+def near_spans(ranges: Sequence[tuple[int, int]], size_bytes: int) -> list[tuple[int, int]]:
+    """Return the spans (start, end) of an entry to read: its head, and all ranges in the entry.
+
+    Ranges with less than a chunk between them are read together, because the bookie verifies whole
+    chunks.
+    """
+    spans = [(0, min(HEAD_SIZE_BYTES, size_bytes))]
+    for offset, length in ranges:
+        end = min(offset + length, size_bytes)
+        if offset >= size_bytes:
+            break
+        if offset - spans[-1][1] < CHUNK_SIZE:
+            spans[-1] = spans[-1][0], max(end, spans[-1][1])
+        else:
+            spans.append((offset, end))
+    return spans
+
+
+def chunks_of(
+    spans: Sequence[tuple[int, int]], start: int, body_size: int
+) -> Iterator[tuple[int, int]]:
+    """Return whole chunks with the spans of an entry: one chunk at a time, the first may be two.
+
+    So a request needs little memory in addition to its answer. The first chunks contain the head of
+    the entry. The entry begins at the byte `start` of the `body_size` bytes of its record, and the
+    results are places (start, end) in these bytes too.
+    """
+    for first, end in spans:
+        at = start + first
+        while at < start + end:
+            edge = min(((at + HEAD_SIZE_BYTES) // CHUNK_SIZE + 1) * CHUNK_SIZE, body_size)
+            yield at // CHUNK_SIZE * CHUNK_SIZE, edge
+            at = edge
