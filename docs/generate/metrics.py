@@ -1,9 +1,10 @@
-"""The reference of the metrics of a bookie and the events of upkeep."""
+"""The reference of the metrics of a bookie and of a scan, and of the events of upkeep."""
 
 from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import MagicMock
 
@@ -18,6 +19,9 @@ from ledgerlog_spark.upkeep import service as upkeep_service
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
+SCAN_METRICS = (
+    Path(__file__).parents[2] / "jvm-shim/src/main/scala/io/ledgerlog/spark/scan/ScanMetrics.scala"
+)
 PREFIX = "ledgerlog_bookie_"
 
 INTRODUCTION = """\
@@ -35,10 +39,12 @@ MEANINGS = {
     "add_requests": "Requests to store entries.",
     "add_entries": "Entries in these requests.",
     "add_bytes": "Bytes of these entries.",
-    "read_requests": "Requests to read.",
-    "slice_requests": "The requests of `read_requests` that read only parts of entries.",
-    "read_entries": "Entries that were sent to readers, whole or in part.",
-    "read_bytes": "Bytes of these entries that were sent.",
+    "read_requests": "Requests to read entries or slices.",
+    "read_entries": "Whole entries that were sent to readers.",
+    "read_bytes": "Bytes of these entries.",
+    "slice_requests": "The requests of `read_requests` for slices of entries.",
+    "slice_entries": "Entries of which slices were sent. `read_entries` does not contain these.",
+    "slice_bytes": "Bytes of these slices. `read_bytes` does not contain these.",
     "fence_requests": "Requests that fence a ledger.",
     "recovery_requests": "Adds by clients that recover a ledger.",
     "auth_requests": "AUTH frames of Apache's clients.",
@@ -140,7 +146,39 @@ def page() -> str:
     parts = [INTRODUCTION]
     for title, rows in groups.items():
         parts.append(f"### {title}\n\n{table(('metric', 'type', 'meaning'), rows)}\n")
-    return "".join([*parts, _upkeep()])
+    return "".join([*parts, _scans(), _upkeep()])
+
+
+SCANS = """\
+## A scan
+
+Spark's user interface shows these metrics of a scan of the [JVM engine](../how-to/jvm.md), summed over its tasks. The Python
+engine has no metrics in Spark. Its tasks write a line with a JSON object to the log of the worker instead when they gave
+up slices: `event` is `slices given up, so whole entries were read`, `count` is the value of `slicesGivenUp`, and `log` and
+`ledger_id` name the ledger.
+
+"""
+
+OF_A_SCAN = {
+    "entriesRead": "Entries that were read, whole or as slices, with index entries.",
+    "payloadBytesRead": "Bytes of the payloads of these entries; of slices, only their bytes.",
+    "requestsSent": "Requests to bookies.",
+    "replicasTried": "Bookies to which the tasks sent requests.",
+    "readsRetried": "Requests that another bookie got, because a bookie refused or its answer was wrong.",
+    "readsHedged": "Requests that another bookie got too, because a bookie was slow.",
+    "slicesGivenUp": "Requests for slices that no bookie answered correctly, so that whole entries were read. **Above 0: an index or its entries are damaged, or bookies are too old or too busy.**",
+}
+"""What each metric of `ScanMetrics.scala` means."""
+
+
+def scan_metrics_in_code() -> set[str]:
+    """The names of all metrics of a scan in the source of the JVM engine."""
+    return set(re.findall(r'value\("(\w+)"', SCAN_METRICS.read_text()))
+
+
+def _scans() -> str:
+    rows = [(f"`{name}`", meaning) for name, meaning in OF_A_SCAN.items()]
+    return f"{SCANS}{table(('metric', 'meaning'), rows)}\n"
 
 
 UPKEEP = """\

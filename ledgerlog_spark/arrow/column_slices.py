@@ -101,6 +101,10 @@ class RequestedSlices:
     """The slices of some columns that a reader requests of a range, and their check.
 
     The ids of entries are those of the range's ledger. An instance is used on one thread.
+
+    Attributes:
+        given_up: Number of requests for slices that no bookie answered. Their entries, and perhaps
+            the rest of the range, were read whole.
     """
 
     def __init__(
@@ -114,6 +118,7 @@ class RequestedSlices:
 
         `counts` has the number of buffers of each column of the schema.
         """
+        self.given_up = 0
         self._first_entry_id = first_entry_id
         self._slices = slices
         self._counts = counts
@@ -176,6 +181,10 @@ class RequestedSlices:
         except (WireFormatError, error):
             return None  # a foreign writer wrote this index, so whole entries are read
         return b"".join((header, view[slices[0][0] :]))
+
+    def note_given_up(self, count: int) -> None:
+        """Add `count` to `given_up`."""
+        self.given_up += count
 
     def _shortened(self, header: memoryview, starts: Sequence[int]) -> bytearray:
         """The header of a message that has only the requested columns in its body.

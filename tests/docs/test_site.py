@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -18,6 +19,7 @@ from docs.generate.hooks import with_lines_before_lists
 from docs.generate.pages import PAGES
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.datasource.options.values import TABLE
+from ledgerlog_spark.datasource.scan import task_rows
 from tests.fixtures.command_line import ROOT
 
 if TYPE_CHECKING:
@@ -159,6 +161,12 @@ def test_reference_explains_every_metric() -> None:
     assert sorted(names) == sorted(metrics.meanings())
     text = PAGES["reference/metrics.md"]()
     assert [name for name in names if f"| `{name}" not in text] == []
+
+
+def test_reference_explains_every_metric_of_a_scan() -> None:
+    assert metrics.scan_metrics_in_code() == set(metrics.OF_A_SCAN)
+    (event,) = re.findall(r'"event": "(slices .*)"', inspect.getsource(task_rows))
+    assert f"`{event}`" in metrics.page()
 
 
 def test_reference_explains_every_event_of_upkeep() -> None:

@@ -27,9 +27,11 @@ class ServiceCounters:
     add_entries: int = 0
     add_bytes: int = 0
     read_requests: int = 0
-    slice_requests: int = 0
     read_entries: int = 0
     read_bytes: int = 0
+    slice_requests: int = 0
+    slice_entries: int = 0
+    slice_bytes: int = 0
     fence_requests: int = 0
     recovery_requests: int = 0
     auth_requests: int = 0

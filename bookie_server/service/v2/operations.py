@@ -331,8 +331,12 @@ class V2Operations(PeerConnection):
             return
         buffers = encode_batch_read_answer(code, *ids, entries, version=version, opcode=opcode)
         counters = self._shared.counters
-        counters.read_entries += len(entries)
-        counters.read_bytes += size_bytes
+        if opcode is Opcode.READ_SLICES:
+            counters.slice_entries += len(entries)
+            counters.slice_bytes += size_bytes
+        else:
+            counters.read_entries += len(entries)
+            counters.read_bytes += size_bytes
         if size_bytes > len(buffers) * GATHERED_BYTES_MIN:
             self._answer(code, buffers[0], share, held_bytes, *buffers[1:])
         else:

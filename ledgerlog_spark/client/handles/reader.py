@@ -282,6 +282,8 @@ class ReadHandle:
         finally:
             reading.stop()
             self._ranges.discard(reading)
+            if slices is not None:
+                slices.note_given_up(reading.reader.slices_given_up)
 
     async def read_entry(self, entry_id: int) -> Entry:
         """Read one entry. The errors are those of `read_batches`."""

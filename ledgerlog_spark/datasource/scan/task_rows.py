@@ -116,6 +116,15 @@ class CommittedEntries(Closing):
                 f'"failOnDataLoss" to "false" to read on without them.',
                 **error.fields,
             ) from error
+        slices = self._slices.get(scanned)
+        if slices is not None and slices.given_up:
+            event = {
+                "event": "slices given up, so whole entries were read",
+                "log": scanned.log,
+                "ledger_id": scanned.ledger_id,
+                "count": slices.given_up,
+            }
+            _logger.warning("%s", json.dumps(event))
 
     def _begin(self) -> None:
         """Begin to read the next ranges, up to the limit."""

@@ -23,6 +23,12 @@ class SliceSource(Protocol):
     def payload_of(self, entry_id: int, data: Payload) -> Payload | None:
         """Make a payload of the joined ranges; None if these are not the bytes of the entry."""
 
+    def note_given_up(self, count: int) -> None:
+        """Count the requests for slices that no bookie answered, so that entries were read whole.
+
+        The reader calls this once at its end, with 0 if it got all slices.
+        """
+
 
 def last_fitting(
     slices: SliceSource, first_entry_id: int, last_entry_id: int, size_bytes_max: int

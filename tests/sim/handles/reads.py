@@ -171,6 +171,9 @@ class Halves:
         right = b"".join(whole[at : at + size] for at, size in self.ranges_of(entry_id))
         return whole if bytes(data) == right else None
 
+    def note_given_up(self, count: int) -> None:
+        self._story.world.counts["slices given up"] += count
+
 
 async def in_slices(process: Process, story: Story) -> None:
     """Reads parts of the entries, and whole ones from bookies that cannot send parts."""

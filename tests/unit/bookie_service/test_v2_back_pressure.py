@@ -304,6 +304,73 @@ async def test_a_request_for_slices_holds_its_own_memory_beside_that_of_its_answ
     assert bookie.lanes.reads.held_bytes == 0
 
 
+async def test_whole_entries_and_slices_are_counted_apart(bookie: SlowBookie) -> None:
+    bookie.storage.release()
+    peer = await bookie.connect()
+    for entry_id in range(3):
+        peer.send(add_frame(500, entry_id, bytes(1_000)))
+        assert (await peer.answer()).code is Code.OK
+    size = len(bookie.storage.storage.ledgers[500].entries[0])
+
+    def counted() -> tuple[int, ...]:
+        found = bookie.counters
+        whole = found.read_requests, found.read_entries, found.read_bytes
+        return (*whole, found.slice_requests, found.slice_entries, found.slice_bytes)
+
+    peer.send(encode_read(500, 0))
+    assert (await peer.answer()).code is Code.OK
+    assert counted() == (1, 1, size, 0, 0, 0)
+    peer.send(encode_batch_read(500, 0, request_id=1, count_max=3, size_bytes_max=0))
+    assert len((await peer.answer()).entries) == 3
+    assert counted() == (2, 4, 4 * size, 0, 0, 0)
+    wanted = [(entry_id, [(0, 40), (50, 7)]) for entry_id in range(2)]
+    peer.send(encode_read_slices(500, wanted, request_id=2, size_bytes_max=0))
+    assert len((await peer.answer()).slices) == 2
+    assert counted() == (3, 4, 4 * size, 1, 2, 94)
+    peer.send(encode_read_slices(501, wanted, request_id=3, size_bytes_max=0))
+    assert (await peer.answer()).code is Code.NO_LEDGER
+    assert counted() == (4, 4, 4 * size, 2, 2, 94)
+
+
+SLICES = encode_read_slices(
+    500, [(0, [(0, 9), (20, 5)]), (4, [(1, 1)])], request_id=6, size_bytes_max=0
+)
+MALFORMED = {
+    "no entries": SLICES[4:44],
+    "half an entry": SLICES[4:50],
+    "no ranges": SLICES[4:56],
+    "half a range": SLICES[4:70],
+    "one entry less": SLICES[4:-20],
+    "more bytes": SLICES[4:] + b"x",
+    "another first entry": SLICES[4:16] + (1).to_bytes(8, "big") + SLICES[24:],
+}
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+async def test_a_malformed_request_for_slices_is_refused_and_its_connection_stays(
+    bookie: SlowBookie, kind: str
+) -> None:
+    bookie.storage.release()
+    peer = await bookie.connect()
+    body = MALFORMED[kind]
+    peer.send(len(body).to_bytes(4, "big") + body)
+    answer = await peer.answer()
+    assert (answer.code, answer.ledger_id, answer.request_id) == (Code.BAD_REQUEST, 500, 6)
+    assert bookie.counters.bad_frames == 1
+    peer.send(add_frame(500, 0, b"x"))
+    assert (await peer.answer()).code is Code.OK
+
+
+async def test_a_request_for_slices_without_its_fields_ends_its_connection(
+    bookie: SlowBookie,
+) -> None:
+    """As a frame of any other operation does."""
+    for body in (SLICES[4:43], SLICES[4:30], SLICES[4:8]):
+        peer = await bookie.connect()
+        peer.send(len(body).to_bytes(4, "big") + body)
+        assert await peer.reader.read() == b""
+
+
 async def test_an_answer_that_cannot_be_held_is_told_busy(bookie: SlowBookie) -> None:
     bookie.storage.release()
     peer = await bookie.connect()

@@ -238,8 +238,11 @@ def test_damaged_slices_come_from_another_bookie(world: BlockingWorld, bookies: 
 
 
 def test_slices_that_are_damaged_everywhere_are_read_in_whole_entries(
-    world: BlockingWorld, monkeypatch: pytest.MonkeyPatch
+    world: BlockingWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    read("c7")
+    assert "slices given up" not in caplog.text
+    asked(world)
     transport: Any = world.cluster.transport
     inner = transport.read_slices
 
@@ -254,6 +257,13 @@ def test_slices_that_are_damaged_everywhere_are_read_in_whole_entries(
     requests = asked(world)
     assert requests["read_batch"] >= 1
     assert requests["read_slices"] <= 10
+    (line,) = [record.message for record in caplog.records if "slices given up" in record.message]
+    assert json.loads(line) == {
+        "event": "slices given up, so whole entries were read",
+        "log": LOG,
+        "ledger_id": json.loads(line)["ledger_id"],
+        "count": 1,
+    }
 
 
 @pytest.mark.parametrize("fault", ["silent", "refusing", "slow"])

@@ -361,6 +361,9 @@ class HalfEntries:
     def payload_of(self, entry_id: int, data: m.Payload) -> m.Payload:
         return b"%d of %d bytes" % (entry_id, len(data))
 
+    def note_given_up(self, count: int) -> None:
+        raise AssertionError(f"the host of the machine reports {count}, and not the machine")
+
 
 def slicing(
     metadata: LedgerMetadata, last: int, slices: HalfEntries | None = None, **settings: Any
@@ -417,16 +420,21 @@ def test_requests_for_slices_stay_within_a_fragment() -> None:
 def test_bookies_without_slices_are_read_in_whole_batches() -> None:
     replicas = Replicas(PLAIN, 99)
     replicas.without_slices = {"b0", "b1", "b2"}
-    replicas.run(slicing(PLAIN, 99, batch_size_bytes_max=36 + 10 * 66))
+    one = slicing(PLAIN, 99, batch_size_bytes_max=36 + 10 * 66)
+    replicas.run(one)
     assert replicas.delivered == list(range(100))
     assert set(replicas.payloads) == {b"x" * 10}
+    sent = sum(isinstance(effect, m.SendReadSlices) for effect in replicas.sent)
+    assert one.slices_given_up == sent > 0
     assert kinds(replicas) == {m.SendReadSlices, m.SendReadBatch}
 
 
 def test_damaged_slices_come_from_another_replica() -> None:
     replicas = Replicas(PLAIN, 50)
     replicas.damaged = {("b0", 7), ("b1", 7), ("b1", 30), ("b2", 0)}
-    replicas.run(slicing(PLAIN, 50))
+    one = slicing(PLAIN, 50)
+    replicas.run(one)
+    assert one.slices_given_up == 0
     assert replicas.delivered == list(range(51))
     assert replicas.payloads == [b"%d of 6 bytes" % entry_id for entry_id in range(51)]
 
@@ -434,8 +442,10 @@ def test_damaged_slices_come_from_another_replica() -> None:
 def test_an_entry_whose_slices_are_damaged_everywhere_is_read_whole() -> None:
     replicas = Replicas(PLAIN, 50)
     replicas.damaged = {(bookie_id, 7) for bookie_id in ("b0", "b1", "b2")}
-    outcome = replicas.run(slicing(PLAIN, 50))
+    one = slicing(PLAIN, 50)
+    outcome = replicas.run(one)
     assert isinstance(outcome, m.RangeRead)
+    assert one.slices_given_up == 1
     assert replicas.delivered == list(range(51))
     assert replicas.payloads[6] == b"6 of 6 bytes"
     # Wrong checksums must not cost requests to all replicas for each entry.

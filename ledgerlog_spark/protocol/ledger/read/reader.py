@@ -135,6 +135,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         self._takes_batches = self._settings.batch_entries_max > 1
         # An HMAC proves that the owner of the password wrote an entry. A slice has only a CRC.
         self._slices = None if metadata.digest_type is DigestType.HMAC else slices
+        self.slices_given_up = 0  # requests for slices that were replaced by whole entries
         self._tallies: dict[int, ReplicaTally] = {}
         self._reads: dict[int, tuple[ReplicaTally, int]] = {}
         self._failures: dict[str, int] = {}
@@ -298,15 +299,17 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
                 self._takes_batches = False
         effects: list[m.Effect] = []
         if not batch.is_done:
-            is_refused = is_sliced and self._slices is None
-            effects = self._go_on_with(batch, index, event, is_refused=is_refused)
+            effects = self._go_on_with(batch, index, event, is_sliced=is_sliced)
         return [*effects, *self._advance()]
 
     def _go_on_with(
-        self, batch: BatchInFlight, index: int, event: m.BatchReplied, *, is_refused: bool
+        self, batch: BatchInFlight, index: int, event: m.BatchReplied, *, is_sliced: bool
     ) -> list[m.Effect]:
         """Request the rest of a batch. A short answer does not show that the rest is absent."""
-        if is_refused or (event.entries and event.code is Code.OK):
+        has_entries = bool(event.entries) and event.code is Code.OK
+        is_refused = is_sliced and self._slices is None and not has_entries
+        if is_refused or has_entries:
+            self.slices_given_up += is_refused
             self._put_back(batch, batch.next_entry_id)
             return []
         ensemble = self.metadata.fragment_of(batch.next_entry_id).ensemble
@@ -315,6 +318,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
             return []
         if batch.tried < len(batch.order) and self._takes_batches:
             return [self._request_next_of(batch)]
+        self.slices_given_up += is_sliced
         self._slices = None  # if these were slices, their checksums may be wrong
         first = batch.next_entry_id
         self._put_back(batch, first + 1)

@@ -318,6 +318,7 @@ final class EntryReader(
   private def readWhole(job: Job): Unit = {
     val place = job.part.place
     sliceFailures(place) += 1
+    metrics.slicesGivenUp += 1
     if (sliceFailures(place) == EntryReader.SliceFailuresMax) wholeParts += place
     beginAs(job, wholeMode(job))
   }

@@ -12,4 +12,7 @@ final class ReadMetrics {
   var requests: Long = 0
   var retries: Long = 0
   var hedges: Long = 0
+
+  /** Requests for slices that no bookie answered, so that entries were read whole. */
+  var slicesGivenUp: Long = 0
 }

@@ -12,7 +12,8 @@ object ScanMetrics {
       new RequestsSent,
       new ReplicasTried,
       new ReadsRetried,
-      new ReadsHedged
+      new ReadsHedged,
+      new SlicesGivenUp
     )
 
   def valuesOf(metrics: ReadMetrics): Array[CustomTaskMetric] = Array(
@@ -21,7 +22,8 @@ object ScanMetrics {
     value("requestsSent", metrics.requests),
     value("replicasTried", metrics.replicas.size.toLong),
     value("readsRetried", metrics.retries),
-    value("readsHedged", metrics.hedges)
+    value("readsHedged", metrics.hedges),
+    value("slicesGivenUp", metrics.slicesGivenUp)
   )
 
   private def value(metric: String, amount: Long): CustomTaskMetric = new CustomTaskMetric {

@@ -153,6 +153,7 @@ class EntryReaderSuite extends munit.FunSuite {
     assertEquals(world.read(slicedPart), allIds)
     assertEquals(world.slicedIds.toSeq, allIds)
     assertEquals(world.metrics.bytes, allIds.map(sliced(_).length.toLong).sum)
+    assertEquals(world.metrics.slicesGivenUp, 0L)
     val one = Seq(ReadPart(0, "x", 7, 9, 9, 40, Some(slices)))
     assertEquals(world.read(one), Seq(9L))
     assertEquals(world.slicedIds.size, 51)
@@ -174,6 +175,7 @@ class EntryReaderSuite extends munit.FunSuite {
       }
       assertEquals(world.read(slicedPart), allIds)
       assert(world.slicedIds.head >= 5, world.slicedIds)
+      assertEquals(world.metrics.slicesGivenUp, 1L)
       assertEquals(world.slicedIds.last, Entries - 1L)
   }
 
