@@ -161,6 +161,12 @@ SUITES = {
             ),
         ),
     ),
+    "ledgerlog_spark/datasource/scan/slice_choice": Suite(
+        (), ((f"{_UNIT}/datasource/test_slice_choice.py",),)
+    ),
+    "ledgerlog_spark/datasource/scan/task_rows": Suite(
+        (), ((f"{_UNIT}/datasource/test_pruned_reads.py",),)
+    ),
     "ledgerlog_spark/datasource/skipping/": Suite(
         (),
         (

@@ -15,6 +15,7 @@ from ledgerlog_spark.wire.answers import decode_answer, encode_refusal
 from ledgerlog_spark.wire.opcodes import Opcode, packet_header
 from ledgerlog_spark.wire.requests import RefusedRequest, decode_request
 from ledgerlog_spark.wire.slice_requests import SliceReadRequest, encode_read_slices
+from tests.fixtures.slice_frames import FIELDS_SIZE_BYTES, MALFORMED, WHOLE
 
 steps = st.lists(st.integers(1, 1_000), min_size=2, max_size=8)
 
@@ -91,6 +92,20 @@ def check(body: bytes) -> None:
             assert offset >= end
             assert length >= 1
             end = offset + length
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_a_malformed_list_is_refused_with_the_ids_of_its_request(kind: str) -> None:
+    refused = decode_request(MALFORMED[kind])
+    assert isinstance(refused, RefusedRequest)
+    assert (refused.ledger_id, refused.request_id) == (500, 6)
+    assert isinstance(decode_request(WHOLE), SliceReadRequest)
+
+
+@pytest.mark.parametrize("size", range(4, FIELDS_SIZE_BYTES))
+def test_a_frame_without_its_fields_is_no_request(size: int) -> None:
+    with pytest.raises(WireFormatError):
+        decode_request(WHOLE[:size])
 
 
 @pytest.mark.parametrize(

@@ -333,7 +333,7 @@ class Reader:
             until = min(edge, end)
             while left and start + left[0][0] < until:
                 first = start + left[0][0]
-                last = min(first + left[0][1], end)
+                last = first + left[0][1]
                 joined.write(data[max(0, first - at) : min(last, until) - at])
                 if last > until:
                     break  # the next chunk has the rest

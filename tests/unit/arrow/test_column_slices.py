@@ -26,6 +26,7 @@ from ledgerlog_spark.arrow.column_slices import (
 from ledgerlog_spark.arrow.entry_cutter import EntrySplitter
 from ledgerlog_spark.arrow.stream_codec import (
     COMPRESSIONS,
+    INDEX_SIZE_BYTES_MAX,
     BatchEncoder,
     IndexedEntry,
     decode_entries,
@@ -34,6 +35,7 @@ from ledgerlog_spark.arrow.stream_codec import (
     places_of,
 )
 from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.model import SLICE_RANGES_MAX
 from ledgerlog_spark.wire.digests import crc32c
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 
@@ -224,6 +226,35 @@ def test_slices_that_no_entry_can_have_are_not_requested(lengths: tuple[int, int
     assert RequestedSlices(0, [good, good], [0], [2, 2]).is_worthwhile(0, 1)
     hostile = pack(">6I", *(number for length in lengths for number in (length, 0)))
     assert not RequestedSlices(0, [good, hostile], [0], [2, 2]).is_worthwhile(0, 1)
+
+
+def test_more_columns_than_a_request_may_have_are_not_requested() -> None:
+    """Else the request would be refused, and the read would fail."""
+    columns = 3 * SLICE_RANGES_MAX
+    slices = pack(f">{2 * (1 + columns)}I", *(1, 0) * (1 + columns))
+    for wanted, is_worthwhile in ((SLICE_RANGES_MAX - 1, True), (SLICE_RANGES_MAX, False)):
+        requested = RequestedSlices(0, [slices], range(1, 2 * wanted, 2), [2] * columns)
+        assert requested.is_worthwhile(0, 0) is is_worthwhile
+        assert len(requested.ranges_of(0)) == 1 + wanted
+
+
+def test_a_message_with_other_bytes_than_its_body_has_no_slices() -> None:
+    entry, slices = encoded(batch(), "none")
+    assert slices
+    assert slices_of(entry + bytes(8), COUNTS) == b""
+    assert slices_of(entry[:-8], COUNTS) == b""
+
+
+def test_slices_of_more_than_a_mebibyte_are_left_out_of_an_index() -> None:
+    schema = pa.schema([(f"c{number}", pa.int8()) for number in range(50)])
+    size = 1_000_000
+    slices = pack(">102I", size, *[0] * 101)
+    most = INDEX_SIZE_BYTES_MAX * 3 // 4 // len(slices)
+    for count, has_slices in ((most, True), (most + 1, False)):
+        entry = BatchEncoder(schema).encode_index([IndexedEntry(4, size, b"", slices)] * count)
+        (decoded,) = decode_entries(encode_schema(schema), [entry])
+        assert decoded.index is not None
+        assert [bool(each.slices) for each in decoded.index] == [has_slices] * count
 
 
 def test_wrong_slices_in_an_index_are_left_out() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import random
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from bookie_server.core.record_codec import CHUNK_SIZE
 from bookie_server.core.requests import StoredSliceRead
+from bookie_server.errors import freed
 from bookie_server.storage.files.entry_log_file import Need
 from bookie_server.storage.reading import reads
 from bookie_server.storage.reading.entry_spans import HEAD_SIZE_BYTES, chunks_of, near_spans
@@ -108,6 +110,29 @@ def test_slices_of_another_entry_than_the_wanted_one_are_damage(
     find = reads.Reader.find
     monkeypatch.setattr(reads.Reader, "find", lambda self, ledger_id, _: find(self, ledger_id, 0))
     assert machine.read_slices(7, [(1, RANGES)])[0] is Code.IO_ERROR
+
+
+def test_slices_of_a_file_that_is_freed_during_the_read_are_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The entry is in another file by then."""
+    machine = started()
+    for entry_id in (0, 1):
+        assert machine.add(7, (entry_id,), LARGE) is Code.OK
+    wanted = [(entry_id, RANGES) for entry_id in (0, 1)]
+    right = [cut(entry(7, entry_id, LARGE), RANGES) for entry_id in (0, 1)]
+    find, failures = reads.Reader.find, [1]
+
+    def freed_before(self: reads.Reader, ledger_id: int, entry_id: int) -> Any:
+        if failures and failures[0] and entry_id == 0:
+            failures[0] -= 1
+            raise freed("slot")
+        return find(self, ledger_id, entry_id)
+
+    monkeypatch.setattr(reads.Reader, "find", freed_before)
+    assert machine.read_slices(7, wanted) == (Code.OK, right)
+    failures[0] = 2
+    assert machine.read_slices(7, wanted)[0] is Code.IO_ERROR
 
 
 def test_ranges_that_are_near_each_other_are_read_together() -> None:

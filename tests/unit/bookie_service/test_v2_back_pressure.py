@@ -28,6 +28,7 @@ from ledgerlog_spark.wire.requests import (
 from ledgerlog_spark.wire.slice_requests import encode_read_slices
 from tests.contract.transport_bookies import HeldStorage
 from tests.fixtures.bookie_process import KEY, add_frame
+from tests.fixtures.slice_frames import FIELDS_SIZE_BYTES, MALFORMED, WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -332,20 +333,6 @@ async def test_whole_entries_and_slices_are_counted_apart(bookie: SlowBookie) ->
     assert counted() == (4, 4, 4 * size, 2, 2, 94)
 
 
-SLICES = encode_read_slices(
-    500, [(0, [(0, 9), (20, 5)]), (4, [(1, 1)])], request_id=6, size_bytes_max=0
-)
-MALFORMED = {
-    "no entries": SLICES[4:44],
-    "half an entry": SLICES[4:50],
-    "no ranges": SLICES[4:56],
-    "half a range": SLICES[4:70],
-    "one entry less": SLICES[4:-20],
-    "more bytes": SLICES[4:] + b"x",
-    "another first entry": SLICES[4:16] + (1).to_bytes(8, "big") + SLICES[24:],
-}
-
-
 @pytest.mark.parametrize("kind", MALFORMED)
 async def test_a_malformed_request_for_slices_is_refused_and_its_connection_stays(
     bookie: SlowBookie, kind: str
@@ -365,9 +352,9 @@ async def test_a_request_for_slices_without_its_fields_ends_its_connection(
     bookie: SlowBookie,
 ) -> None:
     """As a frame of any other operation does."""
-    for body in (SLICES[4:43], SLICES[4:30], SLICES[4:8]):
+    for size in (FIELDS_SIZE_BYTES - 1, 30, 4):
         peer = await bookie.connect()
-        peer.send(len(body).to_bytes(4, "big") + body)
+        peer.send(size.to_bytes(4, "big") + WHOLE[:size])
         assert await peer.reader.read() == b""
 
 
