@@ -67,8 +67,8 @@ MUTATIONS = [
     Mutation(
         "slices_of_another_entry_are_sent",
         READS,
-        "                self._check_head(found, data[start - at :], *ids)\n",
-        "                pass\n",
+        "                    self._check_head(found, head, *ids)\n",
+        "                    pass\n",
         "a wrong index of a file answers with the bytes of another entry",
     ),
     Mutation(
@@ -95,16 +95,16 @@ MUTATIONS = [
     Mutation(
         "slices_of_a_span_are_read_at_once",
         SPANS,
-        "edge = min(((at + HEAD_SIZE_BYTES) // CHUNK_SIZE + 1) * CHUNK_SIZE, body_size)",
+        "edge = min((at // CHUNK_SIZE + 1) * CHUNK_SIZE, body_size)",
         "edge = min(-(-(start + end) // CHUNK_SIZE) * CHUNK_SIZE, body_size)",
         "a small request has up to 5 MB in memory that no lane counts",
     ),
     Mutation(
         "slices_of_a_head_in_two_chunks_have_half_of_it",
-        SPANS,
-        "((at + HEAD_SIZE_BYTES) // CHUNK_SIZE + 1)",
-        "(at // CHUNK_SIZE + 1)",
-        "a good entry whose head is in two chunks cannot be read",
+        READS,
+        "            if len(head) < HEAD_SIZE_BYTES:  # it may be in two chunks\n",
+        "            if not head:\n",
+        "of an entry whose head is in two chunks, nobody checks the head",
     ),
     Mutation(
         "slices_may_use_the_cost_of_their_request",
@@ -116,7 +116,7 @@ MUTATIONS = [
     Mutation(
         "slices_are_copied_from_memory_that_no_lane_counts",
         OPERATIONS,
-        "    return decoded + SLICES_CHUNKS_BYTES\n",
+        "    return decoded + CHUNK_SIZE\n",
         "    return decoded\n",
         "many small requests for slices take more memory than the lane counts",
     ),

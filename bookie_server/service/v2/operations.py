@@ -61,8 +61,8 @@ BATCHES: Final = frozenset((int(Opcode.BATCH_READ), READ_SLICES))
 """Operations whose answer may have fewer entries than requested. Their sizes are at one place."""
 SLICES_COST_FACTOR: Final = 16
 """A decoded request for slices needs at most this multiple of the bytes of its frame."""
-SLICES_CHUNKS_BYTES: Final = 2 * CHUNK_SIZE
-"""A request for slices copies them from at most two chunks of a file at a time."""
+SLICES_ANSWER_BYTES_MIN: Final = ANSWERS_RESERVE_BYTES // 2
+"""A request for slices waits until there is room for such an answer, and for its own memory."""
 _BATCH_SIZE: Final = Struct(">q")
 _BATCH_SIZE_OFFSET: Final = 32
 _PLUGIN_NAME: Final = b"AuthDisabledPlugin"
@@ -92,8 +92,10 @@ class V2Operations(PeerConnection):
             return self.shares.adds, REQUEST_OVERHEAD_BYTES
         # An answer with fewer entries is valid, because the peer then requests the rest.
         wanted = size_wanted(body, self._shared.frame_size_bytes_max) + REQUEST_OVERHEAD_BYTES
-        cost = slices_cost(len(body)) if opcode == READ_SLICES else 0
-        allowed = max(share.allowance_bytes - cost, ANSWERS_RESERVE_BYTES)
+        cost, answer_min = 0, ANSWERS_RESERVE_BYTES
+        if opcode == READ_SLICES:
+            cost, answer_min = slices_cost(len(body)), SLICES_ANSWER_BYTES_MIN
+        allowed = max(share.allowance_bytes - cost, answer_min)
         # If the first entry of the last batch did not fit, wait until there is room for the entry.
         least = min(self._batch_least_bytes, share.size_bytes_max)
         return share, min(max(min(wanted, allowed), least) + cost, share.size_bytes_max)
@@ -367,11 +369,11 @@ def slices_cost(frame_size_bytes: int) -> int:
     """Return the memory that a request for slices needs in addition to its answer.
 
     This is the memory of the decoded request, estimated from the size of its frame, and of the
-    chunks from which its slices are copied. A larger frame than any request is refused before its
-    ranges are decoded.
+    chunk of a file from which its slices are copied. A larger frame than any request is refused
+    before its ranges are decoded.
     """
     decoded = min(frame_size_bytes, SLICES_FRAME_SIZE_BYTES_MAX) * SLICES_COST_FACTOR
-    return decoded + SLICES_CHUNKS_BYTES
+    return decoded + CHUNK_SIZE
 
 
 def size_allowed(size_bytes: int, size_bytes_max: int) -> int:

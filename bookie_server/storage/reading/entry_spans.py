@@ -31,15 +31,15 @@ def near_spans(ranges: Sequence[tuple[int, int]], size_bytes: int) -> list[tuple
 def chunks_of(
     spans: Sequence[tuple[int, int]], start: int, body_size: int
 ) -> Iterator[tuple[int, int]]:
-    """Return whole chunks with the spans of an entry: one chunk at a time, the first may be two.
+    """Return the chunks with the spans of an entry, one after the other.
 
-    So a request needs little memory in addition to its answer. The first chunks contain the head of
-    the entry. The entry begins at the byte `start` of the `body_size` bytes of its record, and the
-    results are places (start, end) in these bytes too.
+    So a request needs little memory in addition to its answer. The entry begins at the byte `start`
+    of the `body_size` bytes of its record, and the results are places (start, end) in these bytes
+    too.
     """
     for first, end in spans:
         at = start + first
         while at < start + end:
-            edge = min(((at + HEAD_SIZE_BYTES) // CHUNK_SIZE + 1) * CHUNK_SIZE, body_size)
+            edge = min((at // CHUNK_SIZE + 1) * CHUNK_SIZE, body_size)
             yield at // CHUNK_SIZE * CHUNK_SIZE, edge
             at = edge

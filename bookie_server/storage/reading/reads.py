@@ -19,13 +19,7 @@ from bookie_server.core.ledger_gate import may_say_absent
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record import FileIdentity, JournalRecord
 from bookie_server.core.record_codec import CHUNK_SIZE, damage_at
-from bookie_server.core.requests import (
-    Buffer,
-    StoredAdd,
-    StoredBatchRead,
-    StoredSliceRead,
-    entry_head,
-)
+from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredSliceRead, entry_head
 from bookie_server.errors import (
     CorruptRecordError,
     FreedFileError,
@@ -45,7 +39,7 @@ from bookie_server.storage.files.entry_log_file import (
 )
 from bookie_server.storage.files.index_rebuilds import IndexRebuilds
 from bookie_server.storage.files.keeper import FileKeeper
-from bookie_server.storage.reading.entry_spans import chunks_of, near_spans
+from bookie_server.storage.reading.entry_spans import HEAD_SIZE_BYTES, chunks_of, near_spans
 from bookie_server.storage.reading.readings import RECORDS_PER_TURN, Readings, finish
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import parts
@@ -324,12 +318,15 @@ class Reader:
         start, _ = found.record.span_of(found.place)
         # The head of the entry is read too, because it shows that this is the right entry.
         joined = BytesIO()
+        head = b""
         left = deque(ranges)
         end = start + found.record.lengths[found.place]
         for at, edge in chunks_of(spans, start, found.record.body_size):
             data = memoryview((yield from self._body_of(found, at, edge)))
-            if at <= start:
-                self._check_head(found, data[start - at :], *ids)
+            if len(head) < HEAD_SIZE_BYTES:  # it may be in two chunks
+                head += data[max(0, start - at) : start + HEAD_SIZE_BYTES - at]
+                if len(head) == HEAD_SIZE_BYTES:
+                    self._check_head(found, head, *ids)
             until = min(edge, end)
             while left and start + left[0][0] < until:
                 first = start + left[0][0]
@@ -359,7 +356,7 @@ class Reader:
             assert record.identity is not None
             raise self._damage(error, record.identity) from error
 
-    def _check_head(self, found: Found, data: Buffer, ledger_id: int, entry_id: int) -> None:
+    def _check_head(self, found: Found, data: bytes, ledger_id: int, entry_id: int) -> None:
         """Raise an error if the bytes do not begin with the head of the wanted entry."""
         if entry_head(data, 0)[:2] != (ledger_id, entry_id):
             record = found.record

@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bookie_server.service.v2.sweeper import WAIT_SECONDS_MAX
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.testing.bookie import MemoryLedger
 from ledgerlog_spark.wire.requests import encode_batch_read, encode_read, encode_tell_lac
@@ -16,6 +17,7 @@ from tests.sim.service.pipe import Pipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from random import Random
 
     from tests.sim.service.world import ServiceWorld
 
@@ -249,17 +251,46 @@ def key_of(answer: Any) -> tuple[Any, ...]:
     return (name, answer.ledger_id, answer.entry_id)
 
 
+CUT_CODES = {Code.OK, Code.NO_ENTRY, Code.BAD_REQUEST, Code.BUSY}
+CUT_SECONDS = 30.0
+"""The largest requests for slices wait until a lane is empty, and up to 40 wait for each other."""
+SLICES_SIZE_BYTES_MAX = 65_000
+"""Of a frame, which has to fit into the bound of the bookie."""
+
+
+def cutting_frame(random: Random, ledger_id: int) -> bytes:
+    """A request for few bytes in many ranges. Every other one is malformed."""
+    count = random.choice((1, 30, 1_000))
+    ranges = max(1, (random.choice((900, 20_000, SLICES_SIZE_BYTES_MAX)) - 44 - 12 * count) // 8)
+    each = [(257 + 9 * place, 1 + place % 3) for place in range(max(1, ranges // count))]
+    wanted = [(entry_id, each) for entry_id in range(count)]
+    size_max = random.choice((1, 2_000, 60_000))
+    frame = encode_read_slices(ledger_id, wanted, request_id=count, size_bytes_max=size_max)
+    body = frame[4:]
+    kind = random.randrange(8)
+    if kind == 0:
+        body = body[: random.randrange(40, len(body))]
+    elif kind == 1:
+        body += bytes(random.randrange(1, 300))
+    elif kind == 2:
+        body = body[:28] + random.randbytes(4) + body[32:]  # another count of entries
+    elif kind == 3:
+        body = body[:-8] + random.randbytes(8)
+    return len(body).to_bytes(4, "big") + body
+
+
 class BadPeer:
     """Takes no answers, sends half a frame, leaves, floods, sends nonsense, or says nothing.
 
     One that hoards asks for a few large answers from a host of its own, so that it holds a part of
-    a lane and waits for nothing itself.
+    a lane and waits for nothing itself. One that cuts sends the largest requests for slices, for
+    little answers, of which some are malformed.
 
     Attributes:
         closes_in_seconds: It is to be closed within that, for it never ends by itself.
     """
 
-    KINDS = ("sink", "drip", "leave", "garble", "silent")
+    KINDS = ("sink", "drip", "leave", "garble", "silent", "cut")
 
     def __init__(self, world: ServiceWorld, number: int, kind: str | None) -> None:
         self.world = world
@@ -272,6 +303,8 @@ class BadPeer:
             self.lane = world.random.choice(("reads", "reads", "control"))
             self.host = f"10.0.2.{number}"
             self.size = SIZES[-1]
+        if self.kind == "cut":
+            self.lane = "reads"
         self.maker = GoodPeer(world, 400 + number)
         self.maker.size = self.size
 
@@ -294,6 +327,8 @@ class BadPeer:
                 pipe.send(b"".join(some)[: -random.randrange(1, min(30, len(some[-1])))])
             elif self.kind == "garble":
                 pipe.send(frames[0] + bytes(random.choices(range(256), k=300)))
+            elif self.kind == "cut":
+                await self._cut(pipe, frames)
             elif self.kind == "leave":
                 pipe.send(b"".join(frames))
                 world.later(random.uniform(0, 100), pipe.leave)
@@ -302,7 +337,30 @@ class BadPeer:
                 self._check(pipe, world.loop.time() - began)
             pipe.leave()
 
+    async def _cut(self, pipe: Pipe, frames: list[bytes]) -> None:
+        """Send requests for slices, each of which gets one answer over the same connection."""
+        began = self.world.loop.time()
+        pipe.send(b"".join(frames))
+        missing = len(frames)
+        while missing and not self.world.is_ending:
+            await asyncio.sleep(0.02)
+            answers, pipe.answers = pipe.answers, []
+            missing -= len(answers)
+            codes = {answer.code for answer in answers}
+            self.world.require(codes <= CUT_CODES, f"requests for slices are answered {codes}")
+            self.world.refused_cuts += sum(answer.code is Code.BAD_REQUEST for answer in answers)
+            waited = self.world.loop.time() - began
+            self.world.require(waited < CUT_SECONDS, f"{missing} cuts wait for {waited:.1f} s")
+            if missing and pipe.is_lost:
+                # Who waits in line that long, and holds what it sent, may be closed.
+                is_fair = waited >= WAIT_SECONDS_MAX or self.world.is_stopping
+                self.world.require(is_fair, "requests for slices end their connection")
+                return
+        pipe.leave()
+
     def _frame(self) -> bytes:
+        if self.kind == "cut":
+            return cutting_frame(self.world.random, self.maker.ledger_id)
         make = {"adds": self.maker._add, "reads": self.maker._read}
         return make.get(self.lane, self.maker._recover)().frame
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from sys import getsizeof
 from typing import TYPE_CHECKING, Any
 
+from bookie_server.service.limits.budget import FREE_PARTS_OF_SHARE
 from ledgerlog_spark.testing.bookie import MemoryStorage
 from ledgerlog_spark.wire.frames import ReceiveBuffer
 
@@ -14,12 +16,18 @@ if TYPE_CHECKING:
     from tests.sim.service.world import ServiceWorld
 
 
+def memory_of(value: Any) -> int:
+    """Bytes of nested tuples of numbers."""
+    parts = sum(map(memory_of, value)) if isinstance(value, tuple) else 0
+    return getsizeof(value) + parts
+
+
 class LateStorage:
     """The storage port over entries in memory.
 
     Attributes:
         is_stuck: Regular adds are not answered.
-        open_bytes: Of adds that are not answered.
+        open_bytes: Of adds that are not answered, and of requests for slices.
         requests: Not answered.
     """
 
@@ -72,8 +80,18 @@ class LateStorage:
         self._answer_later(self._once(lambda: self.inner.read_batch(request, on_done)))
 
     def read_slices(self, request: Any, on_done: Callable[..., None]) -> None:
+        # A lane may be too small for the largest request, which then takes all that a share may.
+        largest = self.world.lanes.reads.size_bytes_max // FREE_PARTS_OF_SHARE
+        size_bytes = min(memory_of(request.entries), largest)
+        self.open_bytes += size_bytes
+        self.world.check_bytes_held()
+
+        def done(*answer: Any) -> None:
+            self.open_bytes -= size_bytes
+            on_done(*answer)
+
         self.requests += 1
-        self._answer_later(self._once(lambda: self.inner.read_slices(request, on_done)))
+        self._answer_later(self._once(lambda: self.inner.read_slices(request, done)))
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
         self.inner.announce_lac(ledger_id, lac, master_key)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bookie_server.service.v2 import operations
 from bookie_server.service.v2.connection import PeerConnection
 from bookie_server.service.v2.receive_memory import ReceiveMemory
 from bookie_server.service.v2.sweeper import ConnectionSweeper
@@ -51,9 +52,15 @@ def memory_goes_with_the_first_answer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReceiveMemory, "free", free_all)
 
 
+def slices_cost_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A decoded request for slices is in memory, and no lane holds it."""
+    patch.setattr(operations, "slices_cost", lambda _: 0)
+
+
 MUTATIONS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     waits_for_itself: "waits for",
     everybody_is_in_the_way: "was closed with requests out",
+    slices_cost_nothing: "bytes are held, and",
     memory_goes_with_the_first_answer: "bytes|changed|counted|overtook|is closed|AssertionError",
 }
 

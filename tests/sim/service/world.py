@@ -70,6 +70,7 @@ class ServiceWorld:
         is_ending: Peers that misbehave begin nothing new.
         answers: That peers that behave got.
         refused: Of them, with BUSY.
+        refused_cuts: Malformed requests for slices that got an answer.
         storage_ms_max: The storage answers within this, adds aside while it is stuck.
     """
 
@@ -103,6 +104,7 @@ class ServiceWorld:
         self.is_ending = False
         self.answers = 0
         self.refused = 0
+        self.refused_cuts = 0
         self._failure: Violation | None = None
         self._in_the_way: dict[tuple[str, Pipe], float] = {}
 
@@ -164,7 +166,7 @@ class ServiceWorld:
         """Peers come, the storage stands still now and then, all end, nothing is left."""
         random = self.random
         good = [GoodPeer(self, number) for number in range(random.choice((1, 3, 6, 14)))]
-        kind = random.choice((None, None, "sink", "hoard"))
+        kind = random.choice((None, None, "sink", "hoard", "cut"))
         bad_count = random.choice((0, 0, 2, 6)) if kind != "hoard" else 6
         bad = [BadPeer(self, number, kind) for number in range(bad_count)]
         tasks = [asyncio.create_task(peer.run()) for peer in good]
@@ -262,15 +264,17 @@ def service_schedule(seed: int) -> ServiceWorld:
 
 def run_schedules(seeds: Iterable[int]) -> str:
     """One schedule for each seed, the first `Violation` ends it; the line that counts."""
-    schedules = answers = refused = swept = pauses = 0
+    schedules = answers = refused = malformed = swept = pauses = 0
     for seed in seeds:
         world = service_schedule(seed)
         schedules += 1
         answers += world.answers
         refused += world.refused
+        malformed += world.refused_cuts
         swept += world.counters.connections_closed_by_us
         pauses += world.counters.pauses
     return (
         f"service: {schedules:,} schedules, {answers:,} answers, {refused:,} of them BUSY, "
-        f"{pauses:,} pauses, {swept:,} peers closed, 0 violations"
+        f"{malformed:,} malformed requests refused, {pauses:,} pauses, {swept:,} peers closed, "
+        f"0 violations"
     )

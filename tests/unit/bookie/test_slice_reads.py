@@ -191,7 +191,7 @@ def test_a_large_span_is_read_chunk_by_chunk() -> None:
         assert machine.read_slices(7, wanted) == (Code.OK, right)
         needs = needs_of(machine, StoredSliceRead(7, wanted, 1 << 24))
         sizes = [need.size for need in needs if need is not None]
-        assert max(sizes) <= 2 * CHUNK_SIZE
+        assert max(sizes) == CHUNK_SIZE
         assert sum(sizes) <= 2 * 7 * CHUNK_SIZE
 
 
@@ -216,15 +216,31 @@ def test_random_ranges_are_those_of_the_stored_entries() -> None:
             assert machine.read_slices(7, [(entry_id, ranges)]) == (Code.OK, [right])
 
 
-def test_whole_chunks_are_read_and_the_first_ones_have_the_head() -> None:
+def test_whole_chunks_are_read_one_after_the_other() -> None:
     edges = [0, CHUNK_SIZE, 2 * CHUNK_SIZE, 2 * CHUNK_SIZE + 500]
     assert list(chunks_of([(0, 24)], 0, edges[3])) == [(0, edges[1])]
     assert list(chunks_of([(0, edges[3])], 0, edges[3])) == list(pairwise(edges))
     far = [(0, 24), (CHUNK_SIZE + 30, CHUNK_SIZE + 31)]
-    for start, first in ((1, 1), (edges[1] - 24, 2), (edges[1] - 25, 1), (edges[1], 2)):
+    for start, count in ((1, 2), (edges[1] - 24, 2), (edges[1] - 23, 3), (edges[1], 2)):
         found = list(chunks_of(far, start, edges[3]))
-        assert found[0] == (start // CHUNK_SIZE * CHUNK_SIZE, edges[first])
-        assert found[1][0] <= start + CHUNK_SIZE + 30 < found[1][1]
+        assert len(found) == count
+        assert found[0][0] <= start < found[0][1]
+        assert found[-1][0] <= start + CHUNK_SIZE + 30 < found[-1][1]
+
+
+def test_the_head_of_an_entry_may_be_in_two_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = reads.Reader.find
+    for start in range(CHUNK_SIZE - 30, CHUNK_SIZE + 3, 3):
+        machine = started()
+        both = [b"x" * (start - len(entry(7, 0, b""))), LARGE[:500]]
+        assert machine.add(7, (0, 1), both) is Code.OK
+        machine.stop()
+        machine.start()
+        right = [entry(7, 1, both[1])[100:110]]
+        assert machine.read_slices(7, [(1, [(100, 10)])]) == (Code.OK, right)
+        with monkeypatch.context() as patch:
+            patch.setattr(reads.Reader, "find", lambda self, ledger_id, _: find(self, ledger_id, 1))
+            assert machine.read_slices(7, [(0, [(100, 10)])])[0] is Code.IO_ERROR
 
 
 def pauses_of(machine: Machine, request: StoredSliceRead) -> int:

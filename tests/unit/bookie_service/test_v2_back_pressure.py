@@ -288,7 +288,7 @@ async def test_a_request_for_slices_holds_its_own_memory_beside_that_of_its_answ
     assert (await peer.answer()).code is Code.OK
     wanted = [(entry_id, [(64 * at, 20) for at in range(300)]) for entry_id in range(3)]
     frame = encode_read_slices(500, wanted, request_id=1, size_bytes_max=100_000)
-    own = 16 * (len(frame) - 4) + 2 * CHUNK_SIZE
+    own = 16 * (len(frame) - 4) + CHUNK_SIZE
     peer.send(frame)
     assert len((await peer.answer()).slices) == 3
     assert seen.pop() == (100_000, 100_000 + REQUEST_OVERHEAD_BYTES + own)
