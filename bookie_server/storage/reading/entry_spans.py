@@ -39,7 +39,7 @@ def chunks_of(
     """
     for first, end in spans:
         at = start + first
-        while at < start + end:
+        while at < min(start + end, body_size):
             edge = min((at // CHUNK_SIZE + 1) * CHUNK_SIZE, body_size)
             yield at // CHUNK_SIZE * CHUNK_SIZE, edge
             at = edge
