@@ -2,7 +2,7 @@
 
 To read slices, a task first reads the whole index entry of the range, also if it reads only a small
 piece of the range. So slices pay only if the index and the wanted columns together have less than
-60 % of the bytes that the task would read otherwise. The planner knows the sizes of ranges, but not
+60 % of the bytes that the task would read otherwise. The planner has the sizes of ranges, but not
 of columns. It estimates them:
 
     column of fixed width     the width of its type for each row
@@ -124,7 +124,7 @@ def _share(pruning: _Pruning, row_size_bytes: float) -> float:
 
 
 def _pruning(encoded: bytes, columns: Sequence[str]) -> _Pruning | None:
-    """What is left out of entries; None if all columns are read, or cannot be read alone."""
+    """The columns to read; None if these are all columns, or cannot be read alone."""
     if not encoded:
         return None  # the schema of records
     schema = decode_schema(encoded)
