@@ -8,8 +8,8 @@ of columns. It estimates them:
     column of fixed width     the width of its type for each row
     column of varying width   4 bytes for each row, and an equal part of the rest of the range
     header of an entry        200 bytes, and 60 bytes for each column
-    index                     the slices, and for each entry 20 bytes, and 50 bytes for each column
-                              with statistics
+    index                     the slices, and for each entry 20 bytes and the statistics: 28 bytes
+                              for a column of fixed width, and 76 bytes for another one
 
 If a range is smaller than its columns of fixed width, it is compressed. Then a column of varying
 width counts 16 bytes for each row, and all columns are assumed to shrink alike. After a wrong
@@ -41,7 +41,8 @@ COMPRESSED_VALUE_SIZE_BYTES = 12
 HEADER_SIZE_BYTES = 200
 HEADER_COLUMN_SIZE_BYTES = 60
 INDEX_ENTRY_SIZE_BYTES = 20
-INDEX_BOUNDS_SIZE_BYTES = 50
+INDEX_FIXED_SIZE_BYTES = 28
+INDEX_VARYING_SIZE_BYTES = 76
 
 
 class _Columns(NamedTuple):
@@ -110,7 +111,10 @@ def _rows_of(piece: ScanRange) -> int:
 
 def _index_size_bytes(pruning: _Pruning, entries: int) -> float:
     """Estimated size of an index without its slices."""
-    bounds = entries * min(pruning.columns, COLUMNS_MAX) * INDEX_BOUNDS_SIZE_BYTES
+    varying = pruning.every.varying
+    fixed = pruning.columns - varying
+    of_entry = fixed * INDEX_FIXED_SIZE_BYTES + varying * INDEX_VARYING_SIZE_BYTES
+    bounds = entries * of_entry * min(1, COLUMNS_MAX / pruning.columns)
     has_bounds = bounds <= INDEX_SIZE_BYTES_MAX  # otherwise, the writer has left them out
     return entries * INDEX_ENTRY_SIZE_BYTES + bounds * has_bounds
 
