@@ -57,7 +57,7 @@ abstract class ReaderSuite extends munit.FunSuite {
     var isCancelled = false
 
     /** So that a read that waits for ever fails its test. */
-    private val deadline = System.nanoTime() + 30000000000L
+    private val deadline = System.nanoTime() + 20000000000L
     private def isLate: Boolean = System.nanoTime() > deadline
     var takesSlices = true
 
