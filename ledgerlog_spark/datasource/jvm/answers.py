@@ -1,7 +1,10 @@
 """The answer to one request of the JVM engine, as values that `json.dumps` accepts.
 
-A request has `format` 1, the `options` of the read, the columns of the whole `table` and the
-`columns` of the scan (both Spark's JSON), `case_sensitive`, and the `filters` of the query (see
+A request for the schema of a read has `format` 1 and the `options` of the read. The answer has
+`format` 1 and `schema`, the text of Spark's JSON.
+
+A request for a scan has `format` 1, the `options` of the read, the columns of the whole `table` and
+the `columns` of the scan (both Spark's JSON), `case_sensitive`, and the `filters` of the query (see
 `skipping.predicates`), or its `top`: a column, its order, and the number of rows. A request for
 values instead of rows has `aggregates`, each with a `function`, and a `column` except for a count
 of rows. A request for a micro-batch has `tasks`, as the Python stream has pickled them (base64). An
@@ -52,8 +55,15 @@ _Reader = BatchReader | LedgerStreamReader
 
 
 def answer_to(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dict[str, Any]:
-    """Plan a scan, or compute values of it. Raises the errors of `BatchReader.partitions`."""
+    """Plan a scan, compute values of it, or find the schema of a read.
+
+    Raises the errors of `BatchReader.partitions`, and for a schema those of
+    `LedgerDataSource.schema`.
+    """
     check_format(request)
+    if "columns" not in request:
+        schema = source(options=request["options"]).schema()
+        return {"format": FORMAT, "schema": schema.json()}
     options = _options_of(source, request)
     columns = StructType.fromJson(json.loads(request["columns"]))
     if "tasks" in request:

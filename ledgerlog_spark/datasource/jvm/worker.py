@@ -1,7 +1,7 @@
 """Answers the requests of the JVM engine in a planner worker of Spark.
 
 Spark starts one daemon for the module `pyspark_ledger`, and its workers call `main` for each
-request: of a scan, or of the catalog. A worker keeps its client of the cluster, so a request takes
+request: of a read, or of the catalog. A worker keeps its client of the cluster, so a request takes
 a few milliseconds.
 """
 
