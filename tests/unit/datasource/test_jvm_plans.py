@@ -9,7 +9,7 @@ from ledgerlog_spark.arrow.spark_types import arrow_schema_of
 from ledgerlog_spark.datasource.jvm.answers import answer_to
 from ledgerlog_spark.datasource.jvm.origins import ConversionNeededError, Origin, origins_of
 from ledgerlog_spark.datasource.source import LedgerDataSource
-from ledgerlog_spark.errors import InvalidConfigurationError, WireFormatError
+from ledgerlog_spark.errors import ConfigurationError, WireFormatError
 
 STORED = pa.schema(
     [("k", pa.int64()), ("Name", pa.string()), ("s", pa.struct([("x", pa.int32())]))]
@@ -69,7 +69,7 @@ def test_the_schema_of_a_read_is_that_of_the_python_source() -> None:
     options = {"ledgerId": "7", "metadataServiceUri": "zk://never-contacted:2181/ledgers"}
     answer = answer_to(LedgerDataSource, {"format": 1, "options": options})
     assert answer == {"format": 1, "schema": LedgerDataSource(options=options).schema().json()}
-    with pytest.raises(InvalidConfigurationError, match="colour"):
+    with pytest.raises(ConfigurationError, match="colour"):
         answer_to(LedgerDataSource, {"format": 1, "options": {"colour": "red"}})
 
 
