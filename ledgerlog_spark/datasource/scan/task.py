@@ -22,7 +22,7 @@ ReadEntries = Callable[[ScanRange], Iterable[Any]]
 
 SMALL_BATCH_ROWS = 16_384
 JOINED_BATCH_ROWS = 32_768
-"""Spark needs about 150 us for each batch, so small batches are joined up to this number of rows."""
+"""A batch costs Spark about 150 us, so small batches are joined up to about this number of rows."""
 
 JOINED_SIZE_BYTES_MAX = 4 << 20
 """Maximum size of joined batches, because rows may have any size."""
