@@ -250,8 +250,8 @@ class ReadHandle:
         Raises:
             LocalProtocolError: The range is wrong, or ends after `last_add_confirmed`. Nothing was
                 read.
-            EntryNotFoundError: Every replica reported that it does not have the entry, usually
-                twice, with newer metadata for the second report.
+            EntryNotFoundError: Every replica reported that it does not have the entry, even after
+                the metadata was read again.
             EntryUnknownError: No replica that answered had the entry, and some replica did not
                 answer; retriable.
             DigestMismatchError: Every replica that answered had a wrong digest.
