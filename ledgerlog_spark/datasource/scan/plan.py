@@ -49,7 +49,7 @@ class LogScan:
     """One log of the plan. The snapshot does not change during the scan.
 
     The state of the ledgers does not matter: a listed range is read to its end, also in an open
-    ledger. `indexes` and `spans` contain what was read for the ranges from `indexes_wanted`.
+    ledger. `indexes` and `spans` are the results for the ranges that `indexes_wanted` returned.
     """
 
     snapshot: LogSnapshot
