@@ -246,7 +246,7 @@ class LogKindError(LogError):
 
 
 class ConcurrentCommitError(LogError):
-    """Another commit conflicts with this one, or the log is not the log or version it expects."""
+    """Another commit conflicts with this one, or the log has another id or version than wanted."""
 
 
 class CommitUnknownError(LogError):

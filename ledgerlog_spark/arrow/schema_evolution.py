@@ -95,8 +95,8 @@ def merge(
 def reject_missing_defaults(log_schema: str, rows_schema: str, *, log: str) -> None:
     """Raise an error if the rows lack a column with a default that is not NULL.
 
-    Spark alone can compute a default. It does so in an INSERT into a table of a catalog, whose rows
-    then have the column. A null in place of the default would be a wrong value.
+    Only Spark can compute a default. In an INSERT into a table of a catalog, Spark does so, and the
+    rows have the column. In other writes, a null in place of the default would be a wrong value.
     """
     given = {field["name"].lower() for field in struct_of(rows_schema)["fields"]}
     for field in struct_of(log_schema)["fields"]:

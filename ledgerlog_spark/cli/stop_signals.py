@@ -24,9 +24,8 @@ class StopSignals:
     """In the `with` block, the first signal of SIGNALS raises KeyboardInterrupt.
 
     Later signals are ignored, so a second Ctrl-C does not interrupt code that stops processes. If
-    SIGTERM or SIGHUP was
-    ignored before, for example because of `nohup`, it stays ignored. Only the main thread can use
-    this class.
+    SIGTERM or SIGHUP was ignored before, for example because of `nohup`, it stays ignored. Only the
+    main thread can use this class.
     """
 
     def __init__(self) -> None:

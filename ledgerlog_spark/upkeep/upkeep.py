@@ -235,7 +235,10 @@ async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncItera
 
 
 async def _released(leases: Leases, *, seconds: float) -> None:
-    """Release the lease, even after a short outage. Otherwise the end of the session ends it."""
+    """Release the lease, and retry for `seconds` while the store is unavailable.
+
+    If this fails, the lease ends with the session.
+    """
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds
     while True:

@@ -82,7 +82,7 @@ class HeldFiles:
             file.live_bytes -= file.live.pop(ledger_id)
 
     def dead(self, files_in_doubt: set[int]) -> list[FinishedFile]:
-        """Return the files without live entries. A file in doubt may contain any entries."""
+        """Return the files without live entries. Files in doubt are omitted: they may have some."""
         return [
             file
             for file in self._files.values()

@@ -47,7 +47,7 @@ N = TypeVar("N")
 R = TypeVar("R")
 
 BATCH_HEAD_SIZE_BYTES = 24 + 8 + 4
-"""Size of a BATCH_READ answer without its entries. The `size_bytes_max` of a client includes it."""
+"""Size of a BATCH_READ answer without its entries. It counts as part of `size_bytes_max`."""
 ENTRY_LENGTH_SIZE_BYTES = 4
 HEAD_SIZE_BYTES = 24
 """Size of the ids and the LAC at the beginning of a stored entry."""

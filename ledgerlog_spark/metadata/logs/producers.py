@@ -102,7 +102,7 @@ class LogProducers:
             )
             if not is_gone:
                 raise
-            # A log loses the node above its producers when it is deleted, or later.
+            # The node above a log's producers is deleted together with the log, or later.
             raise LogNotFoundError(
                 f"the log of producer {app!r} was deleted; nothing was changed",
                 app=app,

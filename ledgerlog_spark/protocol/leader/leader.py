@@ -429,7 +429,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._advance() if any(woken) else []
 
     def _arm_age_timer(self) -> list[LeaderEffect]:
-        """Start the timer for a roll by age, unless it runs. A log without new appends needs it."""
+        """Start the timer for a roll by age, unless it runs. The timer also rolls an idle log."""
         if self._age_timer:
             return []
         self._age_timer, self._aging = self._numbers.next(), self._ledgers.current

@@ -389,7 +389,7 @@ class RangeRead:
 class ReadFailed:
     """The reader delivered everything before `entry_id` and cannot continue."""
 
-    failure: Failure  # ENTRY_ABSENT only if all bookies of the write set reported it absent
+    failure: Failure  # ENTRY_ABSENT only if all bookies of the write set denied the entry
     entry_id: int
     codes: tuple[tuple[str, Code | None], ...] = ()  # the last answer of each bookie
 

@@ -43,8 +43,8 @@ class ReadAhead:
     Attributes:
         entries_first: The first limit of entries. It grows with the number of entries found.
         entries_max: Maximum of the growing limit of entries.
-        size_bytes_max: Maximum bytes, estimated from the largest entry so far. It also limits the
-            entries that wait to be written back.
+        size_bytes_max: Maximum size of the requested entries, estimated from the largest entry so
+            far. It also limits the entries that wait to be written back.
         slow_member_ms: After one to two times this time, other bookies get the request too.
         batch_entries_max: Maximum number of entries in one answer. The value 1 turns batches off.
         batch_size_bytes_max: Maximum size of one answer.
