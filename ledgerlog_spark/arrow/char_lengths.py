@@ -127,7 +127,7 @@ def _struct_check(parts: list[str], fields: list[dict[str, Any]], column: str) -
 
 
 def _split(text: str) -> Iterator[str]:
-    """Yield the parts of a type between its commas that are not in brackets."""
+    """Split the text of a type at the commas that are not in brackets, and yield the parts."""
     depth = begin = 0
     for place, character in enumerate(text):
         depth += (character in "<(") - (character in ">)")

@@ -328,7 +328,7 @@ class FileKeeper:
         """
         dead = self.finished.dead(self._health.files_in_doubt)
         for file in dead:
-            # Entries of the file can no longer be found. The slot is in use until the commit.
+            # From now on, no read finds an entry in the file. The slot is in use until the commit.
             self.finished.remove(file)
             self._freed.append(file.entry.slot)
             self._pinned[file.entry.slot] = file.handle

@@ -154,7 +154,7 @@ class Tables:
             LogExistsError: `mode` is `create`, and the log exists.
             LogNotFoundError: `mode` is `replace`, and the log does not exist.
             LogKindError: The log is a leader log.
-            ConfigurationError: No option of a write can set one of the definition's properties.
+            ConfigurationError: The definition has a property that no option of a write can set.
         """
         common = {"path": name, **definition.options()}
         storable(definition.schema_json)

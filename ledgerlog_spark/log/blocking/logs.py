@@ -205,8 +205,8 @@ class BlockingLog(Blocking[Log]):
         """Draw a picture for notebooks: the ranges of the log, and the bookies that store them.
 
         Args:
-            gone: Registered bookies to mark as deleted. A crashed bookie stays registered for some
-                seconds.
+            gone: Bookies to draw as lost, although they are registered. A crashed bookie stays
+                registered for some seconds.
 
         Raises:
             LogNotFoundError: The log was deleted.
