@@ -88,8 +88,8 @@ class BookieSettings(BaseSettings):
             read-only if its next file would leave fewer free bytes.
         gc_interval_ms: Time between two passes of the collector, which deletes the entries of
             deleted ledgers.
-        drain_timeout_ms: Maximum time that a bookie that stops waits until accepted requests are
-            answered.
+        drain_timeout_ms: When the bookie stops, it waits at most this time until accepted requests
+            are answered.
         log_level: `debug`, `info`, `warning` or `error`.
     """
 

@@ -5,8 +5,8 @@ system closes the pipe when the owner ends, even after SIGKILL or after a crash 
 kernel.
 
 The processes of an owned cluster have a mark in their environment. Each process has a session of
-its own, because Linux divides the CPUs among sessions. With large entries, a program that had the
-bookies in its own session wrote at only 0.89 of the speed. Because of the sessions, Ctrl-C in a
+its own, because Linux divides the CPUs among sessions. With large entries, a program with the
+bookies in its own session wrote at only 89 % of the speed. Because of the sessions, Ctrl-C in a
 terminal does not reach the processes.
 """
 

@@ -17,7 +17,8 @@ from ledgerlog_spark.protocol.log.state.records import Item
 TARGET_BYTES_DEFAULT = 256 << 20
 BACKGROUND_RANGES_MIN = 64
 RUN_LEDGERS_MAX = 1_000
-"""Maximum number of ledgers that one switch marks, so that its transaction is far below 1 MiB."""
+"""Maximum number of ledgers in one merge. One transaction marks all of them, and must be far below
+1 MiB."""
 
 RUN_RANGES_MAX = 10_000
 

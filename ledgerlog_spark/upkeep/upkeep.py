@@ -90,7 +90,7 @@ class Kept:
 
     @property
     def did_something(self) -> bool:
-        """Whether anything was deleted or merged, or a ledger that was due was kept."""
+        """Whether anything was deleted or merged, or a ledger could not be deleted."""
         merged = self.merged is not None and self.merged.ledgers > 0
         pages = self.swept is not None and self.swept.pages_deleted > 0
         return merged or pages or any(self.counts().values())
@@ -141,7 +141,7 @@ class Upkeep:
             return kept
 
     async def _keep(self, log: Log, clock: PassClock) -> Kept:
-        """Maintain one log. When nothing is due, this only reads the head."""
+        """Maintain one log. If nothing is due, only the head of the log is read."""
         errors: list[LedgerLogError] = []
         name, truncated, merged, swept = log.name, None, None, None
         head = await _tried(self._logs.store.read_head(log.log_id), errors)
@@ -235,7 +235,10 @@ async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncItera
 
 
 async def _released(leases: Leases, *, seconds: float) -> None:
-    """Release the lease, even after a short outage. Otherwise the end of the session ends it."""
+    """Release the lease, and retry for `seconds` while the store is unavailable.
+
+    If this fails, the lease ends with the session.
+    """
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds
     while True:
@@ -264,7 +267,7 @@ def _leases_of(client: LedgerClient) -> Leases:
 
 
 def upkeep_after_commit(client: BlockingClient, log: str, version: int | None) -> bool:
-    """Begin a pass over a log, if a pass is due. Returns without waiting whether it was begun.
+    """Begin a pass over a log if a pass is due, and return at once whether the pass was begun.
 
     The process that commits the batches of a stream calls this. Its client must stay open until the
     process ends. `version` is the version that the commit made; None if it made no version. The

@@ -57,9 +57,10 @@ GATHERED_BYTES_MIN: Final = 8_192
 READ: Final = int(Opcode.READ)
 READ_SLICES: Final = int(Opcode.READ_SLICES)
 BATCHES: Final = frozenset((int(Opcode.BATCH_READ), READ_SLICES))
-"""Operations whose answer may have fewer entries than requested. Their sizes are at one place."""
+"""Operations whose answer may have fewer entries than requested. The requests of all of them have
+their size limit at the same offset."""
 SLICES_COST_FACTOR: Final = 16
-"""A decoded request for slices needs at most this multiple of the bytes of its frame."""
+"""A decoded request for slices takes at most this number of bytes for each byte of its frame."""
 _BATCH_SIZE: Final = Struct(">q")
 _BATCH_SIZE_OFFSET: Final = 32
 _PLUGIN_NAME: Final = b"AuthDisabledPlugin"
@@ -125,7 +126,7 @@ class V2Operations(PeerConnection):
     def _announce(self, request: TellLacRequest, share: Share, taken_bytes: int) -> None:
         self._shared.storage.announce_lac(*request[2:])
         self._done(share, taken_bytes)
-        if not self.is_proven:  # no answer proves it
+        if not self.is_proven:  # `_flush` records this only for requests with an answer
             self._prove()
 
     def _is_version_3(self, body: memoryview, share: Share, taken_bytes: int) -> bool:
@@ -359,7 +360,7 @@ def size_wanted(body: memoryview, size_bytes_max: int) -> int:
 def slices_cost(frame_size_bytes: int) -> int:
     """Return the memory that a decoded request for slices needs, from the size of its frame.
 
-    A larger frame than any request is refused before its ranges are decoded.
+    A frame of more than `SLICES_FRAME_SIZE_BYTES_MAX` is refused before its ranges are decoded.
     """
     return min(frame_size_bytes, SLICES_FRAME_SIZE_BYTES_MAX) * SLICES_COST_FACTOR
 

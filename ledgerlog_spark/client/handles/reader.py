@@ -244,13 +244,14 @@ class ReadHandle:
                 The range may then end after `last_add_confirmed`.
             place: Limits the memory of this read and other reads together. If the consumer takes
                 another range first, this read may wait for room.
-            slices: The parts of the entries to read, with their checksums. A payload may still be a
-                whole one; None means that all payloads are.
+            slices: The parts of the entries to read, with their checksums. Some entries may be read
+                whole anyway. None reads all entries whole.
 
         Raises:
             LocalProtocolError: The range is wrong, or ends after `last_add_confirmed`. Nothing was
                 read.
-            EntryNotFoundError: Every replica reported twice that it does not have the entry.
+            EntryNotFoundError: Every replica reported that it does not have the entry, even after
+                the metadata was read again.
             EntryUnknownError: No replica that answered had the entry, and some replica did not
                 answer; retriable.
             DigestMismatchError: Every replica that answered had a wrong digest.

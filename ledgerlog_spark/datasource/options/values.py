@@ -187,7 +187,8 @@ class SourceOptions:
     staging_ttl_ms: Annotated[int | None, Option(Use.WRITE, whole_number(1),
         "time to keep uncommitted ledgers, for a new log; 7 days by default", "ms")] = None
     txn_retention_ms: Annotated[int | None, Option(Use.WRITE, whole_number(1),
-        "time to remember application IDs, for a new log; 30 days by default", "ms")] = None
+        "time to keep the replaced runs of an application ID, for a new log; 30 days by default",
+        "ms")] = None
     target_entry_bytes: Annotated[int, Option(Use.WRITE, size_bytes(4096, 4 << 20),
         "approximate size of an encoded entry", "bytes")] = 1 << 20
     compression: Annotated[str, Option(Use.WRITE, choice("zstd", "lz4", "none"),
