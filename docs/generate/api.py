@@ -64,7 +64,7 @@ HANDLES: list[tuple[str, type[Any], type[Any]]] = [
 
 
 def members_of(handle: type[Any], blocking: type[Any]) -> list[str]:
-    """The public names that both have."""
+    """The public names that both classes have."""
     return sorted(
         name for name in dir(handle) if not name.startswith("_") and name in dir(blocking)
     )

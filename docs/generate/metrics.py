@@ -88,7 +88,7 @@ MEANINGS = {
     "storage_drops": "Ledgers whose entries were deleted.",
     "storage_tombstones_forgotten": "Deleted ledgers that the bookie forgot after their grace period.",
 }
-"""What each metric means, by its name without prefix; those of the lanes follow."""
+"""The meaning of each metric, by its name without the prefix. The metrics of lanes follow below."""
 
 LANES = {
     "adds": "entries that peers send",
