@@ -14,8 +14,8 @@ HEAD: Final = """\
 # Modules
 
 This page lists every module of both packages with the first paragraph of its docstring. The text of a folder describes
-how its modules belong together. [Architecture](../ARCHITECTURE.md) describes the layers, and lists where frequent
-changes are made.
+how its modules belong together. [Architecture](../ARCHITECTURE.md) describes the layers, and names the
+modules for frequent changes.
 
 """
 

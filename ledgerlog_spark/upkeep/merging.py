@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 READ_AHEAD = 16
-"""Number of ranges whose first entries are read ahead."""
+"""Maximum number of ranges whose first entries are read ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class LogMerger:
         self._ranges_total = 0
 
     async def merge(self) -> Merged:
-        """Merge all runs that are worth it, one after the other. Each merge is committed at once.
+        """Merge all runs that are worth merging, one by one. Each run is committed on its own.
 
         If ranges of the log cannot be merged (`is_merged`), the call does nothing.
         """

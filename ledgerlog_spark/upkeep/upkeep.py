@@ -67,8 +67,8 @@ THREAD_NAME = "ledgerlog-upkeep"
 class Kept:
     """The result of one pass for one log. The result of a step that failed is None.
 
-    `truncated` and `merged` are also None when the log did not exist any more, and when nothing can
-    have been due since the last pass of this process.
+    `truncated` and `merged` are also None if the log did not exist any more, or if an earlier pass
+    showed that no such work can be due yet.
     """
 
     log: str  # name of the log, or the id of a deleted log
@@ -90,7 +90,7 @@ class Kept:
 
     @property
     def did_something(self) -> bool:
-        """Whether anything was deleted or merged, or a ledger could not be deleted."""
+        """Whether something was deleted or merged, or a due ledger could not be deleted."""
         merged = self.merged is not None and self.merged.ledgers > 0
         pages = self.swept is not None and self.swept.pages_deleted > 0
         return merged or pages or any(self.counts().values())
@@ -196,7 +196,7 @@ async def _retained(log: Log, due: LogDue, errors: list[LedgerLogError]) -> Trun
 
 
 async def _tried(step: Awaitable[T], errors: list[LedgerLogError]) -> T | None:
-    """Run a step, and keep its error, so that other steps run. A deleted log is not an error."""
+    """Run a step, and store its error so that other steps run. A deleted log is not an error."""
     try:
         return await step
     except LogNotFoundError:
@@ -267,7 +267,7 @@ def _leases_of(client: LedgerClient) -> Leases:
 
 
 def upkeep_after_commit(client: BlockingClient, log: str, version: int | None) -> bool:
-    """Begin a pass over a log if a pass is due, and return at once whether the pass was begun.
+    """Begin a pass over a log if one is due. Return immediately, with whether a pass was begun.
 
     The process that commits the batches of a stream calls this. Its client must stay open until the
     process ends. `version` is the version that the commit made; None if it made no version. The
