@@ -269,7 +269,7 @@ def _leases_of(client: LedgerClient) -> Leases:
 def upkeep_after_commit(client: BlockingClient, log: str, version: int | None) -> bool:
     """Begin a pass over a log if one is due. Return immediately, with whether a pass was begun.
 
-    The process that commits the batches of a stream calls this. Its client must stay open until the
+    The process that commits the batches of a stream calls this. `client` must stay open until the
     process ends. `version` is the version that the commit made; None if it made no version. The
     process runs at most one pass at a time, on a thread that ends with the process. The pass does
     nothing when another process runs upkeep. An error is logged, and the next pass tries again.

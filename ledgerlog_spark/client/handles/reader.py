@@ -63,8 +63,7 @@ class ReadHandle:
 
     Attributes:
         id: The ledger's id.
-        metadata: The metadata that was read last. If a read finds it to be outdated, it is read
-            again.
+        metadata: The metadata that was read last. If it is outdated, a read of entries updates it.
     """
 
     def __init__(

@@ -87,8 +87,8 @@ class StagedLedger:
         """Whether the version before `batch_id` lists less than half of the ledger.
 
         Call this only if each batch overwrites the batches before it, as in complete mode. If the
-        result is True, the writer continues in a new ledger. Otherwise the ledger, and with it all
-        overwritten batches, would stay on disk.
+        result is True, the writer continues in a new ledger. In one endless ledger, all overwritten
+        batches would stay on disk.
         """
         is_replaced = self._last_batch_id < batch_id - 1
         listed_size_bytes = 0 if is_replaced else self._last_batch_size_bytes
