@@ -53,7 +53,10 @@ check: lint types ## Run what a change needs every few minutes: style, types, un
 
 # The simulators run after the tests and run more schedules, so the tests run fewer of them.
 test: export LEDGERLOG_SIM_FOLLOWS := 1
-test: lint types shim pytest sim ## Run everything that must be green: style, types, tests, simulation
+test: ## Run everything that must be green: style, types, tests, simulation
+	+@$(MAKE) --no-print-directory --output-sync=target -j$(CORES) types shim lint
+	+@$(MAKE) --no-print-directory pytest
+	+@$(MAKE) --no-print-directory sim
 
 $(SBT):
 	mvn --quiet --batch-mode org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy \

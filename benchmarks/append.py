@@ -1,8 +1,8 @@
 """How fast does one writer append, if each entry must be on the disks of two of three bookies?
 
 The ledgers have E3/Qw3/Qa2 and CRC32C. ZooKeeper, three bookies and the client run on this machine.
-Each figure is printed with the rate of the disk when three writers write and sync the same sizes,
-and with the figure of the peer.
+The output also contains the rate of the disk when three processes write and sync the same sizes,
+and the figure of Apache BookKeeper if `--peer` is given.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def limit(case: Case, directory: Path) -> tuple[float, str]:
 
 
 def peer_value(rig: peer_bookkeeper.Rig, case: Case) -> float:
-    """Return the value measured for Apache BookKeeper, in the unit of the case."""
+    """Return the value that was measured for Apache BookKeeper, in the unit of the case."""
     if case.lower_is_better:
         return rig.milliseconds(*case.peer)
     rate = rig.entries_per_second(*case.peer)
@@ -132,7 +132,7 @@ def peer_value(rig: peer_bookkeeper.Rig, case: Case) -> float:
 
 
 def main() -> None:
-    """Measure all cases: first with our cluster, then with the peer, while our cluster is down."""
+    """Measure ledgerlog, and then Apache BookKeeper while no ledgerlog cluster runs."""
     options = parsed(__doc__, with_only=True)
     cases = [case for case in CASES if not options.only or options.only in case.name]
     if not cases:

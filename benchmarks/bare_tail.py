@@ -1,8 +1,8 @@
 """A bare tail: measures the shortest time in which Python processes can deliver a record.
 
 The bare path has as many processes, threads and messages as the real path, and each bookie syncs in
-groups. But it has no ledger, checksum, order, metadata or flow control. A message of 300 bytes goes
-from the caller's thread to the writer's loop, and from there to three processes. Each process
+groups. But it has no ledgers, checksums, ordering, metadata or flow control. A message of 300 bytes
+goes from the caller's thread to the writer's loop, and from there to three processes. Each process
 writes and syncs the message on a thread of its own, and answers. After the second answer, the
 writer notifies one of the three processes. This process sends the message to the reader's loop,
 which passes it to a waiting thread.

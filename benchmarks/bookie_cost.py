@@ -1,9 +1,10 @@
-"""How many device bytes does an append cost for each payload byte, and how much memory?
+"""How many bytes go to the disk for each payload byte, and how much memory does a bookie use?
 
 The bookies first write to new files, and then to recycled files, whose earlier ledgers were
-deleted. Device bytes are read from the device's own counter. Other programs can only increase this
-counter, so the round with the fewest bytes counts. The kernel's own count for the processes of the
-bookies is printed too. Memory is the anonymous resident memory at the end of the load.
+deleted. The bytes are read from the counter of the block device. Other programs can only increase
+this counter, so the figure is that of the round with the fewest bytes. The kernel also counts the
+bytes of each process, and the count of the bookies is printed too. Memory is the anonymous resident
+memory of a bookie at the end of the load.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ class Cost:
     """The cost in one round.
 
     Attributes:
-        device: Bytes to the device for each payload byte and bookie, by the device's counter.
-        process: The same, from the kernel's count for the bookie that wrote most.
+        device: Bytes that each bookie wrote for each payload byte, by the counter of the device.
+        process: The same by the kernel's count, for the bookie that wrote the most bytes.
         memory: Memory of the largest bookie, in MiB.
-        begun: Number of files that all bookies began.
+        begun: Number of files that all bookies together began.
         recycled: Number of these files in slots that held another file before.
     """
 

@@ -1,9 +1,9 @@
-"""What does a scan of one of 20 equal columns read, and how fast is it beside a scan of all?
+"""How fast is a scan of one of 20 columns, and how many bytes does it read?
 
-The columns are numbers of random bits, so every compression leaves them equal. Bytes are those of
-the bookies' own metrics. Entries with and without slices in their index are written in turn, by one
-process without Spark. The scans run twice: with the bookies on this machine, and behind a link of
-100 MB/s.
+All columns have random numbers, which no compression makes smaller, so the columns have equal
+sizes. The numbers of bytes come from the metrics of the bookies. The script also compares writes
+with and without slices in the index. These writes alternate in one process without Spark. The scans
+run twice: directly on the bookies of this machine, and through a link that carries 100 MB/s.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ADDRESS_SETTING = "LEDGERLOG_ADVERTISED_ADDRESS"
 ENGINES = {"jvm": "shim", "python": "python"}
 LINKS = {"direct": None, "100 MB/s": 100e6}
 GOALS = {"direct": 4.0, "100 MB/s": 8.0}
-"""How many times as fast as a scan of all columns a scan of one must be."""
+"""The goal: a scan of one column is at least this many times as fast as a scan of all columns."""
 BYTES_OUT = "ledgerlog_bookie_read_bytes_total"
 
 
@@ -84,7 +84,7 @@ def bytes_out(ports: list[int]) -> int:
 
 
 def batches(rows: int) -> Iterator[pa.RecordBatch]:
-    """Rows of random numbers, each batch with other values."""
+    """Rows of random numbers. The batches have different values."""
     source = random.Random(rows)
     noise = pa.py_buffer(source.randbytes(8 * (BATCH_ROWS + len(COLUMNS) + rows // BATCH_ROWS)))
     for number in range(rows // BATCH_ROWS):
@@ -96,7 +96,7 @@ def batches(rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def written(uri: str, rows: int, *, log: str) -> tuple[float, int]:
-    """Seconds of a write, and its stored bytes."""
+    """The seconds that a write takes, and its stored bytes."""
     fields = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in COLUMNS]
     text = json.dumps({"type": "struct", "fields": fields})
     rows_to_write = list(batches(rows))
@@ -109,7 +109,7 @@ def written(uri: str, rows: int, *, log: str) -> tuple[float, int]:
 
 
 def writes(uri: str, rounds: int) -> list[Figure]:
-    """Throughput and stored bytes with slices, beside those without."""
+    """Throughput and stored bytes with slices, compared with those without slices."""
     rows = ROWS // 4
     ratios, shares = [], []
     for number in range(1 + rounds):
@@ -129,7 +129,7 @@ def writes(uri: str, rounds: int) -> list[Figure]:
 
 
 def scans(spark: SparkSession, ports: list[int], link: str, rounds: int) -> list[Figure]:
-    """Seconds and bytes of scans of one column and of all columns, with both engines in turn."""
+    """Seconds and bytes of scans of one column and of all columns. Both engines alternate."""
     seconds: dict[tuple[str, str], list[float]] = {}
     sent: dict[tuple[str, str], list[float]] = {}
     for number in range(WARM_UP_ROUNDS + rounds):

@@ -1,12 +1,13 @@
 """How does this checkout compare with another one, in alternating rounds on the same machine?
 
 `python -m benchmarks.compare BASE append read --pairs 30`: BASE is a directory with another
-checkout (`git worktree add BASE REVISION`). The scripts of this checkout run on both. Each checkout
-has a cluster of its own, and both clusters run at the same time. A pair consists of one round of
-each checkout, in alternating order, so that other work of the machine affects both equally. After
-every few pairs, new clusters are started. A figure is the median of the ratios of all pairs, this
-checkout to BASE; more than 1 is better. It is printed with the range in which the median lies with
-95 % confidence. This range depends only on the order of the ratios.
+checkout (`git worktree add BASE REVISION`). The scripts of this checkout measure the packages of
+both checkouts. Each checkout has a cluster of its own, and both clusters run at the same time. A
+pair consists of one round of each checkout, in alternating order, so that other programs on the
+machine affect both equally. After every few pairs, new clusters are started. The ratio of a pair is
+the figure of this checkout divided by that of BASE, or the inverse for times. So a ratio above 1
+means that this checkout is faster. The script prints the median of the ratios and its 95 %
+confidence interval, which depends only on the ranks of the ratios.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ needs 10 GB, and bookies refuse writes before their disk is full."""
 
 
 class Side:
-    """One checkout's process, which serves rounds."""
+    """The process that runs rounds with the packages of one checkout."""
 
     def __init__(self, tree: Path, script: str, options: argparse.Namespace) -> None:
         """Start the process. When its cluster is ready, `figures` is ready too."""

@@ -21,8 +21,8 @@ def disk_rate(
 ) -> tuple[float, float]:
     """Bytes/s of all `writers` together, and the median time of one write and fdatasync in ms.
 
-    Each writer overwrites a file of its own, which was completely written before the measurement.
-    Bookies do the same with their slots.
+    Each writer overwrites a file of its own, whose blocks were all written before the measurement.
+    A bookie writes its entry-log files in the same manner.
     """
     latencies: list[float] = []
     written = [0] * writers

@@ -1,12 +1,12 @@
-"""How much metadata is in ZooKeeper and its log after 10,000 micro-batches and merging?
+"""How much metadata does ZooKeeper store after 10,000 micro-batches and merging?
 
 The batches are written as the streaming sink writes them. Each of the two tasks has a process of
-its own, which keeps its ledger open from batch to batch. The driver commits with the state of its
-last commit. Two differences from a long-lived stream increase the figures. First, ledgers roll
-every 360 batches, as with a trigger of ten seconds and `rollMs` of an hour. Second, nothing is
-merged before the end. The grace periods of deleted ledgers and of pages are zero, so nothing that
-waits for the end of a grace period is counted. There are only a few rows, because rows are not
-measured.
+its own, which keeps its ledger open from batch to batch. The driver commits with the state that it
+kept from its last commit. Two differences from a long-lived stream increase the figures. First,
+ledgers roll every 360 batches, as with a trigger of ten seconds and `rollMs` of an hour. Second,
+nothing is merged before the end. The grace periods of unlisted ledgers and of pages are zero, so
+none of these are counted after the last sweep. The batches have only a few rows, because the script
+measures only metadata.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A network link of limited speed between the bookies of a local cluster and their clients.
 
-The bookies register another loopback address than the one that they bind. A process listens there
-and forwards each connection. Together, the bookies send at most `rate` bytes per second. Requests
-are not limited.
+The bookies register a loopback address that differs from the address on which they listen. A
+process listens on the registered address and forwards each connection to the bookie. Together, the
+bookies send at most `rate` bytes per second. Requests are not limited.
 """
 
 from __future__ import annotations

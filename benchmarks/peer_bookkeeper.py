@@ -22,7 +22,7 @@ BOOKIES = 3
 
 
 class Rig:
-    """A running Apache BookKeeper cluster of three bookies."""
+    """A cluster of Apache BookKeeper with three bookies."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -1,8 +1,8 @@
 """Runs Apache Kafka for comparison: one broker, and Spark's Kafka connector in the same session.
 
-Maven fetches both, once, to a folder of the user's cache. The connector of Spark 4.3.0 was not on
-Maven Central when this was written, so the session loads the connector of Spark 4.2.0. Its batch
-reads and writes work there.
+Maven downloads the broker and the connector once, to a folder in the user's cache. The connector
+for Spark 4.3.0 was not on Maven Central when this was written, so the session loads the connector
+for Spark 4.2.0. Its batch reads and writes work in Spark 4.3.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What do the first query of a session, and the name of a table in a statement, cost?
+"""How much slower are the first query of a session, and a statement on a table of the catalog?
 
-The first figure is the time of the first query in a new session (`sum(a)` of 1 million rows) in the
-JVM engine, less the time of the same query on Parquet files. Each query runs in a process of its
-own, and the processes of both sides alternate. The second figure is the time of a statement that
-names a table of the catalog, less the time of the same query through `format("ledger")`. Both run
-in one session that is warm, and alternate.
+The first figure is the time of the first query in a new session (`sum(a)` of 1 million rows) with
+the JVM engine, minus the time of the same query on Parquet files. Each query runs in a process of
+its own, and the processes of both sides alternate. The second figure is the time of a statement
+that names a table of the catalog, minus the time of the same query with `format("ledger")`. These
+statements alternate in one session that has run queries before.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How fast is a whole closed ledger read in order, with a warm page cache and verified digests?
 
-Each figure is printed with the rate of a raw socket for messages of 256 KiB, and with the figure of
-the peer for batch reads.
+The output also contains the rate of a raw socket for messages of 256 KiB, and the figure of batch
+reads of Apache BookKeeper if `--peer` is given.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def read(client: BlockingClient, ledger_id: int, case: Case) -> float:
 
 
 def main() -> None:
-    """Measure all cases: first with our cluster, then with the peer, while our cluster is down."""
+    """Measure ledgerlog, and then Apache BookKeeper while no ledgerlog cluster runs."""
     options = parsed(__doc__)
     values: dict[str, list[float]] = {}
     with (

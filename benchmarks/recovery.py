@@ -1,7 +1,7 @@
 """How long does it take to seal the ledger of a writer that died with 500 adds in flight?
 
-The writer is a process of its own, and is killed with SIGKILL. The measured time is that of the
-call of `seal`.
+The writer is a process of its own, and is killed with SIGKILL. The script measures the duration of
+the call `seal`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def seal_ms(client: BlockingClient, uri: str) -> float:
 
 
 def main() -> None:
-    """Measure our seals, and then those of the peer."""
+    """Measure seals of ledgerlog, and then those of Apache BookKeeper."""
     options = parsed(__doc__, rounds=9)
     with (
         ll.local_cluster(bookies=3, directory=options.directory) as cluster,

@@ -7,8 +7,9 @@ of each figure that both releases have. A ratio of more than 1 always means that
 is better, even for figures that are times.
 
 Two releases are measured at different times, often on different machines. So each figure is divided
-by the limit of the machine in the same run, if it was measured. A ratio without such a limit means
-little. To compare two checkouts on one machine within an hour, use `benchmarks.compare`.
+by the limit of the machine in the same run, if the script measures such a limit. Without a limit,
+the ratio of two figures shows little, because the machines may differ. To compare two checkouts on
+one machine within an hour, use `benchmarks.compare`.
 """
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ def _better(ratio: float, figure: Measured) -> float:
 def record(version: str, names: list[str], options: list[str], checkout: Path) -> Path:
     """Run these scripts on the packages of a checkout, and write their figures.
 
-    An old release may lack what a script imports. The file names the scripts without figures.
+    A script cannot run if an old release lacks a module that it imports. The file lists these
+    scripts.
     """
     figures = []
     missing = []

@@ -1,6 +1,6 @@
-"""Serves single rounds of a benchmark to `compare`: `python -m benchmarks.rounds append`.
+"""Runs single rounds of a benchmark for `compare`: `python -m benchmarks.rounds append`.
 
-When its cluster serves, the process prints the names of its figures as a line of JSON. Then it
+When its cluster runs, the process prints the names of its figures as one line of JSON. Then it
 reads names of figures from standard input. For each name, it runs one round and prints the figure.
 """
 
@@ -26,7 +26,7 @@ LOG_LINES_SHOWN = 20
 
 @contextmanager
 def cluster_with_logs() -> Iterator[ll.Cluster]:
-    """Three bookies. If a round fails, the last lines of their logs are printed."""
+    """A cluster of three bookies. If a round fails, the ends of their log files are printed."""
     with ll.local_cluster(bookies=3) as cluster:
         try:
             yield cluster
@@ -106,7 +106,7 @@ WORLDS: dict[str, Callable[[float], AbstractContextManager[Rounds]]] = {
 
 
 def main() -> None:
-    """Serve until standard input ends."""
+    """Run the requested rounds until standard input ends."""
     script, seconds, root = sys.argv[1], float(sys.argv[2]), sys.argv[3]
     assert ll.__file__.startswith(root), f"{ll.__file__} is not of {root}"
     with os.fdopen(os.dup(1), "w") as answers:

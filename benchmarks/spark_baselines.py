@@ -1,4 +1,4 @@
-"""A Python sink that drops rows, and a Python source with rows in memory: Spark's own cost."""
+"""Spark's own cost: a Python sink that drops rows, and a Python source with rows in memory."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Compares the engines of `format("ledger")` and Parquet on the same rows, in one session.
+"""Compares the engines of `format("ledger")`, Parquet and Kafka on the same rows, in one session.
 
 `spark_read --engines shim,python,parquet,kafka-noop` calls this. Each round runs one query on each
-engine, in turn. So a busy machine or a JVM that is warming up affects all engines equally. Kafka
-runs only the queries of `KAFKA_QUERIES`, because it stores no columns: its connector delivers each
-row as bytes, and the query does not parse them.
+engine, in turn. So other programs on the machine, and a JVM that is not warm yet, affect all
+engines equally. Kafka runs only the queries of `KAFKA_QUERIES`, because it stores no columns: its
+connector delivers each row as bytes, and the query does not parse them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def engine_names(text: str) -> tuple[str, ...]:
 def compared_engines(
     spark: SparkSession, log: str, rows: int, engines: Sequence[str], rounds: int
 ) -> list[Figure]:
-    """The rates of all queries on all engines, and the ratios of the shim to the others."""
+    """The rates of all queries on all engines, and the ratios of the JVM engine to the others."""
     with tempfile.TemporaryDirectory() as folder, _kafka(spark, log, engines) as server:
         parquet = str(Path(folder, "rows"))
         if "parquet" in engines:

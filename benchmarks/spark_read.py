@@ -1,10 +1,10 @@
 """How fast does Spark read a log through the Python source?
 
-10 million rows of (long, long, double, string of 20). The limit is the rate of a Python source that
-yields the same batches from memory. The goal is 0.78 of this rate. With `--engines
-shim,python,parquet,kafka-noop`, queries on these engines are compared instead: the JVM engine, the
-Python source, Parquet files of the same rows, and Spark's Kafka connector with a broker that has
-them as text. The last one needs Maven.
+The log has 10 million rows of (long, long, double, string of 20 characters). The limit is the rate
+of a Python source that yields the same batches from memory. The goal is 0.78 of this rate. With
+`--engines shim,python,parquet,kafka-noop`, the script compares queries on these engines instead:
+the JVM engine (`shim`), the Python source, Parquet files of the same rows, and Spark's Kafka
+connector, with a broker that has each row as text. `kafka-noop` needs Maven.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def batch_rows(uri: str) -> int:
 
 
 def main() -> None:
-    """Measure our source and the source in memory in turn, in one session."""
+    """Measure the source of ledgerlog and the source in memory in turn, in one session."""
     options = parsed(__doc__, engines=engine_names)
     jars = peer_kafka.connector_jars() if "kafka-noop" in (options.engines or ()) else ""
     with (

@@ -85,9 +85,9 @@ def compared(
     rounds: int,
     cluster: Cluster,
 ) -> tuple[Side, Side]:
-    """Measure both in turn, so that a busy machine or a JVM that warms up affects both equally.
+    """Measure both sides in turn, so that other programs and a cold JVM affect both equally.
 
-    The first rounds only warm up. They also alternate, and are not counted.
+    The first rounds only warm Spark up, and are not counted.
     """
     sides = ours, limit
     found = Side(), Side()

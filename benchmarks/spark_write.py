@@ -1,8 +1,8 @@
 """How fast does Spark write rows to a log with three copies that are durable before the commit?
 
-5 million rows of (long, long, double, string of 20). The limit is the rate at which Spark writes
-the same rows, with the same settings and batch size, to a Python sink that drops them. The goal is
-0.6 of this rate.
+The job writes 5 million rows of (long, long, double, string of 20 characters). The limit is the
+rate at which Spark writes the same rows, with the same settings and batch size, to a Python sink
+that drops them. The goal is 0.6 of this rate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROWS = 5_000_000
 
 
 def main() -> None:
-    """Measure our sink and the sink that drops rows in turn, in one session."""
+    """Measure the sink of ledgerlog and the sink that drops rows in turn, in one session."""
     options = parsed(__doc__)
     with ll.local_cluster(bookies=3, directory=options.directory) as cluster, session() as spark:
         spark.dataSource.register(DroppingSink)

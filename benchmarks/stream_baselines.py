@@ -1,4 +1,4 @@
-"""The floor: a stream source in Python with its rows in memory, and a sink that drops them."""
+"""Spark's own cost: a Python stream source with rows in memory, and a sink that drops them."""
 
 from __future__ import annotations
 

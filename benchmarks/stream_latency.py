@@ -1,11 +1,11 @@
-"""How long does a micro-batch from our source to our sink take, compared with Spark's own floor?
+"""How long does a micro-batch from log to log take, compared with the smallest time in Spark?
 
-The floor is a Python source with its rows in memory and a Python sink that drops them. It runs in
-the same session, with the same checkpoint manager and as many tasks. Each batch of our query copies
-one commit of 200 rows from one log to another. The queries run in turn, so that a busy machine
-affects all of them equally. The first batch of each start is reported separately. A further query
-writes to a log whose ledgers are full after one range, so each of its batches rolls the ledgers of
-the sink.
+The smallest time, the floor, is that of a query with a Python source that has its rows in memory,
+and a Python sink that drops them. This query runs in the same session, with the same checkpoint
+manager and as many tasks. Each batch of the measured query copies one commit of 200 rows from one
+log to another. The queries run in turn, so that other programs on the machine affect all of them
+equally. The first batch of each start is reported separately. A further query writes to a log whose
+ledgers are full after one range, so each of its batches rolls the ledgers of the sink.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def figures(sides: dict[str, Side]) -> Iterator[Figure]:
 
 
 def beside_floor(what: str, ours: list[float], floor: list[float]) -> Figure:
-    """Return the result `what` in ms: our times, and the times of the no-op query as limit."""
+    """Return the figure `what` in ms. The times of the floor are its limit."""
     return Figure(what, median(ours), "ms", tuple(ours), limit=median(floor), limit_of="the floor")
 
 

@@ -1,4 +1,4 @@
-"""How many rows/s does a stream with a large lag read, and copy from log to log?
+"""How many rows/s does a stream read, and copy from log to log, if it has many rows to catch up?
 
 A query with Trigger.AvailableNow reads 5 million rows of (long, long, double, string of 20), which
 are all in the log before the query starts. One query writes to a Python sink that drops the rows.

@@ -1,10 +1,10 @@
 """How long after its append is a record delivered to a reader in another process?
 
-The measured time is from the call of `append_async` to the delivery by `tail`, with group commit.
-The ledgers have E3/Qw3/Qa2. ZooKeeper, three bookies, the leader and the reader run on this
-machine. The figure is printed with the time of one disk sync plus one round trip of a socket, which
-is measured in the same run. The goal is three times this sum. The bare tail (`bare_tail`) shows how
-much of the latency any path with these Python processes would have.
+The measured time is from the call of `append_async` to the delivery by `tail`. The ledgers have
+E3/Qw3/Qa2. ZooKeeper, three bookies, the leader and the reader run on this machine. The same run
+measures the time of one disk sync plus one round trip of a socket. The goal is three times this
+sum. The bare tail (`bare_tail`) is a minimal program with the same processes, and shows how much of
+the latency it has without ledgers.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ class BookieSettings(BaseSettings):
         directories: Directory for entries. It is created if it does not exist. This release accepts
             only one directory.
         bookie_id: Stable name; defaults to `advertised_address:port`.
-        port: TCP port of the data plane; 0 selects a free port and requires `bookie_id`.
-        grpc_port: Port of the control service; 0 selects a free port, which is registered.
+        port: TCP port for the requests of clients; 0 selects a free port and requires `bookie_id`.
+        grpc_port: Port of the control service (gRPC); 0 selects a free port, which is registered.
         metrics_port: Port of the metrics for Prometheus. By default, no metrics are served.
         bind_address: IP address that all servers listen on.
         advertised_address: Address that is registered for clients; defaults to `bind_address`.
@@ -76,18 +76,17 @@ class BookieSettings(BaseSettings):
         connections_max: Maximum number of data connections. At the maximum, a new connection
             replaces an idle connection. If no connection is idle, the new one is refused.
         stall_timeout_ms: Time in which a peer must make progress. A connection is closed if answers
-            wait, but its peer takes less than 16 KiB of them in this time. It is also closed if a
+            wait, but its peer accepts less than 16 KiB of them in this time. It is also closed if a
             frame is incomplete, but the peer neither completes the frame nor sends 16 KiB of it in
             this time. A whole frame may take ten times as long. If a lane is full, a peer that
-            holds memory of this lane must make progress within a quarter of a second.
+            uses memory of this lane must make progress within a quarter of a second.
         first_request_timeout_ms: A connection is closed after this time if none of its requests was
-            carried out, and no request is incomplete or being processed.
+            processed, and none is incomplete or being processed.
         watches_max: Maximum number of watches of last adds confirmed. Readers that wait for new
             entries set these watches.
         free_bytes_min: Number of bytes of the device that must stay free. The bookie becomes
             read-only if its next file would leave fewer free bytes.
-        gc_interval_ms: Time between two passes of the collector, which deletes the entries of
-            deleted ledgers.
+        gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
         drain_timeout_ms: Maximum time that a bookie that stops waits until accepted requests are
             answered.
         log_level: `debug`, `info`, `warning` or `error`.

@@ -98,7 +98,8 @@ class ExitCode(enum.IntEnum):
     BAD_CONFIGURATION = 2
     """A setting is wrong; nothing was opened."""
     REFUSED_TO_START = 3
-    """The cookie, the lock, a port or a file format forbids the start. Nothing was changed."""
+    """The directory, its cookie or lock, a port or a limit of the system prevents the start. Stored
+    data was not changed."""
     METADATA_UNAVAILABLE = 4
     """The metadata store could not be reached in time."""
     STORAGE_FAILED = 5

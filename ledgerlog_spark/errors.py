@@ -1,7 +1,7 @@
 """The exceptions of ledgerlog.
 
     LedgerLogError                     retriable, definite, fields
-    ├── ConfigurationError             a bad option or setting, found before any I/O
+    ├── ConfigurationError             a wrong option, setting or argument
     ├── LocalProtocolError             the caller used the API wrongly: append after close
     ├── RemoteProtocolError            a bookie or the store sent invalid data
     │   └── WireFormatError            bytes that no decoder accepts
@@ -34,7 +34,7 @@
     │   ├── LeaderTimeoutError         .waited_for .timeout_ms
     │   ├── LogTimeoutError            .timeout_ms
     │   ├── SchemaMismatchError  VersionNotAvailableError  PositionNotAvailableError
-    │   └── DataLossError              listed rows are on no bookie
+    │   └── DataLossError              rows to read were deleted, or are on no bookie
     └── InternalError                  a bug of ledgerlog
 
 If `retriable` is true, the same call may succeed later without a change. If `definite` is true, the
@@ -102,7 +102,7 @@ def _rebuild(
 
 
 class ConfigurationError(LedgerLogError, ValueError):
-    """A bad option or setting, found before any I/O. The message names its key and valid values."""
+    """A wrong option, setting or argument. The message names it and usually the valid values."""
 
 
 class LocalProtocolError(LedgerLogError):
@@ -202,7 +202,7 @@ class MetadataFormatError(MetadataError):
 
 
 class MetadataUnavailableError(MetadataError):
-    """The metadata store could not be reached, and nothing was sent."""
+    """The metadata store could not be reached. The operation was not carried out."""
 
     retriable = True
 
@@ -246,7 +246,7 @@ class LogKindError(LogError):
 
 
 class ConcurrentCommitError(LogError):
-    """Another producer made a commit after the job was planned, or after the version it expects."""
+    """Another commit conflicts with this one, or the log has another id or version than wanted."""
 
 
 class CommitUnknownError(LogError):
@@ -291,7 +291,7 @@ class SchemaMismatchError(LogError):
 
 
 class VersionNotAvailableError(LogError):
-    """The version was truncated or has expired. The field `oldest` contains the oldest version."""
+    """The version does not exist, or not any more. The field `oldest` is the oldest version."""
 
 
 class PositionNotAvailableError(LogError):
@@ -299,7 +299,7 @@ class PositionNotAvailableError(LogError):
 
 
 class DataLossError(LogError):
-    """Some rows that the log lists are on no bookie. The message names the ledger and entries."""
+    """Rows to read were truncated, overwritten or deleted with the log, or are on no bookie."""
 
 
 class InternalError(LedgerLogError):

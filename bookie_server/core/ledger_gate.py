@@ -124,7 +124,7 @@ def barrier_of(state: HeldLedger) -> int:
 
     A fence or recovery read waits until all adds accepted earlier for the ledger are durable, so
     the answer includes these adds (PROTOCOL.md#F2). In contrast, an add, a LAC or a deletion is
-    answered after the sync of its own group (`on_done` of a `JournalRecord`).
+    answered after its own record is synced (`on_done` of a `JournalRecord`).
     """
     return state.last_ticket
 

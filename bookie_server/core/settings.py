@@ -22,7 +22,8 @@ class StorageSettings:
     open_files_max: int  # maximum number of open files; unused files are closed to open others
     pieces_max: int = 100_000  # maximum number of pieces in the index of a file
     lists_bytes_max: int = 64 * MEBIBYTE  # maximum memory for ids and lengths of a file's runs
-    group_bytes_max: int = 8 * MEBIBYTE  # maximum size of a group; never more than 1/8 of a file
+    # Maximum size of a group (records synced together); a group never exceeds 1/8 of a file.
+    group_bytes_max: int = 8 * MEBIBYTE
     recent_bytes_max: int = 16 * MEBIBYTE  # maximum size of the newest bodies in memory, for reads
     idle_watermark_ms: int = 50  # idle time before a watermark record
     metadata_check_ms: int = 5_000  # maximum time that an add waits for the metadata check

@@ -90,7 +90,10 @@ def _dropped(count: int) -> str:
 
 
 class LibraryHandler(logging.Handler):
-    """Writes log records of libraries as warnings, because peers may cause many of them."""
+    """Writes log records of libraries as warnings. Peers may cause many of them.
+
+    `RateLimit` drops frequent warnings, but never errors.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a log record. All records of one library logger have the same event name.

@@ -18,7 +18,7 @@ from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import guarded, resolve
 from ledgerlog_spark.model import Code
 
-COMPARED_BYTES = 32_768  # comparing this many bytes takes as long as one more entry
+COMPARED_BYTES = 32_768  # comparing this number of bytes takes as long as reading one more entry
 
 
 class AddPath:

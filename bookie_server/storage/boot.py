@@ -1,8 +1,8 @@
 """Reads and repairs the files of a directory when the bookie starts.
 
-During a boot, no new record is added to a replayed file. Records that are proved to be synced stay
-in place, and the file is finished after these records. Other valid records are copied to a new file
-and synced, because the replay may have read them only from the page cache.
+Records of a replayed file that are proved to be synced stay in place. The boot finishes the file
+after these records, which means that it writes the index of the file there. Other valid records are
+copied to a new file and synced, because the replay may have read them only from the page cache.
 
 First, the boot commits which files lost records, so a second crash cannot hide the loss. Then it
 syncs the copies and finishes the replayed files. At the end, one MANIFEST commits everything.
@@ -65,7 +65,8 @@ class Boot:
     shared: Shared
     slots: Slots = field(init=False)
     finished: list[FinishedFile] = field(default_factory=list)
-    # Files that do not exist. The MANIFEST still lists these files, and they stay in doubt.
+    # Files that do not exist, although the MANIFEST lists them. They stay listed and in doubt,
+    # because any entry may have been in them.
     missing: list[FileEntry] = field(default_factory=list)
     freed: list[str] = field(default_factory=list)  # slots of replayed files without data
     was_unclean: bool = False  # the last process did not stop cleanly

@@ -47,16 +47,16 @@ TESTING_INTRODUCTION = """\
 ## Fakes for your tests
 
 `ledgerlog_spark.testing` is a cluster in memory, without ports, processes or files.
-[Test your programs](../how-to/test-your-programs.md) has a program for it.
+[Test your programs](../how-to/test-your-programs.md) has an example.
 
 """
 
 HANDLES: list[tuple[str, type[Any], type[Any]]] = [
     ("A client", LogClient, BlockingLogClient),
-    ("A ledger that is written", WriteHandle, BlockingWriteHandle),
-    ("A ledger that is read", ReadHandle, BlockingReadHandle),
-    ("A log that is led", Leader, BlockingLeader),
-    ("A log that is read", RecordLog, BlockingRecordLog),
+    ("Writing a ledger", WriteHandle, BlockingWriteHandle),
+    ("Reading a ledger", ReadHandle, BlockingReadHandle),
+    ("Leading a log", Leader, BlockingLeader),
+    ("Reading a log of records or rows", RecordLog, BlockingRecordLog),
     ("All logs of a cluster", Logs, BlockingLogs),
     ("One log of either kind", Log, BlockingLog),
 ]
@@ -64,7 +64,7 @@ HANDLES: list[tuple[str, type[Any], type[Any]]] = [
 
 
 def members_of(handle: type[Any], blocking: type[Any]) -> list[str]:
-    """The public names that both have."""
+    """The public names that both classes have."""
     return sorted(
         name for name in dir(handle) if not name.startswith("_") and name in dir(blocking)
     )

@@ -30,7 +30,7 @@ COMPLETION = {"install_completion", "show_completion"}
 
 
 def commands() -> dict[str, Any]:
-    """Each command that does something, by its words, such as `logs append`."""
+    """Each command that is not a group of commands, by its words, such as `logs append`."""
     return dict(_walk(get_command(app), ()))
 
 

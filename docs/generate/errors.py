@@ -16,12 +16,13 @@ INTRODUCTION = """\
 # Errors
 
 All exceptions are classes of `ledgerlog_spark.errors` (`ll.errors`) and subclasses of `LedgerLogError`.
-An error has a message, and attributes with the values in it (`error.ledger_id`).
+An error has a message, and attributes with the values in the message (`error.ledger_id`).
 
 - **retriable**: the same call may succeed later without a change.
 - **definite**: if true, the operation certainly did not happen. If false, the operation may still take effect.
 
-An error can have other values than its class, so use `error.retriable` and `error.definite` of the error.
+The table shows the values of each class. A single error may have other values, so a program should check
+`error.retriable` and `error.definite`.
 A command ends with code 1 after a definite error, 4 after a definite error that is retriable, and 3 after an
 error that is not definite.
 

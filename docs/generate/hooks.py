@@ -38,7 +38,7 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 
 def on_page_content(html: str, page: Page, **_: object) -> str:
-    """The page that contains its drawings. As images, they would not have the page's colours."""
+    """Return the page with its drawings inside, because images would not have the page's colours."""
     folder = Path(page.file.abs_src_path or "").parent
 
     def drawing(match: re.Match[str]) -> str:

@@ -39,40 +39,40 @@ MEANINGS = {
     "add_requests": "Requests to store entries.",
     "add_entries": "Entries in these requests.",
     "add_bytes": "Bytes of these entries.",
-    "read_requests": "Requests to read entries or slices.",
+    "read_requests": "Requests that read entries or slices of entries.",
     "read_entries": "Whole entries that were sent to readers.",
     "read_bytes": "Bytes of these entries.",
-    "slice_requests": "The requests of `read_requests` for slices of entries.",
-    "slice_entries": "Entries of which slices were sent. `read_entries` does not contain these.",
-    "slice_bytes": "Bytes of these slices. `read_bytes` does not contain these.",
+    "slice_requests": "Those of `read_requests` that read only slices of entries.",
+    "slice_entries": "Entries of which slices were sent. `read_entries` does not contain these entries.",
+    "slice_bytes": "Bytes of these slices. `read_bytes` does not contain these bytes.",
     "fence_requests": "Requests that fence a ledger.",
     "recovery_requests": "Adds by clients that recover a ledger.",
     "auth_requests": "AUTH frames of Apache's clients.",
     "bad_frames": "Invalid requests, which were refused before they reached the storage.",
     "pauses": "How often the bookie stopped reading a connection for a time, because there was no room for its requests.",
     "connections_opened": "Data connections that were accepted.",
-    "connections_refused": "Data connections that were refused, because busy connections used all places.",
+    "connections_refused": "Data connections that were refused, because `connections_max` connections were open and none was idle.",
     "connections_replaced": "Idle data connections that were closed to make room for new connections.",
     "connections_swept": "Connections that were closed because they held bytes of a full lane and made no progress.",
-    "connections_closed_by_us": "The connections in `connections_swept`, and connections that stalled, never sent a request or sent bytes that are no frames.",
+    "connections_closed_by_us": "The connections in `connections_swept`, and connections that stalled, never sent a request or sent bytes that are not a frame.",
     "answers": "Answers by outcome, over all operations and both protocols; the label `code` contains the outcome.",
     "connections": "Data connections that are open.",
     "ledgers": "Ledgers that the bookie keeps in memory, including deleted ledgers until the bookie forgets them.",
     "writable": "1 while the bookie accepts new entries, 0 while it is read-only.",
     "calls": "Calls of the control service that are open.",
-    "calls_refused": "Calls that were refused because no place was free.",
+    "calls_refused": "Calls that were refused because too many calls were open.",
     "calls_ended": "Calls that were ended to make room for a call of another client.",
     "watches": "Watches of a last add confirmed that are open.",
-    "watches_refused": "Watches that were refused because no place was free.",
+    "watches_refused": "Watches that were refused because too many watches were open.",
     "watches_ended": "Watches that were ended to make room for a watch of another client.",
-    "log_lines_dropped": "Log lines that standard error did not accept.",
+    "log_lines_dropped": "Log lines that were dropped because standard error did not accept them.",
     "in_flight_bytes": "Bytes that the bookie holds for its peers, in all lanes.",
     "loop_lag_seconds": "Delay of the event loop, which is measured every 20 ms.",
     "loop_lag_max_seconds": "The longest delay since the start.",
     "loop_lag_cpu_seconds": "The part of the delay in which the thread of the event loop was computing.",
     "loop_lag_cpu_max_seconds": "The largest value of this part since the start.",
     "storage_boot_replayed_records": "At the start: records that were read back from unfinished files.",
-    "storage_boot_rewritten_records": "At the start: valid records at the end of a file that were copied to a new place.",
+    "storage_boot_rewritten_records": "At the start: valid records after the durable part of a file, which were copied to a new file.",
     "storage_boot_torn_tails": "At the start: files that end with an incomplete or damaged group of records.",
     "storage_boot_damaged_records": "At the start: records that were acknowledged and cannot be read. **Above 0: the disk lost data.**",
     "storage_boot_damaged_headers": "At the start: damaged headers of files. They have no other effect.",
@@ -94,7 +94,7 @@ MEANINGS = {
     "storage_drops": "Ledgers whose entries were deleted.",
     "storage_tombstones_forgotten": "Deleted ledgers that the bookie forgot after their grace period.",
 }
-"""What each metric means, by its name without prefix; those of the lanes follow."""
+"""The meaning of each metric, by its name without the prefix. The metrics of lanes follow below."""
 
 LANES = {
     "adds": "entries that peers send",
@@ -184,8 +184,8 @@ def _scans() -> str:
 UPKEEP = """\
 ## Upkeep
 
-`ledgerlog upkeep run` has no port. When something happens, it writes a line with a JSON object to standard
-output. Every line has `time_ms` and `event`. [Collect metrics](../how-to/metrics.md#upkeep) lists the alarms.
+`ledgerlog upkeep run` has no port. For each event, it writes a line with a JSON object to standard output.
+Every line has `time_ms` and `event`. [Collect metrics](../how-to/metrics.md#upkeep) lists the alarms.
 
 """
 
@@ -200,7 +200,7 @@ EVENTS = {
     "failed": ("`error`", "a pass failed"),
     "unreachable": (
         "`error`, `retry_seconds`",
-        "ZooKeeper cannot be reached; the next attempt follows",
+        "ZooKeeper cannot be reached; the process will retry",
     ),
     "lines_dropped": ("`count`", "standard output did not accept lines"),
     "ended": ("", "the process ends"),

@@ -21,7 +21,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PAGES = ROOT / "docs" / "tutorials"
 TIMEOUT_SECONDS = 600
 ALT = "alt"
-"""Key in the metadata of a cell that shows a picture: the text for readers who do not see it."""
+"""Key in the metadata of a cell with a picture. Its value describes the picture in words."""
 
 TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|.*\r(?!\n)")
 SCRIPT = re.compile(r"<script.*?</script>", re.DOTALL)

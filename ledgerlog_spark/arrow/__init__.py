@@ -7,7 +7,7 @@
 - `schema_evolution`: which rows a log accepts. `spark_types`: converts Spark's schema JSON to Arrow
   schemas and to stored schemas, and compares names as Spark does. `conform`: converts a batch to
   exactly the required schema.
-- `char_types`, `char_lengths`: the place of `char` and `varchar` in a schema, and the check of
-  their lengths.
+- `char_types`, `char_lengths`: how a log stores columns of type `char` and `varchar`, and how
+  their lengths are checked.
 - `leader_pieces`, `leader_batches`: convert rows to entries of leader logs, and back.
 """

@@ -19,7 +19,7 @@ from ledgerlog_spark.errors import WireFormatError
 Buffer = bytes | bytearray | memoryview
 
 BUFFER = Struct("<qq")
-"""A buffer in the header: its offset in the body, and its length. The length has no padding."""
+"""A buffer in the header: its offset in the body, and its length without padding."""
 
 _PREFIX = Struct("<Ii")
 _CONTINUATION = 0xFFFFFFFF
@@ -39,8 +39,8 @@ class BatchMessage(NamedTuple):
 
     body_start: int
     body_size: int
-    body_size_place: int  # of the number `body_size`, as i64
-    buffers_place: int  # of the first `BUFFER`
+    body_size_place: int  # where the header stores `body_size`, as i64
+    buffers_place: int  # where the header stores the first `BUFFER`
     buffers: tuple[tuple[int, int], ...]  # offset and length of each buffer
 
 
@@ -141,7 +141,8 @@ _OWN_BUFFERS: tuple[tuple[Callable[[pa.DataType], bool], int], ...] = (
     (pa.types.is_primitive, 2),
     (pa.types.is_decimal, 2),
 )
-"""Buffers of a type beside those of the types inside it. Other types have other parts."""
+"""Number of buffers of a type, without the buffers of the types inside it. Types that are not in
+this table have parts other than buffers, such as dictionaries."""
 
 
 def _sum_of(own: int, kinds: Sequence[pa.DataType]) -> int | None:

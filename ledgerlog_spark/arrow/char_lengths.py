@@ -23,7 +23,7 @@ Check = Callable[[pa.Array], pa.Array]
 
 
 def checked_types(struct: dict[str, Any]) -> None:
-    """Raise SchemaMismatchError if the metadata of a column has a type that is not the column's."""
+    """Raise SchemaMismatchError if the type in the metadata of a column does not fit the column."""
     for field in struct["fields"]:
         text = field.get("metadata", {}).get(TYPE_KEY)
         try:
@@ -49,7 +49,7 @@ class LengthCheck:
         """The batch, with each text as its column stores it.
 
         Raises:
-            SchemaMismatchError: A text is too long. The message has its column.
+            SchemaMismatchError: A text is too long. The message names the column.
         """
         if not self._checks:
             return batch
@@ -65,14 +65,15 @@ def _checks(struct: dict[str, Any]) -> Iterator[tuple[int, Check]]:
         try:
             check = _check_of(text, field["type"], field["name"])
         except ValueError:
-            continue  # an older release stored a type that is not the column's
+            continue  # an older release stored a type that does not fit the column
         if check is not None:
             yield place, check
 
 
 def _check_of(text: Any, data_type: Any, column: str) -> Check | None:
-    """The check of a column, or None without lengths. Raises ValueError if the type does not fit.
+    """The check of a column; None if its type has no length.
 
+    Raises ValueError if the type in the metadata does not fit the column.
     `text` is the type in the metadata, and `data_type` the type of the column in Spark's JSON.
     """
     if text is None:
@@ -108,7 +109,10 @@ def _nested_check(text: str, data_type: dict[str, Any], column: str) -> Check | 
 
 
 def _struct_check(parts: list[str], fields: list[dict[str, Any]], column: str) -> Check | None:
-    """Fields that were added to the struct later are not in the type, and have no length."""
+    """The check of a struct; None if no field has a length.
+
+    The type in the metadata lacks fields that were added later. They have no check.
+    """
     checks: dict[int, Check] = {}
     names = [field["name"] for field in fields]
     for part in parts:
@@ -123,7 +127,7 @@ def _struct_check(parts: list[str], fields: list[dict[str, Any]], column: str) -
 
 
 def _split(text: str) -> Iterator[str]:
-    """Yield the parts of a type between its commas that are not in brackets."""
+    """Split the text of a type at the commas that are not in brackets, and yield the parts."""
     depth = begin = 0
     for place, character in enumerate(text):
         depth += (character in "<(") - (character in ">)")

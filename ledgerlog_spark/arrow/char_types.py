@@ -1,7 +1,7 @@
-"""The place of `char(n)` and `varchar(n)` in the schema of a log.
+"""How the schema of a log stores columns of the types `char(n)` and `varchar(n)`.
 
 A log stores such a column as Spark does: as a string, with the whole type in the metadata of the
-column, such as `array<varchar(4)>` (LOGS.md#G13). Otherwise rows of strings would not fit.
+column, such as `array<varchar(4)>` (LOGS.md#G13). So rows with plain strings fit the schema.
 """
 
 from __future__ import annotations

@@ -70,9 +70,10 @@ def slices_of(payload: bytes, counts: Sequence[int] | None) -> bytes:
 
 
 def joined_slices(slices: Sequence[bytes], size_bytes: int) -> bytes:
-    """The slices of all entries of a range of `size_bytes`; empty if they are not worth their size.
+    """Join the slices of all entries of a range of `size_bytes`.
 
-    The index has them in base64, which is a third larger.
+    The result is empty if the range is small, if an entry has no slices, or if the joined slices
+    exceed SLICES_SHARE_MAX. The index has them in base64, which is a third larger.
     """
     if size_bytes < SLICED_SIZE_BYTES_MIN or not all(slices):
         return b""
@@ -98,7 +99,7 @@ def split_slices(joined: bytes, sizes: Sequence[int]) -> list[bytes]:
 
 
 class RequestedSlices:
-    """The slices of some columns that a reader requests of a range, and their check.
+    """Selects the slices of some columns of a range, and checks the received slices.
 
     The ids of entries are those of the range's ledger. An instance is used on one thread.
 
@@ -126,9 +127,10 @@ class RequestedSlices:
         self._wanted = (0, *(place + 1 for place in sorted(places)))
 
     def is_worthwhile(self, first_entry_id: int, last_entry_id: int) -> bool:
-        """Whether whole entries take longer to read. Both ids are inclusive.
+        """Whether slices of these entries are faster to read than whole entries; ids inclusive.
 
-        The result is also False if no entry can have such slices, or if an entry has no slices.
+        The result is False if the slices of an entry are missing, do not match the schema, or are
+        too many for one request.
         """
         first, last = first_entry_id - self._first_entry_id, last_entry_id - self._first_entry_id
         if not 0 <= first <= last < len(self._slices):
@@ -179,7 +181,7 @@ class RequestedSlices:
         try:
             header = self._shortened(view[: slices[0][0]], starts)
         except (WireFormatError, error):
-            return None  # a foreign writer wrote this index, so whole entries are read
+            return None  # the index does not fit the entry, so whole entries are read
         return b"".join((header, view[slices[0][0] :]))
 
     def note_given_up(self, count: int) -> None:

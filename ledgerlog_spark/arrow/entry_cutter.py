@@ -1,4 +1,4 @@
-"""Cuts batches of any size into entries of about one size, with an index (LOGS.md#G5)."""
+"""Cuts batches of any size into entries of about the same size, with an index (LOGS.md#G5)."""
 
 from __future__ import annotations
 

@@ -32,10 +32,11 @@ BODY_SIZE_BYTES_MAX = ENTRY_SIZE_BYTES_MAX - HEADER_SIZE_BYTES
 """Largest size of a body, which is the part of an entry after the header."""
 
 PIECE_SIZE_BYTES_MAX = TARGET_ENTRY_BYTES_DEFAULT
-"""Size of a piece with an entry of its own. Smaller pieces share an entry up to this size."""
+"""Maximum sum of the sizes of pieces that share an entry. A piece with an entry of its own counts
+as this size."""
 
 SHARED_SIZE_BYTES_MAX = 64 << 10
-"""A piece of at most this size shares an entry with others. Its size is taken uncompressed."""
+"""A piece shares an entry with others if its uncompressed size is at most this."""
 
 PLAIN_SIZE_BYTES_MAX = 4 << 10
 """Bodies up to this size are not compressed: compression takes more time than sending the bytes."""

@@ -1,4 +1,4 @@
-"""Decides which rows a log accepts. Its schema can change only by new columns and fields.
+"""Decides which rows a log accepts. An append can add columns and fields to the log's schema.
 
 A log's schema is nullable at every level, because a new column is null in rows that were written
 before. Columns are matched by name, without regard to upper and lower case. A log keeps the
@@ -29,7 +29,8 @@ _FRACTIONS = ("float", "double")
 COLLATIONS_KEY = "__COLLATIONS"
 """Key of the metadata that contains the collations of a field's strings in Spark's JSON."""
 _DEFAULT_KEY, _EXISTENCE_DEFAULT_KEY = "CURRENT_DEFAULT", "EXISTS_DEFAULT"
-"""Spark's keys of the SQL text of a default: for later rows, and for rows before the column."""
+"""Spark's keys for the SQL text of two defaults: for new rows, and for rows older than the column.
+"""
 
 _OWN_PREFIX = "ledgerlog."
 _OF_ONE_QUERY = frozenset(
@@ -94,8 +95,8 @@ def merge(
 def reject_missing_defaults(log_schema: str, rows_schema: str, *, log: str) -> None:
     """Raise an error if the rows lack a column with a default that is not NULL.
 
-    Spark alone can compute a default. It does so in an INSERT into a table of a catalog, whose rows
-    then have the column. A null in place of the default would be a wrong value.
+    Only Spark can compute a default. In an INSERT into a table of a catalog, Spark does so, and the
+    rows have the column. In other writes, a null in place of the default would be a wrong value.
     """
     given = {field["name"].lower() for field in struct_of(rows_schema)["fields"]}
     for field in struct_of(log_schema)["fields"]:
@@ -114,7 +115,7 @@ def reject_missing_defaults(log_schema: str, rows_schema: str, *, log: str) -> N
 
 
 def existence_defaults(before: str | None, added: str) -> dict[str, str]:
-    """The defaults that existing rows would need, by name of the columns that are new."""
+    """The default that existing rows would need in each new column, by name of the column."""
     known = struct_of(before)["fields"] if before is not None else []
     names = {field["name"].lower() for field in known}
     return {
@@ -130,7 +131,7 @@ def _is_null(default: Any) -> bool:
 
 
 def _without_existence_default(field: dict[str, Any]) -> dict[str, Any]:
-    """The field of a new column, which is null in older rows, whatever Spark's default for them."""
+    """The field without Spark's default for older rows, in which a new column is always null."""
     metadata = field.get("metadata", {})
     kept = {key: value for key, value in metadata.items() if key != _EXISTENCE_DEFAULT_KEY}
     return {**field, "metadata": kept}

@@ -62,7 +62,7 @@ _TIME = re.compile(r"time\(\d\)")
 _SPARK_SCHEMA = b"ledgerlog.spark_schema"
 _COMMENT = b"ledgerlog.comment"
 _FIELD_METADATA = b"SPARK::metadata::json"
-"""Key in a field's metadata under which Spark's Arrow schemas have Spark's own metadata."""
+"""Key in the metadata of an Arrow field. Its value is the metadata of Spark's field, as JSON."""
 
 
 def struct_of(schema_json: str) -> dict[str, Any]:
@@ -235,7 +235,10 @@ def _spark_field_of(field: pa.Field, column: str) -> dict[str, Any]:
 
 
 def _metadata_of(field: pa.Field, column: str) -> Any:
-    """Metadata of a field in a schema of `toArrow`, such as a comment, but no collations."""
+    """The metadata of Spark's field, such as a comment, if the schema is from `toArrow`.
+
+    Spark does not store collations there.
+    """
     stored_json = (field.metadata or {}).get(_FIELD_METADATA)
     try:
         metadata = {} if stored_json is None else json.loads(stored_json)

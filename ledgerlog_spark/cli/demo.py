@@ -183,7 +183,7 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
     with _stderr_to(scratch / "spark.log"), _no_child_survives():
         session = builder.getOrCreate()
         ledgerlog_spark.configure(session)
-    # PySpark's signal handler calls the JVM, but must not run during another such call. So its
+    # PySpark's signal handler calls the JVM, but must not run during another such call. So this
     # handler is replaced.
     signals.arm()
     logging.getLogger().addHandler(logging.NullHandler())

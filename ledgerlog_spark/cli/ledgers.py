@@ -149,7 +149,7 @@ def read(
     uri: ServiceUri = DEFAULT_URI,
     as_json: Annotated[bool, json_lines("entry")] = False,
 ) -> None:
-    """Print entries, or dump their payloads. Nothing is fenced, so a live writer can continue."""
+    """Print entries, or write their payloads. Nothing is fenced, so a writer can continue."""
     if raw and as_json:
         raise ConfigurationError("--raw and --json exclude each other: pass one of them")
     put = _put_raw if raw else _put_json if as_json else _put_line

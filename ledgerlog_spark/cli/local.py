@@ -36,7 +36,7 @@ LOOK_SECONDS = 0.5
 
 
 def describe(cluster: Cluster) -> dict[str, Any]:
-    """The JSON output of `up`, `down` and `status`."""
+    """A cluster in the JSON output of `up`, `down`, `status` and `list`."""
     known = cluster.status()
     return {
         "metadata_service_uri": cluster.metadata_service_uri if known else None,

@@ -1,7 +1,8 @@
 """`ledgerlog`: the groups of commands, and the messages and exit codes of errors.
 
-Exit codes: 0: success. 1: failure, and nothing was changed. 2: wrong usage. 3: the outcome is
-unknown. 4: failure, but the same command may succeed later. 130: interrupted. `bookie run` ends
+Exit codes: 0: success. 1: failure. 2: wrong usage. 3: the outcome is unknown. 4: failure, but the
+same command may succeed later. 130: interrupted. After an error of ledgerlog with code 1 or 4, the
+operation certainly did not happen. `bookie run` ends
 with the exit codes of `python -m bookie_server`.
 """
 

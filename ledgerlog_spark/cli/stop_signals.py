@@ -21,11 +21,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
-    """In the `with` block, the first of SIGNALS raises KeyboardInterrupt. Others are ignored.
+    """In the `with` block, the first signal of SIGNALS raises KeyboardInterrupt.
 
-    So a second Ctrl-C does not interrupt code that stops processes. If SIGTERM or SIGHUP was
-    ignored before, for example because of `nohup`, it stays ignored. Only the main thread can use
-    this class.
+    Later signals are ignored, so a second Ctrl-C does not interrupt code that stops processes. If
+    SIGTERM or SIGHUP was ignored before, for example because of `nohup`, it stays ignored. Only the
+    main thread can use this class.
     """
 
     def __init__(self) -> None:

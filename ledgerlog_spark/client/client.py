@@ -215,7 +215,7 @@ class LedgerClient:
                 last add confirmed is then not read from bookies, but is NO_ENTRY or the value that
                 this client saw before.
             may_be_outdated: Whether metadata that this client read in the last 60 s may be used. If
-                a read finds it to be outdated, the metadata is read again.
+                a read of entries shows that the metadata is outdated, the metadata is read again.
 
         Raises:
             ConfigurationError: No ledger can have this id.

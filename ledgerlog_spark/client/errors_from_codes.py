@@ -106,7 +106,7 @@ OUTCOMES: dict[type[errors.LedgerLogError], MetadataOutcome] = {
 }
 """For each exception of the metadata port, the outcome that a machine gets.
 
-Any other exception is a bug of ledgerlog."""
+Any other exception, such as a refused access or a bug, ends the machine."""
 
 
 BECAUSE_OF_BOOKIES = {

@@ -40,8 +40,8 @@ FILE_CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 """The class for checkpoints in local files. Spark's default class starts the processes `readlink`
-and `chmod` for every file. These processes take 40 % of a small micro-batch's time (measured: 73 ms
-become 21 ms)."""
+and `chmod` for every file. These processes take up to 40 % of the time of a small micro-batch
+(measured)."""
 
 PYTHON_VARIABLE = "PYSPARK_PYTHON"
 REGISTRATION_LOGGER = "org.apache.spark.sql.execution.datasources.DataSourceManager"

@@ -37,7 +37,7 @@ def records_schema() -> bytes:
 
 
 def with_records_schema(snapshot: LogSnapshot) -> LogSnapshot:
-    """Return the snapshot. If the log is a log of records, add the schema of scans."""
+    """Return the snapshot. A log of records stores no schema, so add the schema of its scans."""
     if snapshot.content is not LogContent.RECORDS:
         return snapshot
     ids = {item.schema_id for item in snapshot.items} | {snapshot.interval.schema_id}

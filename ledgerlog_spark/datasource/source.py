@@ -28,7 +28,7 @@ class LedgerDataSource(DataSource):
     """Reads and writes logs, and reads single ledgers entry by entry.
 
     `configure(spark)` sets the class attributes for the session. The parallelism is the number of
-    tasks that the session can run at the same time.
+    tasks that the session can run at the same time, or 1 for a session of Spark Connect.
     """
 
     configured_service_uri: ClassVar[str | None] = None
@@ -127,7 +127,7 @@ class LedgerDataSource(DataSource):
     def _of_write(
         self, schema: StructType, *, overwrite: bool, streams: bool = False
     ) -> tuple[str, SourceOptions, str]:
-        """Service URI, options and schema of a write. The schema never names the log."""
+        """Service URI, options and schema of a write. The schema has no options of a table."""
         from ledgerlog_spark.datasource.options.sql_table import check_target
 
         given = dict(self.options)

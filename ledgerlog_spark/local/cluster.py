@@ -44,7 +44,7 @@ UPKEEP = "upkeep"
 BOOKIE_PREFIX = "bookie-"
 USUAL_PORT = 2181
 BOOKIES_DEFAULT = 4
-"""One bookie more than an ensemble has. If one bookie is lost, new entries still get all copies."""
+"""One more than the ensemble size, so that new entries get all copies if one bookie is lost."""
 STOP_TIMEOUT_SECONDS = 15.0
 POLL_SECONDS = 0.02
 
@@ -156,7 +156,7 @@ class Cluster:
                     self._stop(member_id)
 
     def start(self, member_id: str) -> Member:
-        """Start one process, if possible on its last port. Do nothing if the process runs.
+        """Start one process, if possible on its previous port. Do nothing if the process runs.
 
         Raises:
             ConfigurationError: The ZooKeeper of a bookie is down, or Java or PySpark is missing.
@@ -260,7 +260,7 @@ class Cluster:
         self.members.put(member.started_as(server.pid, server.port))
 
     def _port_of_zookeeper(self, member: Member) -> int | None:
-        """The last port, which running bookies use, or the default port; None for any free port."""
+        """The previous port, which running bookies use, or the default port; None for any port."""
         if any(bookie.state != "down" for bookie in self.members.bookies):
             return member.port
         return next((p for p in (member.port, USUAL_PORT) if p and port_is_free(p)), None)
@@ -434,11 +434,11 @@ def local_cluster(
     """Run a cluster during a `with` block, and make its URI the default service URI.
 
     Args:
-        bookies: Number of bookies, at least 1. With one bookie more than an ensemble has, new
-            entries still get three copies if one bookie is lost.
+        bookies: Number of bookies, at least 1. With one more bookie than the ensemble size, new
+            entries still get all copies after the loss of one bookie.
         directory: Directory of the data; None creates a temporary directory, which is removed at
             the end.
-        upkeep: Whether a process merges and sweeps logs, and applies their retention.
+        upkeep: Whether to start a process that merges and sweeps logs, and applies their retention.
 
     Raises:
         ConfigurationError: A cluster already runs in the directory.

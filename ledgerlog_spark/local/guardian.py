@@ -4,10 +4,10 @@ The owner holds the write end of a pipe, and the guardian reads from its other e
 system closes the pipe when the owner ends, even after SIGKILL or after a crash of a notebook's
 kernel.
 
-The processes of an owned cluster have a mark in their environment. Each process has a session of
-its own, because Linux divides the CPUs among sessions. With large entries, a program that had the
-bookies in its own session wrote at only 0.89 of the speed. Because of the sessions, Ctrl-C in a
-terminal does not reach the processes.
+The environment of each process of an owned cluster contains the owner ID, so the guardian finds all
+processes of the cluster. Each process has a session of its own, because Linux divides the CPUs
+among sessions. With large entries, a program that had the bookies in its own session wrote at only
+0.89 of the speed. Because of the sessions, Ctrl-C in a terminal does not reach the processes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pathlib import Path
 from ledgerlog_spark.local.interrupts import interrupts_deferred, spawn
 
 RELEASED = "."
-MARK_VARIABLE = "LEDGERLOG_GUARDIAN_MARK"
+OWNER_ID_VARIABLE = "LEDGERLOG_OWNER_ID"
 RELEASE_TIMEOUT_SECONDS = 10.0
 
 
 class Guardian:
-    """The owner's side. The guardian waits while this object holds the pipe.
+    """The owner's side. The guardian waits as long as this object has the pipe open.
 
     If the owner forks a child without exec, the child inherits the pipe. Then the guardian also
     waits for the end of the child.
@@ -34,11 +34,11 @@ class Guardian:
 
     def __init__(self, directory: Path, *, is_temporary: bool) -> None:
         """Start the guardian, which deletes a temporary directory after it stopped the cluster."""
-        self._mark = uuid.uuid4().hex
+        self._owner_id = uuid.uuid4().hex
         command = [
             *(sys.executable, "-m", "ledgerlog_spark.local.guardian_process"),
             *("--directory", str(directory)),
-            *("--mark", self._mark),
+            *("--owner-id", self._owner_id),
             *(("--temporary",) if is_temporary else ()),
         ]
         with interrupts_deferred(), (directory / "guardian.log").open("ab") as log:
@@ -47,7 +47,7 @@ class Guardian:
     @property
     def environment(self) -> dict[str, str]:
         """Environment variables for the cluster's processes; empty if the guardian has ended."""
-        return {MARK_VARIABLE: self._mark} if self._process.poll() is None else {}
+        return {OWNER_ID_VARIABLE: self._owner_id} if self._process.poll() is None else {}
 
     def release(self) -> None:
         """End the guardian, but not the cluster. Do nothing if the guardian has ended already."""

@@ -93,7 +93,7 @@ class Member:
 
 @dataclass(slots=True)
 class Members:
-    """All processes of the cluster in one directory, in the order of their start."""
+    """All processes of the cluster in one directory, in the order of their first start."""
 
     directory: Path
     by_id: dict[str, Member] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Finds all local clusters that run on this machine, started by any program in any directory."""
+"""Finds all local clusters on this machine, whichever program started them, in any directory."""
 
 from __future__ import annotations
 

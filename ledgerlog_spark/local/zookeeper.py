@@ -162,9 +162,9 @@ class ZooKeeperProcess:
     ) -> None:
         """Prepare the server, but do not start it.
 
-        Without `port`, the server uses the port of the last start in the directory, or another port
-        if that port is in use. Session timeouts may be 2 to 20 ticks. `environment` is added to the
-        environment of this process.
+        Without `port`, the server uses the port of the previous start in the directory, or another
+        port if that port is in use. Session timeouts may be 2 to 20 ticks. `environment` is added
+        to the environment of this process.
         """
         if port is not None and not 0 < port < 65_536:  # noqa: PLR2004 (TCP ports)
             raise ConfigurationError(f"port must be 1 to 65535, got {port}", port=port)
@@ -262,7 +262,7 @@ class ZooKeeperProcess:
                 self._process.send_signal(number)
 
     def _last_port(self) -> int:
-        """The port of the last start in this directory if it is free, or any other free port."""
+        """The port of the previous start if it is free, otherwise any free port."""
         with contextlib.suppress(OSError, ValueError):
             text = (self.directory / "zoo.cfg").read_text()
             port = int(re.findall(r"^clientPort=(\d+)$", text, re.MULTILINE)[-1])
@@ -369,8 +369,8 @@ class ZooKeeperProcess:
         """Whether this process, and no other server, listens on the port.
 
         Two servers that start at the same time may both find the same port free. The slower server
-        ends when it cannot bind the port. Until then, an answer of the faster server could be
-        mistaken for an answer of the slower one.
+        ends when it cannot bind the port. Until then, an answer from the faster server could be
+        mistaken for an answer from the slower one.
         """
         assert self._process is not None
         try:

@@ -1,7 +1,8 @@
 """Runs the machines of `protocol/log/` for one log, against a log store.
 
 The host performs one request at a time, and each request gets one reply. An error of the store
-becomes the outcome of a reply. Any other error ends the machine, because it is a bug.
+becomes the outcome of a reply. An error without an outcome, such as a refused access or a bug, ends
+the run of the machine, and `LogHost.run` raises it.
 """
 
 from __future__ import annotations

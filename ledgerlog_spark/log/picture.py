@@ -93,7 +93,7 @@ def drawn(
 ) -> str:
     """Draw the picture as SVG.
 
-    The oldest ledger is drawn first. Bookies in `gone` do not exist any more.
+    The oldest ledger is drawn first. Bookies in `gone` are drawn as lost.
     """
     left = 20 + _CHARACTER * max([len(bookie) for bookie in bookies] + [6])
     height = _TOP + len(bookies) * _ROW + 26

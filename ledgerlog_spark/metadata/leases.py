@@ -1,7 +1,7 @@
 """Leases on a tree of nodes. Each held lease is an ephemeral node.
 
-A lease saves work: it keeps two processes from doing the same work at once. It does not protect
-data: the versions of nodes do.
+A lease only saves work: it keeps two processes from doing the same work at once. Data is not
+protected by leases, but by the versions of nodes.
 """
 
 from __future__ import annotations

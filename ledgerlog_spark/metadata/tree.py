@@ -223,9 +223,10 @@ class ZnodeTree(Session, Protocol):
     async def set(self, path: str, data: bytes, version: Version | None) -> Version:
         """Replace the data of a node if the node still has `version` (None: any version).
 
-        The incarnation in the version is compared too. ZooKeeper itself compares only the number,
-        so the tree in ZooKeeper reads the incarnation first. This read is safe only if a path is
-        never created twice while a client has a version of the path.
+        The incarnation in the version, which identifies one creation of the path, is compared too.
+        ZooKeeper itself compares only the number, so the tree in ZooKeeper reads the incarnation
+        first. This read may be stale, so a write is safe only if no path is created again while a
+        client has a version of the path.
 
         Raises:
             MetadataVersionError: The node has another version.
@@ -287,7 +288,7 @@ class ZnodeTree(Session, Protocol):
         """
 
     async def end_session(self, secret: bytes) -> None:
-        """End another session and its ephemeral nodes immediately, if the session still exists.
+        """End another session, if it still exists. Its ephemeral nodes are deleted immediately.
 
         Use this only for sessions of dead processes. A live process would get a new session.
 
@@ -296,7 +297,10 @@ class ZnodeTree(Session, Protocol):
         """
 
     async def close(self) -> None:
-        """End the session and its ephemeral nodes. Pending requests fail. May be called twice."""
+        """End the session; its ephemeral nodes are deleted and pending requests fail.
+
+        May be called twice.
+        """
 
 
 async def get_or_none(tree: ZnodeTree, path: str) -> Versioned[bytes] | None:

@@ -4,8 +4,8 @@ How it works. A ledger has one writer. `LedgerWriter` sends each run of entries 
 its write set. The writer confirms the runs in order. A run can be confirmed when Qa bookies have
 stored it. To replace a failed bookie, the writer first writes a new ensemble to the metadata. Then
 it sends entries to the replacement. After a writer has died, `LedgerRecovery` marks the metadata
-IN_RECOVERY. The recovery fences enough bookies of the last ensemble that the writer cannot confirm
-another entry. The recovery reads forward from the largest LAC that it found, and writes the entries
+IN_RECOVERY. The recovery fences the last ensemble until the writer can no longer confirm another
+entry. The recovery reads forward from the largest LAC that it found, and writes the entries
 back to an ack quorum. Then the recovery closes the ledger with one compare-and-swap. Several
 recoveries may run at once, because this compare-and-swap makes them agree on the end of the ledger.
 `LedgerReader` reads ranges and never fences. `LacReader` reads the last add confirmed.
@@ -19,8 +19,8 @@ docs/PROTOCOL.md lists the numbered rules.
 A machine consists of smaller parts that do not depend on the machine: `AddPipeline` (the runs of
 one ensemble), `MetadataUpdate` (one compare-and-swap loop), `RecoveryTail` (writes back the entries
 after the LAC). A part returns its results. Each machine has a `phase`. A table below the class of
-the machine maps a phase and an event type to the method that handles the event. If the table has no
-method for an event, the event is our bug, and an assertion fails.
+the machine maps a phase and an event type to the method that handles the event. If a phase of the
+table does not contain the event, the event is our bug, and an assertion fails.
 
 The asyncio client and the simulator are hosts. Every host follows this contract:
 
@@ -47,7 +47,7 @@ The asyncio client and the simulator are hosts. Every host follows this contract
    errors of the metadata store have no matching reply event, for example a refusal by its access
    list. After such an error, the handle fails with this error.
 
-A machine ignores all events after its last indication. Then the host may drop the machine. The last
-indication is `LedgerClosed`, `RangeRead`, `ReadFailed`, `LacRead`, or `LedgerFailed` from a
-recovery.
+A machine ignores all replies after its last indication. Then the host may drop the machine. The
+last indication is `LedgerClosed`, `RangeRead`, `ReadFailed`, `LacRead`, or `LedgerFailed` from a
+recovery or from a LAC read.
 """

@@ -18,10 +18,9 @@ _PRUNE_SECONDS = 0.05
 class Deadlines:
     """Calls `on_expired` with the requests that were not answered before their deadline.
 
-    Requests with the same timeout expire in their order. So each timeout has a queue, and the first
-    request in the queue expires first. `trim` removes the answered requests at the beginning of
-    each queue. Any other answered request stays until all requests before it are answered or
-    expire, or until the queues are full.
+    Requests with the same timeout expire in the order in which they were added, so each timeout has
+    a queue. `trim` removes the answered requests at the beginning of each queue. Any other answered
+    request stays until all requests before it are answered or expire, or until the queues are full.
     """
 
     __slots__ = (

@@ -1,8 +1,8 @@
 """Decides which listed ranges are worth merging (LOGS.md#U14). The functions are pure.
 
-A merge copies every byte of its ranges. So in a background merge, the largest range contains at
-most a quarter of all bytes. Each merge then makes the range of a row at least four times as large,
-so a row is copied only a few times, however long the log exists.
+A merge copies every byte of its ranges. So in a background merge, the largest range has at most a
+quarter of all merged bytes. Each merge of a row then puts the row into a range that is at least
+four times as large, so a row is copied only a few times, however long the log exists.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from ledgerlog_spark.protocol.log.state.records import Item
 TARGET_BYTES_DEFAULT = 256 << 20
 BACKGROUND_RANGES_MIN = 64
 RUN_LEDGERS_MAX = 1_000
-"""Maximum number of ledgers that one switch marks, so that its transaction is far below 1 MiB."""
+"""Maximum number of ledgers in one merge. One transaction marks all of them, and must be far below
+1 MiB."""
 
 RUN_RANGES_MAX = 10_000
 
@@ -41,13 +42,13 @@ class MergePolicy:
 
 
 BACKGROUND = MergePolicy(ranges_min=BACKGROUND_RANGES_MIN, growth=4)
-"""The policy of upkeep that was not started by a user."""
+"""The policy of merges in the background."""
 
 
 def plan_merges(
     items: Sequence[Item], passwords: Mapping[int, bytes], policy: MergePolicy
 ) -> list[tuple[Item, ...]]:
-    """Runs of neighbouring ranges, oldest first. Each run becomes one range.
+    """The runs of neighbouring ranges to merge, oldest first. Each run becomes one range.
 
     `items` are the items of the newest version. Ranges of ledgers that are not in `passwords` are
     not merged. An open ledger must not be in `passwords`, because its writer may continue to use
@@ -86,7 +87,7 @@ def _cut(stretch: Iterable[Item], policy: MergePolicy) -> Iterator[list[Item]]:
 
 
 def _worth_it(run: Sequence[Item], policy: MergePolicy) -> list[tuple[Item, ...]]:
-    """The run, or its parts before and after ranges that are large already."""
+    """The run if it is worth merging, or its parts before and after large ranges."""
     found: list[tuple[Item, ...]] = []
     waiting = [list(run)]
     while waiting:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 READ_AHEAD = 16
-"""Number of ranges whose first entries are read ahead."""
+"""Maximum number of ranges whose first entries are read ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Merged:
     rows: int = 0  # copied rows
     size_bytes: int = 0  # size of the new ledgers
     ledgers: int = 0  # number of new ledgers
-    lost: int = 0  # merges that failed because the log's list was changed at the same time
+    lost: int = 0  # merges that were given up, mostly because the list was changed meanwhile
 
 
 def is_merged(head: LogHead) -> bool:
@@ -98,9 +98,9 @@ class LogMerger:
         self._ranges_total = 0
 
     async def merge(self) -> Merged:
-        """Merge all runs that are worth it, one after the other. Each merge is committed at once.
+        """Merge all runs that are worth merging, one by one. Each run is committed on its own.
 
-        In a leader log, nothing is merged (`check_merged`).
+        If ranges of the log cannot be merged (`is_merged`), the call does nothing.
         """
         head = (await self._log.state()).head
         if not is_merged(head):
@@ -156,7 +156,7 @@ class LogMerger:
         return metadata.password if metadata.is_closed else None
 
     async def _merge_run(self, snapshot: LogSnapshot, run: Sequence[Item]) -> StagedRange | None:
-        """The new range of the run; None when the list was changed at the same time."""
+        """The new range of the run; None if the merge was given up (see `Merged.lost`)."""
         try:
             metadata = await self._client.ledger_metadata(run[0].ledger_id)
         except LedgerNotFoundError as error:

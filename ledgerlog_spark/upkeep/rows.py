@@ -75,7 +75,7 @@ async def rows_of(
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The rows of a listed range, in order. With offsets, only rows in [start_offset, end_offset).
 
-    `entries` are the entries of the range. They are closed at the end.
+    `entries` yields the entries of the range, and is closed at the end.
     """
     start = item.first_offset if start_offset is None else start_offset
     end = item.end_offset if end_offset is None else end_offset
@@ -95,7 +95,7 @@ async def rows_of(
 
 @contextlib.contextmanager
 def _loss_of_other_rows() -> Iterator[None]:
-    """Raise DataLossError if the rows differ from the list. Then other ranges are still merged."""
+    """Raise DataLossError if the rows differ from the list. Other ranges are still merged then."""
     try:
         yield
     except WireFormatError as error:
@@ -103,7 +103,7 @@ def _loss_of_other_rows() -> Iterator[None]:
 
 
 def begun(log: Log, item: Item, password: bytes) -> BegunRange:
-    """The entries of a listed range. The first read is sent now."""
+    """The entries of a listed range. The first read request is sent immediately."""
     first, last = item.first_entry_id, item.last_entry_id
     return BegunRange(log.read_range(item.ledger_id, first, last, password=password))
 
@@ -111,7 +111,7 @@ def begun(log: Log, item: Item, password: bytes) -> BegunRange:
 async def restore(
     log: Log, client: LedgerClient, version: int, *, overwrite_if_changed: bool = False
 ) -> CommitResult:
-    """Make a new version with the rows of an older version. Raises the errors of `Log.restore`.
+    """Create a new version with the rows of an older version. Raises the errors of `Log.restore`.
 
     With `overwrite_if_changed`, rows that other jobs commit during this call are replaced too.
     """

@@ -2,9 +2,9 @@
 
 After each event, the process writes one JSON object as a line of standard output. Events are its
 start and its end, a changed log, a log that could not be maintained, a failed pass, and an
-unreachable ZooKeeper. If another process has the lease, one line reports this until this process
-gets the lease. Several such processes may run, but only the holder of the lease works. A pass holds
-the lease, so it does not wait for a blocked standard output.
+unreachable ZooKeeper. While another process has the lease, this is reported only once. Several such
+processes may run, but only the holder of the lease works. A pass never waits for a blocked standard
+output, because other processes would then wait for the lease.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ WriteLine = Callable[[str], object]
 
 @contextlib.contextmanager
 def standard_output(*, drain_seconds: float | None = DRAIN_SECONDS) -> Iterator[WriteLine]:
-    """Writes lines to standard output without waiting. Beyond 1 MiB, lines are dropped.
+    """Yield a function that writes a line to standard output without waiting.
+
+    If 1 MiB of lines wait to be written, further lines are dropped.
 
     Writing raises `BrokenPipeError` after the reader of the pipe has ended. At its end, the block
     waits up to `drain_seconds` for unwritten lines. None has no limit.
@@ -75,7 +77,7 @@ class UpkeepService:
         self._is_stopped = False  # whether a signal has stopped the service
 
     async def run_once(self, *, wait_seconds: float = 0) -> int:
-        """Run one pass. Return its exit code: 0 done, 1 a log failed, 4 another has the lease."""
+        """Run one pass. Return 0 when done, 1 if a log failed, 4 if another process has a lease."""
         async with await open_client(self._uri) as client:
             kept = await Upkeep(client, on_log=self._on_log).run(wait_seconds=wait_seconds)
             if kept is None:

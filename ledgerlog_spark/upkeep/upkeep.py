@@ -67,8 +67,8 @@ THREAD_NAME = "ledgerlog-upkeep"
 class Kept:
     """The result of one pass for one log. The result of a step that failed is None.
 
-    `truncated` and `merged` are also None when the log did not exist any more, and when nothing can
-    have been due since the last pass of this process.
+    `truncated` and `merged` are also None if the log did not exist any more, or if an earlier pass
+    showed that no such work can be due yet.
     """
 
     log: str  # name of the log, or the id of a deleted log
@@ -90,7 +90,7 @@ class Kept:
 
     @property
     def did_something(self) -> bool:
-        """Whether anything was deleted or merged, or a ledger that was due was kept."""
+        """Whether something was deleted or merged, or a due ledger could not be deleted."""
         merged = self.merged is not None and self.merged.ledgers > 0
         pages = self.swept is not None and self.swept.pages_deleted > 0
         return merged or pages or any(self.counts().values())
@@ -141,7 +141,7 @@ class Upkeep:
             return kept
 
     async def _keep(self, log: Log, clock: PassClock) -> Kept:
-        """Maintain one log. When nothing is due, this only reads the head."""
+        """Maintain one log. If nothing is due, only the head of the log is read."""
         errors: list[LedgerLogError] = []
         name, truncated, merged, swept = log.name, None, None, None
         head = await _tried(self._logs.store.read_head(log.log_id), errors)
@@ -196,7 +196,7 @@ async def _retained(log: Log, due: LogDue, errors: list[LedgerLogError]) -> Trun
 
 
 async def _tried(step: Awaitable[T], errors: list[LedgerLogError]) -> T | None:
-    """Run a step, and keep its error, so that other steps run. A deleted log is not an error."""
+    """Run a step, and store its error so that other steps run. A deleted log is not an error."""
     try:
         return await step
     except LogNotFoundError:
@@ -235,7 +235,10 @@ async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncItera
 
 
 async def _released(leases: Leases, *, seconds: float) -> None:
-    """Release the lease, even after a short outage. Otherwise the end of the session ends it."""
+    """Release the lease, and retry for `seconds` while the store is unavailable.
+
+    If this fails, the lease ends with the session.
+    """
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds
     while True:
@@ -264,9 +267,9 @@ def _leases_of(client: LedgerClient) -> Leases:
 
 
 def upkeep_after_commit(client: BlockingClient, log: str, version: int | None) -> bool:
-    """Begin a pass over a log, if a pass is due. Returns without waiting whether it was begun.
+    """Begin a pass over a log if one is due. Return immediately, with whether a pass was begun.
 
-    The process that commits the batches of a stream calls this. Its client must stay open until the
+    The process that commits the batches of a stream calls this. `client` must stay open until the
     process ends. `version` is the version that the commit made; None if it made no version. The
     process runs at most one pass at a time, on a thread that ends with the process. The pass does
     nothing when another process runs upkeep. An error is logged, and the next pass tries again.

@@ -25,7 +25,7 @@ _CHUNK_UNIT_BYTES = 1 << 12
 _POOL_SIZE_BYTES_OF_ONE = 1 << 23
 _SPACE_BYTES_MIN = 1 << 12
 _SPACE_BYTES_LEAST = 1 << 8
-"""If memory is short, a chunk with this much space at its end is still used."""
+"""If memory is short, a chunk with at least this number of free bytes at its end is still used."""
 _UNCUT_SIZE_BYTES_MIN = 1 << 14
 """For frames of at least this size, one more call to receive costs less than a copy of half a
 frame."""
@@ -40,7 +40,7 @@ class ReceiveBuffer(bytearray):
 
     __slots__ = ("charge", "unanswered")
 
-    unanswered: int  # number of requests in this memory without an answer; set by their handlers
+    unanswered: int  # number of unanswered requests in this memory; set by their handlers
     charge: object  # the account in which this memory is counted; set by the handlers
 
 

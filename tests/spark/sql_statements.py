@@ -63,7 +63,7 @@ OVERWRITE = 'write.format("ledger").mode("overwrite").save("{a}")'
 NEW = 'write.format("ledger").mode("append").save("{x}")'
 REPLACE_NEW = 'write.format("ledger").mode("overwrite").save("{x}")'
 DEFINE = "CREATE TABLE {n} USING ledger OPTIONS (log '{x}')"
-NOT_KEPT = "no effect: a table keeps the log that it was made with"
+NOT_KEPT = "no effect: a table keeps the log of its CREATE TABLE"
 
 READS = (
     Statement("read", "SELECT * FROM {t}", settings=BOTH),
@@ -217,7 +217,7 @@ CATALOG = (
               instead="CREATE OR REPLACE TABLE {t} USING ledger OPTIONS (log '{a}')",
               leaves=("a", ROWS_A)),
     Statement("catalog", "ALTER TABLE {t} DROP COLUMN s; SELECT * FROM {t}",
-              note="the table shows fewer columns, the log keeps them"),
+              note="the table shows fewer columns, but the log keeps all of them"),
     Statement("catalog", "ALTER TABLE {t} DROP COLUMN k; SELECT * FROM {t}"),
     Statement("catalog", "ALTER TABLE {t} ALTER COLUMN s TYPE INT; SELECT * FROM {t}"),
     Statement("catalog", "ALTER TABLE {t} ALTER COLUMN s COMMENT 'x'; SELECT * FROM {t}"),
@@ -229,11 +229,11 @@ CATALOG = (
     Statement("catalog", "DESCRIBE {t}"),
     Statement("catalog", "SHOW COLUMNS IN {t}"),
     Statement("catalog", "SHOW CREATE TABLE {t}",
-              note="the columns alone, as of every Python source's table",
-              differs="the whole definition"),
+              note="shows only the columns, as for any table of a Python source",
+              differs="shows the whole definition"),
     Statement("catalog", "SHOW PARTITIONS {t}"),
     Statement("catalog", "ANALYZE TABLE {t} COMPUTE STATISTICS",
-              note="Spark has no statistics for a Python source's table"),
+              note="computes nothing: Spark has no statistics of tables of Python sources"),
     Statement("catalog", "REFRESH TABLE {t}; SELECT * FROM {t}"),
 )  # fmt: skip
 

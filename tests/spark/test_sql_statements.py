@@ -191,8 +191,16 @@ def _lines(seen: dict[Any, Run]) -> Iterator[str]:
         instead = statement.instead.format(**SHOWN) if any("refused" in e for e in effects) else ""
         yield (
             f"| {statement.group} | {_code(statement.text.format(**SHOWN))} | "
-            f"{' or '.join(sorted(effects))} | {_code(instead)} | {_in_catalog(statement, seen)} |"
+            f"{_joined(effects)} | {_code(instead)} | {_in_catalog(statement, seen)} |"
         )
+
+
+def _joined(effects: set[str]) -> str:
+    """The effect under the settings of a statement; two effects if the settings differ in it."""
+    if len(effects) == 1:
+        return next(iter(effects))
+    one, other = sorted(effects)
+    return f"with one setting: {one}; with the other: {other}"
 
 
 def _effect(statement: Statement, run: Run) -> str:
@@ -210,16 +218,16 @@ def _in_catalog(statement: Statement, seen: dict[Any, Run]) -> str:
         if run.catalog.error:
             effects.add(_refusal(run.catalog, run.parquet))
         else:
-            more = "done" if run.parquet.error else "as Parquet"
+            more = "works (Parquet fails)" if run.parquet.error else "as Parquet"
             effects.add(statement.differs or more)
     text = statement.text_in_catalog
-    other = "" if text == statement.text else f": {_code(text.format(**SHOWN))}"
-    return f"{' or '.join(sorted(effects))}{other}"
+    other = "" if text == statement.text else f"; written as {_code(text.format(**SHOWN))}"
+    return f"{_joined(effects)}{other}"
 
 
 def _refusal(effect: Effect, parquet: Effect) -> str:
     who = "ledgerlog" if is_ours(effect.error) else "Spark"
-    return f"refused by {who}, as for Parquet" if parquet.error else f"refused by {who}"
+    return f"refused by {who} (Parquet fails too)" if parquet.error else f"refused by {who}"
 
 
 def _code(text: str) -> str:

@@ -107,7 +107,7 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         with self._lock:
             for request, until in self._until.items():
                 if now >= until:
-                    with contextlib.suppress(OSError):  # the connection's thread closes the socket
+                    with contextlib.suppress(OSError):  # the connection may be closed already
                         request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -67,7 +67,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         self._is_writing_paused = False
         self._largest_frame_bytes = 0
         self._read_reserve = ReadReserve()
-        self._batch_least_bytes = 0  # the room that the last refused batch needed
+        self._batch_least_bytes = 0  # bytes that the answer to the last refused batch needed
         self._waits_since = 0.0
         self._written_bytes = 0
         self._set_host("")

@@ -58,9 +58,10 @@ GATHERED_BYTES_MIN: Final = 8_192
 READ: Final = int(Opcode.READ)
 READ_SLICES: Final = int(Opcode.READ_SLICES)
 BATCHES: Final = frozenset((int(Opcode.BATCH_READ), READ_SLICES))
-"""Operations whose answer may have fewer entries than requested. Their sizes are at one place."""
+"""Operations whose answer may have fewer entries than requested. The requests of all of them have
+their size limit at the same offset."""
 SLICES_COST_FACTOR: Final = 16
-"""A decoded request for slices needs at most this multiple of the bytes of its frame."""
+"""A decoded request for slices takes at most this number of bytes for each byte of its frame."""
 SLICES_ANSWER_BYTES_MIN: Final = ANSWERS_RESERVE_BYTES // 2
 """A request for slices waits until there is room for such an answer, and for its own memory."""
 _BATCH_SIZE: Final = Struct(">q")
@@ -130,7 +131,7 @@ class V2Operations(PeerConnection):
     def _announce(self, request: TellLacRequest, share: Share, taken_bytes: int) -> None:
         self._shared.storage.announce_lac(*request[2:])
         self._done(share, taken_bytes)
-        if not self.is_proven:  # no answer proves it
+        if not self.is_proven:  # `_flush` records this only for requests with an answer
             self._prove()
 
     def _is_version_3(self, body: memoryview, share: Share, taken_bytes: int) -> bool:
@@ -369,8 +370,8 @@ def slices_cost(frame_size_bytes: int) -> int:
     """Return the memory that a request for slices needs in addition to its answer.
 
     This is the memory of the decoded request, estimated from the size of its frame, and of the
-    chunk of a file from which its slices are copied. A larger frame than any request is refused
-    before its ranges are decoded.
+    chunk of a file from which its slices are copied. A frame of more than
+    `SLICES_FRAME_SIZE_BYTES_MAX` is refused before its ranges are decoded.
     """
     decoded = min(frame_size_bytes, SLICES_FRAME_SIZE_BYTES_MAX) * SLICES_COST_FACTOR
     return decoded + CHUNK_SIZE

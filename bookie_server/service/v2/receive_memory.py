@@ -1,10 +1,11 @@
 """The memory that one connection receives into, counted in its shares of the lanes.
 
-A chunk counts from its first use until another chunk has replaced it and every request in it is
-answered. If a lane has plenty of room, a chunk has the size that is fastest to receive into.
-Otherwise a chunk has the size of a frame. If a frame is larger than the connection's own reserve,
-memory for the whole frame is taken before the rest of the frame is received. So no connection waits
-for memory while it holds memory that others need.
+A connection receives into one chunk of memory at a time. A chunk counts from its first use until
+another chunk has replaced it and every request in it is answered. If a lane has plenty of room, a
+chunk has the size that is fastest to receive into. Otherwise a chunk has the size of a frame. If a
+frame is larger than the connection's own reserve, memory for the whole frame is taken before the
+rest of the frame is received. So a connection that waits for this memory has received only the
+beginning of the frame.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ steadily may take ten times as long. A connection is also closed if it sends no 
 
 If a lane is full, the sweeper checks more often, and a peer has a quarter of a second to make
 progress. Connections without progress are closed until a quarter of the lane is free and no share
-waits. The connection that holds most of the lane is closed first.
+waits. The connection that holds the most bytes of the lane is closed first.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ SHARED_NUMBER_MAX = 256  # Python keeps one shared object for each number up to 
 
 
 def lists_bytes_at_most(record: JournalRecord) -> int:
-    """Return an upper bound of the memory of a run's ids and lengths, without reading each."""
+    """Return an upper bound of the memory of a run's ids and lengths, in constant time."""
     ids = record.entry_ids
     count = len(ids)
     if count == 1:

@@ -195,7 +195,10 @@ def all_pieces(file: FinishedFile, ledger_id: int) -> Generator[Need, bytes, lis
 
 
 def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[Need, bytes, Spans]:
-    """Return the ids of live entries in a finished file. Its many index blocks are not cached."""
+    """Return the ids of a ledger's live entries in a finished file.
+
+    The index blocks are not cached, because there may be many.
+    """
     spans = Spans()
     for number in _blocks_of(file, ledger_id):
         data = yield Need(file.handle, file.block_offset(number), BLOCK_SIZE)

@@ -16,7 +16,8 @@ class HeldFiles:
     """Finished files in ascending order of id, and for each ledger the files that hold it.
 
     The `live_bytes` of a file count its entries of ledgers that are not dropped. If a tombstone
-    deletes only some of a ledger's entries in a file, all these entries count until the next drop.
+    deletes only some of a ledger's entries in a file, all entries of the ledger in the file count
+    until the ledger is dropped again.
     """
 
     def __init__(self, files: Iterable[FinishedFile], tombstone_of: Callable[[int], int]) -> None:
@@ -40,8 +41,8 @@ class HeldFiles:
     def adding(self, file: FinishedFile) -> Iterator[None]:
         """Add a file with a larger id than all other files; yields after each slice.
 
-        Each slice makes more ledgers of the file findable. Until the last slice, another index must
-        contain the entries of the file.
+        After each slice, readers find the entries of more ledgers. Until the last slice, another
+        index must contain the entries of the file.
         """
         yield from self._count(file)
         self._files[file.entry.file_id] = file
@@ -81,7 +82,7 @@ class HeldFiles:
             file.live_bytes -= file.live.pop(ledger_id)
 
     def dead(self, files_in_doubt: set[int]) -> list[FinishedFile]:
-        """Return the files without live entries. A file in doubt may contain any entries."""
+        """Return the files without live entries. Files in doubt are omitted: they may have some."""
         return [
             file
             for file in self._files.values()

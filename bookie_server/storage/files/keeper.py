@@ -115,7 +115,7 @@ class FileKeeper:
         return 2 * health.in_flight_bytes + size <= room
 
     def refuses_control(self) -> Code | None:
-        """Return the code that refuses control records now, or None if they are accepted."""
+        """Return the code for a control record that must be refused now, or None to accept it."""
         if self._health.has_failed or self._health.is_closing:
             return Code.IO_ERROR
         return None if self.has_room_for(2 * CONTROL_RECORD_SIZE) else Code.READ_ONLY
@@ -328,7 +328,7 @@ class FileKeeper:
         """
         dead = self.finished.dead(self._health.files_in_doubt)
         for file in dead:
-            # Entries of the file can no longer be found. The slot is in use until the commit.
+            # From now on, no read finds an entry in the file. The slot is in use until the commit.
             self.finished.remove(file)
             self._freed.append(file.entry.slot)
             self._pinned[file.entry.slot] = file.handle

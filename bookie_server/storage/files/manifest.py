@@ -53,7 +53,7 @@ async def initialize_directory(files: FileSystem) -> None:
 
 
 def is_first_manifest(data: bytes) -> bool:
-    """Return whether `initialize_directory` wrote a MANIFEST, and no start has replaced it."""
+    """Return whether `initialize_directory` wrote this MANIFEST. The first start replaces it."""
     try:
         manifest = decode_manifest(data)
     except StartupError:

@@ -16,15 +16,16 @@ from bookie_server.storage.wake_ups import guarded, resolve
 R = TypeVar("R")
 
 NEEDS_PER_TURN = 8
-"""Number of index blocks (3,264 pieces) that a list of entries reads before other tasks run."""
+"""Number of index blocks (3,264 pieces) that are read before other tasks run, when the ids of a
+ledger's entries are listed."""
 
 RECORDS_PER_TURN = 64
 """Number of records that readings of one kind read before other tasks run. With 4,096 entries in
 each record, these reads take 1 to 6 ms."""
 
 RECORD_BYTES = 65_536
-"""For each full multiple of this size, an entry counts as one more record, because to copy and send
-4 MiB takes milliseconds."""
+"""For each full multiple of this size, an entry counts as one more record, because copying and
+sending 4 MiB takes milliseconds."""
 
 
 class Readings:

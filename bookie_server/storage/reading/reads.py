@@ -49,7 +49,7 @@ N = TypeVar("N")
 R = TypeVar("R")
 
 BATCH_HEAD_SIZE_BYTES = 24 + 8 + 4
-"""Size of a BATCH_READ answer without its entries. The `size_bytes_max` of a client includes it."""
+"""Size of a BATCH_READ answer without its entries. It counts as part of `size_bytes_max`."""
 ENTRY_LENGTH_SIZE_BYTES = 4
 RECORDS_PER_BATCH_MAX = 1_024
 RECORDS_PER_PORTION = RECORDS_PER_TURN
@@ -61,7 +61,8 @@ BLOCKS_CACHED_MAX = 512
 KEPT_BUFFER_FACTOR = 4
 """A recent body is copied if its receive buffer has more than 4 times the bytes of the body."""
 SLICES_READ_SIZE_BYTES_MAX = 8 << 20
-"""Bytes that one request for slices reads, in whole chunks. A longer answer ends before them."""
+"""Maximum number of bytes that one request for slices reads, in whole chunks. The answer ends
+before the entry that would exceed this number."""
 PORTION_SIZE_BYTES = 1 << 20
 """A reading of slices lets other tasks run after this number of bytes."""
 RECORD_COST_BYTES = 512  # memory of a record without its body
@@ -77,7 +78,10 @@ class Found(NamedTuple):
 
 
 class RecentBodies:
-    """The newest durable bodies, up to `size_bytes_max`, for readers at the end of a ledger."""
+    """The newest bodies of durable journal records, for readers at the end of a ledger.
+
+    They take at most `size_bytes_max` bytes of memory.
+    """
 
     def __init__(self, size_bytes_max: int) -> None:
         self._size_bytes_max = size_bytes_max
@@ -213,9 +217,9 @@ class Reader:
     def compare(self, request: StoredAdd) -> Generator[Need | None, bytes, tuple[bool, bool]]:
         """Return whether a run is stored with the same bytes, and whether an entry differs.
 
-        The reading ends when the result is known. For entries that recovery writes back, it mostly
-        ends after the first entry, because the header of this entry differs. The reading yields
-        None after each `RECORDS_PER_TURN` entries.
+        The reading ends when the result is known. For entries that recovery writes back, it usually
+        ends after the first entry, because recovery changes the LAC in the headers. The reading
+        yields None after each `RECORDS_PER_TURN` entries.
         """
         is_repeated, at = True, 0
         body = memoryview(request.body)

@@ -38,7 +38,7 @@ class BlockingReadHandle(BlockingHandle[ReadHandle], Closing):
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The metadata that was read last. If a read finds it to be outdated, it is read again."""
+        """The metadata that was read last. If it is outdated, a read of entries updates it."""
         return self._twin.metadata
 
     refresh = derived(ReadHandle.refresh)

@@ -229,7 +229,7 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
 
     @documented_by(WriteHandle.append)
     def append(self, payload: bytes | bytearray | memoryview) -> int:
-        """Waits for its future."""
+        """Waits for the future of `append_async`."""
         return self.append_async(payload).result()
 
     def append_async(self, payload: bytes | bytearray | memoryview) -> AddFuture[int]:
@@ -247,7 +247,7 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
 
     @documented_by(WriteHandle.append_batch)
     def append_batch(self, payloads: Sequence[bytes | bytearray | memoryview]) -> range:
-        """Waits for its future."""
+        """Waits for the future of `append_batch_async`."""
         return self.append_batch_async(payloads).result()
 
     def append_batch_async(

@@ -1,6 +1,6 @@
 """Creates a ledger: checks its description, chooses bookies and writes the metadata.
 
-No bookie is contacted, because a bookie learns of a ledger with the first add.
+No bookie is contacted, because the first add creates the ledger on a bookie.
 """
 
 from __future__ import annotations

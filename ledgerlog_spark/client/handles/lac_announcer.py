@@ -45,7 +45,7 @@ def announces(metadata: LedgerMetadata) -> bool:
 
 
 def announced(custom: Mapping[str, bytes] | None, *, explicit_lac: bool) -> Mapping[str, bytes]:
-    """Return the custom metadata of a ledger. With `explicit_lac`, its writer announces LACs."""
+    """Return the custom metadata of a new ledger, which shows whether its writer announces LACs."""
     return {**(custom or {}), **({EXPLICIT_LAC_KEY: EXPLICIT_LAC} if explicit_lac else {})}
 
 
@@ -147,7 +147,7 @@ class LacAnnouncer:
         return self._services.transport.announce_lac(self._herald(), request)
 
     def _write(self, bookie_id: str) -> None:
-        """Write the LAC to one bookie, but only after its answer to a pending write."""
+        """Write the LAC to one bookie, unless an earlier write to this bookie has no answer yet."""
         if bookie_id in self._writing or not self._is_behind(bookie_id):
             return
         lac = self._writer.last_add_confirmed

@@ -63,8 +63,7 @@ class ReadHandle:
 
     Attributes:
         id: The ledger's id.
-        metadata: The metadata that was read last. If a read finds it to be outdated, it is read
-            again.
+        metadata: The metadata that was read last. If it is outdated, a read of entries updates it.
     """
 
     def __init__(
@@ -244,13 +243,14 @@ class ReadHandle:
                 The range may then end after `last_add_confirmed`.
             place: Limits the memory of this read and other reads together. If the consumer takes
                 another range first, this read may wait for room.
-            slices: The parts of the entries to read, with their checksums. A payload may still be a
-                whole one; None means that all payloads are.
+            slices: The parts of the entries to read, with their checksums. Some entries may be read
+                whole anyway. None reads all entries whole.
 
         Raises:
             LocalProtocolError: The range is wrong, or ends after `last_add_confirmed`. Nothing was
                 read.
-            EntryNotFoundError: Every replica reported twice that it does not have the entry.
+            EntryNotFoundError: Every replica reported that it does not have the entry, even after
+                the metadata was read again.
             EntryUnknownError: No replica that answered had the entry, and some replica did not
                 answer; retriable.
             DigestMismatchError: Every replica that answered had a wrong digest.

@@ -1,8 +1,8 @@
-"""Which definitions of tables a log can have, and the options of a write that creates such a log.
+"""The table definitions that a log can represent, and the options of a write that creates a log.
 
-Spark passes the clauses of CREATE TABLE as columns, partitions and properties. A clause that a log
-has no place for is an error, because a table without this clause would not be the table that the
-statement describes.
+Spark passes the clauses of CREATE TABLE as columns, partitions and properties. If a log cannot
+represent a clause, the statement fails. Without the clause, the table would not be the table that
+the statement describes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _IGNORED = frozenset({COMMENT, "provider", "owner", "is_managed_location"}) | SP
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A table that a log can be.
+    """The definition of a table that a log can represent.
 
     Attributes:
         schema_json: The columns, as Spark's JSON.
@@ -99,7 +99,10 @@ def definition_of(
 
 
 def _own(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties without those of Spark. Spark repeats each of OPTIONS with a prefix."""
+    """The properties of the log, without those of Spark.
+
+    Spark passes each option of the OPTIONS clause a second time, with a prefix.
+    """
     own = {}
     for name, value in properties.items():
         lower = name.lower()
@@ -111,7 +114,10 @@ def _own(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _not_nullable(data_type: Any, path: str) -> Iterator[str]:
-    """Yield the paths of all parts of a type that cannot be null. Keys of maps are never null."""
+    """Yield the paths of all parts of a type that cannot be null.
+
+    The keys of maps are left out, because Spark never allows null keys.
+    """
     if not isinstance(data_type, dict):
         return
     for field in data_type.get("fields", ()):

@@ -1,6 +1,7 @@
 """The metadata tables of a log: `history`, `ranges` and `ledgers`.
 
-All numbers are those of the newest version. Times are in microseconds, as Spark stores them.
+`history` has a row for each available version. `ranges` and `ledgers` describe the newest version.
+Times are in microseconds, as Spark stores them.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def rows_of(client: BlockingLogClient, log: BlockingLog, detail: str) -> Rows:
     """The rows of a metadata table.
 
     Raises:
-        LogKindError: The log is a leader log, which has no versions.
+        LogKindError: `detail` is "history", and the log is a leader log, which has no versions.
         ConfigurationError: The table has too many rows.
     """
     rows = _ROWS[detail](client, log)

@@ -1,7 +1,7 @@
 """What the catalog reads and changes: logs as tables.
 
-Each change is one transaction of the log, or one commit of a job, as in the other APIs of logs. So
-a statement that fails has changed nothing.
+Each change is one transaction of the log, or one commit of a job. The exception is CREATE TABLE,
+which creates a log and then commits its columns. If that commit fails, the log is deleted again.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Tables:
             LogExistsError: `mode` is `create`, and the log exists.
             LogNotFoundError: `mode` is `replace`, and the log does not exist.
             LogKindError: The log is a leader log.
-            ConfigurationError: No option of a write can set one of the definition's properties.
+            ConfigurationError: The definition has a property that no option of a write can set.
         """
         common = {"path": name, **definition.options()}
         storable(definition.schema_json)
@@ -290,7 +290,7 @@ class Tables:
             raise
 
     def _check_free(self, name: str) -> None:
-        """Raise if the name is that of a metadata table, which a log of this name would hide."""
+        """Raise LogExistsError if a log of this name would hide a metadata table."""
         try:
             log, detail = self._log_of_detail(name)
         except LogNotFoundError:
@@ -307,7 +307,7 @@ class Tables:
         return self._opened(owner), detail
 
     def _opened(self, name: str) -> BlockingLog:
-        """Open the log. A name that no log can have counts as the name of a missing log."""
+        """Open the log. If the name is invalid, the error is LogNotFoundError, too."""
         try:
             check_log_name(name)
         except ConfigurationError as error:

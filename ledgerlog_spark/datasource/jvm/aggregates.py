@@ -1,8 +1,8 @@
-"""The answer to aggregations without groups and filters: values from the list of the log.
+"""Computes aggregates without groups and filters from the list of the log, without reading rows.
 
-The list has exact numbers of rows, and bounds and null counts of columns. But a scan fails, or
-skips rows, if a listed ledger was deleted or ends too early, or if the password is wrong. So the
-metadata of all listed ledgers is read.
+The list has exact numbers of rows, and bounds and null counts of columns. But a scan would fail or
+skip rows if a listed ledger was deleted or ends too early, or if the password is wrong. So the
+metadata of all ledgers of the scan is checked first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ def values_of(
 
 
 def _whole_ranges(scan: PlannedScan) -> Iterator[tuple[StoredColumns, Item]]:
-    """The listed ranges of a scan. Raises NotExactError if it reads only a part of one."""
+    """Yield each range of a scan, with the columns of its rows.
+
+    Raises NotExactError if the scan reads a leader log, or only a part of a range.
+    """
     selected: Counter[tuple[str, int]] = Counter()
     for partition in scan.plan.partitions:
         for scanned in partition.ranges:
@@ -68,7 +71,10 @@ def _whole_ranges(scan: PlannedScan) -> Iterator[tuple[StoredColumns, Item]]:
 
 
 def _are_readable(reader: BatchReader, plan: ScanPlan, password: bytes) -> bool:
-    """Whether all ledgers of a plan exist with all their listed entries."""
+    """Whether all ledgers of a plan exist, contain their listed entries and have this password.
+
+    The entries of an open ledger are not checked.
+    """
     ends: dict[int, int] = {}
     for partition in plan.partitions:
         for scanned in partition.ranges:

@@ -1,15 +1,26 @@
 """The answer to one request of the JVM engine, as values that `json.dumps` accepts.
 
-A request has `format` 1, the `options` of the read, the columns of the whole `table` and the
-`columns` of the scan (both Spark's JSON), `case_sensitive`, and the `filters` of the query (see
-`skipping.predicates`), or its `top`: a column, its order, and the number of rows. A request for
-values instead of rows has `aggregates`, each with a `function`, and a `column` except for a count
-of rows. A request for a micro-batch has `tasks`, as the Python stream has pickled them (base64). An
-answer has `format` 1 and one of
+A request for the schema of a read contains `format` (the number 1) and the `options` of the read.
+The answer contains `format` 1 and `schema`, the schema as Spark's JSON.
+
+A request for a scan contains
+
+- `format`: the number 1,
+- `options`: the options of the read,
+- `table` and `columns`: the columns of the whole table and of the scan, as Spark's JSON,
+- `case_sensitive`: whether the case of names matters,
+- `filters`: the filters of the query, see `skipping.predicates`,
+- `top`, only in a query with an order and a limit: a column, its order and the number of rows,
+- `aggregates`, only if values are requested instead of rows: a `function` for each value, and a
+  `column` except for a count of rows,
+- `tasks`, only for a micro-batch: the tasks of the Python stream, pickled and in base64.
+
+The answer contains `format` 1 and one of
 
 - `aggregates`: the values, or null if only a scan can compute them,
-- `delegate`: why the Python source has to run the scan, and the `options` of that scan,
-- `plan`: the `ScanPlan`, and beside it what the JVM's tasks need.
+- `delegate`: the reason why the Python source has to run the scan. Then the answer also contains
+  the `options` of that scan,
+- `plan`: the `ScanPlan`. Then the answer also contains what the tasks in the JVM need.
 """
 
 from __future__ import annotations
@@ -52,8 +63,15 @@ _Reader = BatchReader | LedgerStreamReader
 
 
 def answer_to(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dict[str, Any]:
-    """Plan a scan, or compute values of it. Raises the errors of `BatchReader.partitions`."""
+    """Plan a scan, compute values of it, or find the schema of a read.
+
+    Raises the errors of `BatchReader.partitions`, and for a schema those of
+    `LedgerDataSource.schema`.
+    """
     check_format(request)
+    if "columns" not in request:
+        schema = source(options=request["options"]).schema()
+        return {"format": FORMAT, "schema": schema.json()}
     options = _options_of(source, request)
     columns = StructType.fromJson(json.loads(request["columns"]))
     if "tasks" in request:
@@ -65,7 +83,7 @@ def answer_to(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dic
     reader = source(options=options).reader(columns)
     aggregates = request.get("aggregates")
     if not isinstance(reader, BatchReader):
-        # A count needs no columns, but the last add confirmed, so it is a scan too.
+        # Even a count needs the last add confirmed of the ledger, which only a scan reads.
         if aggregates is not None:
             return {"format": FORMAT, "aggregates": None}
         return _delegated("the entries of one ledger", options)
@@ -74,7 +92,7 @@ def answer_to(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dic
     if aggregates is None:
         return _answer(reader, scan, password, request, options)
     try:
-        # Values of other types would have to be converted.
+        # The values have the stored types. This raises an error if the query wants other types.
         _schemas_of(reader, scan, ignores_case=not request["case_sensitive"])
         values = values_of(reader, scan, aggregates, password)
     except ConversionNeededError:
@@ -109,7 +127,7 @@ def _answer(
     request: Mapping[str, Any],
     options: dict[str, str],
 ) -> dict[str, Any]:
-    """The tasks of a scan or of a micro-batch, or why they belong to the Python source."""
+    """The plan of a scan or micro-batch, or the reason why the Python source has to run it."""
     try:
         schemas = _schemas_of(reader, scan, ignores_case=not request["case_sensitive"])
         _check_read_here(scan.plan, password)
@@ -119,7 +137,10 @@ def _answer(
 
 
 def _options_of(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dict[str, str]:
-    """The options of the read and of its table, and `includeMetadata` if it needs the columns."""
+    """The options of the read and of its table.
+
+    `includeMetadata` is added if the scan reads metadata columns. `engine` is removed.
+    """
     table = StructType.fromJson(json.loads(request["table"]))
     options = {
         name: value
@@ -213,7 +234,10 @@ def _ledger(metadata: LedgerMetadata) -> dict[str, Any]:
 
 
 async def _addresses(client: LedgerClient, bookie_ids: Iterable[str]) -> dict[str, list[Any]]:
-    """Host, port and support of slices of each registered bookie. A task looks up the others."""
+    """For each registered bookie: host, port, and whether it supports reads of slices.
+
+    The tasks look up the addresses of other bookies.
+    """
     found: dict[str, list[Any]] = {}
 
     async def look_up(bookie_id: str) -> None:

@@ -1,7 +1,7 @@
 """A micro-batch for the JVM engine: the tasks that the Python stream has planned and pickled.
 
-The process of the stream plans every batch, for both engines. So which rows a batch has, and the
-errors of a stream, do not depend on the engine.
+The process of the stream plans every batch, for both engines. So the engine changes neither the
+rows of a batch nor the errors of a stream.
 """
 
 from __future__ import annotations

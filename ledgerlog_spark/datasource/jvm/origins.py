@@ -1,7 +1,7 @@
 """Decides where the columns of a scan are in stored rows, and whether the JVM engine reads them.
 
-The JVM engine takes stored columns as they are, and fills missing columns with nulls. It converts
-no values. So a scan that needs a conversion belongs to the Python source.
+The JVM engine returns stored columns as they are, and fills missing columns with nulls. It converts
+no values. So the Python source has to run a scan that needs a conversion.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Origin = int | str | None
 
 
 class ConversionNeededError(Exception):
-    """A column needs a conversion that only the Python source does; the text names the column."""
+    """Only the Python source can run the scan. The text contains the reason, such as a column."""
 
 
 def origins_of(

@@ -1,8 +1,8 @@
 """Answers the requests of the JVM engine in a planner worker of Spark.
 
-Spark starts one daemon for the module `pyspark_ledger`, and its workers call `main` for each
-request: of a scan, or of the catalog. A worker keeps its client of the cluster, so a request takes
-a few milliseconds.
+Spark starts one daemon for the module `pyspark_ledger`. The daemon's workers call `main` for each
+request of a read or of the catalog. A worker keeps its client of the cluster, so a request takes a
+few milliseconds.
 """
 
 from __future__ import annotations
@@ -29,5 +29,5 @@ def _main(infile: IO[bytes], outfile: IO[bytes]) -> None:
 
 
 def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
-    """Read one request and write its answer, or the exception of its execution."""
+    """Read one request and write its answer, or the exception that it raised."""
     worker_run(_main, infile, outfile)

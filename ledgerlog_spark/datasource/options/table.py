@@ -17,7 +17,7 @@ FAIL, CONTINUE = "fail", "continue"
 
 
 class Use(Enum):
-    """The purpose of an option. Most options are also accepted where they have no effect.
+    """Where an option has an effect. Most options are also accepted where they have no effect.
 
     So one view can be used for reads and for writes. Options that would change the meaning of a
     statement are refused. A stream refuses options that are only for batch reads, and a write
@@ -33,7 +33,7 @@ class Use(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option, declared at a field of `SourceOptions`. The field gives its name and default."""
+    """One option, declared at a field of `SourceOptions`, from which it gets name and default."""
 
     use: Use
     parse: Callable[[str], Any] = field(repr=False)  # raises ValueError with the valid values

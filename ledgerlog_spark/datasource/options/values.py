@@ -85,7 +85,7 @@ class SourceOptions:
     logs: Annotated[tuple[str, ...] | None, Option(Use.READ, log_names,
         "names of several logs, separated by commas")] = None
     log_pattern: Annotated[str | None, Option(Use.READ, pattern,
-        "regular expression; reads all logs with a whole name that matches")] = None
+        "regular expression; reads all logs whose whole name matches it")] = None
     ledger_id: Annotated[int | None, Option(Use.BATCH, whole_number(0),
         "id of one ledger, which is read entry by entry")] = None
     metadata_service_uri: Annotated[str | None, Option(Use.BOTH, text,
@@ -113,7 +113,8 @@ class SourceOptions:
         )] = None
     starting_offsets_by_timestamp_strategy: Annotated[str, Option(
         Use.READ, choice(ERROR, GO_TO_LATEST),
-        "what to do when all rows are older than startingTimestamp")] = ERROR
+        "if all rows are older than startingTimestamp: error fails, latest starts at the end",
+        )] = ERROR
     version_as_of: Annotated[int | None, Option(Use.BATCH, whole_number(0),
         "number of the version to read")] = None
     timestamp_as_of: Annotated[int | None, Option(Use.BATCH, parse_moment,
@@ -154,8 +155,8 @@ class SourceOptions:
         "number of copies of an entry, for a new log; 3 by default, or the ensemble size if it is "
         "smaller", "bookies")] = None
     ack_quorum: Annotated[int | None, Option(Use.WRITE, whole_number(1, 1024),
-        "number of copies before an entry is acknowledged, for a new log; 2 by default, or the "
-        "write quorum if it is smaller", "bookies")] = None
+        "number of durable copies before an entry is acknowledged, for a new log; 2 by default, or "
+        "the write quorum if it is smaller", "bookies")] = None
     digest_type: Annotated[str | None, Option(Use.WRITE, choice("CRC32C", "CRC32", "HMAC", "DUMMY"),
         "digest of entries, for a new log; CRC32C by default")] = None
     txn_app_id: Annotated[str | None, Option(Use.WRITE, text,
@@ -187,11 +188,12 @@ class SourceOptions:
     staging_ttl_ms: Annotated[int | None, Option(Use.WRITE, whole_number(1),
         "time to keep uncommitted ledgers, for a new log; 7 days by default", "ms")] = None
     txn_retention_ms: Annotated[int | None, Option(Use.WRITE, whole_number(1),
-        "time to remember application IDs, for a new log; 30 days by default", "ms")] = None
+        "time to keep replaced runs of an application ID, for a new log; 30 days by default",
+        "ms")] = None
     target_entry_bytes: Annotated[int, Option(Use.WRITE, size_bytes(4096, 4 << 20),
         "approximate size of an encoded entry", "bytes")] = 1 << 20
     compression: Annotated[str, Option(Use.WRITE, choice("zstd", "lz4", "none"),
-        "compression of entries")] = "zstd"
+        "compression of entries: zstd, lz4 or none")] = "zstd"
     # fmt: on
     given: frozenset[str] = frozenset()  # names of the fields that the user set by an option
 

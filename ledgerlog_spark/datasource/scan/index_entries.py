@@ -1,10 +1,10 @@
 """Finds out which entries of a range a scan needs, for the planner and for tasks.
 
-For a range of a transactional log, this module reads the index entry. If a scan needs few columns,
-the index also lists their bytes, which are then read instead of whole entries (LOGS.md#G14). A
-leader log has no index entries, so this module reads the headers of a few entries. An index only
-avoids work: if all bookies have lost an index entry, the complete range is read, and that read
-reports lost rows.
+For a range of a transactional log, this module reads the index entry. The index may list slices:
+the places of the columns in each entry. A scan of few columns then reads these slices instead of
+whole entries (LOGS.md#G14). A leader log has no index entries, so this module reads the headers of
+a few entries. An index only avoids work. If all bookies have lost an index entry, the whole range
+is read, and that read reports whether rows are lost too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 
 Slices = Mapping[ScanRange, RequestedSlices]
-"""The slices of ranges of which a task needs few columns. Other ranges are read whole."""
+"""Maps ranges to the slices that a task reads. Ranges without slices are read whole."""
 
 
 def read_indexes(
@@ -51,7 +51,8 @@ def read_indexes(
 ) -> dict[tuple[int, int], RangeIndex]:
     """Read indexes, and return them by ledger id and index entry id. Lost indexes are left out.
 
-    The index of a range is its `index_entry_id`, otherwise its `slices_entry_id`.
+    The index entry of a range has the id `index_entry_id`, or `slices_entry_id` if the former is
+    NO_ENTRY. An index that is read only for its slices is left out after any error.
     `log_ids` maps log names to log ids. The keys of `schemas` are log name and schema id.
     """
     # All pieces of one range have the same index, so the index is read once.
@@ -70,7 +71,7 @@ def read_indexes(
                         payload = next(iter(reader))[0].payload
                         index = _decoded(scanned, schemas[name, scanned.schema_id], payload)
                     except LedgerLogError as error:
-                        # Slices only save bytes. An index that finds rows must be correct or lost.
+                        # Slices only save bytes. An index that selects rows is either read or lost.
                         is_needed = scanned.index_entry_id != NO_ENTRY
                         if is_needed and not isinstance(error, DataLossError):
                             raise
@@ -86,7 +87,7 @@ def read_indexes(
 def find_span(
     logs: BlockingLogs, scanned: ScanRange, *, log_id: str, password: bytes
 ) -> EntrySpan | None:
-    """The entries of a leader log's range with the wanted rows; None if an entry was lost."""
+    """Find the entries with the wanted rows in a range of a leader log; None if one is lost."""
     header_of = header_reader(
         logs, scanned.log, log_id, ledger_id=scanned.ledger_id, password=password
     )
@@ -116,9 +117,9 @@ def header_reader(
 def with_needed_entries(
     logs: BlockingLogs, task: ScanTask, columns: Sequence[str], password: bytes
 ) -> tuple[ScanTask, Slices]:
-    """The task without the entries that are known to have no row of the scan, and its slices.
+    """Return the task without entries that contain no wanted row, and the slices to read.
 
-    `columns` are the names of the wanted columns, in upper or lower case.
+    `columns` are the names of the wanted columns. Their case does not matter.
     """
     wanted = [scanned for scanned in task.ranges if _index_id(scanned) != NO_ENTRY]
     if not wanted and not any(scanned.is_searched for scanned in task.ranges):
@@ -153,7 +154,8 @@ def _pruned_places(
 ) -> tuple[list[int], Sequence[int]] | None:
     """The places of the columns in stored rows, and the number of buffers of each stored column.
 
-    The result is None if the columns are all of the rows, or have other parts than buffers.
+    The result is None if all columns are wanted, or if the type of a stored column has other parts
+    than buffers.
     """
     if not encoded:
         return None  # the schema of records

@@ -1,7 +1,7 @@
 """Plans a scan: decides which task reads which entries.
 
-The planner is pure: it computes a `ScanPlan` from the state of the logs and the options. Every
-implementation of the planner must give the same plans for the cases in `tests/golden/plan`.
+The planner is pure: it computes a `ScanPlan` from the state of the logs and the options. The files
+in `tests/golden/plan` contain cases with their plans.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ TASK_BYTES_MIN = 4 << 20
 """Minimum number of encoded bytes for a separate task. A task costs about 50 ms."""
 NO_FILTERS = Needs()
 _SHARE_SLACK = 1.05
-"""Tasks of one job write ranges of about equal size. With the slack, each range fits in a share."""
+"""Factor for a task's share of the bytes. The tasks of one job write ranges of about equal size.
+Without this factor, a range that is a little larger than a share would be cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class LogScan:
     """One log of the plan. The snapshot does not change during the scan.
 
     The state of the ledgers does not matter: a listed range is read to its end, also in an open
-    ledger. `indexes` and `spans` belong to the ranges of `indexes_wanted` that could be read.
+    ledger. `indexes` and `spans` are the results for the ranges that `indexes_wanted` returned.
     """
 
     snapshot: LogSnapshot
@@ -83,7 +84,7 @@ class ScanPlan:
 
     partitions: tuple[ScanPartition, ...]
     versions: Mapping[str, int]  # maps each log name to the version that the scan reads
-    ledgers: Mapping[int, LedgerMetadata]  # maps ledger ids to metadata that is known already
+    ledgers: Mapping[int, LedgerMetadata]  # maps ledger ids to metadata that was read already
 
 
 def plan(
@@ -95,9 +96,10 @@ def plan(
 ) -> ScanPlan:
     """Plan a scan. Entries in which `needs` finds no needed row are left out.
 
-    `parallelism` is the number of tasks that run at once. If `minPartitions` is not given, the scan
-    has about `parallelism` tasks. A small scan has fewer, because a task gets at least
-    `TASK_BYTES_MIN` bytes. If `parallelism` is 1, only the size limits the tasks.
+    `parallelism` is the number of tasks that run at once. Without the option `minPartitions`, a
+    scan is cut into about `parallelism` tasks, or into more if other options limit the size of a
+    task. A small scan has fewer tasks, because a task may always have `TASK_BYTES_MIN` bytes. If
+    `parallelism` is 1, only the options limit the size of a task.
 
     Raises:
         ConfigurationError: The offsets name a log that is not read, are after the end of the log,
@@ -136,12 +138,13 @@ def indexes_wanted(
     parallelism: int = 1,
     needs: Needs = NO_FILTERS,
 ) -> list[ScanRange]:
-    """At most INDEXES_MAX ranges with an index that is worth reading before the scan is planned.
+    """The ranges whose indexes are worth reading before the scan is planned, at most INDEXES_MAX.
 
-    A filter may need only some of their entries. Or they are read only in part, and are so large
-    that several tasks would share them. If such a range were cut by estimate, some tasks would have
-    no rows. For smaller ranges that are read in part, the task reads the index. Ranges of leader
-    logs are searched instead. Raises the errors of `plan`.
+    One kind of these ranges may have entries that no filter needs. The other kind is cut by the
+    offsets of the scan, and is so large that several tasks share the range. Without the index, the
+    planner would estimate where the wanted rows are, and some tasks would have no rows. If one task
+    reads such a range alone, the task itself reads the index. A leader log has no indexes. For its
+    ranges, the caller reads headers of entries instead. Raises the errors of `plan`.
     """
     wanted = _listed(logs, options, needs)
     limits = _Limits.of([scanned for _, _, scanned in wanted], options, parallelism)
@@ -289,8 +292,9 @@ def _commit_times(
 ) -> tuple[tuple[int, int | None], ...]:
     """Commit times of the rows [first, end_offset). A merged range has rows of several commits.
 
-    A row was committed with the first version that contains the row. The history shows
-    this only if it also has the version before, which ends earlier (version 0 is empty).
+    A row was committed with the first version that contains the row. The history shows which
+    version is the first only if the history also contains the version before. Version 0 has no
+    version before it, and it is empty.
     """
     if not history:
         return ()
@@ -319,7 +323,7 @@ def _split(
 ) -> Iterator[ScanRange]:
     """Cut a range into pieces with about equal numbers of entries.
 
-    A range that was shortened by a fence has no index entry and is not cut.
+    A range without an index entry is not cut. Its writer was fenced before it appended the index.
     """
     is_leader = scanned.form is not EntryForm.ARROW_STREAM
     count = _pieces(scanned, limits) if item.has_index or is_leader else 1

@@ -1,7 +1,7 @@
 """The JSON form of a `ScanPlan`, which the JVM engine reads.
 
-The golden cases in `tests/golden/plan` have this form. Another format number means that a field has
-another meaning. A reader ignores fields that are unknown to it.
+The plans in `tests/golden/plan` have this form. The format number changes when the meaning of a
+field changes. A reader ignores fields that are unknown to it.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogSnapshot
 
 RECORDS_MAX = 1_000
-"""Number of ledgers with metadata that the driver reads for the tasks. Tasks read the rest."""
+"""Maximum number of ledgers whose metadata the driver sends to tasks. The tasks read the rest."""
 
 RECORD_SIZE_BYTES_MAX = 64 << 10
 """Larger metadata is not sent to the tasks, because each task gets a copy."""
@@ -59,8 +59,8 @@ class PlannedScan:
     """The plan of a scan, with the log ids and schemas that its tasks need.
 
     `schemas` maps a log name and a schema id to the encoded schema of the rows. `log_ids` maps log
-    names to log ids. The plan's `ledgers` contain the metadata that the driver has read. The
-    `snapshots` are the states of the logs that were planned.
+    names to log ids. The plan's `ledgers` contain the metadata that the driver has read.
+    `snapshots` are the states of the logs that the scan reads.
     """
 
     plan: ScanPlan
@@ -107,7 +107,7 @@ def planned_scan(
     password: bytes = b"",
     needs: Needs = NO_FILTERS,
 ) -> PlannedScan:
-    """Take a snapshot and plan its scan of the columns in `schema`.
+    """Take a snapshot of each log, and plan the scan of the columns in `schema`.
 
     For `parallelism` and `needs`, see `plan`.
     """
@@ -173,7 +173,10 @@ def _schema_of(scanned: ScanRange, schemas: Mapping[int, bytes]) -> bytes:
 
 
 def _records(logs: BlockingLogs, partitions: Sequence[ScanPartition]) -> dict[int, LedgerMetadata]:
-    """Small metadata of the ledgers to read. Ledgers that several tasks read are chosen first."""
+    """Read metadata of ledgers for the tasks, first that of ledgers which several tasks read.
+
+    Metadata above `RECORD_SIZE_BYTES_MAX` is left out.
+    """
     readers = Counter(
         ledger_id
         for partition in partitions

@@ -23,7 +23,7 @@ from ledgerlog_spark.protocol.leader.entry import LeaderEntryHeader
 HeaderOf = Callable[[int], LeaderEntryHeader]
 
 OPEN_COST_BYTES = 64 << 10
-"""The time for opening one more range, as the number of bytes that a task reads in this time."""
+"""The cost of opening one more range: the number of bytes that a task reads in the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,9 @@ class ScanRange:
         size_bytes: Payload bytes. Exact if the range is read completely, or is split by its index.
             Otherwise an estimate.
         range_offset: Offset of the first row of the listed range. Row numbers in entries are
-            relative to this offset. `start_offset` and `end_offset` are the limits of the scan.
+            relative to this offset.
+        start_offset: Offset of the first wanted row. These entries may have rows before it.
+        end_offset: Offset after the last wanted row. These entries may have rows after it.
         commit_times: A pair for each commit with rows in the range, in rising order: the offset
             after the commit's last row, and the time in ms since 1970. The last offset is at least
             `end_offset`. A time is None if the history no longer has this time. No pairs if there
@@ -48,8 +50,9 @@ class ScanRange:
             reads it first. NO_ENTRY if the range is small, has no index, or if slices do not pay
             (`slice_choice`).
         index_entries: Number of entries that the entry `slices_entry_id` describes.
-        entry_rows: The numbers of the entries' rows in the listed range, half-open. The task checks
-            this value. None if the numbers are unknown before the entries are read.
+        entry_rows: Number of the first row of these entries in the listed range, and the number
+            after their last row. The task checks both numbers. None if they are unknown before the
+            entries are read.
         is_searched: Whether the task first reads the headers of a few entries to find the entries
             with the wanted rows. Only for leader logs.
     """
@@ -85,7 +88,7 @@ class RangeIndex:
     row_edges: tuple[int, ...]
     byte_edges: tuple[int, ...]
     statistics: tuple[bytes, ...] = ()
-    slices: tuple[bytes, ...] = ()  # the slices of each entry; none if the index does not list them
+    slices: tuple[bytes, ...] = ()  # the slices of each entry; empty if the index lists no slices
 
     @classmethod
     def of(cls, index_entry_id: int, entries: Sequence[IndexedEntry]) -> RangeIndex:
@@ -147,13 +150,16 @@ class EntrySpan:
 
     first_entry_id: int
     last_entry_id: int  # inclusive; smaller than the first entry if there is no entry
-    rows: tuple[int, int] | None  # row numbers in the range, half-open; None if one is unknown
+    rows: tuple[int, int] | None  # row numbers in the range, half-open; None if an end is unknown
 
 
 def needed_part(
     scanned: ScanRange, index: RangeIndex | None, span: EntrySpan | None
 ) -> ScanRange | None:
-    """The part of a range that a scan is known to need; None if it needs no entry."""
+    """The part of a range that a scan needs, according to `index` or `span`; None if it is empty.
+
+    Without an index or a span, this is the whole range.
+    """
     if scanned.is_searched:
         if span is None:
             return scanned
@@ -169,7 +175,7 @@ def needed_part(
 
 
 def entries_between(scanned: ScanRange, header_of: HeaderOf) -> EntrySpan:
-    """The entries of a range, or of a piece of a range, that hold the rows between its offsets.
+    """Find the entries of `scanned` that contain rows from `start_offset` to before `end_offset`.
 
     `header_of` is called at most once for each entry.
     """
@@ -190,7 +196,10 @@ def entries_between(scanned: ScanRange, header_of: HeaderOf) -> EntrySpan:
 def _find(
     scanned: ScanRange, offset: int, header_of: HeaderOf
 ) -> tuple[int, LeaderEntryHeader | None]:
-    """Return the row's entry and its header, otherwise the first entry after the row and None."""
+    """Return the id and the header of the entry that contains the row at `offset`.
+
+    If no entry contains the row, return the id of the first entry after the row, and None.
+    """
     low, end = scanned.first_entry_id, scanned.last_entry_id + 1
     low_offset, end_offset = None, None
     if scanned.entry_rows is not None:

@@ -32,7 +32,8 @@ class LogPartition(InputPartition):
 class BatchReader(DataSourceReader):
     """Reads one or several logs.
 
-    Spark pickles the reader before it calls `partitions`, so the plan is sent in the partitions.
+    Spark pickles the reader for the tasks before it calls `partitions`. So the reader in a task has
+    no plan, and each partition contains the input of its task.
     """
 
     def __init__(
@@ -102,8 +103,9 @@ class RawPartition(InputPartition):
 
 
 class RawReader(DataSourceReader):
-    """Reads `(ledger_id, entry_id, payload)` up to the last add confirmed at planning time.
+    """Reads one ledger, with a row `(ledger_id, entry_id, payload)` for each entry.
 
+    The scan ends at the LAC that the driver read when it planned the scan.
     The reader never fences: if the ledger is open, its writer is not disturbed.
     """
 

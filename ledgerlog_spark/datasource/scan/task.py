@@ -22,7 +22,7 @@ ReadEntries = Callable[[ScanRange], Iterable[Any]]
 
 SMALL_BATCH_ROWS = 16_384
 JOINED_BATCH_ROWS = 32_768
-"""A batch costs about 150 us in Spark, so smaller batches are joined up to this number of rows."""
+"""A batch costs Spark about 150 us, so small batches are joined up to about this number of rows."""
 
 JOINED_SIZE_BYTES_MAX = 4 << 20
 """Maximum size of joined batches, because rows may have any size."""
@@ -58,9 +58,9 @@ def read_batches(
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in fewer batches: small batches are joined, and empty batches are dropped.
 
-    Holds less than 32,768 rows and at most 4 MiB at a time. The rows that are held are copies,
-    so the incoming batches are not kept. Before a DataLossError, the rows before the lost entry
-    are yielded.
+    Between two incoming batches, this function holds less than 32,768 rows and at most 4 MiB. It
+    holds copies of the rows, so it does not keep the incoming batches. If a DataLossError occurs,
+    the rows before the lost entry are yielded first.
     """
     waiting: list[pa.RecordBatch] = []
     rows = size_bytes = 0
@@ -91,9 +91,10 @@ def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Copy a batch, because columns without compression keep the memory of whole entries.
+    """Copy a batch, because a column without compression keeps its whole entry in memory.
 
-    Arrow copies only when it joins two batches, so an empty batch is joined. This takes 3 us.
+    Arrow copies only when it joins batches, so the batch is joined with an empty batch. This takes
+    3 us.
     """
     return pa.concat_batches([batch, batch.slice(0, 0)])
 

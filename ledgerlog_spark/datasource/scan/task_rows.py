@@ -43,8 +43,8 @@ def task_rows(
     """The rows of a task, in order, in batches of the schema `target`.
 
     If `fail_on_data_loss` is False, a lost entry is reported in the worker's log, and the rest of
-    its range is skipped. If `ignores_case` is False, a column that the log has only in another case
-    is an error.
+    its range is skipped. If `ignores_case` is False, it is an error if the name of a column differs
+    only in case from the name in the log.
 
     Raises:
         DataLossError: No bookie has some listed rows.
@@ -92,7 +92,7 @@ class CommittedEntries(Closing):
         password: bytes,
         slices: Slices = MappingProxyType({}),
     ) -> None:
-        """Read the ranges of the task. Of the ranges in `slices`, only these slices are read."""
+        """Read the ranges of the task. For a range in `slices`, only its slices are read."""
         self._slices = slices
         self._logs = logs
         self._log_ids = task.log_ids

@@ -111,5 +111,5 @@ def _newest_ms(scan: LogScan) -> int:
 
 
 def _absolute_ms(logs: BlockingLogs, moment: int) -> int:
-    """Convert a time that may be relative to now, by the clock that versions use."""
+    """Convert a time that may be relative to now. Now is the time of the metadata store's clock."""
     return moment if moment >= 0 else absolute_ms(moment, logs.now_ms())

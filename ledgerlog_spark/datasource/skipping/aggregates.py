@@ -1,7 +1,8 @@
-"""`count`, `min` and `max` of whole ranges, from the statistics in the list, where they are exact.
+"""Computes `count`, `min` and `max` of whole ranges from the statistics in the list of a log.
 
-A bound is not exact if it is shortened text. `min` and `max` of floats are unknown here if there is
-a NaN above the bounds, or if the result is a zero, whose sign the statistics do not keep.
+The values are exact. Where the statistics do not determine a value, `NotExactError` is raised. For
+example, a long text has a shortened bound, a column with NaN has no largest value in the
+statistics, and the statistics do not keep the sign of a zero.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class _Known(NamedTuple):
 def exact_values(
     aggregates: Sequence[Aggregate], ranges: Iterable[tuple[StoredColumns, Item]]
 ) -> list[Any]:
-    """The values over whole ranges, in the form of `literal_of` without types; None is null.
+    """The values of the aggregates over all rows of the ranges. None means null.
+
+    The values have the form that `predicates.literal_of` describes for `value`.
 
     Raises:
         NotExactError: Only a scan can compute one of the values.
@@ -93,7 +96,7 @@ def _value(function: str, ranges: Sequence[_Known]) -> Any:
     if not present:
         return None
     first, _ = present[0]
-    # Spark would have to convert the values of other types.
+    # Bounds of different types cannot be compared.
     form = (first.family, first.scale)
     if not first.family or any((each.family, each.scale) != form for each, _ in present):
         raise NotExactError

@@ -2,7 +2,8 @@
 
 Bounds and literals of one *family* of types are compared by *keys* in the order of Spark: NaN is
 above every number, -0.0 equals 0.0, text is ordered by its bytes, and decimals of any scale are
-compared as integers. A value of another family has no key, and then nothing is known.
+compared as integers. A value that does not belong to the family has no key. Then nothing is known
+about the column.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Facts:
         has_values: Whether a value may be other than null.
         low: Key that is at most the smallest value.
         high: Key that is at least the largest value.
-        null_count: Number of nulls; None if it is unknown, or follows from the flags.
+        null_count: Number of nulls; None if the statistics do not contain it.
     """
 
     family: str = ""
@@ -44,7 +45,7 @@ class Facts:
 
 
 ALL_NULL = Facts(has_values=False)
-"""A column that the stored rows do not have."""
+"""The facts of a column that the stored rows do not have. All its values are null."""
 
 
 def family_of(kind: pa.DataType) -> str:  # noqa: PLR0911 - a table
@@ -71,7 +72,7 @@ def family_of(kind: pa.DataType) -> str:  # noqa: PLR0911 - a table
 def key_of(family: str, value: Any, scale: int = 0) -> Any:  # noqa: PLR0911 - a table
     """The key of a bound or a literal; None if it is not a value of the family.
 
-    A decimal is an unscaled integer. Text may also be its bytes.
+    The `value` of a decimal is its unscaled integer. The `value` of text is a str, or its bytes.
     """
     if family == "boolean":
         return value if type(value) is bool else None

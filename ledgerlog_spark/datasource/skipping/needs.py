@@ -35,7 +35,7 @@ class Listed:
 
 
 class Needs:
-    """A row is needed if it passes all filters, and may be one of the first rows in an order.
+    """Finds the needed rows. They may pass all filters, and may be among the first rows of `top`.
 
     `top` must not be combined with filters: a filter may drop the rows that come first.
     """
@@ -56,7 +56,7 @@ class Needs:
         self._columns = columns | ({top.column} if top is not None else set())
 
     def ranges(self, listed: Sequence[Listed]) -> list[bool]:
-        """For each listed range, whether its statistics allow that it contains a needed row."""
+        """Return for each listed range whether it may contain a needed row, by its statistics."""
         if not self._filters and self._top is None:
             return [True] * len(listed)
         runs = [(each, run_of_item(each.snapshot.name, each.item)) for each in listed]
@@ -119,7 +119,7 @@ class Needs:
         return self._top.needed(parts)
 
     def _stored_columns(self, listed: Listed) -> StoredColumns | None:
-        """The columns of a range's rows; None if nothing can be left out of the range."""
+        """The columns of a range's rows; None if statistics cannot exclude any of these rows."""
         snapshot, schema_id = listed.snapshot, listed.item.schema_id
         if not self._columns or snapshot.kind is LogKind.LEADER:
             return None

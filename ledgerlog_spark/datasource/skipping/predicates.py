@@ -1,9 +1,9 @@
-"""Filters of Spark, as far as bounds and null counts can show that no row passes them.
+"""Decides from bounds and null counts whether any row may pass a filter of Spark.
 
 The JVM engine sends each filter as JSON. An expression is one of
 
     {"column": "a"}                                    a column at the top level
-    {"type": "decimal", "value": 150, "scale": 2}      a literal, see `literal_of`; null: no value
+    {"type": "decimal", "value": 150, "scale": 2}      a literal, see `literal_of`
     {"op": "<=", "of": [...]}                          an operator
 
 and everything else is unknown. A filter has one of three results in a row: true, false or null. For
@@ -36,7 +36,7 @@ _TRUE_WHERE = {
     ">": _ABOVE,
     ">=": _ABOVE | _EQUAL,
 }
-"""Where a value has to be, seen from the literal, for the operator to be true."""
+"""For each operator: whether it is true for values below, equal to, or above the literal."""
 _FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
 _NOT = {0: 0, TRUE: FALSE, FALSE: TRUE, TRUE | FALSE: TRUE | FALSE}
 
@@ -80,9 +80,9 @@ def predicate_of(expression: Any) -> Predicate:
 def literal_of(expression: Any) -> Literal | None:
     """The constant in an expression; None if there is none, or if its type has no bounds.
 
-    `value` is a number for integers, for dates, times and intervals (in the units of stored
-    columns), and for decimals (the unscaled integer). It is text for floats, and base64 for text
-    and bytes.
+    A `value` is true or false for booleans. It is a number for integers, for dates, times and
+    intervals (in the units of stored columns), and for decimals (the unscaled integer). It is text
+    for floats, and base64 for text and bytes. A missing value, or the value null, means null.
     """
     if not isinstance(expression, Mapping) or "type" not in expression:
         return None
@@ -178,7 +178,7 @@ def _comparison(operator: str, literals: Sequence[Literal]) -> Callable[[Facts],
 
 
 def _places(facts: Facts, key: Any) -> int:
-    """Where values may be, seen from `key`."""
+    """Whether values may be below, equal to, or above `key`, as a set of flags."""
     low, high = facts.low, facts.high
     found = _EQUAL if (low is None or low <= key) and (high is None or key <= high) else 0
     found |= _BELOW if low is None or low < key else 0

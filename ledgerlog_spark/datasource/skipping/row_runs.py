@@ -23,7 +23,7 @@ from ledgerlog_spark.protocol.log.state.statistics import (
 
 @dataclass(frozen=True, slots=True)
 class RowRun:
-    """The rows, and their encoded statistics. Empty statistics show nothing."""
+    """Consecutive rows, with encoded statistics. If these are empty, no statistics are known."""
 
     log: str
     ledger_id: int
@@ -75,7 +75,7 @@ class StoredColumns:
         self._include_metadata = include_metadata
 
     def has_bounds(self, column: str) -> bool:
-        """Whether the index of a range can show something about the column."""
+        """Whether the index of a range can contain bounds of the column."""
         if self._is_metadata(column):
             return column in {"_offset", "_entry"}
         place = place_of(column, self.schema.names)

@@ -1,4 +1,4 @@
-"""Joins the entries that a query needs to pieces, each of which a task reads in one run."""
+"""Groups the needed entries of a range into pieces. A task reads each piece as one range."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def spans_of(places: Iterable[int], byte_edges: Sequence[int]) -> list[tuple[int
 
     `byte_edges` contains the number of bytes before each place.
 
-    A gap that costs less than opening another piece is read too. If there are too many pieces, the
-    smallest gaps are read.
+    A gap is read too if reading it costs no more than opening another piece. If there would be more
+    than PIECES_MAX pieces, the smallest gaps are also read.
     """
     spans: list[tuple[int, int]] = []
     for place in places:

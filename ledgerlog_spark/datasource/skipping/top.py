@@ -1,8 +1,8 @@
 """Which ranges and entries can contain one of the first rows of `ORDER BY column LIMIT n`.
 
-Parts whose rows are all needed show that at least n rows come no later than a certain value. A row
-that comes strictly after this value is not one of the first n, whatever the further sort orders
-are. Only bounds and null counts are used, so nothing depends on rows.
+The bounds of the parts that the scan reads completely give a value which at least n rows reach or
+precede. A row that comes strictly after this value is not one of the first n, whatever the further
+sort orders are. Only bounds and null counts are used, and no rows are read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from ledgerlog_spark.datasource.skipping.facts import Facts
 
 
 class Part(NamedTuple):
-    """A part of a log, with the facts of the column. `is_whole`: the scan reads all its rows."""
+    """A part of a log, with the facts of the column.
+
+    `is_whole` is True if the scan reads all rows of the part.
+    """
 
     facts: Facts
     rows: int
@@ -60,7 +63,7 @@ class Top:
         ]
 
     def _latest(self, parts: Sequence[Part], wanted: int) -> tuple[Any] | None:
-        """A value before or at which there are `wanted` values; None if no value is known."""
+        """A value, in a tuple, that at least `wanted` values reach or precede; None if unknown."""
         known = [
             (last, part.rows - part.nulls)
             for part in parts

@@ -1,9 +1,9 @@
 """Decides how many of the unread rows one micro-batch takes.
 
 The functions are pure. A batch takes at most `maxRowsPerTrigger` rows and `maxBytesPerTrigger`
-bytes. The size of a row is its share of the size of its range. To make progress with any limits, a
-batch always takes about one entry. Several logs share a limit evenly. If a log does not use its
-part, the other logs use it.
+bytes. The size of a row is its share of the size of its range. If the limit of bytes is smaller
+than an entry, a batch takes about one entry, so that the stream makes progress. Several logs share
+a limit evenly. If a log does not use its part, the other logs use it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Backlog:
     log: str
     first_offset: int
     end_offset: int
-    items: Sequence[Item]  # ranges with all these rows, sorted by offset, without gaps
+    items: Sequence[Item]  # the ranges that contain these rows, sorted by offset, without gaps
     waiting_since_ms: int = 0  # time when the first row was committed; 0 if unknown
 
     @property
@@ -48,7 +48,10 @@ class Backlog:
         return _size_before(self.items, end_offset) - _size_before(self.items, self.first_offset)
 
     def offset_within(self, size_bytes: int, end_offset: int) -> int:
-        """The largest offset up to `end_offset` with at most `size_bytes` bytes before it."""
+        """The largest offset such that the rows before it have at most `size_bytes` bytes.
+
+        The rows are counted from `first_offset`. The result is at most `end_offset`.
+        """
         most = _size_before(self.items, self.first_offset) + size_bytes
         before = 0
         for item in self.items:
@@ -84,7 +87,7 @@ def admitted(backlogs: Sequence[Backlog], limits: Limits) -> dict[str, int]:
 
 
 def even_shares(wanted: Sequence[int], total: int) -> list[int]:
-    """Divide `total` into parts that are as even as possible, each at most its wanted number.
+    """Divide `total` into parts that are as even as possible, none larger than the wanted number.
 
     The sum is `total` or less. If two logs both get less than they want, their shares
     differ by at most one.

@@ -37,8 +37,8 @@ class StreamPlan(NamedTuple):
     """The input of the tasks of a micro-batch. Spark pickles this object.
 
     The plan is None if this process planned batches for a log that was deleted, and no other log
-    has its name. The query then decides whether a new log is created. `is_made_again` is True if
-    this process planned batches for an earlier log of that name.
+    has its name. Then only the first batch of a query may create a new log. `is_made_again` is True
+    if this process planned batches for an earlier log of that name.
     """
 
     plan: JobPlan | None
@@ -56,9 +56,9 @@ class StreamWrite(NamedTuple):
     def plan(self) -> StreamPlan:
         """The plan for the tasks of the next micro-batch.
 
-        Each plan after the first plan sends at most two requests. Spark does not show the query to
-        this method. So the tasks find the producer, and whether their query wrote to the log before
-        (`plan_of_batch`). Raises the errors of `begin_job`.
+        Each plan after the first plan sends at most two requests. Spark does not pass the id of the
+        query to this method. So the tasks determine the producer, and check whether their query
+        wrote to an earlier log (`plan_of_batch`). Raises the errors of `begin_job`.
         """
         before = _log_ids.get((self.uri, self.options.target))
         state = self._state(client_of(self.uri))
@@ -92,7 +92,7 @@ class StreamWrite(NamedTuple):
         """The log's state. A stale state is enough for appends: the commit checks the schema again.
 
         None if the log of earlier batches was deleted, no log has its name, and the options
-        allow to create the log.
+        allow the query to create the log.
         """
         name = self.options.target
         log_id = _log_ids.get((self.uri, name))

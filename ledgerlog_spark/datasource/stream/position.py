@@ -3,7 +3,8 @@
 Spark stores the end of a batch as `{log: {"id": log id, "offset": next row}}`. Merging does not
 change the offset of a row, so stored offsets remain valid. The id shows if the log was deleted and
 replaced. Spark does not store the start of the first batch. After a crash, Spark requests this
-start again. So the start must be the same, or must be stored as the end of a batch without rows.
+start again. So either the second request must give the same start, or the start must have been
+stored as the end of a batch without rows.
 
 If a stream cannot continue, its error states what happened, what it means for the rows, and what to
 do.
@@ -59,7 +60,7 @@ def offsets_of(value: Any) -> dict[str, LogOffset]:
 
 
 def json_of(offsets: Mapping[str, LogOffset]) -> dict[str, Any]:
-    """The offsets as Spark stores them. Equal offsets give equal text, which Spark compares."""
+    """The offsets as Spark stores them. Spark compares their text, so the names are sorted."""
     return {name: {"id": at.log_id, "offset": at.offset} for name, at in sorted(offsets.items())}
 
 
@@ -96,11 +97,11 @@ def start_in(logs: BlockingLogs, scan: LogScan, read: SourceOptions, password: b
 
 
 def when_it_ended_at(scan: LogScan, end_offset: int) -> LogScan:
-    """The log as it was when a first batch with this end was planned.
+    """The log as it was when the first batch of a stream, which ends at `end_offset`, was planned.
 
-    The result is the first version with the batch's last row. An overwrite after the batch was
-    planned begins after that row. Rows that were truncated since then cannot be read, wherever the
-    stream began.
+    The result is the first version that contains the last row of the batch. An overwrite after the
+    batch was planned does not change this, because it begins after that row. Rows that were
+    truncated since then cannot be read anyway.
     """
     if scan.snapshot.kind is LogKind.LEADER:
         return scan
@@ -116,8 +117,8 @@ def readable_from(
 ) -> int:
     """The first row to read: the row at `offset`, or the first later row that still exists.
 
-    `offset` comes from the stream's checkpoint. If this offset is after the end of the view, the
-    view was read after a sync. Overwrites up to `accepted_version` were accepted before. If
+    `offset` comes from the stream's checkpoint. If the view ends before this offset, the view must
+    have been read after a sync. The stream has accepted all overwrites up to `accepted_version`. If
     `accepted_version` is None, no accepted version is known, for example after a restart.
     """
     name = view.name
@@ -172,7 +173,7 @@ def _reject_overwrite(view: LogView, offset: int, accepted_version: int | None) 
 def overwrite_after(
     versions: Sequence[VersionInterval], offset: int, accepted_version: int | None
 ) -> VersionInterval | None:
-    """The first version that replaced rows from `offset` on and has not been accepted yet.
+    """The first version after the accepted one that replaced rows and begins at `offset` or later.
 
     A version that begins exactly at `offset` counts, because the stream has read the rows that the
     version replaced. A version that replaced no row is ignored.

@@ -45,7 +45,7 @@ from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind, LogS
 
 
 class StreamSchemas:
-    """The columns of a stream's logs, for a query that reads the columns in `schema_json`."""
+    """Checks the columns of a stream's logs against the query's columns, given in `schema_json`."""
 
     def __init__(self, schema_json: str, options: SourceOptions) -> None:
         self._target = arrow_schema_of(schema_json)

@@ -1,7 +1,7 @@
 """The state of a stream's logs in memory. Watches report when this state is outdated.
 
-Spark requests the end of a source up to a hundred times a second, and gets it from memory. A head
-is read from ZooKeeper only after one of the head's watches fired.
+Spark requests the end of a source up to a hundred times a second, and gets it from memory. Usually,
+the head of a log is read from ZooKeeper only after its watch fired.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ T = TypeVar("T")
 PATIENCE = RetryPolicy(attempts_max=NO_LIMIT, time_max_ms=60_000)
 
 LOOKS_MAX = 4096
-"""Above this number, every second observation is dropped, so older times become less exact."""
+"""Maximum number of observed ends. If there are more, every second end is dropped, so older times
+become less exact."""
 
 _logger = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ def patiently(request: Callable[[], T]) -> T:
 
 
 class ArrivalTimes:
-    """Times of the records of a leader log, from the ends of the log that were observed.
+    """Estimates the times of the records of a leader log from the observed ends of the log.
 
     A leader log has no commits, and its list contains only the time of a ledger's newest record. So
     each read of the log adds the end of the log and the time of the last record.
@@ -197,7 +198,7 @@ class WatchedLogs:
         return log
 
     def forget(self, name: str) -> None:
-        """Drop the deleted log of that name. `current` then looks for a log of the name again."""
+        """Drop the deleted log of that name. `current` then looks for a new log of that name."""
         log = self._by_name.pop(name, None)
         if log is not None:
             self._by_id.pop(log.log_id, None)

@@ -34,7 +34,10 @@ _logger = logging.getLogger(__name__)
 
 
 class StreamedRanges(WriterCommitMessage):
-    """A task attempt's query and ranges for a micro-batch, also from a task without rows."""
+    """What a task attempt sends to the driver: its job and the ranges that it wrote.
+
+    A task without rows sends this message too, without ranges.
+    """
 
     def __init__(self, job: Job, ranges: tuple[StagedRange, ...]) -> None:
         self.job = job

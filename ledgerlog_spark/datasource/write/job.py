@@ -43,8 +43,7 @@ def begin_job(
         LogKindError: The log is a leader log.
         SchemaMismatchError: Rows of this schema cannot be stored in the log.
         ConfigurationError: The options differ from the properties of the existing log.
-        ConcurrentCommitError: The log is not the log, or not at the version, that the options
-            expect.
+        ConcurrentCommitError: The log has another id or another version than the options expect.
         UnauthorizedError: The log has another password.
         NotEnoughBookiesError: The cluster has fewer writable bookies than the log's ensemble. The
             message contains both numbers.
@@ -144,7 +143,10 @@ def _created(client: BlockingLogClient, options: SourceOptions, schema: bytes) -
 def _only_created(
     client: BlockingLogClient, options: SourceOptions, schema: bytes
 ) -> tuple[BlockingLog, bool]:
-    """Create the log, which must not exist, unless it has the batch of this write (LOGS.md#K18)."""
+    """Create the log. If it exists, raise an error, unless it already has the batch of this write.
+
+    This is LOGS.md#K18.
+    """
     try:
         return _created(client, options, schema), True
     except LogExistsError as error:
@@ -203,7 +205,7 @@ def delete_log_of(log: BlockingLog, job: Job | None) -> None:
 
 
 def check_log_id(options: SourceOptions, log: BlockingLog) -> None:
-    """Raise if the name belongs to another log than the log that the write expects.
+    """Raise an error if the name belongs to another log than the log that the write expects.
 
     All later steps of the write use the id of the log, so they need not compare it.
     """
@@ -226,10 +228,11 @@ def check_bookies(client: BlockingLogClient, properties: LogProperties) -> None:
 def schema_after(
     state: LogState, schema_json: str, options: SourceOptions, *, overwrite: bool
 ) -> bytes:
-    """The log's schema after this write. If the write adds no column, its bytes do not change.
+    """The log's schema after this write. If the write adds no column, the schema does not change.
 
-    Before the first commit and with `overwriteSchema`, the log has no other rows. Then the result
-    is the schema of the rows alone, even if a failed write created the log with another schema.
+    After a first commit or an overwrite with `overwriteSchema`, the log has only the rows of this
+    write. Then the result is the schema of these rows alone, even if a failed write created the log
+    with another schema.
     """
     current = state.schema
     replaces = overwrite and options.overwrite_schema

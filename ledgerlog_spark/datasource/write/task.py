@@ -18,7 +18,8 @@ from ledgerlog_spark.log.blocking.logs import BlockingRangeWriter
 from ledgerlog_spark.protocol.log.state.records import StagedRange
 
 MOVES_MAX = 10
-"""Number of ledgers that other clients may recover during an attempt before the attempt fails."""
+"""Maximum number of ledgers that other clients may recover during an attempt. After one more
+recovery, the attempt fails."""
 
 _logger = logging.getLogger(__name__)
 
@@ -36,7 +37,8 @@ def stage_ranges(
 
     The entries are on their ack quorums when this function returns. `open_range` is called again
     when a range is full or its ledger was fenced. `schema` is the encoded schema of the job. If
-    `ignores_case` is False, a column that the log has only in another case is an error.
+    `ignores_case` is False, a column that differs from the log's column in upper and lower case is
+    an error.
     """
     new_splitter = partial(
         EntrySplitter,

@@ -85,8 +85,8 @@ class BatchWriter(DataSourceArrowWriter):
         """Delete the log if this write created it, and nothing else uses it.
 
         No version lists the ranges of a job that was not committed, and the sweeper deletes them.
-        Spark also calls this method after a commit that succeeded. Then the log has a version, so
-        nothing is deleted.
+        Spark may also call this method after a commit that succeeded. Then the log has a version,
+        so nothing is deleted.
         """
         if self._job.is_log_new:
             delete_log_of(self._log(), self._job)

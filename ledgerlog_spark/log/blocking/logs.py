@@ -175,8 +175,8 @@ class BlockingLog(Blocking[Log]):
             password: The password of the ledgers.
             room: Limits the bytes of all readers of the room together. If it is None, the readers
                 of this call share a limit of 64 MiB.
-            slices: For each range, the parts of its entries to read, or None for whole entries. An
-                entry may be whole even so.
+            slices: For each range, the parts of its entries to read, or None for whole entries.
+                Some entries may be read whole anyway.
 
         Raises:
             LocalProtocolError: The client is closed, a range does not have three numbers, or
@@ -205,8 +205,8 @@ class BlockingLog(Blocking[Log]):
         """Draw a picture for notebooks: the ranges of the log, and the bookies that store them.
 
         Args:
-            gone: Registered bookies to mark as deleted. A crashed bookie stays registered for some
-                seconds.
+            gone: Bookies to draw as lost, although they are registered. A crashed bookie stays
+                registered for some seconds.
 
         Raises:
             LogNotFoundError: The log was deleted.

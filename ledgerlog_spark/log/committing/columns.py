@@ -11,7 +11,7 @@ from ledgerlog_spark.protocol.log.state.records import LogKind
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """Another schema of a log.
+    """A new schema for a log.
 
     Attributes:
         schema: As an Arrow schema message.
@@ -54,7 +54,7 @@ def with_columns(state: LogState, schema: bytes) -> bytes:
 
 
 def has_defaults(schema: bytes) -> bool:
-    """Whether a column of `schema` has a default that rows before the column would need."""
+    """Whether a column of `schema` has a default that rows older than the column would need."""
     from ledgerlog_spark.arrow.schema_evolution import existence_defaults
     from ledgerlog_spark.arrow.spark_types import spark_schema
 

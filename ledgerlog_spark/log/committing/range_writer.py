@@ -55,7 +55,7 @@ class StagedLedger:
 
     @property
     def is_writable(self) -> bool:
-        """True until an append fails. Even then, another client may have fenced the ledger."""
+        """True until an append fails. Another client may have fenced the ledger even if True."""
         return self._handle.is_writable
 
     def start(self, schema_message: bytes) -> None:
@@ -86,10 +86,9 @@ class StagedLedger:
     def is_mostly_unlisted(self, batch_id: int) -> bool:
         """Whether the version before `batch_id` lists less than half of the ledger.
 
-        Each batch must overwrite the batches before it.
-
-        The writer then continues in a new ledger. Otherwise a log in complete mode would keep all
-        its batches on disk.
+        Call this only if each batch overwrites the batches before it, as in complete mode. If the
+        result is True, the writer continues in a new ledger. In one endless ledger, all overwritten
+        batches would stay on disk.
         """
         is_replaced = self._last_batch_id < batch_id - 1
         listed_size_bytes = 0 if is_replaced else self._last_batch_size_bytes
@@ -198,7 +197,7 @@ class RangeWriter:
 
         Args:
             index: The range's index entry, which is appended last; None for no index entry.
-            statistics: The result of `log_statistics.encode_statistics`.
+            statistics: The result of `encode_statistics` of `protocol.log.state.statistics`.
 
         Returns:
             None when no row was appended.

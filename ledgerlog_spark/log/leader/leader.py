@@ -1,9 +1,10 @@
 """The leader of a log: appends records and returns their positions (LOGS.md#J1-J12).
 
 Records are gathered into an entry until a maximum size or number of records is reached, or the
-linger has ended. The linger ends as soon as no entry is in flight, so that a lone append is sent
-immediately. An entry is compressed once. The machine assigns an offset and a ledger to the entry.
-If this ledger fails, the machine assigns another ledger.
+linger has ended. The linger is the longest time for which a record waits for further records. It
+ends as soon as no entry is in flight, so that a lone append is sent immediately. An entry is
+compressed once. The machine assigns an offset and a ledger to the entry. If this ledger fails, the
+machine assigns another ledger.
 """
 
 from __future__ import annotations

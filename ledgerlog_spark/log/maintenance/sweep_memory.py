@@ -6,8 +6,8 @@ cause work, but only after a grace period. So the next time is at most the time 
 this grace period. All times are times of the store's clock. A change of properties clears the
 findings.
 
-Work that may become due at any time, for example a mark without a grace or a replaced run, is
-searched for once in `LOOK_AGAIN_MS`.
+Some work may become due at any time, for example for a mark without a grace period, or for a
+replaced run. A pass searches for such work if the last search was `LOOK_AGAIN_MS` ago.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class LogDue:
 
 
 class SweepMemory:
-    """The due work of each log. It needs a small object for each log, a number for each page."""
+    """The due work of each log: a small object for each log, and a number for each of its pages."""
 
     def __init__(self) -> None:
         """A memory without findings, so all work is due."""

@@ -48,7 +48,7 @@ PAGES_GRACE_MS = 3_600_000
 PAGES_AT_ONCE = 100
 
 FAILED_SEALS_MAX = 64
-"""When a pass could not seal this many ledgers of a deleted log, it seals no more ledgers."""
+"""After this number of failed seals of a deleted log's ledgers, a pass seals no more ledgers."""
 
 _logger = logging.getLogger(__name__)
 
@@ -408,7 +408,10 @@ class _LogSweep:
 
 
 def due_ledgers(marked: Sequence[MarkedLedger], now_ms: int, grace_ms: int) -> dict[int, int]:
-    """Ledgers to delete, with the times of their marks. Never listed: no grace period."""
+    """Ledgers to delete, with the times of their marks.
+
+    A ledger that was never listed has no grace period.
+    """
     return {
         mark.ledger_id: mark.marked_ms
         for mark in marked

@@ -41,8 +41,8 @@ async def read_range(
         last_entry_id: The last entry to read, not above the last entry of the range.
         password: The ledger's password.
         place: Limits the memory of this and other reads together; None limits this read to 64 MiB.
-        slices: The parts of the entries to read. A payload may still be a whole one; None means
-            that all payloads are.
+        slices: The parts of the entries to read. Some entries may be read whole anyway. None reads
+            all entries whole.
 
     Raises:
         DataLossError: In two reads, every replica reported that it does not have an entry, and the

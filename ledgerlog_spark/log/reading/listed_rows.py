@@ -40,8 +40,8 @@ class DecodedRows(NamedTuple):
 
     Attributes:
         batch: The rows.
-        first_row: Place of the first row in the listed range. The place can be negative if a
-            foreign writer wrote the entry.
+        first_row: Place of the first row in the listed range. The place can be negative if another
+            program wrote the entry.
         entries: For each entry, the number of its rows and the time when they were appended, in ms
             since the epoch. The time is None if the list contains the commit times of the range.
     """

@@ -61,8 +61,8 @@ async def view(
         seen_offset: An end of the log that any process found before. A fresh view reaches this
             offset, even if the bookies that answer do not have the newest LAC yet. It ends before
             this offset only if records are lost.
-        known_version: The newest version that the caller has; None to read all versions that the
-            commit times of the rows need.
+        known_version: The newest version that the caller already has. Only later versions are read;
+            with None, all versions that are needed for the commit times of the rows.
         known_schemas: Ids of the schemas that the caller has.
         is_fresh: Whether the view must be current. If false, the view needs one request less, and
             existing rows may be missing.

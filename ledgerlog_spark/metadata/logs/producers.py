@@ -1,6 +1,7 @@
 """Producers of logs: producer records, registered ledgers, and the marks of unlisted ledgers.
 
-No version lists a ledger with a mark. The sweeper later deletes the ledger.
+A mark shows that a ledger may be unlisted: no version lists the ledger, or the leader that created
+it may still list it. The sweeper deletes marked ledgers after a grace period, if they are unlisted.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ created the ledger, and may still list it."""
 
 @dataclass(frozen=True, slots=True)
 class MarkedLedger:
-    """A ledger that no version lists, and the time of its mark by the store's clock."""
+    """A ledger with a mark, and the time of the mark by the store's clock.
+
+    No version lists the ledger, unless `is_made`.
+    """
 
     ledger_id: int
     marked_ms: int
@@ -98,7 +102,7 @@ class LogProducers:
             )
             if not is_gone:
                 raise
-            # A log loses the node above its producers when it is deleted, or later.
+            # The node above a log's producers is deleted together with the log, or later.
             raise LogNotFoundError(
                 f"the log of producer {app!r} was deleted; nothing was changed",
                 app=app,

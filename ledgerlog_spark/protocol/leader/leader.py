@@ -85,11 +85,11 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         self._numbers = numbers = RequestNumbers()  # shared: a number names only one request
         self._appends = LeaderAppends(log, self._settings.window)  # empty before LEADING
         self._ledgers: LeaderLedgers  # set by `_on_opened`; not used before that
-        # has ended when the leader is LEADING
+        # this machine has ended when the leader is LEADING
         self._opening = LeaderOpening(log, token=self._take_token(), numbers=numbers)
         self._list: HeadTransaction[LogHead] = self._opening  # the newest machine for the list
         self._change: Change | None = None  # stays until an attempt settles it (LOGS.md#J4)
-        # Only the first two have requests; the machines `_list` and `_look` have their own.
+        # Only `_closing` and `_creating` count requests; `_list` and `_look` send their own.
         attempts = [Attempts(self._settings.retry, numbers) for _ in range(4)]
         self._closing, self._creating, self._listing, self._looking = attempts
         self._look: HeadMachine | None = None  # the newest read of the head (LOGS.md#J12)
@@ -101,7 +101,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         self._dropping: set[int] = set()  # pending requests that delete a ledger
         self._is_unsure = False  # an attempt at `_change` may have changed the list
         self._broken_early: set[int] = set()  # ledgers that broke before `LedgerCreated` arrived
-        self._now_ms = 0  # time of the newest append; before any append, of the first ledger
+        self._now_ms = 0  # time of the newest append; at first, when the first ledger was opened
 
     @property
     def can_add(self) -> bool:
@@ -279,7 +279,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._drop(event.ledger_id) if event.error is None else []
 
     def _try_again(self, attempts: Attempts, error: LedgerLogError) -> list[LeaderEffect]:
-        """Wait before a retry. After too many failures, stop if appends or the close wait."""
+        """Wait before a retry. After too many failures, stop if appends wait or `close` waits."""
         timer = attempts.fail(error)
         is_needed = self._ledgers.current.is_broken and not self._appends.is_empty
         if attempts.is_hopeless and (is_needed or self.phase is LeaderPhase.CLOSING):
@@ -373,8 +373,8 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
     def _on_looked(self, effect: LogEffect[LogHead]) -> list[LeaderEffect]:
         """Perform or end the read of the head.
 
-        A failed read is retried without a limit, because a leader needs the store only later. The
-        next change of the list reports a head that cannot be decoded.
+        A failed read is retried without a limit, because a leader needs the store only for its next
+        change of the list. That change also reports a head that cannot be decoded.
         """
         if isinstance(effect, Failed) and isinstance(effect.error, LogNotFoundError):
             return self._stop(self._appends.deleted())
@@ -429,7 +429,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return self._advance() if any(woken) else []
 
     def _arm_age_timer(self) -> list[LeaderEffect]:
-        """Start the timer for a roll by age, unless it runs. A log without new appends needs it."""
+        """Start the timer for a roll by age, unless it runs. The timer also rolls an idle log."""
         if self._age_timer:
             return []
         self._age_timer, self._aging = self._numbers.next(), self._ledgers.current

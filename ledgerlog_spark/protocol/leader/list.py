@@ -121,7 +121,10 @@ class ListChange(HeadTransaction[LogHead]):
         token: str,
         numbers: RequestNumbers,
     ) -> None:
-        """`mine`: the open ledgers before the change, oldest first; `closed`: the first of them."""
+        """`mine` are the open ledgers before the change, oldest first. `closed` begins this list.
+
+        `added` is the ledger to list, or None.
+        """
         super().__init__(log, token=token, numbers=numbers)
         self._mine = tuple(mine)
         self._closed = closed

@@ -51,7 +51,7 @@ class StoredEntry(NamedTuple):
 class MetadataOutcome(Enum):
     """Outcome of a request to the metadata store.
 
-    `UNAVAILABLE` means that nothing was sent. `UNKNOWN` means that a write may have happened.
+    For a write, `UNAVAILABLE` means that it was not sent, and `UNKNOWN` that it may have happened.
     `CONFLICT` shows that the node has another version, but not which write changed the node.
     """
 
@@ -217,8 +217,8 @@ class ReadReplied(NamedTuple):
 class BatchReplied(NamedTuple):
     """One bookie's answer to a `SendReadBatch` or a `SendReadSlices`.
 
-    The answer has verified entries from the first one, without gaps.
-    An answer with fewer entries than requested does not show that the other entries are absent.
+    The entries are verified. They begin with the first requested entry and have no gaps. An answer
+    with fewer entries than requested does not show that the other entries are absent.
     """
 
     request: int
@@ -361,7 +361,7 @@ class LedgerFailed:
 
     failure: Failure
     is_definite: bool  # True: the requested change did not happen and will not happen
-    last_add_confirmed: int = NO_ENTRY  # all entries up to and including this one are safe
+    last_add_confirmed: int = NO_ENTRY  # all entries up to and including this one are confirmed
     first_unknown_entry_id: int | None = None  # None when no add was pending
     is_retriable: bool = False
     entry_id: int | None = None
@@ -389,7 +389,7 @@ class RangeRead:
 class ReadFailed:
     """The reader delivered everything before `entry_id` and cannot continue."""
 
-    failure: Failure  # ENTRY_ABSENT only if each bookie of the write set reported it absent twice
+    failure: Failure  # ENTRY_ABSENT only if all bookies of the write set denied the entry
     entry_id: int
     codes: tuple[tuple[str, Code | None], ...] = ()  # the last answer of each bookie
 

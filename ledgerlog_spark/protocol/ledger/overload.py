@@ -1,9 +1,9 @@
 """Bookies that answer BUSY. Busy bookies work but refuse adds, so the adds are sent again later.
 
-Every refusal makes the next wait for the bookie longer. When the bookie has stored all runs, the
-wait becomes short again. A bookie may be replaced if it refuses for a long time and no other bookie
-refuses. If several bookies refuse, the whole cluster is overloaded, and a replacement would only
-move the load.
+Every refusal makes the next wait for the bookie longer. When the bookie has stored all resent runs,
+the wait becomes short again. A bookie may be replaced if it refuses for a long time and no other
+bookie refuses. If several bookies refuse, the whole cluster is overloaded, and a replacement would
+only move the load.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class BusyBookies:
         return any(busy.timer for busy in self.waits.values())
 
     def refused(self, index: int) -> None:
-        """Record the first BUSY answer of the bookie at `index` since the last send."""
+        """Record that the bookie at `index` refused runs that were sent together."""
         busy = self.waits.setdefault(index, _Busy())
         busy.level += 1
         busy.rounds += 1
@@ -73,7 +73,7 @@ class BusyBookies:
         return index in self.waits
 
     def fired(self, timer: int) -> int | None:
-        """Record that `timer` fired. Return the index of its bookie; None without such a bookie."""
+        """Record that `timer` fired. Return the index of its bookie; None for any other timer."""
         for index, busy in self.waits.items():
             if timer and busy.timer == timer:
                 busy.timer = 0

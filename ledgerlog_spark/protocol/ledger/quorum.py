@@ -1,4 +1,4 @@
-"""Which bookies of an ensemble store an entry, and how many answers decide.
+"""Computes which bookies of an ensemble store an entry, and how many answers are enough.
 
 A set of indexes of an ensemble is a bit mask: bit i is for index i. Entry ids of 2**31 and more
 need no special care, because Python integers do not overflow. (Apache casts the id to 32 bits.)

@@ -1,10 +1,9 @@
 """A limit for the memory of all readers of one consumer.
 
 While a consumer takes the entries of one range, other readers read the next ranges ahead. Each
-reader has its own limits (`read/budget.py`), and a `ReadRoom` limits the sum. The reader of the
-range that the consumer takes has the turn. Readers without the turn wait when there is no room.
-Readers without the turn also have a smaller limit of their own, so the reader with the turn never
-waits for other readers.
+reader has its own limits (`read/budget.py`), and a `ReadRoom` limits the sum. The reader whose
+entries the consumer takes now has the *turn*. All other readers together have a smaller limit, and
+they wait when there is no room. So they never make the reader with the turn wait.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ ROOM_SIZE_BYTES_MAX = 64 << 20
 """Maximum payload that the readers of a room hold. A pending request counts as a whole frame."""
 
 AHEAD_SIZE_BYTES_MAX = 32 << 20
-"""Maximum payload that the readers without the turn hold: six requests at once."""
+"""Maximum payload of all readers without the turn. This is room for six pending requests."""
 
 HEDGES_SPARED = 2
 """Room is kept free for this number of hedging requests, which are sent if a bookie is slow."""

@@ -19,7 +19,7 @@ Each change is a transaction on the head of the log. An attempt of a transaction
          ├─ the token or the batch id is there ──────────> Finished           │
          ├─ the producer record is deleted: CommitUnknownError                │
          ├─ both versions are unchanged: send the same WriteHead again        │
-         └─ otherwise it cannot happen any more (the records are just read) ──┘
+         └─ otherwise the transaction cannot happen any more ─────────────────┘
 
 Each new attempt has another token. The number of attempts is limited. If the store cannot be read
 or refuses a request, the transaction ends with `Failed`.

@@ -163,7 +163,7 @@ class LogMachine(ABC, Generic[R_co]):
 
     @abstractmethod
     def _run(self) -> Steps[R_co]:
-        """The machine, from its first request to its result."""
+        """The steps of the machine, from its first request to its result."""
 
     def _failed(self, error: LedgerLogError) -> LedgerLogError:
         """The error that the machine ends with."""

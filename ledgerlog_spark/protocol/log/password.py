@@ -18,7 +18,7 @@ from ledgerlog_spark.protocol.log.state.records import LogHead
 PASSWORD_CHECK = "passwordCheck"  # noqa: S105 (a name)
 """Name of the property and of the writer feature. A program without this feature must not write."""
 
-NO_PASSWORD = "none"  # noqa: S105 (a value that says that there is none)
+NO_PASSWORD = "none"  # noqa: S105 (the stored value for a log without a password)
 _SCHEME = "hmac-sha256"
 _SALT_SIZE_BYTES = 16
 
@@ -34,7 +34,9 @@ def password_check(password: bytes, salt: bytes) -> str:
 
 
 def check_password(log: str, head: LogHead, password: bytes) -> None:
-    """Raise unless the log may list ledgers with this password. Without a check, each is allowed.
+    """Raise unless the log may list ledgers with this password.
+
+    If the head stores no check, every password is allowed.
 
     Raises:
         UnauthorizedError: The log has another password. Definite.

@@ -43,7 +43,7 @@ class LogProperties:
         version_retention_ms: How long a replaced version can still be read.
         deleted_retention_ms: How long a ledger is kept after no version names it.
         staging_ttl_ms: Maximum time of a job from a ledger's creation to its commit.
-        txn_retention_ms: How long a producer's replaced query runs are remembered.
+        txn_retention_ms: How long a producer's replaced runs are kept.
         on_bookie_failure: Reaction of a leader to a failed bookie: `change_ensemble` replaces it in
             the ledger, `roll_ledger` closes the ledger and continues in another.
     """

@@ -24,7 +24,7 @@ from ledgerlog_spark.wire.requests import (
 )
 
 BOOKIES_MAX = 256
-"""When this many bookies have open channels, idle channels are closed before another is opened."""
+"""When this number of bookies have open channels, idle ones are closed before another is opened."""
 
 
 class GrpcTransport:

@@ -25,7 +25,7 @@ RECONNECT = RetryPolicy(first_delay_ms=20, delay_max_ms=2_000, attempts_max=NO_L
 """Pauses between the attempts to connect a lane. Requests fail during a pause."""
 
 LINKS_MAX = 1_024
-"""When there are this many links to bookies, idle links are closed before another is opened."""
+"""When this number of links to bookies exist, idle links are closed before another is opened."""
 
 
 class V2Lane(Enum):

@@ -9,7 +9,7 @@ from ledgerlog_spark.arrow.spark_types import arrow_schema_of
 from ledgerlog_spark.datasource.jvm.answers import answer_to
 from ledgerlog_spark.datasource.jvm.origins import ConversionNeededError, Origin, origins_of
 from ledgerlog_spark.datasource.source import LedgerDataSource
-from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.errors import ConfigurationError, WireFormatError
 
 STORED = pa.schema(
     [("k", pa.int64()), ("Name", pa.string()), ("s", pa.struct([("x", pa.int32())]))]
@@ -63,6 +63,14 @@ def test_metadata_columns_come_from_the_plan() -> None:
     assert origins_of(wanted, STORED, include_metadata=False, ignores_case=True) == [None]
     with pytest.raises(ConversionNeededError, match="'_offset' is stored as int64"):
         origins(("_offset", pa.int32()), metadata=True)
+
+
+def test_the_schema_of_a_read_is_that_of_the_python_source() -> None:
+    options = {"ledgerId": "7", "metadataServiceUri": "zk://never-contacted:2181/ledgers"}
+    answer = answer_to(LedgerDataSource, {"format": 1, "options": options})
+    assert answer == {"format": 1, "schema": LedgerDataSource(options=options).schema().json()}
+    with pytest.raises(ConfigurationError, match="colour"):
+        answer_to(LedgerDataSource, {"format": 1, "options": {"colour": "red"}})
 
 
 def test_a_request_of_another_release_is_refused() -> None:

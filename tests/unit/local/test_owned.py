@@ -24,16 +24,18 @@ def stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
     found: list[Path] = []
     monkeypatch.setattr(Cluster, "down", lambda self: found.append(self.directory))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr(sys, "argv", ["guardian", "--directory", str(tmp_path), "--mark", "m"])
+    monkeypatch.setattr(sys, "argv", ["guardian", "--directory", str(tmp_path), "--owner-id", "m"])
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO()))
     return found
 
 
-def test_a_guardian_stops_the_cluster_whose_processes_have_its_mark(
+def test_a_guardian_stops_the_cluster_whose_processes_have_its_owner_id(
     stopped: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     looks = iter([[SimpleNamespace()], []])
-    monkeypatch.setattr(guardian_process, "_found", lambda mark: next(looks) if mark == "m" else [])
+    monkeypatch.setattr(
+        guardian_process, "_found", lambda owner: next(looks) if owner == "m" else []
+    )
     guardian_process.main()
     assert stopped == [tmp_path]
 
@@ -41,7 +43,7 @@ def test_a_guardian_stops_the_cluster_whose_processes_have_its_mark(
 def test_a_guardian_whose_cluster_has_ended_leaves_another_one_in_the_directory_alone(
     stopped: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guardian_process, "_found", lambda _mark: [])
+    monkeypatch.setattr(guardian_process, "_found", lambda _owner_id: [])
     guardian_process.main()
     assert stopped == []
 
@@ -54,7 +56,7 @@ def test_a_cluster_that_is_started_again_keeps_its_guardian(
     class OneGuardian:
         def __init__(self, _directory: Path, *, is_temporary: bool) -> None:
             made.append(is_temporary)
-            self.environment = {"MARK": "1"}
+            self.environment = {"OWNER_ID": "1"}
 
     monkeypatch.setattr(cluster_module, "Guardian", OneGuardian)
     monkeypatch.setattr(Cluster, "_start_zookeeper", lambda _self: None)

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class BatchInFlight:
-    """Consecutive entries that are requested from one bookie, and from the next if it is slow."""
+    """Consecutive entries that are requested together.
+
+    One bookie gets the first request. If this bookie fails or is slow, the next bookie gets one.
+    """
 
     next_entry_id: int  # the first entry that was not received yet
     last_entry_id: int  # inclusive

@@ -2,8 +2,8 @@
 
 A bookie's answer has at least one entry, and an entry can be as large as a frame. So each pending
 request counts as a whole frame for the limit of memory (`size_bytes_max`). For the limit of reading
-ahead (`size_bytes_ahead_max`), a request counts with its expected size. A reader of ordinary
-entries reaches only the second limit.
+ahead (`size_bytes_ahead_max`), a request counts with its expected size. With entries of usual
+sizes, a reader reaches only the second limit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The reads of a recovery. They read many entries after the LAC at once.
 
-The entries are taken in order. Every read of a single entry also fences (PROTOCOL.md#C2). One
+The recovery takes the entries in order. Every read of a single entry also fences
+(PROTOCOL.md#C2). One
 positive answer makes an entry present. An entry is absent only when Qw - Qa + 1 bookies of its
 write set reported this entry absent, each in the answer to a fencing read. All other answers (a
 timeout, a bad digest, an I/O error) decide nothing (PROTOCOL.md#C8). One bookie gets the first
@@ -42,8 +43,8 @@ class ReadAhead:
     Attributes:
         entries_first: The first limit of entries. It grows with the number of entries found.
         entries_max: Maximum of the growing limit of entries.
-        size_bytes_max: Maximum bytes, estimated from the largest entry so far. It also limits the
-            entries that wait to be written back.
+        size_bytes_max: Maximum size of the requested entries, estimated from the largest entry so
+            far. It also limits the entries that wait to be written back.
         slow_member_ms: After one to two times this time, other bookies get the request too.
         batch_entries_max: Maximum number of entries in one answer. The value 1 turns batches off.
         batch_size_bytes_max: Maximum size of one answer.
@@ -97,7 +98,7 @@ class EntryTally:
 
 @dataclass(slots=True, eq=False)
 class PresenceBatches:
-    """Reads batches, one at a time, first from the bookie with the most entries.
+    """Reads batches, one at a time, first from the bookie with the largest last entry.
 
     A batch shows that its entries are present, but never that an entry is absent. Only fencing
     reads of a single entry show its absence. So a batch does not fence, and a short, late or lost
@@ -124,7 +125,7 @@ class PresenceBatches:
         return self._current != 0
 
     def ends_before(self, entry_id: int) -> bool:
-        """Whether the bookie for the next batch had no entry from `entry_id` on."""
+        """Whether the bookie for the next batch had no entry from `entry_id` on, when fenced."""
         return entry_id > self.last_entry_ids.get(self.order[0], LAST_ID)
 
     def request(self, first_entry_id: int) -> m.SendReadBatch:
@@ -168,7 +169,7 @@ class PresenceBatches:
         return reply.request in self._sent
 
     def prefer(self, index: int) -> None:
-        """Use the bookie at `index` next, because it had an entry that others did not have."""
+        """Use the bookie at `index` next, because it returned an entry."""
         self.order.remove(index)
         self.order.insert(0, index)
 

@@ -1,14 +1,14 @@
 """Closes a ledger after its writer has died: fence, read forward, write back, close once.
 
-`LedgerRecovery` first marks the metadata IN_RECOVERY (PROTOCOL.md#C7). Then it fences so many
-bookies of the last ensemble that the others contain no ack quorum. A `RecoveryTail` writes the
+`LedgerRecovery` first marks the metadata IN_RECOVERY (PROTOCOL.md#C7). Then it fences the last
+ensemble, until the bookies that are not fenced contain no ack quorum. A `RecoveryTail` writes the
 entries after the largest LAC back to an ack quorum. Then the recovery closes the ledger after the
 last of these entries. Several recoveries may run at once: the first close wins, and the other
 recoveries accept its result (PROTOCOL.md#C13).
 
 An attempt that cannot decide is repeated from the beginning, within `RecoverySettings.retry`. If no
-attempt can decide, the metadata stays IN_RECOVERY, which is a legal final state. No attempt closes
-a ledger below its floor (PROTOCOL.md#C14).
+attempt can decide, the metadata stays IN_RECOVERY, which is a legal final state. The floor is the
+last entry that a log needs. No attempt closes a ledger before this entry (PROTOCOL.md#C14).
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)

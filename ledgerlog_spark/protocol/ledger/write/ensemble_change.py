@@ -16,9 +16,9 @@ from ledgerlog_spark.protocol.ledger.metadata_update import Refusal
 from ledgerlog_spark.protocol.ledger.placement import Replacements, replace_failed
 
 FAILURES_IN_A_ROW_MAX = 3
-"""Number of failures after which a bookie is no longer chosen. A dead bookie stays registered until
-its session ends. Without this limit, two dead bookies could replace each other a thousand times
-before their sessions end.
+"""Number of failures after which a bookie is not chosen until the next wait has ended. A dead
+bookie stays registered until its session ends. Without this limit, two dead bookies could replace
+each other a thousand times before their sessions end.
 """
 
 
@@ -97,7 +97,7 @@ class FailedBookies:
         return index in self._waited
 
     def settle(self, index: int) -> None:
-        """Record that `index` has a bookie again, the same bookie or another one."""
+        """Record that `index` no longer waits for a replacement."""
         self._failed.pop(index, None)
         self._waiting.discard(index)
         self._waited.discard(index)

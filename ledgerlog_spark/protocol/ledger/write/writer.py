@@ -55,7 +55,7 @@ class WriterSettings:
     """Limits of a writer.
 
     Attributes:
-        window: Limits of the entries that are not confirmed.
+        window: Limits of the entries that some bookie of their write set has not stored.
         metadata: Retries of one change of the metadata.
         replacement: Retries while no bookie can replace failed bookies.
         ensemble_changes_max: Maximum number of ensemble changes in one ledger, at least 0.
@@ -104,7 +104,7 @@ class LedgerWriter(UpdatingMachine):
         self.ensemble_changes = 0  # number of changes that are in the metadata
         self._settings = settings or WriterSettings()
         super().__init__(numbers=RequestNumbers(), retry=self._settings.metadata)
-        # paused in LISTING and CHANGING, not in OPEN
+        # confirms no runs in LISTING and CHANGING
         self._pipeline = AddPipeline(
             ledger_id=ledger_id,
             quorum=created.value.quorum,

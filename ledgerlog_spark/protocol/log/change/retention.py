@@ -176,7 +176,7 @@ class _NewestVersion(Walk[Item]):
         left = sum(item.size_bytes for item in recent)
         for ref in self.all_refs:
             place = ref.token, ref.number
-            page = self.loaded.get(place)  # only a part of the version's first page counts
+            page = self.loaded.get(place)  # for the first page, only the rows of the version count
             if page is None:
                 size_bytes = self._page_sizes[place]
             else:

@@ -155,8 +155,8 @@ class EpochMachine(LogMachine[Joined]):
     def _is_other_query(self, record: ProducerRecord) -> bool:
         """Whether the last run may belong to another query, whose batch ids cannot be compared.
 
-        LOGS.md#P4. Older releases removed the runs from a record after `txnRetentionMs`. Such a
-        record does not name the query.
+        LOGS.md#P4. Older releases removed even the last run from a record after `txnRetentionMs`.
+        Such a record does not name the query.
         """
         current = record.current_run
         return query_of(self._run_id) != ("" if current is None else query_of(current))

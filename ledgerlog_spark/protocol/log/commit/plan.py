@@ -73,7 +73,7 @@ class CommitRequest:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the commit succeeds without reading the log."""
+        """Whether the commit has nothing to write or check, so that the log need not be read."""
         return self.is_bare and not self.is_first and self.expected_version is None
 
     def is_nothing_for(self, head: LogHead) -> bool:
@@ -82,7 +82,7 @@ class CommitRequest:
 
     @property
     def is_bare(self) -> bool:
-        """Whether the batch appends no rows, and adds no columns to the log as it was planned."""
+        """Whether the batch appends no rows, and keeps the schema of the planned version."""
         return self._appends_nothing and not self.changes_schema
 
     @property

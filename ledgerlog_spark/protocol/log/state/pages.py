@@ -30,8 +30,8 @@ PAGE_BODY_SIZE_BYTES_MAX = PAGE_SIZE_BYTES_MAX - 64
 class HeadShare:
     """The part of the head that one sequence may use."""
 
-    recent_size_bytes_max: int  # size of the records in the head itself
-    pages_max: int  # references to pages that no index page names
+    recent_size_bytes_max: int  # maximum size of the records in the head itself
+    pages_max: int  # maximum number of references to pages that no index page names
 
 
 SHARES: Mapping[str, HeadShare] = {

@@ -16,7 +16,7 @@ import org.apache.arrow.vector.ipc.message.MessageSerializer
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.sql.execution.vectorized.ConstantColumnVector
 import org.apache.spark.sql.types.{LongType, StringType, StructType}
-import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
+import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 import org.apache.spark.unsafe.types.UTF8String
 
 /** Converts entries of one stored schema to columns of the scan's schema. */
@@ -47,7 +47,8 @@ final class EntryColumns(stored: StoredSchema, target: StructType, allocator: Bu
       stored.origins.zip(target.fields).foreach { case (origin, field) =>
         made += (origin match {
           case ColumnOrigin.Stored(place) =>
-            new ArrowColumnVector(sliced(loader.load(message, place), from, rows, message.rows))
+            val vector = sliced(loader.load(message, place), from, rows, message.rows)
+            MemoryColumn.of(vector, field.dataType)
           case ColumnOrigin.Missing =>
             val nulls = new ConstantColumnVector(rows, field.dataType)
             nulls.setNull()

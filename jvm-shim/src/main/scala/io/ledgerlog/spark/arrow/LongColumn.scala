@@ -1,28 +1,11 @@
 package io.ledgerlog.spark.arrow
 
-import org.apache.spark.sql.types.{DataType, Decimal}
-import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarArray, ColumnarMap}
-import org.apache.spark.unsafe.types.UTF8String
+import org.apache.spark.sql.types.DataType
 
 /** A column of 64-bit numbers that are computed, without memory of its own. */
-abstract class LongColumn(kind: DataType) extends ColumnVector(kind) {
+abstract class LongColumn(kind: DataType) extends ScalarColumn(kind) {
   override def close(): Unit = ()
   override def hasNull: Boolean = false
   override def numNulls: Int = if (hasNull) 1 else 0
   override def isNullAt(row: Int): Boolean = false
-
-  override def getBoolean(row: Int): Boolean = unsupported()
-  override def getByte(row: Int): Byte = unsupported()
-  override def getShort(row: Int): Short = unsupported()
-  override def getInt(row: Int): Int = unsupported()
-  override def getFloat(row: Int): Float = unsupported()
-  override def getDouble(row: Int): Double = unsupported()
-  override def getArray(row: Int): ColumnarArray = unsupported()
-  override def getMap(row: Int): ColumnarMap = unsupported()
-  override def getDecimal(row: Int, precision: Int, scale: Int): Decimal = unsupported()
-  override def getUTF8String(row: Int): UTF8String = unsupported()
-  override def getBinary(row: Int): Array[Byte] = unsupported()
-  override def getChild(place: Int): ColumnVector = unsupported()
-
-  private def unsupported(): Nothing = throw new UnsupportedOperationException
 }

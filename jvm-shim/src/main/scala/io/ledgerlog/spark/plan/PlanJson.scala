@@ -174,7 +174,7 @@ object PlanJson {
     node
   }
 
-  private def checkFormat(node: JsonNode, expected: Int): Unit = {
+  def checkFormat(node: JsonNode, expected: Int): Unit = {
     val format = node.get("format")
     if (format == null || format.asInt(-1) != expected)
       throw LedgerLogException.wireFormat(

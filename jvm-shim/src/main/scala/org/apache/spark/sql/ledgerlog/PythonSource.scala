@@ -3,6 +3,10 @@ package org.apache.spark.sql.ledgerlog
 import java.io.{DataInputStream, DataOutputStream}
 import java.nio.charset.StandardCharsets.UTF_8
 
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.ObjectMapper
+import io.ledgerlog.spark.plan.PlanJson
 import net.razorvine.pickle.Pickler
 import org.apache.spark.api.python.{PythonFunction, PythonWorkerUtils, SpecialLengths}
 import org.apache.spark.sql.SparkSession
@@ -16,7 +20,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.{
   PythonWriteBuilder
 }
 import org.apache.spark.sql.execution.python.PythonPlannerRunner
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** The Python source of the session. Only this file uses internal classes of Spark. */
@@ -26,7 +30,18 @@ object PythonSource {
   /** The module that runs in Spark's planner workers. Its name has to begin with `pyspark`. */
   private val PlannerModule = "pyspark_ledger"
 
-  def inferSchema(options: CaseInsensitiveStringMap): StructType = newSource().inferSchema(options)
+  /** The schema of a read. The planner worker answers, which then also plans the read, so a session
+    * starts one process less. Errors are those of the Python source.
+    */
+  def inferSchema(options: CaseInsensitiveStringMap): StructType = {
+    val request = new ObjectMapper().createObjectNode()
+    request.put("format", PlanJson.AnswerFormat)
+    val read = request.putObject("options")
+    options.asCaseSensitiveMap.asScala.foreach { case (name, value) => read.put(name, value) }
+    val answer = PlanJson.parse(answerOf(request.toString, "create", "instance"))
+    PlanJson.checkFormat(answer, PlanJson.AnswerFormat)
+    DataType.fromJson(answer.get("schema").textValue).asInstanceOf[StructType]
+  }
 
   def scanBuilder(schema: StructType, options: CaseInsensitiveStringMap): ScanBuilder =
     new PythonScanBuilder(newSource(), Name, schema, options)
@@ -41,10 +56,12 @@ object PythonSource {
   }
 
   /** The answer of the Python planner, as JSON. Its errors are those of planning in Python. */
-  def plan(request: String): String = {
+  def plan(request: String): String = answerOf(request, "plan", "read")
+
+  private def answerOf(request: String, action: String, of: String): String = {
     val session = SparkSession.active.asInstanceOf[org.apache.spark.sql.classic.SparkSession]
     val source = session.sessionState.dataSourceManager.lookupDataSource(Name)
-    new Planner(source.dataSourceCls, request).runInPython()
+    new Planner(source.dataSourceCls, request, action, of).runInPython()
   }
 
   /** A new object for each use, because it keeps the schema and the plan of its first use. */
@@ -54,8 +71,12 @@ object PythonSource {
     source
   }
 
-  private final class Planner(source: PythonFunction, request: String)
-      extends PythonPlannerRunner[String](source) {
+  private final class Planner(
+      source: PythonFunction,
+      request: String,
+      action: String,
+      of: String
+  ) extends PythonPlannerRunner[String](source) {
     override val workerModule: String = PlannerModule
 
     override def writeToPython(output: DataOutputStream, pickler: Pickler): Unit = {
@@ -67,7 +88,7 @@ object PythonSource {
       val size = input.readInt()
       if (size == SpecialLengths.PYTHON_EXCEPTION_THROWN)
         throw QueryCompilationErrors
-          .pythonDataSourceError("plan", "read", PythonWorkerUtils.readUTF(input))
+          .pythonDataSourceError(action, of, PythonWorkerUtils.readUTF(input))
       new String(PythonWorkerUtils.readBytes(size, input), UTF_8)
     }
   }
