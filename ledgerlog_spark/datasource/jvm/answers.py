@@ -53,7 +53,6 @@ from ledgerlog_spark.datasource.source import LedgerDataSource
 from ledgerlog_spark.datasource.stream.reader import LedgerStreamReader
 from ledgerlog_spark.datasource.stream.watched_logs import patiently
 from ledgerlog_spark.errors import BookieUnavailableError, UnauthorizedError, WireFormatError
-from ledgerlog_spark.log.reading.listed_rows import EntryForm
 from ledgerlog_spark.metadata.service_uri import parse_service_uri
 from ledgerlog_spark.model import LedgerMetadata
 
@@ -158,10 +157,7 @@ def _delegated(reason: str, options: dict[str, str]) -> dict[str, Any]:
 
 
 def _check_read_here(plan: ScanPlan, password: bytes) -> None:
-    """Raise ConversionNeededError if the Python source has to read the entries of the plan."""
-    forms = {scanned.form for partition in plan.partitions for scanned in partition.ranges}
-    if forms - {EntryForm.ARROW_STREAM}:
-        raise ConversionNeededError("a leader log")
+    """Raise ConversionNeededError if the Python source has to report a wrong password."""
     for ledger_id, metadata in plan.ledgers.items():
         try:
             check_ledger_password(ledger_id, metadata, password)
