@@ -20,8 +20,9 @@ final class EntrySearch(range: ScanRange, header: Long => LeaderHeader) {
     val (first, firstHeader) = find(range.startOffset)
     val (at, lastHeader) = find(range.endOffset - 1)
     val last = if (lastHeader.isEmpty) at - 1 else at
-    val rows = for (from <- firstHeader; to <- lastHeader)
-      yield (from.firstOffset - range.rangeOffset, to.endOffset - range.rangeOffset)
+    val rows =
+      for (from <- firstHeader; to <- lastHeader)
+        yield (from.firstOffset - range.rangeOffset, to.endOffset - range.rangeOffset)
     if (last < first) None
     else
       Some(

@@ -107,7 +107,9 @@ class LeaderPartitionReaderSuite extends munit.FunSuite {
   test("entries that the list does not describe are refused") {
     val moved = LeaderRange.ofRecords.copy(rangeOffset = LeaderRange.offset + 1)
     val error = intercept[LedgerLogException](valuesOf(moved))
-    assert(error.text.contains("this source wrote no such entry") || error.text.contains("was expected"))
+    assert(
+      error.text.contains("this source wrote no such entry") || error.text.contains("was expected")
+    )
     val longer = LeaderRange.ofRecords.copy(entryRows = Some((0, 205)))
     assert(intercept[LedgerLogException](valuesOf(longer)).text.contains("are listed"))
   }
