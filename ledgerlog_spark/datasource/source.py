@@ -71,15 +71,18 @@ class LedgerDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch reader. The snapshot to read is fixed when the scan is planned."""
+        from ledgerlog_spark.datasource.scan.pinned import PINNED_OPTION
         from ledgerlog_spark.datasource.scan.reader import BatchReader, RawReader
 
-        options = self._options(self.options_of_read(schema))
+        given = self.options_of_read(schema)
+        pinned = given.pop(PINNED_OPTION, None)
+        options = self._options(given)
         read = options.for_read()
         uri = self._service_uri(options)
         rows = self._rows_schema(schema)
         if read.ledger_id is not None:
-            return RawReader(uri, read, rows)
-        return BatchReader(uri, read, rows, parallelism=self.configured_parallelism)
+            return RawReader(uri, read, rows, pinned=pinned)
+        return BatchReader(uri, read, rows, parallelism=self.configured_parallelism, pinned=pinned)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """Return a streaming reader. If options are invalid, its first call raises the error.

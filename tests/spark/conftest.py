@@ -48,6 +48,7 @@ CONTRACT = frozenset(
         "test_merged_logs",
         "test_metadata",
         "test_names",
+        "test_pinned_rows",
         "test_pruned_columns",
         "test_raw",
         "test_sql",

@@ -73,13 +73,14 @@ def test_a_struct_that_has_grown_is_read_in_python(
     assert rows_of(frame.selectExpr("id", "s.y")) == [(0, None), (1, None), (2, 2), (3, 3)]
 
 
-def test_leader_logs_and_ledgers_are_read_in_python(
+def test_a_leader_log_is_read_here_and_a_ledger_in_python(
     spark: SparkSession, client: BlockingLogClient, log_name: str
 ) -> None:
     with client.open_log(log_name, lead=True) as leader:
         leader.append(b"record")
     frame = load(spark, log_name)
-    assert "Python engine (a leader log)" in plan_of(frame)
+    plan = plan_of(frame)
+    assert f"ledger {log_name}, JVM engine: {log_name}, 1 ranges in 1 tasks, 1 rows" in plan
     assert bytes(frame.collect()[0][0]) == b"record"
     with client.create_ledger() as ledger:
         ledger.append(b"entry")
@@ -154,13 +155,14 @@ def test_metadata_columns_are_hidden_until_a_query_selects_them(
     assert [row[3] for row in sorted(hidden.collect())] == list(range(ROWS))
 
 
-def test_hidden_columns_of_a_leader_log_come_from_python(
+def test_hidden_columns_of_a_leader_log_come_from_its_entries(
     spark: SparkSession, client: BlockingLogClient, log_name: str
 ) -> None:
     with client.open_log(log_name, lead=True) as leader:
         for record in (b"a", b"b"):
             leader.append(record)
     hidden = load(spark, log_name).select("_offset", "_log")
+    assert "JVM engine" in plan_of(hidden)
     assert rows_of(hidden) == [(0, log_name), (1, log_name)]
 
 
@@ -229,7 +231,7 @@ def test_the_progress_of_a_stream_shows_the_engine_and_its_lag(
     assert [bytes(value) for (value,) in reading.run()] == [b"record"]
     assert reading.last is not None
     descriptions = {p.sources[0].description for p in reading.last.recentProgress if p.numInputRows}
-    assert descriptions == {f"ledger {led}, Python engine (a leader log)"}
+    assert descriptions == {f"ledger {led}, JVM engine"}
 
 
 def test_a_jar_for_another_spark_leaves_the_format_to_python(

@@ -13,9 +13,11 @@ A request for a scan contains
 - `top`, only in a query with an order and a limit: a column, its order and the number of rows,
 - `aggregates`, only if values are requested instead of rows: a `function` for each value, and a
   `column` except for a count of rows,
-- `tasks`, only for a micro-batch: the tasks of the Python stream, pickled and in base64.
+- `tasks`, only for a micro-batch: the tasks of the Python stream, pickled and in base64,
+- `pinned`, only in later requests for the same table: `pinned` of the first answer.
 
-The answer contains `format` 1 and one of
+The answer contains `format` 1 and one of the following. Except for a micro-batch, it also contains
+`pinned`, see `scan.pinned`.
 
 - `aggregates`: the values, or null if only a scan can compute them,
 - `delegate`: the reason why the Python source has to run the scan. Then the answer also contains
@@ -41,10 +43,15 @@ from ledgerlog_spark.datasource.cluster import client_of, password_in
 from ledgerlog_spark.datasource.jvm.aggregates import values_of
 from ledgerlog_spark.datasource.jvm.batches import planned_batch
 from ledgerlog_spark.datasource.jvm.origins import ConversionNeededError, origins_of
+from ledgerlog_spark.datasource.scan.pinned import (
+    PINNED_OPTION,
+    text_of_ledger,
+    text_of_logs,
+)
 from ledgerlog_spark.datasource.scan.plan import ScanPlan
 from ledgerlog_spark.datasource.scan.plan_json import plan_to_json
 from ledgerlog_spark.datasource.scan.planning import PlannedScan
-from ledgerlog_spark.datasource.scan.reader import BatchReader
+from ledgerlog_spark.datasource.scan.reader import BatchReader, RawReader
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
 from ledgerlog_spark.datasource.skipping.needs import Needs
 from ledgerlog_spark.datasource.skipping.predicates import predicate_of
@@ -53,7 +60,6 @@ from ledgerlog_spark.datasource.source import LedgerDataSource
 from ledgerlog_spark.datasource.stream.reader import LedgerStreamReader
 from ledgerlog_spark.datasource.stream.watched_logs import patiently
 from ledgerlog_spark.errors import BookieUnavailableError, UnauthorizedError, WireFormatError
-from ledgerlog_spark.log.reading.listed_rows import EntryForm
 from ledgerlog_spark.metadata.service_uri import parse_service_uri
 from ledgerlog_spark.model import LedgerMetadata
 
@@ -80,24 +86,30 @@ def answer_to(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dic
         batch, password = planned_batch(request["tasks"])
         scan = batch.for_columns(stream.columns.names)
         return patiently(lambda: _answer(stream, scan, password, request, options))
-    reader = source(options=options).reader(columns)
+    pinned = request.get("pinned")
+    reader = source(options=_with_pinned(options, pinned)).reader(columns)
     aggregates = request.get("aggregates")
     if not isinstance(reader, BatchReader):
+        assert isinstance(reader, RawReader), "a scan reads logs or one ledger"
         # Even a count needs the last add confirmed of the ledger, which only a scan reads.
         if aggregates is not None:
             return {"format": FORMAT, "aggregates": None}
-        return _delegated("the entries of one ledger", options)
+        pinned = pinned or text_of_ledger(reader.last_entry_id())
+        delegated = _delegated("the entries of one ledger", _with_pinned(options, pinned))
+        return {**delegated, "pinned": pinned}
     password = password_in(reader.options.password_file)
     scan = reader.planned(password, _needs_of(request, reader))
+    pinned = text_of_logs(scan.pinned)
     if aggregates is None:
-        return _answer(reader, scan, password, request, options)
+        options = _with_pinned(options, pinned)
+        return {**_answer(reader, scan, password, request, options), "pinned": pinned}
     try:
         # The values have the stored types. This raises an error if the query wants other types.
         _schemas_of(reader, scan, ignores_case=not request["case_sensitive"])
         values = values_of(reader, scan, aggregates, password)
     except ConversionNeededError:
         values = None
-    return {"format": FORMAT, "aggregates": values}
+    return {"format": FORMAT, "aggregates": values, "pinned": pinned}
 
 
 def check_format(request: Mapping[str, Any]) -> None:
@@ -154,15 +166,16 @@ def _options_of(source: type[LedgerDataSource], request: Mapping[str, Any]) -> d
     return options
 
 
+def _with_pinned(options: dict[str, str], pinned: str | None) -> dict[str, str]:
+    return options if pinned is None else {**options, PINNED_OPTION: pinned}
+
+
 def _delegated(reason: str, options: dict[str, str]) -> dict[str, Any]:
     return {"format": FORMAT, "delegate": reason, "options": options}
 
 
 def _check_read_here(plan: ScanPlan, password: bytes) -> None:
-    """Raise ConversionNeededError if the Python source has to read the entries of the plan."""
-    forms = {scanned.form for partition in plan.partitions for scanned in partition.ranges}
-    if forms - {EntryForm.ARROW_STREAM}:
-        raise ConversionNeededError("a leader log")
+    """Raise ConversionNeededError if the Python source has to report a wrong password."""
     for ledger_id, metadata in plan.ledgers.items():
         try:
             check_ledger_password(ledger_id, metadata, password)

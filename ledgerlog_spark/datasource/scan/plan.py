@@ -204,7 +204,7 @@ class _Limits:
         return cls(size_bytes, options.max_records_per_partition)
 
 
-def _interval_of(log: LogScan, options: SourceOptions) -> tuple[int, int]:
+def interval_of(log: LogScan, options: SourceOptions) -> tuple[int, int]:
     """The offsets of the rows to read, within the rows of the version."""
     name, interval = log.snapshot.name, log.snapshot.interval
 
@@ -237,7 +237,7 @@ def _interval_of(log: LogScan, options: SourceOptions) -> tuple[int, int]:
 
 def _ranges_of(log: LogScan, options: SourceOptions) -> Iterator[tuple[ScanRange, Item]]:
     """The listed ranges that overlap the rows to read, each with all its entries."""
-    start, end = _interval_of(log, options)
+    start, end = interval_of(log, options)
     form = EntryForm.of(log.snapshot.kind, log.snapshot.content)
     is_leader = form is not EntryForm.ARROW_STREAM
     for item in log.snapshot.items:

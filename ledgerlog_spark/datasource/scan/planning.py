@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from ledgerlog_spark.client.recent_records import memory_size_bytes
 from ledgerlog_spark.datasource.options.values import SourceOptions
 from ledgerlog_spark.datasource.scan.index_entries import find_span, read_indexes
+from ledgerlog_spark.datasource.scan.pinned import PinnedLog
 from ledgerlog_spark.datasource.scan.plan import (
     NO_FILTERS,
     LogScan,
     ScanPartition,
     ScanPlan,
     indexes_wanted,
+    interval_of,
     plan,
 )
 from ledgerlog_spark.datasource.scan.ranges import ScanRange
@@ -33,7 +35,7 @@ from ledgerlog_spark.datasource.skipping.needs import Needs
 from ledgerlog_spark.errors import LogNotFoundError, SchemaMismatchError
 from ledgerlog_spark.log.blocking.logs import BlockingLog, BlockingLogs
 from ledgerlog_spark.model import LedgerMetadata
-from ledgerlog_spark.protocol.log.state.records import LogContent, LogSnapshot
+from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind, LogSnapshot
 
 RECORDS_MAX = 1_000
 """Maximum number of ledgers whose metadata the driver sends to tasks. The tasks read the rest."""
@@ -60,13 +62,14 @@ class PlannedScan:
 
     `schemas` maps a log name and a schema id to the encoded schema of the rows. `log_ids` maps log
     names to log ids. The plan's `ledgers` contain the metadata that the driver has read.
-    `snapshots` are the states of the logs that the scan reads.
+    `snapshots` are the states of the logs that the scan reads. `pinned` has the rows of each log.
     """
 
     plan: ScanPlan
     log_ids: Mapping[str, str]
     schemas: Mapping[tuple[str, int], bytes]
     snapshots: tuple[LogSnapshot, ...] = ()
+    pinned: Mapping[str, PinnedLog] = field(default_factory=dict)
 
     def for_columns(self, columns: Sequence[str]) -> PlannedScan:
         """The same scan for only some columns. It reads slices where they pay."""
@@ -106,19 +109,32 @@ def planned_scan(
     parallelism: int = 1,
     password: bytes = b"",
     needs: Needs = NO_FILTERS,
+    pinned: Mapping[str, PinnedLog] | None = None,
 ) -> PlannedScan:
     """Take a snapshot of each log, and plan the scan of the columns in `schema`.
 
-    For `parallelism` and `needs`, see `plan`.
+    For `parallelism` and `needs`, see `plan`. With `pinned`, the scan reads the rows that an
+    earlier scan with the same options has pinned.
     """
-    scans = _scans(logs, options)
+    scans = _scans(logs, options, pinned)
     reject_unknown_columns(
         schema, [scan.snapshot for scan in scans], include_metadata=options.include_metadata
     )
-    start, end = requested_offsets(logs, scans, options, password)
+    if pinned is None:
+        start, end = requested_offsets(logs, scans, options, password)
+    else:
+        start = {name: each.start_offset for name, each in pinned.items()}
+        end = {name: each.end_offset for name, each in pinned.items()}
     chosen = replace(options, starting_offsets=start, ending_offsets=end)
     planned = _planned(logs, scans, chosen, parallelism, password, needs)
-    return planned.for_columns(schema.names)
+    pins = pinned or {scan.snapshot.name: _pin(scan, chosen) for scan in scans}
+    return replace(planned, pinned=pins).for_columns(schema.names)
+
+
+def _pin(scan: LogScan, options: SourceOptions) -> PinnedLog:
+    snapshot = scan.snapshot
+    version = None if snapshot.kind is LogKind.LEADER else snapshot.interval.version
+    return PinnedLog(snapshot.log_id, version, *interval_of(scan, options))
 
 
 def tasks_from(
@@ -222,11 +238,13 @@ def _schema_in(log: BlockingLog, version: int | None) -> bytes | None:
     return records_schema() if state.head.content is LogContent.RECORDS else state.schema
 
 
-def _scans(logs: BlockingLogs, options: SourceOptions) -> list[LogScan]:
+def _scans(
+    logs: BlockingLogs, options: SourceOptions, pinned: Mapping[str, PinnedLog] | None
+) -> list[LogScan]:
     by_time = options.starting_timestamp is not None or options.ending_timestamp is not None
     scans = []
-    for log in _opened(logs, options):
-        snapshot = with_records_schema(log.snapshot(requested_version(logs, log, options)))
+    for log, version in _opened_versions(logs, options, pinned):
+        snapshot = with_records_schema(log.snapshot(version))
         newest = snapshot.interval.version
         history = log.history() if options.include_metadata or by_time else ()
         scans.append(
@@ -236,6 +254,18 @@ def _scans(logs: BlockingLogs, options: SourceOptions) -> list[LogScan]:
             )
         )
     return scans
+
+
+def _opened_versions(
+    logs: BlockingLogs, options: SourceOptions, pinned: Mapping[str, PinnedLog] | None
+) -> Iterator[tuple[BlockingLog, int | None]]:
+    """The logs to read, each with its version; None for the newest one."""
+    if pinned is None:
+        for log in _opened(logs, options):
+            yield log, requested_version(logs, log, options)
+    else:
+        for name, each in pinned.items():
+            yield logs.open_by_id(name, each.log_id), each.version
 
 
 def _opened(logs: BlockingLogs, options: SourceOptions) -> list[BlockingLog]:

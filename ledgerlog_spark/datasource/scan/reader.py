@@ -13,6 +13,7 @@ from ledgerlog_spark.arrow.conform import Conformer
 from ledgerlog_spark.arrow.spark_types import arrow_schema_of
 from ledgerlog_spark.datasource.cluster import client_of, password_in
 from ledgerlog_spark.datasource.options.values import SourceOptions
+from ledgerlog_spark.datasource.scan.pinned import last_entry_in, logs_in
 from ledgerlog_spark.datasource.scan.plan import NO_FILTERS
 from ledgerlog_spark.datasource.scan.planning import PlannedScan, planned_scan
 from ledgerlog_spark.datasource.scan.task import ScanTask
@@ -37,10 +38,20 @@ class BatchReader(DataSourceReader):
     """
 
     def __init__(
-        self, uri: str, options: SourceOptions, schema_json: str, *, parallelism: int = 1
+        self,
+        uri: str,
+        options: SourceOptions,
+        schema_json: str,
+        *,
+        parallelism: int = 1,
+        pinned: str | None = None,
     ) -> None:
-        """Make a reader. `schema_json` is the schema that Spark wants, as JSON."""
+        """Make a reader. `schema_json` is the schema that Spark wants, as JSON.
+
+        `pinned` are the rows that an earlier scan of the JVM engine has chosen.
+        """
         self._parallelism = parallelism
+        self._pinned = pinned
         self._schema_json = schema_json
         self.uri = uri
         self.options = options
@@ -54,6 +65,7 @@ class BatchReader(DataSourceReader):
             parallelism=self._parallelism,
             password=password,
             needs=needs,
+            pinned=None if self._pinned is None else logs_in(self._pinned),
         )
 
     @property
@@ -109,8 +121,12 @@ class RawReader(DataSourceReader):
     The reader never fences: if the ledger is open, its writer is not disturbed.
     """
 
-    def __init__(self, uri: str, options: SourceOptions, schema_json: str) -> None:
+    def __init__(
+        self, uri: str, options: SourceOptions, schema_json: str, *, pinned: str | None = None
+    ) -> None:
+        """Make a reader. For `schema_json` and `pinned`, see `BatchReader`."""
         self._uri = uri
+        self._pinned = pinned
         self._options = options
         self._schema_json = schema_json
 
@@ -118,7 +134,7 @@ class RawReader(DataSourceReader):
         """Cut the ledger into partitions with about equal numbers of entries."""
         reject_unknown_raw_columns(arrow_schema_of(self._schema_json))
         with self._open() as ledger:
-            last = ledger.last_add_confirmed
+            last = self._last_of(ledger)
             count = max(
                 self._options.min_partitions or 1,
                 -(-ledger.length // self._options.max_bytes_per_partition),
@@ -128,6 +144,14 @@ class RawReader(DataSourceReader):
         count = min(count, last + 1)
         edges = [(last + 1) * number // count for number in range(count + 1)] if count else []
         return [RawPartition(first, end - 1) for first, end in pairwise(edges)]
+
+    def last_entry_id(self) -> int:
+        """The last entry that the scan reads; -1 if there is none."""
+        with self._open() as ledger:
+            return self._last_of(ledger)
+
+    def _last_of(self, ledger: Any) -> int:
+        return ledger.last_add_confirmed if self._pinned is None else last_entry_in(self._pinned)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The entries of one task, as Arrow batches."""

@@ -27,6 +27,9 @@ object Golden {
 
   lazy val entries: JsonNode = json(folder.resolve("entries").resolve("entries.json"))
 
+  lazy val leaderEntries: JsonNode =
+    json(folder.resolve("leader_entries").resolve("leader_entries.json"))
+
   def apache(kind: String): Seq[JsonNode] = apache.filter(_.get("kind").asText == kind)
 
   def hex(text: String): Array[Byte] =

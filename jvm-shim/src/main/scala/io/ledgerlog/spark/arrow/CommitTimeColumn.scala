@@ -2,7 +2,7 @@ package io.ledgerlog.spark.arrow
 
 import org.apache.spark.sql.types.TimestampType
 
-/** The column `_append_time` of a transactional log: the commit times of consecutive rows.
+/** The column `_append_time`: the times at which consecutive rows were committed or appended.
   *
   * @param first
   *   the offset of the first row

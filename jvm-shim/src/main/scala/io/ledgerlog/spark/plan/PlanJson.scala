@@ -22,8 +22,9 @@ object PlanJson {
 
   def parse(text: String): JsonNode = mapper.readTree(text)
 
-  def decode(text: String): JvmPlan = {
-    val answer = parse(text)
+  def decode(text: String): JvmPlan = decode(parse(text))
+
+  def decode(answer: JsonNode): JvmPlan = {
     checkFormat(answer, AnswerFormat)
     if (answer.has("delegate"))
       JvmPlan.Delegated(

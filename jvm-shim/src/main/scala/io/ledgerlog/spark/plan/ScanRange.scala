@@ -10,6 +10,8 @@ package io.ledgerlog.spark.plan
   *   slices have clearly fewer bytes than whole entries
   * @param entryRows
   *   the numbers of the entries' rows in the listed range, half-open, if they are known
+  * @param isSearched
+  *   whether the task first finds the entries with the wanted rows by their headers
   */
 final case class ScanRange(
     log: String,
@@ -37,6 +39,10 @@ final case class ScanRange(
 object ScanRange {
   val NoEntry: Long = -1
 
-  /** Entries that this engine decodes: record batches of a transactional log. */
+  /** The forms of entries, as `EntryForm` in `ledgerlog_spark/log/reading/listed_rows.py`: record
+    * batches of a transactional log, and records or rows of a leader log.
+    */
   val ArrowStream = "arrow stream"
+  val LeaderRecords = "leader records"
+  val LeaderRows = "leader rows"
 }

@@ -1,7 +1,7 @@
 package io.ledgerlog.spark.scan
 
 import io.ledgerlog.spark.LedgerLogException
-import io.ledgerlog.spark.arrow.{EntryColumns, EntryMessage, RangeIndex}
+import io.ledgerlog.spark.arrow.{EntryColumns, EntryMessage, EntryRows, RangeIndex}
 import io.ledgerlog.spark.plan.{ColumnOrigin, ScanRange}
 import io.ledgerlog.spark.read.{
   Bookies,
@@ -10,9 +10,10 @@ import io.ledgerlog.spark.read.{
   ReadMetrics,
   ReadPart,
   ReadSettings,
+  Received,
   ZooKeeperStore
 }
-import io.ledgerlog.spark.wire.EntrySlices
+import io.ledgerlog.spark.wire.{EntrySlices, LeaderHeader}
 import org.apache.arrow.memory.BufferAllocator
 import org.apache.spark.{TaskContext, TaskKilledException}
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
@@ -106,17 +107,7 @@ final class LedgerPartitionReader(
           throw LedgerLogException.wireFormat(
             s"ledger ${range.ledgerId}: entry $nextEntryId was to come, ${entry.entryId} came"
           )
-        val message = EntryMessage.decode(entry.bytes, entry.place, entry.size, entry.body)
-        val (from, until) = cutter.get.take(nextEntryId, message.firstRow, message.rows)
-        val end = from + Math.min((until - from).toLong, rowsLeft).toInt
-        if (from < end) {
-          val firstOffset = range.rangeOffset + message.firstRow
-          batch = Some(
-            columns((range.log, range.schemaId))
-              .batch(message, range, nextEntryId, firstOffset, from, end)
-          )
-          rowsLeft -= end - from
-        }
+        convert(range, entry)
       } finally entry.release()
       nextEntryId += 1
       if (nextEntryId > range.lastEntryId) {
@@ -128,6 +119,23 @@ final class LedgerPartitionReader(
       case error: LedgerLogException if error.kind == LedgerLogException.DataLoss =>
         skipRange(error)
     }
+  }
+
+  private def convert(range: ScanRange, entry: Received): Unit = {
+    val found =
+      EntryRows.decode(range, entry.bytes, entry.place, entry.size, entry.body, allocator)
+    try {
+      val (from, until) = cutter.get.take(nextEntryId, found.firstRow, found.message.rows)
+      val end = from + Math.min((until - from).toLong, rowsLeft).toInt
+      if (from < end) {
+        val firstOffset = range.rangeOffset + found.firstRow
+        batch = Some(
+          columns((range.log, range.schemaId))
+            .batch(found.message, found.timed(range), nextEntryId, firstOffset, from, end)
+        )
+        rowsLeft -= end - from
+      }
+    } finally found.close()
   }
 
   private def skipRange(error: LedgerLogException): Unit = {
@@ -152,9 +160,29 @@ final class LedgerPartitionReader(
     partition.ranges.flatMap { range =>
       indexes.get((range.ledgerId, range.indexEntryId)) match {
         case Some(index) if range.hasIndex => index.needed(range)
+        case _ if range.isSearched => searched(range)
         case _ => Some(range)
       }
     }
+
+  /** The part of a leader log's range with wanted rows. If an entry is lost, the range is read. */
+  private def searched(range: ScanRange): Option[ScanRange] =
+    try new EntrySearch(range, headerOf(range, _)).needed()
+    catch {
+      case error: LedgerLogException if error.kind == LedgerLogException.DataLoss =>
+        LedgerPartitionReader.Log
+          .warn("an entry is lost, its range is read whole: {}", error.text)
+        Some(range)
+    }
+
+  private def headerOf(range: ScanRange, entryId: Long): LeaderHeader = {
+    val entries = readerOf(Iterator(partOf(0, range, entryId, entryId)))
+    try {
+      val entry = entries.next().get
+      try EntryRows.headerOf(entry.bytes, entry.place, entry.size)
+      finally entry.release()
+    } finally entries.drop()
+  }
 
   /** The slices of a range of which few columns are needed, if its index lists them. */
   private def slicesOf(

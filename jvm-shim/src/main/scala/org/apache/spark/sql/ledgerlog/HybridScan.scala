@@ -2,7 +2,7 @@ package org.apache.spark.sql.ledgerlog
 
 import scala.jdk.CollectionConverters._
 
-import io.ledgerlog.spark.plan.JvmPlan
+import io.ledgerlog.spark.plan.{JvmPlan, ScanRange}
 import io.ledgerlog.spark.scan.{LedgerBatch, ScanMetrics}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
@@ -85,7 +85,10 @@ final class HybridScan(
       }
 
   private def textOf(here: JvmPlan.Planned): String = {
-    val versions = here.logs.map { case (log, version) => s"$log version $version" }
+    val leaders = here.partitions.flatten.filter(_.form != ScanRange.ArrowStream).map(_.log).toSet
+    val versions = here.logs.map { case (log, version) =>
+      if (leaders(log)) log else s"$log version $version"
+    }
     val ranges = here.partitions.map(_.size).sum
     val rows = limit.fold(s"${here.rows} rows")(most => s"at most $most rows of a task")
     val chosen = (filters.map(_.toString) ++ top.map(_.toString)).mkString(" AND ")

@@ -22,19 +22,22 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
   *   the options of a batch scan
   * @param streamOptions
   *   the options of a stream, which cannot select a version
+  * @param pinned
+  *   the rows of the table, if a query has read them already
   */
 final class HybridScanBuilder(
     tableSchema: StructType,
     options: CaseInsensitiveStringMap,
-    streamOptions: CaseInsensitiveStringMap
+    streamOptions: CaseInsensitiveStringMap,
+    pinned: PinnedRows
 ) extends ScanBuilder
     with SupportsPushDownRequiredColumns
     with SupportsPushDownV2Filters
     with SupportsPushDownAggregates
     with SupportsPushDownTopN
     with SupportsPushDownLimit {
-  private val planner = new ScanPlanner(tableSchema, options)
-  private val streamPlanner = new ScanPlanner(tableSchema, streamOptions)
+  private val planner = new ScanPlanner(tableSchema, options, pinned)
+  private val streamPlanner = new ScanPlanner(tableSchema, streamOptions, pinned)
   private var required = tableSchema
   private var filters: Seq[Predicate] = Nil
   private var top: Option[TopRequest] = None

@@ -1,6 +1,9 @@
 package org.apache.spark.sql.ledgerlog
 
 import java.util
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.connector.catalog.{
   MetadataColumn,
@@ -22,6 +25,10 @@ final class HybridTable(tableSchema: StructType, tableProperties: util.Map[Strin
     with SupportsWrite
     with SupportsMetadataColumns {
   private val ofTable = new SessionTableOptions(tableProperties)
+  private val pinned = new PinnedRows
+
+  /** Python sources, which keep the plan of their first query, by their options. */
+  private val sources = new ConcurrentHashMap[Map[String, String], PythonSource.Kept]
 
   override def name(): String = "ledger"
 
@@ -43,10 +50,13 @@ final class HybridTable(tableSchema: StructType, tableProperties: util.Map[Strin
 
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = {
     val asked = ofTable.ofRead(options)
-    if (EngineOption.isPython(asked)) PythonSource.scanBuilder(tableSchema, asked)
+    if (EngineOption.isPython(asked))
+      sources
+        .computeIfAbsent(asked.asScala.toMap, _ => new PythonSource.Kept)
+        .scanBuilder(tableSchema, asked)
     else {
       val read = EngineOption.without(asked)
-      new HybridScanBuilder(tableSchema, read, read)
+      new HybridScanBuilder(tableSchema, read, read, pinned)
     }
   }
 

@@ -67,7 +67,7 @@ final class LogTable(
     val batch = TableOptions.asMap(common ++ stored.version.map("versionAsOf" -> _.toString))
     val stream = TableOptions.asMap(common)
     if (EngineChoice.isWanted && !EngineOption.isPython(options))
-      new HybridScanBuilder(stored.schema, batch, stream)
+      new HybridScanBuilder(stored.schema, batch, stream, new PinnedRows)
     else new PinnedScanBuilder(stored.schema, batch, stream)
   }
 

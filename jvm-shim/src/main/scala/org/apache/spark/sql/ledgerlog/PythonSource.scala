@@ -46,6 +46,14 @@ object PythonSource {
   def scanBuilder(schema: StructType, options: CaseInsensitiveStringMap): ScanBuilder =
     new PythonScanBuilder(newSource(), Name, schema, options)
 
+  /** A source for all queries of one table. Spark keeps the plan of its first query. */
+  final class Kept {
+    private val source = newSource()
+
+    def scanBuilder(schema: StructType, options: CaseInsensitiveStringMap): ScanBuilder =
+      new PythonScanBuilder(source, Name, schema, options)
+  }
+
   def writeBuilder(info: LogicalWriteInfo): WriteBuilder =
     new PythonWriteBuilder(newSource(), Name, info)
 

@@ -2,7 +2,7 @@ package org.apache.spark.sql.ledgerlog
 
 import scala.jdk.CollectionConverters._
 
-import com.fasterxml.jackson.databind.ObjectMapper
+import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 import io.ledgerlog.spark.plan.{JvmPlan, PlanJson}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
@@ -11,7 +11,11 @@ import org.apache.spark.sql.types.{MetadataBuilder, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** Requests plans of one scan from the Python planner. */
-final class ScanPlanner(tableSchema: StructType, options: CaseInsensitiveStringMap) {
+final class ScanPlanner(
+    tableSchema: StructType,
+    options: CaseInsensitiveStringMap,
+    pinned: PinnedRows
+) {
 
   /** What the options select, for descriptions. */
   val subject: String = Seq("log", "path", "logs", "paths", "logPattern", "ledgerId")
@@ -55,14 +59,14 @@ final class ScanPlanner(tableSchema: StructType, options: CaseInsensitiveStringM
   def aggregates(request: AggregateRequest): JvmPlan = {
     val node = newRequest(request.columns, Nil)
     node.set[ArrayNode]("aggregates", request.json)
-    ask(node)
+    askPinned(node)
   }
 
   /** The tasks of a scan of these columns, without entries that the query is known not to need. */
   def plan(columns: StructType, filters: Seq[Predicate], top: Option[TopRequest]): JvmPlan = {
     val node = newRequest(columns, filters)
     top.foreach(each => node.set[ObjectNode]("top", each.json))
-    ask(node)
+    askPinned(node)
   }
 
   /** The tasks of a micro-batch, which the Python stream has planned and pickled. */
@@ -70,7 +74,7 @@ final class ScanPlanner(tableSchema: StructType, options: CaseInsensitiveStringM
     val node = newRequest(columns, Nil)
     val pickled = node.putArray("tasks")
     tasks.foreach(task => pickled.add(task)) // as base64
-    ask(node)
+    PlanJson.decode(ask(node))
   }
 
   private def newRequest(columns: StructType, filters: Seq[Predicate]): ObjectNode = {
@@ -85,8 +89,11 @@ final class ScanPlanner(tableSchema: StructType, options: CaseInsensitiveStringM
     request
   }
 
-  private def ask(request: ObjectNode): JvmPlan =
-    PlanJson.decode(PythonSource.plan(request.toString))
+  private def askPinned(request: ObjectNode): JvmPlan =
+    PlanJson.decode(pinned.ask(options, request)(ask))
+
+  private def ask(request: ObjectNode): JsonNode =
+    PlanJson.parse(PythonSource.plan(request.toString))
 }
 
 private object ScanPlanner {

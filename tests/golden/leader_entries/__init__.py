@@ -1,0 +1,1 @@
+"""Entries of leader logs, and searches for rows, for the readers in Python and in the JVM."""
