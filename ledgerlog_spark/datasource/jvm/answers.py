@@ -20,7 +20,8 @@ The answer contains `format` 1 and one of
 - `aggregates`: the values, or null if only a scan can compute them,
 - `delegate`: the reason why the Python source has to run the scan. Then the answer also contains
   the `options` of that scan,
-- `plan`: the `ScanPlan`. Then the answer also contains what the tasks in the JVM need.
+- `plan`: the `ScanPlan`. Then the answer also contains what the tasks in the JVM need. A stored
+  schema may have a `filter` for its rows (see `skipping.row_filters`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import asyncio
 import base64
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.types import StructType
@@ -48,6 +49,8 @@ from ledgerlog_spark.datasource.scan.reader import BatchReader
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
 from ledgerlog_spark.datasource.skipping.needs import Needs
 from ledgerlog_spark.datasource.skipping.predicates import predicate_of
+from ledgerlog_spark.datasource.skipping.row_filters import row_filter
+from ledgerlog_spark.datasource.skipping.row_runs import StoredColumns
 from ledgerlog_spark.datasource.skipping.top import Top
 from ledgerlog_spark.datasource.source import LedgerDataSource
 from ledgerlog_spark.datasource.stream.reader import LedgerStreamReader
@@ -129,6 +132,7 @@ def _answer(
     """The plan of a scan or micro-batch, or the reason why the Python source has to run it."""
     try:
         schemas = _schemas_of(reader, scan, ignores_case=not request["case_sensitive"])
+        _add_filters(schemas, request["filters"], reader)
         _check_read_here(scan.plan, password)
     except ConversionNeededError as error:
         return _delegated(str(error), options)
@@ -184,6 +188,16 @@ def _schemas_of(reader: _Reader, scan: PlannedScan, *, ignores_case: bool) -> li
         }
         for (log, schema_id), stored in scan.schemas.items()
     ]
+
+
+def _add_filters(schemas: list[dict[str, Any]], filters: Sequence[Any], reader: _Reader) -> None:
+    """Add the filter that a task may apply before it reads the other columns of an entry."""
+    for schema in schemas:
+        stored = StoredColumns(
+            base64.b64decode(schema["schema"]), include_metadata=reader.options.include_metadata
+        )
+        if (found := row_filter(filters, stored)) is not None:
+            schema["filter"] = found
 
 
 def _planned(

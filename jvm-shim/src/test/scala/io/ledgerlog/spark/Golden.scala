@@ -27,6 +27,9 @@ object Golden {
 
   lazy val entries: JsonNode = json(folder.resolve("entries").resolve("entries.json"))
 
+  lazy val filters: Seq[JsonNode] =
+    json(folder.resolve("filters").resolve("filters.json")).elements.asScala.toSeq
+
   def apache(kind: String): Seq[JsonNode] = apache.filter(_.get("kind").asText == kind)
 
   def hex(text: String): Array[Byte] =
