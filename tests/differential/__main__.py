@@ -30,6 +30,7 @@ def main() -> int:
 
     import ledgerlog_spark as ll
     from tests.differential.compare import play
+    from tests.differential.wide import play_wide
 
     with tempfile.TemporaryDirectory() as directory, ll.local_cluster(bookies=3):
         builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
@@ -41,6 +42,8 @@ def main() -> int:
                 spark.conf.set(ENGINE_SETTING, engine)
                 seen = play(spark, Path(directory), cases=given.cases, seed=given.seed)
                 print(f"{engine} engine: {seen}")
+                wide = play_wide(spark, cases=given.cases // 4, seed=given.seed)
+                print(f"{engine} engine, wide rows: {wide}")
         finally:
             spark.stop()
     return 0

@@ -172,6 +172,7 @@ SUITES = {
         (
             (
                 f"{_UNIT}/datasource/test_skipping.py",
+                f"{_UNIT}/datasource/test_row_filters.py",
                 f"{_UNIT}/datasource/test_top.py",
                 f"{_UNIT}/datasource/test_exact_values.py",
                 f"{_UNIT}/datasource/test_entry_skipping.py",

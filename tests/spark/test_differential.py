@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.differential.compare import play
+from tests.differential.wide import play_wide
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,3 +17,13 @@ def test_a_log_gives_the_rows_that_parquet_gives(spark: SparkSession, tmp_path: 
     seen = play(spark, tmp_path, cases=200, seed=1)
     assert seen.cases == 200
     assert seen.passing > 200
+
+
+def test_filters_that_are_read_first_give_the_same_rows(spark: SparkSession, engine: str) -> None:
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+    try:
+        seen = play_wide(spark, cases=100, seed=1)
+    finally:
+        spark.conf.unset("spark.sql.timeType.enabled")
+    assert seen.passing > 1_000
+    assert (seen.filtered > 10) is (engine == "jvm")

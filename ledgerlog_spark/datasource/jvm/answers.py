@@ -22,7 +22,8 @@ The answer contains `format` 1 and one of the following. Except for a micro-batc
 - `aggregates`: the values, or null if only a scan can compute them,
 - `delegate`: the reason why the Python source has to run the scan. Then the answer also contains
   the `options` of that scan,
-- `plan`: the `ScanPlan`. Then the answer also contains what the tasks in the JVM need.
+- `plan`: the `ScanPlan`. Then the answer also contains what the tasks in the JVM need. A stored
+  schema may have a `filter` for its rows (see `skipping.row_filters`).
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ from ledgerlog_spark.datasource.scan.reader import BatchReader, RawReader
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
 from ledgerlog_spark.datasource.skipping.needs import Needs
 from ledgerlog_spark.datasource.skipping.predicates import predicate_of
+from ledgerlog_spark.datasource.skipping.row_filters import places_in, row_filter
+from ledgerlog_spark.datasource.skipping.row_runs import StoredColumns
 from ledgerlog_spark.datasource.skipping.top import Top
 from ledgerlog_spark.datasource.source import LedgerDataSource
 from ledgerlog_spark.datasource.stream.reader import LedgerStreamReader
@@ -129,7 +132,16 @@ def _needs_of(request: Mapping[str, Any], reader: BatchReader) -> Needs:
         if top is None
         else Top(top["column"], top["descending"], top["nulls_first"], top["limit"]),
         include_metadata=reader.options.include_metadata,
+        first_columns=lambda schema: places_in(_row_filter(schema, request, reader) or {}),
     )
+
+
+def _row_filter(
+    schema: bytes, request: Mapping[str, Any], reader: _Reader
+) -> dict[str, Any] | None:
+    """The filter that a task may apply before it reads the other columns of an entry."""
+    stored = StoredColumns(schema, include_metadata=reader.options.include_metadata)
+    return row_filter(request["filters"], stored)
 
 
 def _answer(
@@ -142,6 +154,9 @@ def _answer(
     """The plan of a scan or micro-batch, or the reason why the Python source has to run it."""
     try:
         schemas = _schemas_of(reader, scan, ignores_case=not request["case_sensitive"])
+        for each, stored in zip(schemas, scan.schemas.values(), strict=True):
+            if stored and (found := _row_filter(stored, request, reader)) is not None:
+                each["filter"] = found
         _check_read_here(scan.plan, password)
     except ConversionNeededError as error:
         return _delegated(str(error), options)

@@ -22,7 +22,7 @@ from ledgerlog_spark.datasource.scan.plan import (
     plan,
 )
 from ledgerlog_spark.datasource.scan.ranges import ScanRange
-from ledgerlog_spark.datasource.scan.slice_choice import SliceChoice
+from ledgerlog_spark.datasource.scan.slice_choice import FirstColumns, SliceChoice, no_columns
 from ledgerlog_spark.datasource.scan.task import ScanTask
 from ledgerlog_spark.datasource.scan.time_travel import requested_offsets, requested_version
 from ledgerlog_spark.datasource.schemas import (
@@ -71,9 +71,11 @@ class PlannedScan:
     snapshots: tuple[LogSnapshot, ...] = ()
     pinned: Mapping[str, PinnedLog] = field(default_factory=dict)
 
-    def for_columns(self, columns: Sequence[str]) -> PlannedScan:
+    def for_columns(
+        self, columns: Sequence[str], first_columns: FirstColumns = no_columns
+    ) -> PlannedScan:
         """The same scan for only some columns. It reads slices where they pay."""
-        choice = SliceChoice(self.schemas, columns)
+        choice = SliceChoice(self.schemas, columns, first_columns)
         partitions = tuple(
             ScanPartition(choice.chosen(partition.ranges)) for partition in self.plan.partitions
         )
@@ -128,7 +130,7 @@ def planned_scan(
     chosen = replace(options, starting_offsets=start, ending_offsets=end)
     planned = _planned(logs, scans, chosen, parallelism, password, needs)
     pins = pinned or {scan.snapshot.name: _pin(scan, chosen) for scan in scans}
-    return replace(planned, pinned=pins).for_columns(schema.names)
+    return replace(planned, pinned=pins).for_columns(schema.names, needs.first_columns)
 
 
 def _pin(scan: LogScan, options: SourceOptions) -> PinnedLog:

@@ -14,12 +14,13 @@ of columns. It estimates them:
 If a range is smaller than its columns of fixed width, it is compressed. Then a column of varying
 width counts 16 bytes for each row, and all columns are assumed to shrink alike. After a wrong
 estimate, a task reads an index in vain or reads whole entries, but the rows are the same: the index
-has the exact sizes, by which the task decides again.
+has the exact sizes, by which the task decides again. If a task may read the columns of a filter
+before the others, it always decides by the index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -57,19 +58,37 @@ class _Columns(NamedTuple):
 
 
 class _Pruning(NamedTuple):
-    """A schema of which a scan needs only some columns."""
+    """A schema of which a scan reads only some columns, or some columns before the others."""
 
     columns: int
     every: _Columns
     wanted: _Columns
+    has_first: bool
+
+
+FirstColumns = Callable[[bytes], Collection[int]]
+"""Places of the columns that a task may read before the others, in an encoded schema."""
+
+
+def no_columns(schema: bytes) -> Collection[int]:
+    """The columns of a scan without a filter for rows."""
+    del schema
+    return ()
 
 
 class SliceChoice:
     """The choice for one scan. `schemas` has encoded schemas by log name and schema id."""
 
-    def __init__(self, schemas: Mapping[tuple[str, int], bytes], columns: Sequence[str]) -> None:
+    def __init__(
+        self,
+        schemas: Mapping[tuple[str, int], bytes],
+        columns: Sequence[str],
+        first_columns: FirstColumns = no_columns,
+    ) -> None:
         """Choose for a scan of `columns`, names in upper or lower case."""
-        self._prunings = {key: _pruning(schema, columns) for key, schema in schemas.items()}
+        self._prunings = {
+            key: _pruning(schema, columns, first_columns) for key, schema in schemas.items()
+        }
 
     def chosen(self, ranges: Sequence[ScanRange]) -> tuple[ScanRange, ...]:
         """The ranges of one task, with `slices_entry_id` only where slices pay."""
@@ -97,6 +116,8 @@ class SliceChoice:
         range_size_bytes = size_bytes * first.index_entries / entries
         if slices > min(INDEX_SIZE_BYTES_MAX, range_size_bytes * SLICES_SHARE_MAX):
             return False  # the writer has left them out
+        if pruning.has_first:
+            return True  # the task decides by the exact sizes in the index
         headers = entries * (HEADER_SIZE_BYTES + HEADER_COLUMN_SIZE_BYTES * pruning.columns)
         body = max(0, size_bytes - headers)
         needed = headers + body * _share(pruning, body / max(1, sum(map(_rows_of, pieces))))
@@ -127,17 +148,24 @@ def _share(pruning: _Pruning, row_size_bytes: float) -> float:
     return pruning.wanted.size_bytes(varying) / max(1, every.size_bytes(varying))
 
 
-def _pruning(encoded: bytes, columns: Sequence[str]) -> _Pruning | None:
-    """The columns to read; None if these are all columns, or cannot be read alone."""
+def _pruning(
+    encoded: bytes, columns: Sequence[str], first_columns: FirstColumns
+) -> _Pruning | None:
+    """The columns that a scan reads of each entry; None if it reads whole entries."""
     if not encoded:
         return None  # the schema of records
     schema = decode_schema(encoded)
     places = places_of(schema, columns)
+    if buffer_counts(schema) is None:
+        return None  # columns cannot be read alone
+    first = frozenset(first_columns(encoded))
+    has_first = bool(first) and not first.issuperset(places)
     is_pruned = len(places) < len(schema) and 1 + len(places) <= SLICE_RANGES_MAX
-    if not is_pruned or buffer_counts(schema) is None:
+    if not is_pruned and not has_first:
         return None
     kinds = [field.type for field in schema]
-    return _Pruning(len(kinds), _columns(kinds), _columns([kinds[place] for place in places]))
+    wanted = [kinds[place] for place in places]
+    return _Pruning(len(kinds), _columns(kinds), _columns(wanted), has_first)
 
 
 def _columns(kinds: Sequence[pa.DataType]) -> _Columns:

@@ -5,5 +5,6 @@
 - `row_runs`: ranges or entries with their statistics, and the facts of their columns.
 - `needs`: which ranges and entries a query needs, by its filters, or by its order and limit
   (`top`). `spans` groups the needed entries into pieces.
+- `row_filters`: the filters of a query as the tasks of the JVM engine apply them to rows.
 - `aggregates`: counts, smallest and largest values, if the statistics contain the exact values.
 """

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import starmap
 
 from ledgerlog_spark.datasource.scan.ranges import RangeIndex, ScanRange
+from ledgerlog_spark.datasource.scan.slice_choice import FirstColumns, no_columns
 from ledgerlog_spark.datasource.skipping.facts import Facts
 from ledgerlog_spark.datasource.skipping.predicates import Predicate
 from ledgerlog_spark.datasource.skipping.row_runs import (
@@ -37,6 +38,7 @@ class Listed:
 class Needs:
     """Finds the needed rows. They may pass all filters, and may be among the first rows of `top`.
 
+    Tasks may read `first_columns` before the other columns, to leave out entries by their rows.
     `top` must not be combined with filters: a filter may drop the rows that come first.
     """
 
@@ -46,11 +48,13 @@ class Needs:
         *,
         top: Top | None = None,
         include_metadata: bool = False,
+        first_columns: FirstColumns = no_columns,
     ) -> None:
         assert top is None or not filters, "the first rows are those that pass the filters"
         self._filters = tuple(filters)
         self._top = top
         self._include_metadata = include_metadata
+        self.first_columns = first_columns
         self._stored: dict[tuple[str, int], StoredColumns | None] = {}
         columns = {column for each in filters for column in each.columns}
         self._columns = columns | ({top.column} if top is not None else set())

@@ -50,6 +50,18 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnTest:
+    """An operator whose operands are a column and then literals, all of one family.
+
+    The operator is IN, STARTS_WITH or a comparison. Without literals, it is IS_NULL or IS_NOT_NULL.
+    """
+
+    operator: str
+    column: str
+    literals: tuple[Literal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Predicate:
     """A filter: the columns that it needs, and its possible results for given facts of columns."""
 
@@ -124,30 +136,45 @@ def _either(one: int, other: int) -> int:
     return _negated(_both(_negated(one), _negated(other)))
 
 
-def _of_column(operator: str, operands: Sequence[Any]) -> Predicate:
-    """The filter of an operator whose operands are a column and literals."""
+def column_test(operator: str, operands: Sequence[Any]) -> ColumnTest | None:
+    """The test in an operator and its operands; None if it is of another form, or unknown."""
     if operator in _FLIPPED and len(operands) == 2 and "column" in operands[1]:  # noqa: PLR2004
         operator, operands = _FLIPPED[operator], operands[::-1]
     column = operands[0].get("column") if operands and isinstance(operands[0], Mapping) else None
     if not isinstance(column, str):
-        return _UNKNOWN
+        return None
     if operator in {"IS_NULL", "IS_NOT_NULL"}:
+        return ColumnTest(operator, column)
+    found = [literal_of(operand) for operand in operands[1:]]
+    literals = tuple(literal for literal in found if literal is not None)
+    families = {literal.family for literal in literals}
+    if len(literals) != len(found) or len(families) != 1:
+        return None
+    is_known = (
+        operator == "IN"
+        or (operator in _FLIPPED and len(literals) == 1)
+        or (operator == "STARTS_WITH" and len(literals) == 1 and families == {"string"})
+    )
+    return ColumnTest(operator, column, literals) if is_known else None
+
+
+def _of_column(operator: str, operands: Sequence[Any]) -> Predicate:
+    """The filter of an operator whose operands are a column and literals."""
+    test = column_test(operator, operands)
+    if test is None:
+        return _UNKNOWN
+    column = test.column
+    if not test.literals:
         where_null, where_value = (TRUE, FALSE) if operator == "IS_NULL" else (FALSE, TRUE)
         return Predicate(
             frozenset({column}),
             lambda facts_of: _split(facts_of(column), where_null, where_value),
         )
-    literals = [literal_of(operand) for operand in operands[1:]]
-    known = [literal for literal in literals if literal is not None]
-    if not known or len(known) != len(literals):
-        return _UNKNOWN
-    results = _comparison(operator, known)
-    if results is None:
-        return _UNKNOWN
+    results = _comparison(test.operator, test.literals)
 
     def of_column(facts_of: FactsOf) -> int:
         facts = facts_of(column)
-        if facts.has_values and facts.family != known[0].family:
+        if facts.has_values and facts.family != test.literals[0].family:
             return ANY
         return results(facts)
 
@@ -158,23 +185,19 @@ def _split(facts: Facts, where_null: int, where_value: int) -> int:
     return where_null * facts.has_nulls | where_value * facts.has_values
 
 
-def _comparison(operator: str, literals: Sequence[Literal]) -> Callable[[Facts], int] | None:
-    """The results of an operator with literals of one family; None for an unknown operator."""
-    first = literals[0]
-    if any(literal.family != first.family for literal in literals):
-        return None
+def _comparison(operator: str, literals: Sequence[Literal]) -> Callable[[Facts], int]:
+    """The results of the operator of a `ColumnTest`."""
+    key = literals[0].key
     if operator == "IN":
         keys = sorted({literal.key for literal in literals if literal.key is not None})
         otherwise = NULL if any(literal.key is None for literal in literals) else FALSE
         return lambda facts: _in(facts, keys, otherwise)
-    if len(literals) != 1:
-        return None
     if operator == "<=>":
-        return lambda facts: _same(facts, first.key)
-    if operator == "STARTS_WITH" and first.family == "string":
-        return lambda facts: _starts_with(facts, first.key)
-    where = _TRUE_WHERE.get(operator)
-    return None if where is None else lambda facts: _compared(facts, first.key, where)
+        return lambda facts: _same(facts, key)
+    if operator == "STARTS_WITH":
+        return lambda facts: _starts_with(facts, key)
+    where = _TRUE_WHERE[operator]
+    return lambda facts: _compared(facts, key, where)
 
 
 def _places(facts: Facts, key: Any) -> int:

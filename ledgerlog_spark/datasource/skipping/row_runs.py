@@ -76,7 +76,7 @@ class StoredColumns:
 
     def has_bounds(self, column: str) -> bool:
         """Whether the index of a range can contain bounds of the column."""
-        if self._is_metadata(column):
+        if self.is_metadata(column):
             return column in {"_offset", "_entry"}
         place = place_of(column, self.schema.names)
         return place is not None and place < COLUMNS_MAX
@@ -88,7 +88,7 @@ class StoredColumns:
             known = {column.column: column for column in decode_statistics(run.statistics)}
 
         def of(column: str) -> Facts:
-            if self._is_metadata(column):
+            if self.is_metadata(column):
                 return _of_metadata(column, run)
             place = place_of(column, self.schema.names)
             if place is None:
@@ -97,7 +97,8 @@ class StoredColumns:
 
         return of
 
-    def _is_metadata(self, column: str) -> bool:
+    def is_metadata(self, column: str) -> bool:
+        """Whether the name means a metadata column of the scan."""
         return self._include_metadata and column in METADATA_COLUMNS
 
 

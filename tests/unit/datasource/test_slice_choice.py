@@ -61,6 +61,22 @@ def test_a_scan_that_lacks_one_column_reads_no_index() -> None:
     assert chosen(RANGE, columns=[name.upper() for name in NAMES[:10]]) == [True]
 
 
+def test_a_filter_that_is_read_first_always_needs_the_index() -> None:
+    def with_first(first: set[int], columns: list[str], schema: pa.Schema = NUMBERS) -> bool:
+        schemas = {("wide", 0): encode_schema(schema)}
+        (found,) = SliceChoice(schemas, columns, lambda _: first).chosen([RANGE])
+        return found.slices_entry_id == INDEX_ID
+
+    assert with_first({3}, NAMES)
+    assert with_first({3, 4}, NAMES[1:])
+    # The filter's columns are all that the scan reads.
+    assert not with_first(set(range(20)), NAMES)
+    assert not with_first(set(), NAMES)
+    # The slices of so many columns would be more than a writer lists.
+    many = pa.schema([(f"c{number}", pa.int64()) for number in range(5000)])
+    assert not with_first({3}, many.names, many)
+
+
 def piece(first: int, last: int, of: ScanRange = RANGE) -> ScanRange:
     entries = last - first + 1
     return replace(

@@ -30,6 +30,9 @@ object Golden {
   lazy val leaderEntries: JsonNode =
     json(folder.resolve("leader_entries").resolve("leader_entries.json"))
 
+  lazy val filters: Seq[JsonNode] =
+    json(folder.resolve("filters").resolve("filters.json")).elements.asScala.toSeq
+
   def apache(kind: String): Seq[JsonNode] = apache.filter(_.get("kind").asText == kind)
 
   def hex(text: String): Array[Byte] =

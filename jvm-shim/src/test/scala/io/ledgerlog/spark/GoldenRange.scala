@@ -1,15 +1,13 @@
 package io.ledgerlog.spark
 
-import java.nio.{ByteBuffer, ByteOrder}
+import java.nio.ByteBuffer
 import java.util.Base64
 import java.util.zip.CRC32C
 
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
-import com.google.flatbuffers.FlatBufferBuilder
 import io.ledgerlog.spark.plan.{ColumnOrigin, ScanRange, StoredSchema}
-import org.apache.arrow.flatbuf.{KeyValue, Message, MessageHeader, RecordBatch}
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
@@ -63,29 +61,10 @@ object GoldenRange {
     val sizes = payloads(compression).take(Entries).map(_.length).mkString(",")
     val rows = Seq.fill(Entries)(BatchRows).mkString(",")
     val text = Base64.getEncoder.encodeToString(joined.array)
-    batchWith(
+    Batches.message(
       "ledgerlog.index",
       s"""{"format":1,"rows":[$rows],"bytes":[$sizes],"slices":"$text"}"""
     )
-  }
-
-  /** The message of a record batch without rows, with one pair of custom metadata. */
-  private def batchWith(key: String, value: String): Array[Byte] = {
-    val builder = new FlatBufferBuilder
-    val pair =
-      KeyValue.createKeyValue(builder, builder.createString(key), builder.createString(value))
-    val custom = Message.createCustomMetadataVector(builder, Array(pair))
-    RecordBatch.startRecordBatch(builder)
-    val batch = RecordBatch.endRecordBatch(builder)
-    Message.startMessage(builder)
-    Message.addHeaderType(builder, MessageHeader.RecordBatch)
-    Message.addHeader(builder, batch)
-    Message.addCustomMetadata(builder, custom)
-    builder.finish(Message.endMessage(builder))
-    val metadata = builder.sizedByteArray()
-    val prefix =
-      ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN).putInt(-1).putInt(metadata.length)
-    prefix.array ++ metadata
   }
 
   /** Places of columns in the stored rows, in the order of the scan. */

@@ -59,13 +59,17 @@ final class ColumnLoader(fields: IndexedSeq[Field], allocator: BufferAllocator) 
         (0 until count).foreach { place =>
           val (from, size) = message.buffers(buffer)
           buffer += 1
-          buffers(place) = message.codec.load(
-            message.body,
-            message.bodyPlace + from,
-            size,
-            sizeMax(field, place, length),
-            allocator
-          )
+          // Arrow may write offsets of other rows for a list without values.
+          buffers(place) =
+            if (length == 0) allocator.getEmpty
+            else
+              message.codec.load(
+                message.body,
+                message.bodyPlace + from,
+                size,
+                sizeMax(field, place, length),
+                allocator
+              )
         }
         val below = check(field, length, nulls, buffers)
         vector.loadFieldBuffers(new ArrowFieldNode(length, nulls), buffers.toSeq.asJava)
@@ -73,15 +77,10 @@ final class ColumnLoader(fields: IndexedSeq[Field], allocator: BufferAllocator) 
       } finally buffers.filter(_ != null).foreach(_.close())
     }
 
-    /** Limit of the memory of a buffer. Only values of variable size have no fixed limit.
-      *
-      * Arrow writes a column of nulls with one buffer of zeros for all its fields, so a list without
-      * values may have offsets for all rows.
-      */
+    /** Limit of the memory of a buffer. Only values of variable size have no fixed limit. */
     private def sizeMax(field: Field, place: Int, length: Long): Long = {
       val width = ColumnLoader.widthOf(field.getType)
-      if (length == 0) padded(ColumnLoader.WidthMax * (message.rows + 1L))
-      else if (place == 0) padded((length + 7) / 8)
+      if (place == 0) padded((length + 7) / 8)
       else if (place == 1)
         width.fold(padded(4 * (length + 1)))(bits => padded((length * bits + 7) / 8))
       else ColumnLoader.ValuesMax
@@ -132,9 +131,6 @@ object ColumnLoader {
 
   /** Limit of the memory of values of variable size in one entry: their offsets have 32 bits. */
   val ValuesMax: Long = Int.MaxValue.toLong
-
-  /** Bytes of the largest value of fixed size, a decimal. */
-  private val WidthMax = 16L
 
   private def nodesOf(field: Field): Int = 1 + field.getChildren.asScala.map(nodesOf).sum
 

@@ -8,7 +8,7 @@ import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import io.ledgerlog.spark.LedgerLogException
-import io.ledgerlog.spark.plan.{ColumnOrigin, ScanRange, StoredSchema}
+import io.ledgerlog.spark.plan.{ColumnOrigin, RowFilter, ScanRange, StoredSchema}
 import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.FieldVector
 import org.apache.arrow.vector.ipc.ReadChannel
@@ -27,6 +27,15 @@ final class EntryColumns(stored: StoredSchema, target: StructType, allocator: Bu
   val storedColumns: Int = schema.getFields.size
 
   private val loader = new ColumnLoader(schema.getFields.asScala.toIndexedSeq, allocator)
+
+  /** Whether a row of `[from, until)` may pass a filter, by the columns of the filter alone. */
+  def mayPass(message: EntryMessage, filter: RowFilter, from: Int, until: Int): Boolean = {
+    val vectors = mutable.Map.empty[Int, FieldVector]
+    try {
+      filter.places.foreach(place => vectors(place) = loader.load(message, place))
+      new RowTest(filter, vectors.toMap).mayPass(from, until)
+    } finally vectors.values.foreach(_.close())
+  }
 
   /** The rows `[from, until)` of an entry. The caller closes the batch.
     *

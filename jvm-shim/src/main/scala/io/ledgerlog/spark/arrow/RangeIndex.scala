@@ -29,14 +29,37 @@ final case class RangeIndex(
     *
     * The result is None if the index has no slices of this schema, or if whole entries are better.
     */
-  def slicesOf(range: ScanRange, columns: Seq[Int], storedColumns: Int): Option[EntrySlices] = {
+  def slicesOf(range: ScanRange, columns: Seq[Int], storedColumns: Int): Option[EntrySlices] =
+    listed(range, columns, storedColumns).filter(_.isWorthwhile)
+
+  /** The slices of a filter's columns, if they are worth a read before the other columns.
+    *
+    * @param wanted
+    *   the places of all columns that the scan needs
+    */
+  def slicesBefore(
+      range: ScanRange,
+      columns: Seq[Int],
+      wanted: Seq[Int],
+      storedColumns: Int
+  ): Option[EntrySlices] =
+    listed(range, columns, storedColumns).filter { first =>
+      val next = slicesOf(range, wanted, storedColumns).fold(first.wholeBytes)(_.sizeBytes)
+      first.areWorthwhileBefore(next)
+    }
+
+  private def listed(
+      range: ScanRange,
+      columns: Seq[Int],
+      storedColumns: Int
+  ): Option[EntrySlices] = {
     val from = range.firstEntryId - firstEntryId
     val until = range.lastEntryId + 1 - firstEntryId
     val isListed = from >= 0 && until <= slices.size && from < until
     if (!isListed || slices.head.length != 2 * (1 + storedColumns)) None
     else {
       val part = slices.slice(from.toInt, until.toInt)
-      Some(new EntrySlices(range.firstEntryId, part, columns)).filter(_.isWorthwhile)
+      Some(new EntrySlices(range.firstEntryId, part, columns))
     }
   }
 

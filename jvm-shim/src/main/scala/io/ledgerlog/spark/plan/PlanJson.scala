@@ -164,7 +164,8 @@ object PlanJson {
         case number if number.isInt => ColumnOrigin.Stored(number.asInt)
         case text if text.isTextual => ColumnOrigin.Metadata(text.asText)
         case _ => ColumnOrigin.Missing
-      }
+      },
+      filter = Option(node.get("filter")).map(RowFilter.decode)
     )
 
   private def elements(node: JsonNode): Seq[JsonNode] = node.elements.asScala.toVector

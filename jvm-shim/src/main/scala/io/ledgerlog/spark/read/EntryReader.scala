@@ -14,6 +14,8 @@ import io.ledgerlog.spark.wire.{Code, EntrySlices, Frames}
   * ledger's metadata between the reports, and the same ensemble (PROTOCOL.md#E2, LOGS.md#R3). All
   * methods run on the thread of the task.
   *
+  * @param parts
+  *   what to read. If it has no next part for now, it may have one after further entries were taken.
   * @param planned
   *   metadata of ledgers that the planner has read
   * @param checkCancelled
@@ -49,7 +51,7 @@ final class EntryReader(
       val head = jobs.head
       if (head.entries.nonEmpty) {
         val entry = head.entries.dequeue()
-        metrics.entries += 1
+        if (!head.part.isSecond) metrics.entries += 1
         metrics.bytes += entry.size
         return Some(entry)
       }
@@ -63,7 +65,14 @@ final class EntryReader(
     None
   }
 
-  /** Read no more entries of a part. */
+  /** Whether the slices of a part will be requested. If not, its entries are read whole. */
+  def takesSlices(part: ReadPart): Boolean =
+    try part.slices.isDefined && takesSlices(part, recordOf(part), part.firstEntryId)
+    catch {
+      case _: LedgerLogException => false // it belongs to the place of the part among the others
+    }
+
+  /** Read no more entries of a part. Several parts may have the same place. */
   def skip(place: Int): Unit = {
     jobs.filter(_.part.place == place).foreach(_.drop())
     jobs.filterInPlace(_.part.place != place)
@@ -130,11 +139,12 @@ final class EntryReader(
     * An HMAC proves that the owner of the password wrote an entry. A slice has only a CRC.
     */
   private def slicesOf(part: ReadPart, record: LedgerRecord): Option[EntrySlices] =
-    part.slices.filter { _ =>
-      takesBatches && !record.isStriped && record.digest != DigestKind.Hmac &&
+    part.slices.filter(_ => takesSlices(part, record, nextEntryId))
+
+  private def takesSlices(part: ReadPart, record: LedgerRecord, entryId: Long): Boolean =
+    takesBatches && !record.isStriped && record.digest != DigestKind.Hmac &&
       !wholeParts(part.place) &&
-      record.fragmentOf(nextEntryId).ensemble.exists(bookies.mayTakeSlices)
-    }
+      record.fragmentOf(entryId).ensemble.exists(bookies.mayTakeSlices)
 
   /** The sizes of the next entries' slices, as many as fit into one request and one answer. */
   private def fittingSizes(slices: EntrySlices, lastEntryId: Long): Seq[Long] = {

@@ -10,6 +10,8 @@ import io.ledgerlog.spark.wire.EntrySlices
   *   the expected payload of an entry
   * @param slices
   *   the parts of the entries to read, if not whole entries; an entry may be whole even so
+  * @param isSecond
+  *   whether other columns of these entries were read before, so that the entries are counted
   */
 final case class ReadPart(
     place: Int,
@@ -18,5 +20,6 @@ final case class ReadPart(
     firstEntryId: Long,
     lastEntryId: Long,
     entrySizeBytes: Long,
-    slices: Option[EntrySlices] = None
+    slices: Option[EntrySlices] = None,
+    isSecond: Boolean = false
 )

@@ -10,7 +10,6 @@ import io.ledgerlog.spark.read.{
   ReadMetrics,
   ReadPart,
   ReadSettings,
-  Received,
   ZooKeeperStore
 }
 import io.ledgerlog.spark.wire.{EntrySlices, LeaderHeader}
@@ -36,26 +35,29 @@ final class LedgerPartitionReader(
     (stored.log, stored.schemaId) -> new EntryColumns(stored, partition.target, allocator)
   }.toMap
 
-  /** For the schemas of which the scan needs only some columns: their places. */
-  private val pruned = partition.schemas.flatMap { stored =>
+  /** For each schema, the places of the columns that the scan needs. */
+  private val wanted = partition.schemas.map { stored =>
     val places = stored.origins.collect { case ColumnOrigin.Stored(place) => place }.distinct
-    val isPruned = places.size < columns((stored.log, stored.schemaId)).storedColumns
-    if (isPruned) Some((stored.log, stored.schemaId) -> places) else None
+    (stored.log, stored.schemaId) -> places
   }.toMap
 
-  private var ranges: IndexedSeq[ScanRange] = IndexedSeq.empty
-  private var reader: Option[EntryReader] = None
-  private var place = 0
-  private var nextEntryId = 0L
-  private var cutter: Option[RowCutter] = None
+  /** The filters that need only some of these columns. A scan with a limit has no filter. */
+  private val filters = partition.schemas.flatMap { stored =>
+    val key = (stored.log, stored.schemaId)
+    stored.filter
+      .filter(filter => partition.limit.isEmpty && !wanted(key).forall(filter.places))
+      .map(key -> _)
+  }.toMap
+
+  private var entries: Option[WantedEntries] = None
   private var batch: Option[ColumnarBatch] = None
   private var rowsLeft = partition.limit.getOrElse(Long.MaxValue)
   private var isClosed = false
 
   override def next(): Boolean = {
     closeBatch()
-    if (reader.isEmpty) begin()
-    while (batch.isEmpty && rowsLeft > 0 && place < ranges.size) advance()
+    if (entries.isEmpty) begin()
+    if (rowsLeft > 0) entries.get.next().foreach(convert)
     batch.isDefined
   }
 
@@ -66,7 +68,7 @@ final class LedgerPartitionReader(
   override def close(): Unit = if (!isClosed) {
     isClosed = true
     closeBatch()
-    reader.foreach(_.drop())
+    entries.foreach(_.drop())
     bookies.close()
     store.close()
     allocator.close()
@@ -74,12 +76,21 @@ final class LedgerPartitionReader(
 
   private def begin(): Unit = {
     val indexes = readIndexes()
-    ranges = narrowed(indexes).toIndexedSeq
-    reader = Some(readerOf(ranges.iterator.zipWithIndex.map { case (range, number) =>
-      partOf(number, range, range.firstEntryId, range.lastEntryId)
-        .copy(slices = slicesOf(range, indexes))
-    }))
-    startRange()
+    val reads = narrowed(indexes).map { range =>
+      RangeRead(range, slicesOf(range, indexes), filterOf(range, indexes))
+    }
+    entries = Some(
+      new WantedEntries(
+        reads.toIndexedSeq,
+        readerOf,
+        allocator,
+        (range, message, from, until) =>
+          columns(keyOf(range)).mayPass(message, filters(keyOf(range)), from, until),
+        settings.batchBytes,
+        partition.failOnDataLoss,
+        metrics
+      )
+    )
   }
 
   private def readerOf(parts: Iterator[ReadPart]): EntryReader =
@@ -88,69 +99,17 @@ final class LedgerPartitionReader(
   private def partOf(number: Int, range: ScanRange, first: Long, last: Long): ReadPart =
     ReadPart(number, range.log, range.ledgerId, first, last, range.sizeBytes / range.entries + 1)
 
-  private def startRange(): Unit = if (place < ranges.size) {
-    cutter = Some(new RowCutter(ranges(place)))
-    nextEntryId = ranges(place).firstEntryId
-  }
-
-  /** Read and convert the next entry. Its batch stays empty if no row of the entry is wanted. */
-  private def advance(): Unit = {
-    val range = ranges(place)
+  private def convert(entry: WantedEntry): Unit =
     try {
-      val entry = reader.get
-        .next()
-        .getOrElse(
-          throw LedgerLogException.wireFormat(s"ledger ${range.ledgerId}: no entry $nextEntryId")
-        )
-      try {
-        if (entry.entryId != nextEntryId)
-          throw LedgerLogException.wireFormat(
-            s"ledger ${range.ledgerId}: entry $nextEntryId was to come, ${entry.entryId} came"
-          )
-        convert(range, entry)
-      } finally entry.release()
-      nextEntryId += 1
-      if (nextEntryId > range.lastEntryId) {
-        cutter.get.finish()
-        place += 1
-        startRange()
-      }
-    } catch {
-      case error: LedgerLogException if error.kind == LedgerLogException.DataLoss =>
-        skipRange(error)
-    }
-  }
-
-  private def convert(range: ScanRange, entry: Received): Unit = {
-    val found =
-      EntryRows.decode(range, entry.bytes, entry.place, entry.size, entry.body, allocator)
-    try {
-      val (from, until) = cutter.get.take(nextEntryId, found.firstRow, found.message.rows)
+      val WantedEntry(range, received, rows, from, until) = entry
       val end = from + Math.min((until - from).toLong, rowsLeft).toInt
-      if (from < end) {
-        val firstOffset = range.rangeOffset + found.firstRow
-        batch = Some(
-          columns((range.log, range.schemaId))
-            .batch(found.message, found.timed(range), nextEntryId, firstOffset, from, end)
-        )
-        rowsLeft -= end - from
-      }
-    } finally found.close()
-  }
-
-  private def skipRange(error: LedgerLogException): Unit = {
-    if (partition.failOnDataLoss)
-      throw new LedgerLogException(
-        error.kind,
-        s"""${error.text}. Some rows may have been lost. Set the option "failOnDataLoss" to """ +
-          """"false" to read on without them.""",
-        error
+      val firstOffset = range.rangeOffset + rows.firstRow
+      batch = Some(
+        columns(keyOf(range))
+          .batch(rows.message, rows.timed(range), received.entryId, firstOffset, from, end)
       )
-    LedgerPartitionReader.Log.warn("rows skipped by failOnDataLoss=false: {}", error.text)
-    reader.get.skip(place)
-    place += 1
-    startRange()
-  }
+      rowsLeft -= end - from
+    } finally entry.release()
 
   /** The ranges without the entries that are known to have no wanted row.
     *
@@ -190,10 +149,25 @@ final class LedgerPartitionReader(
       indexes: Map[(Long, Long), RangeIndex]
   ): Option[EntrySlices] =
     for {
-      places <- pruned.get((range.log, range.schemaId))
-      index <- indexes.get((range.ledgerId, range.slicesEntryId))
-      slices <- index.slicesOf(range, places, columns((range.log, range.schemaId)).storedColumns)
+      index <- indexes.get((range.ledgerId, range.slicesEntryId)) if isPruned(keyOf(range))
+      slices <- index.slicesOf(range, wanted(keyOf(range)), columns(keyOf(range)).storedColumns)
     } yield slices
+
+  /** The slices of the filter's columns of a range, if they are read before the others. */
+  private def filterOf(
+      range: ScanRange,
+      indexes: Map[(Long, Long), RangeIndex]
+  ): Option[EntrySlices] =
+    for {
+      filter <- filters.get(keyOf(range))
+      index <- indexes.get((range.ledgerId, range.slicesEntryId))
+      stored = columns(keyOf(range)).storedColumns
+      slices <- index.slicesBefore(range, filter.places.toSeq, wanted(keyOf(range)), stored)
+    } yield slices
+
+  private def isPruned(key: (String, Int)): Boolean = wanted(key).size < columns(key).storedColumns
+
+  private def keyOf(range: ScanRange): (String, Int) = (range.log, range.schemaId)
 
   /** The index entry to read before the range, if there is one. */
   private def indexEntryOf(range: ScanRange): Option[Long] =

@@ -9,6 +9,7 @@ object ScanMetrics {
     Array(
       new EntriesRead,
       new BytesRead,
+      new EntriesFiltered,
       new RequestsSent,
       new ReplicasTried,
       new ReadsRetried,
@@ -19,6 +20,7 @@ object ScanMetrics {
   def valuesOf(metrics: ReadMetrics): Array[CustomTaskMetric] = Array(
     value("entriesRead", metrics.entries),
     value("payloadBytesRead", metrics.bytes),
+    value("entriesFiltered", metrics.filtered),
     value("requestsSent", metrics.requests),
     value("replicasTried", metrics.replicas.size.toLong),
     value("readsRetried", metrics.retries),

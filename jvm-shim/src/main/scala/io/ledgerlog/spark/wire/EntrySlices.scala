@@ -20,11 +20,25 @@ final class EntrySlices(firstEntryId: Long, entries: IndexedSeq[Array[Int]], col
   private val wanted: Array[Int] = (0 +: columns.distinct.sorted.map(_ + 1)).toArray
 
   /** Whether the columns have so few of the bytes that whole entries take longer to read. */
-  def isWorthwhile: Boolean = {
-    val needed = entries.iterator.map(sizeIn(_).toLong).sum
-    val all = entries.iterator.map(entry => startsOf(entry, firstSlice = 0).last.toLong).sum
-    wanted.length <= EntrySlices.RangesMax && needed < all * EntrySlices.NeededShareMax
-  }
+  def isWorthwhile: Boolean = isAllowed && sizeBytes < wholeBytes * EntrySlices.NeededShareMax
+
+  /** Whether few enough bytes are requested to choose, by their values, entries to read again.
+    *
+    * @param next
+    *   the bytes of a read of all these entries, if none is left out
+    */
+  def areWorthwhileBefore(next: Long): Boolean =
+    isAllowed && sizeBytes <= next * EntrySlices.FirstShareMax &&
+      next - sizeBytes >= entries.size * EntrySlices.LeftOutBytesMin
+
+  /** The number of requested bytes of all entries. */
+  def sizeBytes: Long = entries.iterator.map(sizeIn(_).toLong).sum
+
+  /** The number of bytes of all entries. */
+  def wholeBytes: Long =
+    entries.iterator.map(entry => startsOf(entry, firstSlice = 0).last.toLong).sum
+
+  private def isAllowed: Boolean = wanted.length <= EntrySlices.RangesMax
 
   /** The requested bytes of an entry's payload, rising. No range is empty. */
   def rangesOf(entryId: Long): IndexedSeq[StoredSlice] = {
@@ -92,4 +106,12 @@ object EntrySlices {
   val EntriesMax: Int = 1024
 
   private val NeededShareMax = 0.6
+
+  /** A filter is read first if its columns have at most this share of the bytes that a scan needs.
+    * Then it pays if three of four entries have a row, and more entries end these reads.
+    */
+  private val FirstShareMax = 0.25
+
+  /** Bytes of an entry for which a request of its own is worthwhile, on the average. */
+  private val LeftOutBytesMin = 64L << 10
 }

@@ -148,32 +148,37 @@ class EntryColumnsSuite extends munit.FunSuite {
   test("a column of nulls may have larger buffers than its values need") {
     val text = new Field("element", FieldType.nullable(new ArrowType.Utf8), null)
     val lists = new Field("texts", FieldType.nullable(new ArrowType.List), Seq(text).asJava)
-    val rows = 4000
-    withMemory { allocator =>
-      val zeros = allocator.buffer(8L * rows)
-      val empty = allocator.getEmpty
-      zeros.setZero(0, 8L * rows)
-      zeros.writerIndex(8L * rows)
-      val offsets = zeros.slice(0, 4L * (rows + 1)).writerIndex(4L * (rows + 1))
-      val validity = zeros.slice(0, rows / 8L).writerIndex(rows / 8L)
-      val sent = new ByteArrayOutputStream
-      val nodes = Seq(new ArrowFieldNode(rows.toLong, rows.toLong), new ArrowFieldNode(0, 0))
-      val batch = new ArrowRecordBatch(
-        rows,
-        nodes.asJava,
-        Seq(validity, offsets, empty, zeros, empty).asJava
-      )
-      try MessageSerializer.serialize(new WriteChannel(Channels.newChannel(sent)), batch): Unit
-      finally {
-        batch.close()
-        zeros.close()
-      }
-      val payload = sent.toByteArray
-      withEntry(allocator, payload) { (bytes, place) =>
-        val message = EntryMessage.decode(bytes, place, payload.length)
-        val vector = new ColumnLoader(IndexedSeq(lists), allocator).load(message, 0)
-        try assertEquals((vector.getValueCount, vector.getNullCount), (rows, rows))
-        finally vector.close()
+    // The entries of a batch share its zeros, however few rows they have.
+    val zerosSize = 32000L
+    Seq(4000, 3).foreach { rows =>
+      withMemory { allocator =>
+        val zeros = allocator.buffer(zerosSize)
+        val empty = allocator.getEmpty
+        zeros.setZero(0, zerosSize)
+        zeros.writerIndex(zerosSize)
+        val offsets = zeros.slice(0, 4L * (rows + 1)).writerIndex(4L * (rows + 1))
+        val validity = zeros.slice(0, (rows + 7) / 8L).writerIndex((rows + 7) / 8L)
+        val sent = new ByteArrayOutputStream
+        val nodes = Seq(new ArrowFieldNode(rows.toLong, rows.toLong), new ArrowFieldNode(0, 0))
+        val batch = new ArrowRecordBatch(
+          rows,
+          nodes.asJava,
+          Seq(validity, offsets, empty, zeros, empty).asJava
+        )
+        try MessageSerializer.serialize(new WriteChannel(Channels.newChannel(sent)), batch): Unit
+        finally {
+          batch.close()
+          zeros.close()
+        }
+        val payload = sent.toByteArray
+        withEntry(allocator, payload) { (bytes, place) =>
+          val message = EntryMessage.decode(bytes, place, payload.length)
+          val vector = new ColumnLoader(IndexedSeq(lists), allocator).load(message, 0)
+          try {
+            assertEquals((vector.getValueCount, vector.getNullCount), (rows, rows))
+            assert((0 until rows).forall(vector.isNull))
+          } finally vector.close()
+        }
       }
     }
   }

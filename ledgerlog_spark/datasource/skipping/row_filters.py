@@ -1,0 +1,104 @@
+"""The filters of a query in the form that a task of the JVM engine applies to stored rows.
+
+A task may read the columns of the filter first, and the other columns only of entries with a row
+that may pass. Its filter is one of
+
+    {"op": "AND", "of": [...]}                                also OR and NOT
+    {"op": "<=", "place": 3, "family": "integer", "values": [5]}
+    {"op": "IS_NULL", "place": 3}                             also IS_NOT_NULL
+    {}                                                        unknown: any result
+
+`place` is that of the column in the stored rows. So names, types and literals are interpreted only
+here. A value is a number for booleans (0 or 1) and for all families of integers, text for floats
+(as Java writes them) and decimals (an integer in units of 10^-38), and base64 for text and bytes.
+Null means no value.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ledgerlog_spark.arrow.spark_types import place_of
+from ledgerlog_spark.datasource.skipping.facts import family_of
+from ledgerlog_spark.datasource.skipping.predicates import ColumnTest, Literal, column_test
+from ledgerlog_spark.datasource.skipping.row_runs import StoredColumns
+
+
+def row_filter(expressions: Sequence[Any], stored: StoredColumns) -> dict[str, Any] | None:
+    """The filter for rows of one stored schema; None if it would leave out no entry.
+
+    `expressions` are those of a request, which all have to be true. A filter that only excludes
+    nulls is not worth a read of its own: joins add it for their keys, and the planner leaves out
+    the entries that have only nulls.
+    """
+    parts = [_resolved(expression, stored) for expression in expressions]
+    useful = [
+        part
+        for part in parts
+        if _may_exclude(part) and not set(_operators_of(part)) <= {"IS_NOT_NULL", "AND", "OR"}
+    ]
+    return {"op": "AND", "of": useful} if useful else None
+
+
+def places_in(part: Mapping[str, Any]) -> frozenset[int]:
+    """The columns of a filter that `row_filter` returned."""
+    own = {part["place"]} if "place" in part else set()
+    return frozenset(own).union(*map(places_in, part.get("of", [])))
+
+
+def _resolved(expression: Any, stored: StoredColumns) -> Mapping[str, Any]:
+    if not isinstance(expression, Mapping) or "op" not in expression:
+        return {}
+    operator, operands = expression["op"], expression.get("of", [])
+    if operator in {"AND", "OR", "NOT"}:
+        if len(operands) != (1 if operator == "NOT" else 2):
+            return {}
+        return {"op": operator, "of": [_resolved(operand, stored) for operand in operands]}
+    test = column_test(operator, operands)
+    return {} if test is None else _placed(test, stored)
+
+
+def _placed(test: ColumnTest, stored: StoredColumns) -> Mapping[str, Any]:
+    place = None if stored.is_metadata(test.column) else place_of(test.column, stored.schema.names)
+    if place is None:
+        return {}
+    if not test.literals:
+        return {"op": test.operator, "place": place}
+    family = family_of(stored.schema.field(place).type)
+    if family != test.literals[0].family:
+        return {}
+    values = [_value(literal) for literal in test.literals]
+    return {"op": test.operator, "place": place, "family": family, "values": values}
+
+
+def _value(literal: Literal) -> Any:
+    key = literal.key
+    if key is None:
+        return None
+    if literal.family == "float":
+        is_nan, number = key
+        return "NaN" if is_nan else repr(number).replace("inf", "Infinity")
+    if literal.family in {"string", "binary"}:
+        return base64.b64encode(key).decode("ascii")
+    # Booleans become numbers.
+    return str(key) if literal.family == "decimal" else int(key)
+
+
+def _operators_of(part: Mapping[str, Any]) -> Iterator[str]:
+    if "op" in part:
+        yield part["op"]
+    for each in part.get("of", []):
+        yield from _operators_of(each)
+
+
+def _may_exclude(part: Mapping[str, Any], *, result: bool = True) -> bool:
+    """Whether there can be rows in which the part is certainly not `result`."""
+    operator = part.get("op")
+    if operator == "NOT":
+        return _may_exclude(part["of"][0], result=not result)
+    if operator in {"AND", "OR"}:
+        of_parts = [_may_exclude(each, result=result) for each in part["of"]]
+        return any(of_parts) if (operator == "AND") is result else all(of_parts)
+    return operator is not None
