@@ -22,7 +22,11 @@ class PinnedRowsSuite extends munit.FunSuite {
   private def answer(text: String): JsonNode = PlanJson.parse(s"""{"pinned":"$text"}""")
 
   /** Ask, and return the pin that the request had. */
-  private def sent(rows: PinnedRows, asked: CaseInsensitiveStringMap, reply: String): Option[String] = {
+  private def sent(
+      rows: PinnedRows,
+      asked: CaseInsensitiveStringMap,
+      reply: String
+  ): Option[String] = {
     var pin: Option[String] = None
     rows.ask(asked, newRequest()) { request =>
       pin = pinOf(request)
@@ -71,7 +75,7 @@ class PinnedRowsSuite extends munit.FunSuite {
         }: Unit
       }
       assert(isFirstSent.await(10, TimeUnit.SECONDS))
-      val second = threads.submit[Unit] { () => pins += sent(rows, options, "two"): Unit }
+      val second = threads.submit[Unit](() => pins += sent(rows, options, "two"): Unit)
       mayAnswer.countDown()
       first.get(10, TimeUnit.SECONDS)
       second.get(10, TimeUnit.SECONDS)
