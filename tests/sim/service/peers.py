@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from bookie_server.service.v2.sweeper import WAIT_SECONDS_MAX
@@ -342,6 +343,7 @@ class BadPeer:
         began = self.world.loop.time()
         pipe.send(b"".join(frames))
         missing = len(frames)
+        ends = list(accumulate(map(len, frames)))
         while missing and not self.world.is_ending:
             await asyncio.sleep(0.02)
             answers, pipe.answers = pipe.answers, []
@@ -352,8 +354,11 @@ class BadPeer:
             waited = self.world.loop.time() - began
             self.world.require(waited < CUT_SECONDS, f"{missing} cuts wait for {waited:.1f} s")
             if missing and pipe.is_lost:
-                # Who waits in line that long, and holds what it sent, may be closed.
-                is_fair = waited >= WAIT_SECONDS_MAX or self.world.is_stopping
+                # Without a whole frame, a connection may be refused, or may lose its place. Who
+                # waits in line that long, and holds what it sent, may be closed too.
+                whole = sum(end <= pipe.delivered_bytes for end in ends)
+                is_answered = whole <= len(frames) - missing
+                is_fair = is_answered or waited >= WAIT_SECONDS_MAX or self.world.is_stopping
                 self.world.require(is_fair, "requests for slices end their connection")
                 return
         pipe.leave()
