@@ -218,10 +218,11 @@ final class WantedEntries(
       if (stage.kind == All) state.finishAfter(entry.entryId)
       isWanted = from < until
       if (isWanted) Some(WantedEntry(state.range, entry, found, from, until)) else None
-    } finally if (!isWanted) {
-      rows.foreach(_.close())
-      entry.release()
-    }
+    } finally
+      if (!isWanted) {
+        rows.foreach(_.close())
+        entry.release()
+      }
   }
 
   private def rowsOf(stage: Stage, found: EntryRows): (Int, Int) = {
