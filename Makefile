@@ -121,7 +121,7 @@ sim-coverage: $(STAMP) ## Show what schedules of ledgers and logs reach, and wha
 	$(BIN)/python -m tests.sim.leader --coverage --schedules 500 --seed 1
 
 fuzz: $(STAMP) ## Test the properties with many new random examples
-	HYPOTHESIS_PROFILE=search $(PYTEST) tests/unit tests/properties
+	HYPOTHESIS_PROFILE=search $(PYTEST) --timeout 7200 tests/unit tests/properties
 
 kill-test: $(STAMP) ## Kill real processes with SIGKILL during appends, in ROUNDS rounds
 	$(BIN)/python -m tests.kill_test --rounds $(ROUNDS)

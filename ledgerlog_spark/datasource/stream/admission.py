@@ -115,12 +115,14 @@ def _admit_an_entry(
 ) -> None:
     """If all shares together are less than an entry, take an entry of the log that waited longest.
 
-    An entry is always read completely. So the same entry would be read twice if a batch took only
-    a part of it.
+    Only logs to which the limit of rows gives at least one row count: with a limit of one row,
+    this is one log. An entry is always read completely. So the same entry would be read twice if a
+    batch took only a part of it.
     """
-    if not waiting:
+    able = [backlog for backlog in waiting if allowed[backlog.log] > backlog.first_offset]
+    if not able:
         return
-    longest = min(waiting, key=lambda backlog: (backlog.waiting_since_ms, backlog.log))
+    longest = min(able, key=lambda backlog: (backlog.waiting_since_ms, backlog.log))
     entry_end = min(longest.entry_end_offset, allowed[longest.log])
     taken = sum(backlog.size_bytes_to(ends[backlog.log]) for backlog in waiting)
     is_nothing = all(ends[backlog.log] == backlog.first_offset for backlog in waiting)

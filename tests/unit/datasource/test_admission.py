@@ -59,6 +59,11 @@ def test_the_log_that_waited_longest_gets_the_entry() -> None:
     assert admitted([first, second], Limits(size_bytes=1)) == {"a": 0, "b": 10}
 
 
+def test_a_log_without_a_share_of_the_rows_does_not_stop_the_others() -> None:
+    logs = [backlog((1, 10), log="a", since=10), backlog((1, 10), log="b", since=20)]
+    assert admitted(logs, Limits(rows=1, size_bytes=1)) == {"a": 0, "b": 1}
+
+
 def test_logs_share_evenly_and_leave_what_they_do_not_use() -> None:
     logs = [backlog((10, 10), log="a"), backlog((1000, 1), log="b"), backlog((1000, 1), log="c")]
     assert admitted(logs, Limits(rows=110)) == {"a": 10, "b": 50, "c": 50}
@@ -123,12 +128,14 @@ def test_limits_hold_and_a_batch_takes_something_while_there_is_something(
 
 
 @settings(deadline=None)
-@given(logs=backlogs(), size_bytes=st.integers(1, 100_000))
-def test_a_stream_comes_to_the_end_of_every_log(logs: list[Backlog], size_bytes: int) -> None:
+@given(logs=backlogs(), rows=st.none() | st.integers(1, 2_000), size_bytes=st.integers(1, 100_000))
+def test_a_stream_comes_to_the_end_of_every_log(
+    logs: list[Backlog], rows: int | None, size_bytes: int
+) -> None:
     for _ in range(100_000):
         if not any(b.rows for b in logs):
             return
-        ends = admitted(logs, Limits(size_bytes=size_bytes))
+        ends = admitted(logs, Limits(rows, size_bytes))
         logs = [
             Backlog(b.log, ends[b.log], b.end_offset, b.items, b.waiting_since_ms) for b in logs
         ]
