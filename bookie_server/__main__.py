@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # The C core of grpc writes its log lines in the thread of the event loop. If standard error is
     # a full pipe, such a write would block the event loop. So these log lines are off.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # Imported only now, so that a report of a wrong setting does not wait for grpc and kazoo.
+    # Imported only here, so that a wrong setting is reported before grpc and kazoo are imported.
     from bookie_server.service.lifecycle import run_bookie
     from bookie_server.service.logging import configure_logging
 

@@ -1,10 +1,10 @@
 """Settings of a bookie process.
 
 The command line overrides the environment. The environment overrides the TOML file. All settings
-are checked before a file or a port is opened. The error for a wrong setting contains the key, the
-value and the reason. An unknown key in the file or on the command line is an error. The name of an
-environment variable is the prefix `LEDGERLOG_` and the key in capitals. A list in the environment
-is written as JSON (`LEDGERLOG_DIRECTORIES='["/data/b1"]'`).
+are checked before a data file or a port is opened. The error for a wrong setting contains the key,
+the value and the reason. An unknown key in the file or on the command line is an error. The name of
+an environment variable is the prefix `LEDGERLOG_` and the key in capitals. A list in the
+environment is written as JSON (`LEDGERLOG_DIRECTORIES='["/data/b1"]'`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FRAMES_IN_SHARED_MIN = 18
 """The shared memory must have room for at least this number of frames of the maximum size.
 
 One eighth of the shared memory is for recovery and fencing. One connection gets at most half of
-this eighth, which then still has room for one frame."""
+this eighth. With 18 frames, this half has room for one frame."""
 
 BOOKIE_ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
@@ -78,8 +78,9 @@ class BookieSettings(BaseSettings):
         stall_timeout_ms: Time in which a peer must make progress. A connection is closed if answers
             wait, but its peer accepts less than 16 KiB of them in this time. It is also closed if a
             frame is incomplete, but the peer neither completes the frame nor sends 16 KiB of it in
-            this time. A whole frame may take ten times as long. If a lane is full, a peer that
-            uses memory of this lane must make progress within a quarter of a second.
+            this time. A whole frame may take ten times as long. If a lane (the part of the memory
+            for adds, for reads, or for recovery and fencing) is full, a peer that uses memory of
+            this lane must make progress within a quarter of a second.
         first_request_timeout_ms: A connection is closed after this time if none of its requests was
             processed, and none is incomplete or being processed.
         watches_max: Maximum number of watches of last adds confirmed. Readers that wait for new
@@ -87,8 +88,7 @@ class BookieSettings(BaseSettings):
         free_bytes_min: Number of bytes of the device that must stay free. The bookie becomes
             read-only if its next file would leave fewer free bytes.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
-        drain_timeout_ms: Maximum time that a bookie that stops waits until accepted requests are
-            answered.
+        drain_timeout_ms: Maximum time that a stopping bookie takes to answer accepted requests.
         log_level: `debug`, `info`, `warning` or `error`.
     """
 

@@ -44,7 +44,7 @@ def raise_limit(connections_max: int) -> int:
 
 
 def divided(limit: int, connections_max: int) -> DescriptorBudget:
-    """Divide a limit among connections and files."""
+    """Divide a limit among connections and files, or raise StartupError if it is too small."""
     if limit < LIMIT_MIN:
         raise StartupError(
             f"this process may open {limit} files, but a bookie needs at least {LIMIT_MIN}; raise "

@@ -92,15 +92,15 @@ class ExitCode(enum.IntEnum):
     """How a bookie process ends."""
 
     STOPPED = 0
-    """SIGTERM or SIGINT stopped the bookie; every accepted request is answered and on disk."""
+    """SIGTERM or SIGINT stopped the bookie. Every add that it acknowledged is on disk."""
     INTERNAL_ERROR = 1
     """A bug of the bookie; standard error contains the traceback."""
     BAD_CONFIGURATION = 2
-    """A setting is wrong; nothing was opened."""
+    """A setting is wrong. Stored entries are unchanged."""
     REFUSED_TO_START = 3
     """The directory, its cookie or lock, a port or a limit of the system prevents the start. Stored
-    data was not changed."""
+    entries are unchanged."""
     METADATA_UNAVAILABLE = 4
     """The metadata store could not be reached in time."""
     STORAGE_FAILED = 5
-    """The disk failed, or has no room for a start. Acknowledged entries are still on the disk."""
+    """The disk failed, or has no room for a start. Acknowledged entries were synced before this."""

@@ -1,10 +1,10 @@
 """The interfaces through which storage does I/O: files, clock, tasks, and the metadata check.
 
-Everything that does I/O is awaitable, so the same storage code (`bookie_server/storage`) runs under
-asyncio and under the deterministic simulator. For asyncio, the interfaces are implemented in
+Everything that waits for I/O is awaitable, so the same storage code (`bookie_server/storage`) runs
+under asyncio and under the deterministic simulator. For asyncio, the interfaces are implemented in
 storage/device/filesystem.py and storage/device/runtime.py; for the simulator, in tests/sim/disk.py
-and tests/sim/runtime.py. The computer may lose power during any await, and the storage must be
-correct after this. The interfaces do not contain threads, event loops or absolute paths.
+and tests/sim/runtime.py. The storage must stay correct if the computer loses power during any
+await. The interfaces do not contain threads, event loops or absolute paths.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ class File(Protocol):
 
         The data is durable on return.
 
-        The journal writes with this method, so other work in the directory does not delay it. The
-        calls for all files of a directory run one after the other: a call writes nothing before the
-        data of all earlier calls is synced. After a call for a file has failed, later calls for the
-        same file also fail, and write nothing.
+        The journal writes with this method. Other work in the directory does not delay the journal,
+        because it does not use the worker thread of this method. The calls for all files of a
+        directory run one after the other: a call writes nothing before the data of all earlier
+        calls is synced. After a call for a file has failed, later calls for the same file also
+        fail, and write nothing.
 
         Raises:
             DiskFullError: Some of the bytes may have been written.
@@ -145,7 +146,7 @@ class Clock(Protocol):
     """The clocks of the computer. Only differences of `monotonic_ms` are meaningful."""
 
     def monotonic_ms(self) -> int:
-        """Return the milliseconds since an arbitrary moment; never decreases."""
+        """Return the milliseconds since an arbitrary moment. This number never decreases."""
 
     def wall_ms(self) -> int:
         """Return the milliseconds since the Unix epoch, by the computer's clock."""
@@ -189,7 +190,7 @@ class Standing(Enum):
     OPEN_WITH_ME = "open_with_me"
     """State OPEN, and this bookie is in the last fragment's ensemble."""
     OPEN_WITHOUT_ME = "open_without_me"
-    """State OPEN, but another bookie has replaced this bookie. So no fence can have been lost."""
+    """State OPEN, but another bookie has replaced this bookie in the last fragment."""
     NOT_WRITABLE = "not_writable"
     """The ledger is in recovery, closed or deleted: a fence may have been lost."""
     UNKNOWN = "unknown"
@@ -209,12 +210,13 @@ class LedgerListing(Protocol):
     async def unlisted(self, ledger_ids: Sequence[int]) -> Sequence[int] | None:
         """List the ledgers, and return the ids of `ledger_ids` that are not listed, ascending.
 
-        The listing may be old. A ledger that was created after it is not listed, but exists. The
-        result is None if no complete listing is available.
+        The listing may be old: a ledger that was created after the listing exists, but is not
+        listed. The result is None if no complete listing is available.
         """
 
     async def deleted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
-        """Return those of `ledger_ids` that have no metadata. Each id is looked up after a sync.
+        """Return those of `ledger_ids` that have no metadata.
 
-        A ledger is omitted if its state cannot be determined, so it is not deleted.
+        The ids are looked up after a sync with the metadata store. If it cannot be determined
+        whether a ledger has metadata, its id is omitted, so that its entries are kept.
         """

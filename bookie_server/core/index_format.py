@@ -3,7 +3,7 @@
     head, 32 bytes      magic "LIDX", format version u16, zero u16, blocks u32, ledgers u32,
                         pieces u64, CRC32C u32 of the directory and the totals, CRC32C u32 of the
                         head before this field
-    directory           per block: last ledger id i64, last entry id i64 of its last piece
+    directory           per block, from its last piece: ledger id i64, last entry id i64
     totals              per ledger: id i64, first entry id i64, last entry id i64, bytes u64,
                         newest origin sequence u64, pieces u32
     blocks              16 KiB each: CRC32C u32 of the rest, pieces u32, zero u64, then per piece
@@ -175,7 +175,7 @@ class IndexEncoder:
 
 
 def index_head_size(data: Buffer, identity: FileIdentity) -> int:
-    """Return the size of head, directory and totals. `data` begins with `HEAD_SIZE` bytes."""
+    """Return the size of head, directory and totals. `data` must contain at least the head."""
     _, _, _, blocks, ledgers, _, _ = _checked_head(data, identity)
     return HEAD_SIZE + blocks * _key.size + ledgers * _total.size
 

@@ -28,7 +28,7 @@ class Wait(Enum):
 
 @dataclass(slots=True)
 class Health:
-    """What the whole storage can do at the moment."""
+    """The state of the whole storage that these decisions depend on."""
 
     has_failed: bool = False  # after a failed write or sync, adds and fences are refused
     is_writable: bool = True  # there is room for regular adds
@@ -36,7 +36,8 @@ class Health:
     check_epoch: int = 0  # a ledger verified in an earlier epoch needs a new metadata check
     # ids of the files that are damaged, or whose index is being rebuilt
     files_in_doubt: set[int] = field(default_factory=set)
-    highest_dropped_ledger_id: int = -1  # fences of unknown ledgers up to this id may be lost
+    # if a ledger up to this id has no state, the bookie may have forgotten its fence
+    highest_dropped_ledger_id: int = -1
     is_closing: bool = False  # adds that are not yet accepted get the answer IO_ERROR
     in_flight_bytes: int = 0  # bytes of accepted and deferred adds that have no answer yet
 
@@ -69,12 +70,12 @@ def needs_check(ledger_id: int, state: HeldLedger | None, health: Health) -> boo
 
 
 def may_forget(state: HeldLedger, *, now_s: int, keep_s: int, durable_ticket: int) -> bool:
-    """Return whether a ledger's tombstone is old enough and no record of the ledger is in flight.
+    """Return whether a dropped ledger may be forgotten, if no file holds records of the ledger.
 
-    The caller also checks that no file holds records of the ledger, because without the tombstone,
-    deleted entries could be read again. If the clock is wrong, the tombstone is forgotten too early
-    or too late. Forgetting it too early is safe, because the first add of a forgotten ledger waits
-    for the metadata check.
+    The tombstone must be old enough, and no record of the ledger may be in flight. The caller
+    checks the files: without the tombstone, the deleted entries in them could be read again. If the
+    clock is wrong, the tombstone is forgotten too early or too late. Forgetting it too early is
+    safe, because the first add of a forgotten ledger waits for the metadata check.
     """
     is_settled = state.last_ticket <= durable_ticket
     return state.is_dropped and is_settled and now_s - state.dropped_s >= keep_s
@@ -97,7 +98,7 @@ def admit_read(request: StoredRead | StoredBatchRead) -> Code | None:
 def admit_slice_read(request: StoredSliceRead) -> Code | None:
     """Check the ids of a read of slices. Return None to accept it, or a code to refuse it.
 
-    The decoder has checked that ids and ranges rise.
+    The decoder has checked that ids and ranges are in ascending order.
     """
     first, last = request.entries[0][0], request.entries[-1][0]
     if not 0 <= request.ledger_id <= ID_MAX or first < 0 or last > ID_MAX:

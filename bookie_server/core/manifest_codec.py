@@ -61,13 +61,13 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The list of a directory's files, and counters. A new list counts after it is durable."""
+    """The files of a directory, with counters. A new MANIFEST is valid once it is durable."""
 
     generation: int = 0
     next_file_id: int = 1  # the id of the next file, which was never used before
     durable_upto: int = 0  # all records up to this sequence are known to be synced
     state_file: str = ""  # name of the ledger-state file; empty before the first one
-    check_epoch: int = 0  # number of times that state may have been lost
+    check_epoch: int = 0  # number of times that ledger states may have been lost
     mark: int = 0  # all records with smaller sequences are in synced files; 0 without a journal
     files: tuple[FileEntry, ...] = ()  # in ascending order of id
     free_slots: tuple[str, ...] = ()  # slots that hold no used data
@@ -115,7 +115,11 @@ def _json(fields: dict[str, Any]) -> str:
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """Decode a MANIFEST, or raise FormatVersionError if a later release wrote it."""
+    """Decode a MANIFEST.
+
+    Raise DamagedDirectoryError if it is damaged, and FormatVersionError if a later release wrote
+    it.
+    """
     line, _, body = data.partition(b"\n")
     words = line.split(b" ")
     if len(words) != 4 or words[0] != MAGIC.encode():  # noqa: PLR2004 - the words of the line

@@ -1,7 +1,8 @@
-"""The places of one ledger's entries. A piece is the place of consecutive ids. No pieces overlap.
+"""Stores where the entries of one ledger are, as pieces that do not overlap.
 
-If two pieces contain the same id, only the newer piece keeps the id. The newer piece is the piece
-with the larger origin sequence, so the result does not depend on the order of inserts.
+A piece is the place of entries with consecutive ids in one record. If two records contain the same
+id, only a piece of the newer record keeps the id. The newer record is the one with the larger
+origin sequence, so the result does not depend on the order of inserts.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def stretches_at_most(ids: EntryIds) -> int:
 
 
 class Pieces(Generic[T]):
-    """The pieces of one ledger in ascending order, without overlaps."""
+    """The pieces of one ledger, in ascending order of entry ids, without overlaps."""
 
     __slots__ = ("_lasts", "_pieces")
 

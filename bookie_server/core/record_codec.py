@@ -5,7 +5,7 @@
          4     1  format version, 1
          5     1  kind
          6     2  flags: 1 recovery add, 2 ids are listed, 4 lengths are listed
-         8     4  CRC32C of the header with zeros in this field, seeded with the place
+         8     4  CRC32C of the header with zeros in this field, seeded with file and offset
         12     4  header size
         16     8  file id
         24     8  sequence
@@ -21,9 +21,10 @@
        100     4  zero
        104   8*n  entry ids, when listed
              4*n  lengths, when listed
-             4*m  CRC32C of each 64 KiB of the body, seeded with the place
+             4*m  CRC32C of each 64 KiB of the body, seeded with file and offset
 
-The body follows the header immediately. The next record starts at the next multiple of 512 bytes.
+`n` is the count of entries, and `m` the number of parts of 64 KiB of the body. The body follows the
+header immediately. The next record starts at the next multiple of 512 bytes.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ def size_at_most(record: JournalRecord) -> int:
 
 
 def encode_header(record: JournalRecord) -> bytes:
-    """Return the header of a record that has a place, and set its size and chunk checksums."""
+    """Return the header of a record, and set the record's `header_size` and `chunk_checksums`.
+
+    The `identity` and the `offset` of the record must be set.
+    """
     identity, body = record.identity, record.body
     assert identity is not None
     seed = identity.seed_at(record.offset)
@@ -128,7 +132,10 @@ def chunk_checksums(body: Buffer, seed: int) -> tuple[int, ...]:
 
 
 def header_size_at(data: Buffer, identity: FileIdentity, offset: int) -> int:
-    """Return the header size in `data`, or raise CorruptRecordError if the size is not valid."""
+    """Return the header size from the header at the start of `data`.
+
+    Raise CorruptRecordError if no header is there, or if the size is out of range.
+    """
     if len(data) < FIXED_SIZE:
         raise damage_at(identity, offset, "the file ends within a record header")
     if bytes(data[:4]) != MAGIC:

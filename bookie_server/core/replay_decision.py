@@ -58,7 +58,7 @@ def synced_upto(scans: list[FileScan], durable_upto: int) -> int:
 
 
 def largest_sequence(scans: list[FileScan], durable_upto: int) -> int:
-    """Return the largest sequence in any file, including the tails that are cut."""
+    """Return the largest sequence in any file, including the sequences of cut tails."""
     seen = (r.sequence for scan in scans for r in scan.records)
     expected = (scan.next_sequence - 1 for scan in scans)
     return max(durable_upto, 0, *seen, *expected)

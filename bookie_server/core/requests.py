@@ -62,10 +62,11 @@ class StoredBatchRead:
 
 @dataclass(slots=True)
 class StoredSliceRead:
-    """The request to read ranges of bytes of some entries. It never fences the ledger."""
+    """The request to read byte ranges of some entries. It never fences the ledger."""
 
     ledger_id: int
-    # entry ids, rising; for each, offsets and lengths in the stored entry, rising, without overlaps
+    # (entry id, ranges) in ascending order of ids; each range is an offset and a length in the
+    # stored entry; the ranges of an entry are in ascending order and do not overlap
     entries: Sequence[tuple[int, Sequence[tuple[int, int]]]]
     size_bytes_max: int  # maximum size of the answer frame; the first entry may exceed it
 
@@ -77,7 +78,7 @@ class EntryStorage(Protocol):
     """
 
     def add(self, request: StoredAdd, on_done: OnAdd) -> None:
-        """Store a run, and call `on_done` after the run is durable or refused."""
+        """Store a run of entries, and call `on_done` after the run is durable or refused."""
 
     def read(self, request: StoredRead, on_done: OnRead) -> None:
         """Read one stored entry. If the request has a key, fence the ledger first."""
@@ -86,7 +87,7 @@ class EntryStorage(Protocol):
         """Read consecutive stored entries. The answer ends before the first missing entry."""
 
     def read_slices(self, request: StoredSliceRead, on_done: OnReadBatch) -> None:
-        """Read ranges of stored entries. The answer ends before the first missing entry."""
+        """Read byte ranges of stored entries. The answer ends before the first missing entry."""
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
         """Report a LAC to the watches of the ledger. The LAC need not be durable."""
@@ -99,7 +100,7 @@ def entry_head(body: Buffer, offset: int) -> tuple[int, int, int]:
 
 
 def evenly_spaced(ids: tuple[int, ...]) -> EntryIds:
-    """Return evenly spaced `ids` as a `range`, which takes little memory, and others unchanged."""
+    """Return evenly spaced `ids` as a `range`, to save memory. Return other ids unchanged."""
     if len(ids) <= 1:
         return ids
     first, last, step = ids[0], ids[-1], ids[1] - ids[0]

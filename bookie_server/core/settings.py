@@ -20,16 +20,16 @@ class StorageSettings:
     in_flight_bytes_max: int  # maximum size of all adds without an answer; further adds get BUSY
     free_bytes_min: int  # with less free space, the bookie allocates no file and is read-only
     open_files_max: int  # maximum number of open files; unused files are closed to open others
-    pieces_max: int = 100_000  # maximum number of pieces in the index of a file
-    lists_bytes_max: int = 64 * MEBIBYTE  # maximum memory for ids and lengths of a file's runs
+    pieces_max: int = 100_000  # maximum number of pieces (core/pieces.py) in the index of a file
+    lists_bytes_max: int = 64 * MEBIBYTE  # maximum memory for the ids and lengths of a file's adds
     # Maximum size of a group (records synced together); a group never exceeds 1/8 of a file.
     group_bytes_max: int = 8 * MEBIBYTE
-    recent_bytes_max: int = 16 * MEBIBYTE  # maximum size of the newest bodies in memory, for reads
+    recent_bytes_max: int = 16 * MEBIBYTE  # maximum memory for the newest records, to serve reads
     idle_watermark_ms: int = 50  # idle time before a watermark record
     metadata_check_ms: int = 5_000  # maximum time that an add waits for the metadata check
     allocation_retry_ms: int = 5_000  # pause between two attempts to allocate on a full disk
     pool_files_max: int = 4  # maximum number of freed files that are kept for reuse
-    # Only after more than this number of bytes was appended to a state file, a new file is begun.
+    # A new ledger-state file is begun only after more than this number of bytes was appended to it.
     state_deltas_bytes_min: int = 16 * KIBIBYTE
     tombstone_keep_s: int = 7 * 24 * 3_600  # minimum time for which a tombstone is kept
 

@@ -1,10 +1,10 @@
 """The life of a bookie process, from its settings to its exit code.
 
-A bookie that starts locks the directory, binds the ports, connects to the metadata store, checks
-the cookie, opens and replays storage, serves, registers, and prints one line. After SIGTERM or
-SIGINT, the bookie withdraws the registration, accepts no more requests, answers accepted requests
-for a limited time, and closes storage. After a permanent failure of storage, the bookie takes the
-same steps, but ends with another exit code.
+A starting bookie locks the directory, binds the ports, connects to the metadata store, checks the
+cookie, opens and replays storage, serves, registers, and prints one line. After SIGTERM or SIGINT,
+the bookie withdraws the registration, accepts no more requests, answers accepted requests for a
+limited time, and closes storage. After a permanent failure of storage, the bookie takes the same
+steps, but ends with another exit code.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _logger = get_logger("lifecycle")
 
 
 class Bookie:
-    """The parts of one bookie process, which start in order and stop in the reverse order."""
+    """One bookie process. Its parts start in order, and stop in the reverse order."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Bookie:
         await self._closers.aclose()
 
     def _claim_other_ports(self) -> None:
-        """Bind the ports of the servers that start last, before the cookie is written."""
+        """Before the cookie is written, bind the ports of the servers that start last."""
         settings = self.settings
         for setting in ("grpc_port", "metrics_port"):
             port: int | None = getattr(settings, setting)
@@ -348,9 +348,10 @@ def _tune_garbage_collector() -> None:
     """Make Python's garbage collector scan old objects almost never.
 
     Such scans would find nothing, because requests create no reference cycles. After a start with
-    100,000 ledgers, a scan of all objects takes 0.2 s, so it runs before any client is served. With
-    Python's default thresholds and adds of 1 KiB, the garbage collector scanned the pieces of the
-    active file five times in 8 s, and stopped the bookie for 287 ms.
+    100,000 ledgers, a scan of all objects takes 0.2 s. So one scan runs here, before any client is
+    served, and the objects that exist then are never scanned again. With Python's default
+    thresholds and adds of 1 KiB, the garbage collector scanned the pieces of the active file five
+    times in 8 s, and stopped the bookie for 287 ms.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Binds ports early, so that a start that gets no port fails before it changes anything."""
+"""Binds ports early, so that a start without its ports fails before it changes stored data."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _NAMES: Final = {"port": "port", "grpc_port": "gRPC port", "metrics_port": "metr
 
 
 def claim(address: str, port: int, setting: str) -> socket.socket:
-    """Return a socket bound to the address. Clients are refused until a server listens on it.
+    """Return a socket bound to the address. Clients are refused until the socket listens.
 
-    Before a server binds the port itself, this socket must be closed. Port 0 selects a free port.
+    If a server binds the port itself, this socket must be closed before. Port 0 selects a free
+    port. Raise PortInUseError or another StartupError if the port cannot be bound.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     claimed = socket.socket(family, socket.SOCK_STREAM)

@@ -38,7 +38,7 @@ class AddPath:
         self._checks: dict[int, list[Callable[[Standing], None]]] = {}
 
     def add(self, request: StoredAdd, on_done: OnAdd) -> None:
-        """Store all entries of a run, or none, and call `on_done` with a code.
+        """Store all entries of a run of entries, or none, and call `on_done` with a code.
 
         The code OK means that the run, or the stored copy of a repeated run, is durable. FENCED,
         UNAUTHORIZED, READ_ONLY, BUSY and BAD_REQUEST mean that nothing changed. After IO_ERROR, the
@@ -53,7 +53,7 @@ class AddPath:
     def _admit(
         self, request: StoredAdd, lac: int, on_done: OnAdd, *, is_compared: bool = False
     ) -> None:
-        """Decide on an add. Runs again after each wait, because a fence may have been set."""
+        """Decide on an add. After each wait, decide again, because a fence may have been set."""
         health = self._health
         state = self._states.get(request.ledger_id)
         size = len(request.body)
@@ -107,7 +107,7 @@ class AddPath:
         """Answer OK if the stored entries are the same as the run. Otherwise store the run."""
         state = self._shared.state_of(request.ledger_id)
         durable: Future[Code] = self._tasks.future()
-        # Wait first, because queued copies of the entries are visible only after they are durable.
+        # Wait first, because reads find queued copies of the entries only after they are durable.
         covered = state.last_ticket
         self._journal.when_durable(covered, partial(resolve, durable))
         await durable
@@ -149,7 +149,7 @@ class AddPath:
     # Metadata checks, which are needed after a possible loss of state.
 
     def _check_first(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
-        """Start or join a metadata check. The caller has already added to `in_flight_bytes`."""
+        """Start or join a metadata check. The add is already counted in `in_flight_bytes`."""
 
         def decided(standing: Standing) -> None:
             self._health.in_flight_bytes -= len(request.body)

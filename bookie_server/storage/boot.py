@@ -2,7 +2,7 @@
 
 Records of a replayed file that are proved to be synced stay in place. The boot finishes the file
 after these records, which means that it writes the index of the file there. Other valid records are
-copied to a new file and synced, because the replay may have read them only from the page cache.
+copied to a new file and synced, because they may have been in the page cache only, and not on disk.
 
 First, the boot commits which files lost records, so a second crash cannot hide the loss. Then it
 syncs the copies and finishes the replayed files. At the end, one MANIFEST commits everything.
@@ -79,9 +79,9 @@ class Boot:
     async def run(self) -> None:
         """Make the directory ready to be served, except for the final commit.
 
-        After that, the caller commits `active` and `spare`, and marks the directory unclean.
+        The caller then commits `active` and `spare`, and marks the directory unclean.
         """
-        # If the last process was killed, its renamed MANIFEST may be only in the page cache.
+        # If the last process was killed, the last rename of its MANIFEST may not be durable.
         await self.shared.files.sync_directory()
         names = await self.shared.files.names()
         self.was_unclean = UNCLEAN_NAME in names
@@ -125,7 +125,7 @@ class Boot:
         self.finished.append(file)
 
     async def _check_header(self, handle: File, entry: FileEntry) -> None:
-        """Count a damaged header. The boot does not need it: the MANIFEST contains the identity."""
+        """Count a damaged header. The boot does not need headers: the MANIFEST has identities."""
         if not await is_intact(handle, entry):
             self.shared.counters.boot_damaged_headers += 1
 
@@ -301,7 +301,10 @@ class Boot:
             await active.handle.write_synced(start, buffers)
 
     async def _finish(self, file: Replayed, synced: int) -> None:
-        """Write the index of a replayed file after its valid data."""
+        """Write the index of a replayed file after its valid data.
+
+        If the file has no live entries and no damage, list its slot as freed instead.
+        """
         verdict, handle = file.verdict, file.handle
         if handle is None:
             return

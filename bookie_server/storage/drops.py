@@ -1,8 +1,8 @@
 """Writes, applies and forgets the tombstones of deleted ledgers.
 
-A tombstone deletes the entries with a smaller origin sequence. The ledger stays fenced and keeps
-its key. After the tombstone, only recovery adds can store new entries, and deleted entries cannot
-be read again (FORMATS.md#dropped-ledgers).
+A tombstone deletes the entries with a smaller origin sequence. The ledger is fenced with the
+tombstone, and keeps its key. After the tombstone, only recovery adds can store new entries, and
+deleted entries cannot be read again (FORMATS.md#dropped-ledgers).
 """
 
 from __future__ import annotations
@@ -111,7 +111,10 @@ class Drops:
         )
 
     def _forget_now(self, ledger_ids: Sequence[int], looked_at: set[int]) -> int:
-        """Forget ledgers that may still be forgotten. No file of `looked_at` has their records."""
+        """Forget those of `ledger_ids` that may still be forgotten, and return their number.
+
+        `looked_at` are the ids of finished files that have no records of these ledgers.
+        """
         keeper, health = self._keeper, self._shared.health
         if keeper.is_in_doubt:
             return 0

@@ -49,7 +49,7 @@ class Fences:
         await durable
 
     def _set(self, state: HeldLedger) -> None:
-        """Fence a ledger that has a key. The fence works before its record is written."""
+        """Fence a ledger that has a key. The fence takes effect before its record is written."""
         if state.is_fenced:
             return
         assert state.master_key is not None

@@ -33,8 +33,8 @@ GROUP_RECORDS_MAX = 2_000  # encoding or answering this many records takes 10 to
 GROUP_STRETCHES_MAX = 10_000
 """Maximum number of stretches of consecutive ids in a group. Indexing them takes up to 10 ms."""
 JOIN_SIZE_MAX = 8_192
-"""The parts of a record are joined before the write if the record has at most this size. A copy is
-then faster than a write of three buffers."""
+"""If a record has at most this size, its parts are joined before the write, because a copy is then
+faster than a write of three buffers."""
 
 
 class JournalFiles(Protocol):
@@ -80,7 +80,7 @@ class Journal:
         self._waiting: list[Future[None]] = []  # futures of writers without a group to write
         self._is_waking = False  # whether a writer was woken and has not looked at the queue yet
         self._is_rolling = False  # True only while no group is being written
-        self._is_broken = False  # if True, a group may be missing in the file; no more is written
+        self._is_broken = False  # a group may be missing in the file, so no other group is written
         self._busy_until_ms = 0  # the time up to which `journal_busy_ms` is counted
         self._running = 0  # number of writers; when the last writer ends, `_ended` is set
         self._ended: Future[None] = self._tasks.future()
@@ -287,7 +287,7 @@ class Journal:
             call_back(self._tasks, callback, Code.IO_ERROR)
 
     def _write_watermark_when_idle(self) -> None:
-        """Start a task that writes a watermark record for the last group after an idle time."""
+        """Start a task that waits for an idle time, then writes a watermark for the last group."""
         if self._watermark_is_due or self._watermark_sequence >= self._sequences.durable_sequence:
             return
         self._watermark_is_due = True
@@ -306,8 +306,9 @@ class Journal:
 def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:
     """Append the end mark of a recycled file to `buffers`, and return the size of the mark.
 
-    The next group overwrites the mark. Without the mark, a replay could not distinguish the bytes
-    of the previous file in the slot from a torn record.
+    For other files, and at the end of the file, return 0. The next group overwrites the mark.
+    Without the mark, a replay could not distinguish the bytes of the previous file in the slot from
+    a torn record.
     """
     if not file.is_recycled or file.end + ALIGNMENT > file.entry.size_bytes:
         return 0

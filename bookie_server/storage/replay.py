@@ -55,9 +55,9 @@ class Scanner:
     async def scan(self, first_sequence: int, *, may_lack_finish: bool = False) -> FileScan:
         """Return all records up to a finish record or the end of the file.
 
-        The first record has `first_sequence`. If `may_lack_finish` is True, the finish record of
-        the previous file may be missing. The finish record had `first_sequence`, so the first
-        record of this file may have the next sequence.
+        The first record has `first_sequence`. If `may_lack_finish` is True, `first_sequence` may be
+        the sequence of the previous file's finish record, which is missing. In this case, the first
+        record of this file has the next sequence.
         """
         scan = FileScan(records_start=RECORDS_START, next_sequence=first_sequence)
         offset = RECORDS_START
@@ -105,7 +105,7 @@ class Scanner:
             return None
 
     async def _body_is_good(self, record: JournalRecord) -> bool:
-        """Verify the body chunk by chunk, and store the LAC of the entries in the record."""
+        """Verify the body chunk by chunk, and set the record's `last_add_confirmed`."""
         body = record.offset + record.header_size
         heads = b""
         spans = head_spans(record)
@@ -157,7 +157,10 @@ def is_unused(sector: bytes, file_id: int) -> bool:
 
 
 def head_spans(record: JournalRecord) -> list[tuple[int, int]]:
-    """Return the byte ranges of the body with ids and LACs of the first and the last entry."""
+    """Return the byte ranges (start, end) of a body that hold the first and last entries' heads.
+
+    A head has the ids and the LAC of an entry. The result is empty if the record is not a run.
+    """
     if record.kind is not JournalRecordKind.RUN:
         return []
     spans = [(0, 24)]

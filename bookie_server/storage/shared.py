@@ -46,7 +46,7 @@ class StorageCounters:
 
 @dataclass(slots=True)
 class Sequences:
-    """The next and the last synced sequence of the records of a directory."""
+    """The sequence of the next record of a directory, and that of the last synced record."""
 
     next_sequence: int = 1
     durable_sequence: int = 0  # all records up to this sequence are synced

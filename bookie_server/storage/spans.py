@@ -16,7 +16,10 @@ class Spans:
         self.extend(spans)
 
     def extend(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Add ranges, which must be in ascending order and begin after the existing ranges."""
+        """Add ranges in ascending order; none may begin before the last existing range.
+
+        Ranges that overlap, or that have no id between them, become one range.
+        """
         ids = self._ids
         for first, last in spans:
             if ids and first <= ids[-1] + 1:

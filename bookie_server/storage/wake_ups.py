@@ -13,13 +13,13 @@ T = TypeVar("T")
 
 
 def resolve(future: Future[T], value: T) -> None:
-    """Set the value of a future, unless the coroutine that waits for it was cancelled."""
+    """Set the value of a future, unless it already has a result or its waiter was cancelled."""
     if not future.done():
         future.set_result(value)
 
 
 def settle(futures: list[Future[None]]) -> None:
-    """Empty the list, and wake all coroutines that wait for `futures` and are not cancelled."""
+    """Empty the list `futures`, and wake the coroutines that still wait for its futures."""
     while futures:
         resolve(futures.pop(), None)
 

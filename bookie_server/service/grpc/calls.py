@@ -28,9 +28,9 @@ REQUEST_SECONDS_MAX: Final = 10.0
 class FairSlots:
     """A limited number of places that peers (connections) share fairly.
 
-    The places are for calls of the control service, or for watches of ledgers, because a peer can
-    keep these open as long as it wants. If all places are taken, a new call can take a place from
-    the peer with the most places. The newest call of that peer is then ended.
+    The places limit the calls of the control service, or the watches of ledgers. A peer can keep
+    these open as long as it wants. So if all places are taken, a new call can take a place from the
+    peer with the most places. The newest call of that peer is then ended.
     """
 
     __slots__ = ("_by_peer", "count", "count_max", "ended", "refused")
@@ -167,7 +167,7 @@ class _Call:
 
 
 class _Place:
-    """The place of one call until the end of the handler, or until the reply is sent."""
+    """The place of one call until the end of the handler; if kept, until the reply is sent."""
 
     def __init__(self, slots: FairSlots, call: _Call, *, is_kept: bool) -> None:
         self._slots = slots

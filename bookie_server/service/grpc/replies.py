@@ -84,8 +84,8 @@ class Batches:
     ) -> tuple[Code, list[bytes], Taken]:
         """Wait in line for room, and return code, entries, and the bytes to give back.
 
-        If the lane is nearly full, fewer entries are returned. The code is BUSY only if in both
-        attempts the first entry alone was larger than its room.
+        If the lane is nearly full, fewer entries are returned. The code is BUSY only if, in both
+        attempts, the first entry alone was larger than the bytes that were taken for it.
         """
         wanted = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
         least = 0
@@ -105,7 +105,7 @@ class Batches:
     async def at_once(
         self, request: StoredBatchRead, share: Share
     ) -> tuple[Sequence[bytes], Taken]:
-        """Return entries if there is room for all requested bytes now, else no entries."""
+        """Return entries if the lane has room for all requested bytes now, else no entries."""
         size_bytes = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
         if not share.take(size_bytes):
             return (), (share, 0)

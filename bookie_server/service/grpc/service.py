@@ -107,7 +107,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def Append(  # noqa: N802 -- the names are those of control.proto
         self, request_iterator: AsyncIterator[pb.AppendRequest], context: Context
     ) -> AsyncIterator[pb.AppendReply]:
-        """Store runs, and send each reply when its run is durable or refused."""
+        """Store runs of entries, and send each reply when its run is durable or refused."""
         host = _host_of(context)
         adds, control = self._lanes.adds.share(host), self._lanes.control.share(host)
 
@@ -186,9 +186,10 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def WatchLac(  # noqa: N802
         self, request: pb.WatchLacRequest, context: Context
     ) -> AsyncIterator[pb.LacReply]:
-        """Send the last add confirmed (LAC) if it is above `previous`, and then each larger LAC.
+        """Send the last add confirmed (LAC) if it is above `previous`, and again after it grows.
 
-        Send the head of the answer immediately, to show that the watch is set.
+        One message may cover several changes. The head of the answer is sent immediately, to show
+        that the watch has a place.
         """
         peer, is_ended = context.peer(), asyncio.Event()
         changed = asyncio.Event()

@@ -6,16 +6,17 @@ A `Budget` is the limit of one lane (received bytes, answers to reads, recovery 
 1. A share has a small reserve of its own. Bytes within the reserve are always granted.
 2. Beyond the reserve, a request may increase a share up to half of the bytes that are free before
    the request. So one large request gets at most half of the lane. With small requests, a single
-   share gets at most 1/3 of the lane, and each of n shares at most 1/(n + 2). In the same way, the
-   shares of one host (an address) may increase up to twice the free bytes. So with small requests,
-   a third of the lane is left to other hosts.
+   share gets at most 1/3 of the lane, and each of n shares at most 1/(n + 2). In the same way, all
+   shares of one host (an address) together may increase up to twice the free bytes. So with small
+   requests, a third of the lane is left to other hosts.
 3. The trusted size of a share is four times the largest number of bytes that the share held and
    gave back. A share gets more than its trusted size only while the lane is less than half full.
 4. A request that does not fit waits in line. The line uses fair queueing: the place of a share is
    the virtual time plus the cost of the requested bytes. The bytes of a request that is larger than
    the trusted size cost more. So small and trusted requests wait for few other requests, and every
    share gets bytes in the end. No other share may overtake a share that holds nothing beyond its
-   reserve, while the host of this share holds at most an equal part of the lane.
+   reserve, as long as its host holds at most its equal part: the lane, divided by the number of
+   hosts.
 
 The bytes of a budget with `is_draining` come back soon, without any action of peers. Rules 2 and 3
 do not apply to such a budget: one share may hold all its bytes, and the line alone decides which
@@ -60,7 +61,8 @@ class Budget:
     # Called when a share begins to wait, or when a request is refused.
     on_pressure: Callable[[], None] = field(default=lambda: None, init=False)
     waiting: list[Share] = field(default_factory=list, init=False)  # in order of their places
-    # Sum of the costs granted so far, each divided by the number of shares that waited.
+    # Time of the fair queue: each grant to a waiting share adds the cost of its bytes, divided by
+    # the number of shares that waited at that moment.
     virtual_time: int = field(default=0, init=False)
     _hosts: dict[str, int] = field(default_factory=dict, init=False)
     _is_granting: bool = field(default=False, init=False)
@@ -108,7 +110,7 @@ class Budget:
         return False
 
     def _is_first(self, share: Share) -> bool:
-        """Return whether later shares have to wait for `share` (rule 4)."""
+        """Return whether the shares behind `share` in line have to wait for it (rule 4)."""
         if share.held_bytes > share.reserve_bytes:
             return False
         hosts = len(self._hosts) + (share.host not in self._hosts)
@@ -219,8 +221,8 @@ class Share:
         """Take `size_bytes` more, even above the limit, because the bytes are already in memory.
 
         The caller limits the number of bytes. After this call, the host of this share may hold more
-        than an equal part of the lane. Then its waiting shares no longer hold up the line, and
-        waiting shares of other hosts may get bytes.
+        than its equal part of the lane (rule 4). In that case, the waiting shares of this host no
+        longer hold up the line, and waiting shares of other hosts may get bytes.
         """
         budget = self.budget
         budget.count(self, size_bytes)
@@ -230,8 +232,8 @@ class Share:
     def wait(self, size_bytes: int, granted: Callable[[], None]) -> None:
         """Wait for bytes that `take` did not grant. A share has at most one wait at a time.
 
-        A wait for more than half of the budget never ends. `granted` is called once, after the
-        bytes were taken.
+        A wait for more than half of the budget never ends, unless the budget `is_draining`.
+        `granted` is called once, after the bytes were taken.
         """
         assert self._granted is None, "one wait at a time"
         budget = self.budget

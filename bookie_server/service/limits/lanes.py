@@ -1,7 +1,7 @@
 """The memory that a bookie holds for its peers, divided into lanes. Each lane has a limit.
 
     adds      received bytes: incomplete frames, and requests without an answer
-    writes    the part of `adds` that storage is writing: limits the queue of the disk
+    writes    the part of `adds` that storage is writing; its limit bounds the queue of the disk
     reads     answers to reads, until the peer has taken them
     control   received bytes and answers of recovery and fencing
 

@@ -6,7 +6,7 @@ announces a change between writable and read-only, and retries until the store a
 The metadata store keeps the registration of a killed bookie for a session timeout. The next start
 of the bookie does not wait for this timeout. The file `SESSION` of the directory contains the
 secret that ends the old session, and the lock of the directory proves that the previous process has
-ended. This is a proof only if the previous process held the same lock: the same inode under the
+ended. But this is proved only if the previous process held the same lock: the same inode under the
 same running kernel. After a reboot, or in a copied directory, the old session ends after its
 timeout.
 """
@@ -64,7 +64,7 @@ class BookieRegistration:
         self._changed.set()
 
     async def stop(self) -> None:
-        """Withdraw the announcement. If this fails, it is deleted when the session ends."""
+        """Withdraw the announcement. If this fails, the end of the session deletes it."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -127,7 +127,7 @@ class SessionFile:
             )
 
     def _recall(self) -> bytes | None:
-        """Return the secret if the file was written under the lock of the caller, else None."""
+        """Return the secret if the writer of the file held the same lock as the caller."""
         try:
             record = json.loads(self._path.read_bytes())
             holder = self._holder()

@@ -74,7 +74,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         self.open_requests = 0  # accepted, not answered
         self.frames_received = 0
         self.received_bytes = 0
-        self.is_proven = False  # one of its requests was carried out
+        self.is_proven = False  # one of its requests got an answer or was carried out
         self.peer: object = None  # address of the peer, for logs
         self.watch = PeerWatch(shared.loop.time())
 
@@ -279,7 +279,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     def _waits_for_itself(self, share: Share) -> bool:
         """Return whether a share holds only the memory of the next request.
 
-        The share gives these bytes back only after that request, so a wait for them never ends.
+        The share gives these bytes back after that request, so a wait for them would never end.
         """
         has_more = self.open_requests or share.unsent_bytes or share is self.shares.writes
         return not has_more and share.held_bytes > share.reserve_bytes
@@ -372,7 +372,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         return size_bytes
 
     def _prove(self) -> None:
-        """Record that a request of the peer was carried out."""
+        """Record that a request of the peer got an answer or was carried out."""
         self.is_proven = True
         self._shared.known_hosts.note(self.host)
 

@@ -52,8 +52,7 @@ from ledgerlog_spark.wire.version_3 import FIRST_BYTE, refusal_of_version_3
 _logger = get_logger("v2")
 
 GATHERED_BYTES_MIN: Final = 8_192
-"""If buffers have this size on average, it is cheaper to pass them to the kernel than to join them.
-"""
+"""If buffers have at least this size on average, they are passed to the kernel without a join."""
 
 READ: Final = int(Opcode.READ)
 READ_SLICES: Final = int(Opcode.READ_SLICES)
@@ -97,7 +96,7 @@ class V2Operations(PeerConnection):
         if opcode == READ_SLICES:
             cost, answer_min = slices_cost(len(body)), SLICES_ANSWER_BYTES_MIN
         allowed = max(share.allowance_bytes - cost, answer_min)
-        # If the first entry of the last batch did not fit, wait until there is room for the entry.
+        # If the first entry of the last batch did not fit, wait until there is room for this entry.
         least = min(self._batch_least_bytes, share.size_bytes_max)
         return share, min(max(min(wanted, allowed), least) + cost, share.size_bytes_max)
 
@@ -131,11 +130,11 @@ class V2Operations(PeerConnection):
     def _announce(self, request: TellLacRequest, share: Share, taken_bytes: int) -> None:
         self._shared.storage.announce_lac(*request[2:])
         self._done(share, taken_bytes)
-        if not self.is_proven:  # `_flush` records this only for requests with an answer
+        if not self.is_proven:  # this request gets no answer, so `_flush` does not call `_prove`
             self._prove()
 
     def _is_version_3(self, body: memoryview, share: Share, taken_bytes: int) -> bool:
-        """Return whether a request has version 3. Refuse it with an answer of version 3."""
+        """Return whether a request has version 3. If so, refuse it with an answer of version 3."""
         refusal = refusal_of_version_3(body) if body[0] == FIRST_BYTE else None
         if refusal is None:
             return False

@@ -91,7 +91,11 @@ class ReceiveMemory:
             _uncharge(buffer)
 
     def _obtain(self, least: int, best: int) -> bool:
-        """Replace the chunk for received bytes. In an ample lane, the new chunk has size `best`."""
+        """Replace the chunk that bytes are received into, and return whether this was possible.
+
+        In an ample lane, the new chunk has the size `best`, otherwise `least`. If `least` is 0, the
+        old chunk is large enough. If it is not, and no lane grants the memory, set `wanted`.
+        """
         adds = self._adds
         if adds.budget.is_ample and self._swap(adds, chunk_size_bytes(best)):
             return True

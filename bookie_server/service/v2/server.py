@@ -106,7 +106,7 @@ class V2Server:
 
 
 def is_full(open_count: int, connections_max: int, *, is_known_host: bool) -> bool:
-    """Return whether a new connection must replace another one."""
+    """Return whether a new connection needs the place of another one."""
     if is_known_host:
         return open_count >= connections_max
     return open_count >= connections_max - connections_max // KNOWN_HOSTS_PART
@@ -117,10 +117,9 @@ def to_replace(
 ) -> PeerConnection | None:
     """Return the idle connection that a new connection replaces, or None.
 
-    Connections without a request that was carried out are replaced first. The connection of an
-    unknown host replaces only such a connection. If there are several, a connection of the host
-    with the most connections is replaced, and of these the connection that was silent for the
-    longest time.
+    Connections that are not proven (`is_proven`) are replaced first. The connection of an unknown
+    host replaces only such a connection. If there are several, a connection of the host with the
+    most connections is replaced: of these, the connection that was silent for the longest time.
     """
     of_host = Counter(connection.host for connection in connections)
     return min(

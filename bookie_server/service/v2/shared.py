@@ -21,8 +21,8 @@ JOINED_BYTES_MAX: Final = 65_536
 """Answers up to this size are copied into one buffer; larger ones are written without a copy."""
 
 TURNS_SECONDS: Final = 0.002
-"""Time limit in one turn of the loop: for the requests of one connection, and for all connections
-that take turns."""
+"""Time limit within one turn of the loop. It applies to the requests of one connection, and to all
+calls of `take_turn` together."""
 
 HOSTS_KEPT_MAX: Final = 1_024
 
@@ -46,7 +46,7 @@ class V2Shared:
         self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
         self._is_turning = False
         self.turns: deque[Callable[[], None]] = deque()  # calls that continue connections, in order
-        self.known_hosts = RecentHosts()  # hosts with a request that was carried out
+        self.known_hosts = RecentHosts()  # hosts of connections that are proven (`is_proven`)
         self.hosts_warned_of = RecentHosts()  # hosts whose protocol version was logged
 
     def take_turn(self, resume: Callable[[], None]) -> None:

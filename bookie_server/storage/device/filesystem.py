@@ -2,10 +2,10 @@
 
 One thread for each directory writes and syncs groups of records, in the order of the calls. A group
 needs one call in this thread and one wake-up of the event loop. The event loop never waits for the
-device. A second thread does all other work except reads, also in order. So no group waits while the
-next file is prepared. Reads of bytes that are not in the page cache run in two small pools of
-threads, one for clients and one for background work. So background work never delays a client.
-Files have mode 0600, and the directory has mode 0700. Symbolic links are not followed.
+device. A second thread makes all other changes, also in order. So no group waits while the next
+file is prepared. Reads of bytes that are not in the page cache run in two small pools of threads,
+one for clients and one for background work. So background work never delays a client. Files have
+mode 0600, and the directory has mode 0700. A file that is a symbolic link is not opened.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class OsFileSystem:
         self._lock: int | None = None
         self._directory_descriptor: int | None = None
         self.written = WrittenCache(cached_bytes_max)
-        # All reads of the event loop use this buffer, because new memory for each read would first
-        # be zeroed.
+        # Reads that fit into this buffer, and run in the thread of the event loop, use the buffer,
+        # because new memory for each read would first be zeroed.
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
         self.writer = OrderedThread(f"writer {directory.name}")
         self.keeper = OrderedThread(f"keeper {directory.name}")
@@ -366,8 +366,8 @@ class OsFile:
         if keeper.is_stopped:
             os.close(self._descriptor)
         else:
-            # The thread closes the file. If the file has no name any more, this frees its blocks,
-            # which takes milliseconds.
+            # The second thread closes the file: if the file was removed before, the close frees its
+            # blocks, which takes milliseconds.
             await self._files.call(lambda: os.close(self._descriptor), self.name, "close")
 
 

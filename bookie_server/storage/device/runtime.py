@@ -16,7 +16,7 @@ class OsClock:
     """The clocks of the computer."""
 
     def monotonic_ms(self) -> int:
-        """Return the milliseconds since an arbitrary moment; never decreases."""
+        """Return the milliseconds since an arbitrary moment. This number never decreases."""
         return time.monotonic_ns() // 1_000_000
 
     def wall_ms(self) -> int:
@@ -51,7 +51,7 @@ class OsTasks:
         await asyncio.sleep(duration_ms / 1_000)
 
     async def aclose(self) -> None:
-        """Cancel all tasks and wait for their end. After a clean stop, only sleeping tasks run."""
+        """Cancel all tasks and wait for their end. After a clean stop, all of them only sleep."""
         running = list(self._running)
         for task in running:
             task.cancel()
@@ -72,11 +72,11 @@ class OrderedThread:
     """Runs calls one after the other in a thread. Each call wakes the event loop once."""
 
     def __init__(self, name: str) -> None:
-        self.is_stopped = False  # new calls are never run
+        self.is_stopped = False  # if True, new calls are never run
         self._loop = asyncio.get_running_loop()
-        # The queue stays short, because the callers await each call. One thread serves only the two
-        # writers of the journal. The other thread serves the maintenance, and opens, closes and
-        # removes files.
+        # The queue stays short, because the callers await each call. One of the two threads serves
+        # only the two writers of the journal. The other thread serves the maintenance, and opens,
+        # closes and removes files.
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()

@@ -55,8 +55,8 @@ class OpenFile:
     handle: PooledFile
     identity: FileIdentity
     end: int = RECORDS_START  # offset of the next record
-    first_sequence: int = 0  # sequence of its first record, 0 while it has none
-    finish_sequence: int = 0  # sequence of its finish record, 0 while it takes other records
+    first_sequence: int = 0  # sequence of the file's first record, 0 while the file has no record
+    finish_sequence: int = 0  # sequence of the finish record, 0 while the file takes other records
     is_recycled: bool = False  # the slot held another file, so bytes after the end are not zeros
     index: ActiveIndex = field(default_factory=ActiveIndex)
 
@@ -95,7 +95,7 @@ class FinishedFile:
         """Return the total of each ledger in the file.
 
         A total has 0 pieces if all records of the ledger are dropped. The result is empty while the
-        index is being rebuilt.
+        head of the index is damaged and the index is not yet rebuilt.
         """
         if self.rebuilt is not None:
             return self.rebuilt.totals()
@@ -168,7 +168,10 @@ def read_block(file: FinishedFile, number: int) -> Generator[Need, bytes, IndexB
 def find_piece(
     file: FinishedFile, ledger_id: int, entry_id: int
 ) -> Generator[Need, bytes, Piece[int] | None]:
-    """Return the piece of a finished file that holds an entry, with the offset of its record."""
+    """Return the piece of a finished file that holds an entry, or None.
+
+    The target of the piece is the offset of the entry's record.
+    """
     if file.rebuilt is not None:
         piece = file.rebuilt.find(ledger_id, entry_id)
         return None if piece is None else _by_offset(piece)

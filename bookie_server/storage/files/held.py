@@ -98,8 +98,8 @@ class HeldFiles:
 class Pins:
     """The numbers of the running readings, in the order in which the readings began.
 
-    A reading may use any file that existed when the reading began. Therefore a freed slot waits for
-    the end of all readings that began before it was freed.
+    A reading may use any file that existed when the reading began. Therefore a freed slot is reused
+    or removed only after the end of all readings that began before the slot was freed.
     """
 
     def __init__(self) -> None:

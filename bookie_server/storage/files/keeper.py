@@ -83,7 +83,7 @@ class FileKeeper:
 
     @property
     def opened(self) -> Sequence[OpenFile]:
-        """The files with an index in memory that may hold entries, newest first."""
+        """The unfinished files that may hold entries, newest first. Their indexes are in memory."""
         return (self.active,) if self.full is None else (self.active, self.full)
 
     def has_file(self, file_id: int) -> bool:
@@ -142,7 +142,8 @@ class FileKeeper:
         If the disk has no room for a next file, nothing changes.
         """
         while self.spare is None or self.full is not None:
-            # The index of the full file needs no new room, so this roll always waits for it.
+            # The index of the full file needs no new room, so this roll waits for the index even if
+            # the bookie is not writable.
             if self._health.has_failed or (self.full is None and not self._health.is_writable):
                 return
             await self._changed
@@ -152,7 +153,7 @@ class FileKeeper:
         self.wake()
 
     def _retire_active(self) -> None:
-        """Mark the active file as full. After that, it takes only its finish record.
+        """Mark the active file as full. A full file takes only its finish record.
 
         Call this only while no group is being written.
         """

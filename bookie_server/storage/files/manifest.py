@@ -38,9 +38,9 @@ FIRST_GENERATION = 1
 async def initialize_directory(files: FileSystem) -> None:
     """Write and sync the first MANIFEST of a new directory, unless a MANIFEST exists.
 
-    The caller is certain that the directory is new, because in other directories a missing MANIFEST
-    is damage. Entry-log files without a MANIFEST are also damage. After a crash, a second call is
-    safe.
+    The caller must be certain that the directory is new: in any other directory, a missing MANIFEST
+    is damage. If the directory has entry-log files but no MANIFEST, raise DamagedDirectoryError.
+    After a crash, a second call is safe.
     """
     # A killed process may have left a renamed MANIFEST only in the page cache.
     await files.sync_directory()
@@ -68,11 +68,11 @@ async def _go_on() -> None:
 class ManifestStore:
     """The durable MANIFEST of one directory, and the ledger-state file that it names.
 
-    A commit appends the changed states to the file. If the appended part is already larger than
-    both the first part of the file and `deltas_bytes_min`, the commit writes a new file instead.
-    States are written in slices of `UNITS_PER_TURN`. The last block contains the changes made
-    during the commit. No other task runs between the encoding of this block and the composition of
-    the MANIFEST, so the two agree.
+    A commit appends the changed states to the ledger-state file. If the appended part is already
+    larger than both the first part of the file and `deltas_bytes_min`, the commit writes all states
+    to a new file instead. States are written in slices of `UNITS_PER_TURN`. The last block contains
+    the changes made during the commit. No other task runs between the encoding of this block and
+    the composition of the MANIFEST, so the two agree.
     """
 
     def __init__(
@@ -177,7 +177,10 @@ class ManifestStore:
         taken: set[int],
         compose: Callable[[], Manifest],
     ) -> tuple[int, Manifest]:
-        """Write the states of `ids` and the changed states, whose ids are added to `taken`."""
+        """Write the states of `ids` and the changed states, whose ids are added to `taken`.
+
+        Return the end of the written states in the file, and the MANIFEST that `compose` returned.
+        """
         if offset == 0:
             await file.truncate(0)
         # Each round of this loop has fewer states than the previous round, unless states change as

@@ -1,8 +1,8 @@
 """Limits the number of open files of a directory.
 
-A bookie has a file for each 256 MB of entries, and a process has few descriptors. So a finished
-file is opened when it is read, and closed when another file needs its descriptor. Storage opens all
-its files through a pool, which counts the open files. `close_all` closes all files.
+By default, a bookie has a file for each 256 MiB of entries, and a process has few descriptors. So a
+finished file is opened when it is read, and closed when another file needs a descriptor. Storage
+opens all its files through a pool, which counts the open files. `close_all` closes all files.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class FilePool:
 
     @property
     def held_names(self) -> list[str]:
-        """The sorted names of the open files that the pool must not close to open other files."""
+        """The sorted names of the files that stay open even if other files need descriptors."""
         return sorted(file.name for file in self._open if file.is_held)
 
     def at(self, name: str) -> PooledFile:
-        """Return an existing file. The pool opens the file when it is used."""
+        """Return an existing file. The pool opens the file at each use if it is not open."""
         return PooledFile(self, name)
 
     async def open(self, name: str, *, create: bool = False) -> PooledFile:
@@ -59,7 +59,11 @@ class FilePool:
         return file
 
     async def open_now(self, file: PooledFile, *, create: bool = False) -> File:
-        """Open a file unless it is open. The caller counts a use of the file or holds it open."""
+        """Open a file unless it is open.
+
+        The caller must have increased `uses` or set `is_held`, so that the pool does not close the
+        file again before the caller uses it.
+        """
         while file.opened is None:
             if file.opening is not None:
                 # Each waiter has its own future, because a cancelled waiter cancels its future.
@@ -169,7 +173,7 @@ class PooledFile:
     opened: File | None = None  # the open file; None while the file is not open
     opening: list[Future[None]] | None = None  # coroutines that wait until the file is open
     uses: int = 0  # number of running operations
-    is_held: bool = False  # the pool must not close the file to open another file
+    is_held: bool = False  # the file stays open even if another file needs a descriptor
     was_used: bool = False  # used since the pool last searched for a file to close
     is_closed: bool = False  # closed permanently
     _idle: list[Future[None]] = field(default_factory=list)

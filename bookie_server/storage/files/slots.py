@@ -43,7 +43,7 @@ class Slots:
         name = free_slot or f"slot-{file_id:08d}"
         handle = await self._files.open(name, create=True)
         try:
-            # A freed slot may be shorter, because the slot was cut after the index of its file.
+            # A freed slot may be shorter, because it was cut after the index of its former file.
             await self._require_room(size - await handle.size(), kept_free, name)
             await handle.allocate(size)
             salt = self._files.random_bytes(16).hex()

@@ -29,7 +29,7 @@ from ledgerlog_spark.model import NO_ENTRY, Code
 
 
 class ReadAnswers:
-    """Answers reads with a `Reader`. If a request has a fence key, first fences the ledger."""
+    """Answers reads with a `Reader`. If a request has a fence key, the ledger is fenced first."""
 
     def __init__(self, shared: Shared, journal: Journal, reader: Reader, fences: Fences) -> None:
         self._journal = journal
@@ -72,7 +72,7 @@ class ReadAnswers:
             )  # fmt: skip
 
     def read_slices(self, request: StoredSliceRead, on_done: OnReadBatch) -> None:
-        """Read ranges of stored entries, of as many entries as fit into the answer.
+        """Read byte ranges of stored entries, as many entries as fit into the answer.
 
         If the answer has fewer entries than requested, the next entry may still exist.
         """

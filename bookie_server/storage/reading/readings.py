@@ -16,8 +16,8 @@ from bookie_server.storage.wake_ups import guarded, resolve
 R = TypeVar("R")
 
 NEEDS_PER_TURN = 8
-"""Number of index blocks (3,264 pieces) that are read before other tasks run, when the ids of a
-ledger's entries are listed."""
+"""When the ids of a ledger's entries are listed, other tasks run after this number of index blocks
+(3,272 pieces)."""
 
 RECORDS_PER_TURN = 64
 """Number of records that readings of one kind read before other tasks run. With 4,096 entries in
@@ -31,9 +31,10 @@ sending 4 MiB takes milliseconds."""
 class Readings:
     """Runs the readings of one directory.
 
-    A reading yields a `Need` for bytes, and None after a portion. A reading waits in line after
-    each portion and after each read from the device, because many reads from the device may end at
-    the same time. There are separate lines for batches, single entries, and comparisons of adds.
+    A reading yields a `Need` when it needs bytes, and None after each portion of its work. A
+    reading waits in line after each portion and after each read from the device, because many reads
+    from the device may end at the same time. There are separate lines for batches, single entries,
+    and comparisons of adds.
     """
 
     def __init__(self, tasks: Tasks, pins: Pins) -> None:
@@ -50,10 +51,11 @@ class Readings:
         *,
         is_batch: bool = False,
     ) -> None:
-        """Run a new reading. As long as its bytes are in the page cache, it runs immediately.
+        """Run a new reading.
 
-        After that, it continues in a task. A callback may run before this method returns. A batch
-        waits in line while other batches are running, because it may have several portions.
+        The reading runs immediately until a portion ends, or until it needs bytes that are not in
+        the page cache. It then continues in a task. A callback may run before this method returns.
+        A batch waits in line while other batches are running, because it may have several portions.
         """
         need: Need | None = None
         if not (is_batch and self._batches):
@@ -82,7 +84,10 @@ class Readings:
         self._tasks.spawn("cold read", going_on)
 
     async def compare(self, reading: Generator[Need | None, bytes, R], count: int) -> R:
-        """Wait in line, and compare an add of `count` entries with the stored entries."""
+        """Wait in line, then run a reading that compares an add with the stored entries.
+
+        The comparison counts as `count` records in the line.
+        """
         pin = self._pins.take()
 
         def wait_in_line(_size_bytes: int = 0) -> Awaitable[None]:
@@ -131,7 +136,10 @@ class _Line:
         self._is_moving = False
 
     async def wait(self, records: int) -> None:
-        """Wait until the caller may read `records` records or a portion."""
+        """Wait until the current turn has room for `records` records.
+
+        More than `RECORDS_PER_TURN` records count as a whole turn.
+        """
         turn: Future[None] = self._tasks.future()
         self._waiting.append((turn, records))
         if not self._is_moving:
@@ -160,7 +168,7 @@ async def finish(
 
     `need` is the first need if the reading has already begun. `give_way` is called after each
     `NEEDS_PER_TURN` needs. `wait_in_line` is called with 0 after each portion, and with the number
-    of bytes after each wait for bytes.
+    of bytes after each read from the device.
     """
     try:
         if need is None:

@@ -1,7 +1,7 @@
 """Finds and reads stored entries.
 
-A reading is a generator that yields a `Need` for its next bytes. If all bytes are in the page
-cache, the answer is sent before the call returns. Otherwise the reading continues in a coroutine.
+A reading is a generator that yields a `Need` for its next bytes. While the bytes are in the page
+cache, the reading runs within the call that starts it. After that, it continues in a coroutine.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Found(NamedTuple):
     handle: File
     record: JournalRecord
     place: int  # index of the entry in the record
-    following: int  # consecutive entries right after it in the record
+    following: int  # number of consecutive entries right after it in the record
 
 
 class RecentBodies:
@@ -272,12 +272,13 @@ class Reader:
         return entries
 
     def read_slices(self, request: StoredSliceRead) -> Generator[Need | None, bytes, list[bytes]]:
-        """Return the joined slices of the entries that fit, or none if the first is not stored.
+        """Return one bytes object for each entry that fits: its slices, one after another.
 
-        Only the chunks of the file with the slices are read and verified. Bytes after the end of an
-        entry are left out. The result ends before a missing or damaged entry that is not the first,
-        and before more than `SLICES_READ_SIZE_BYTES_MAX` bytes are read. The reading yields None
-        after each `RECORDS_PER_PORTION` entries, and after each MiB.
+        If the first entry is not stored, return nothing. Only the chunks of the record that contain
+        the slices or the head of the entry are read and verified. Bytes after the end of an entry
+        are left out. The result ends before a missing or damaged entry that is not the first, and
+        before more than `SLICES_READ_SIZE_BYTES_MAX` bytes are read. The reading yields None after
+        each `RECORDS_PER_PORTION` entries, and after each MiB.
         """
         return (yield from twice(lambda: self._read_slices(request)))
 
@@ -318,7 +319,10 @@ class Reader:
         ranges: Sequence[tuple[int, int]],
         spans: Sequence[tuple[int, int]],
     ) -> Generator[Need, bytes, bytes]:
-        """Return the joined ranges of an entry, read as `spans`. `ids` are of ledger and entry."""
+        """Return the bytes of `ranges` of an entry, one range after another.
+
+        The disk is read in `spans`, which cover the ranges. `ids` are of the ledger and the entry.
+        """
         start, _ = found.record.span_of(found.place)
         # The head of the entry is read too, because it shows that this is the right entry.
         joined = BytesIO()
