@@ -17,12 +17,12 @@ ROUNDS ?= 50
 KILLS ?= 20
 CASES ?= 2000
 CORES ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-# A file's tests share processes that are dear to start. In the order of the tree: the short tests
-# of units come last and fill the gaps.
+# The tests of a file share processes that start slowly, so they run together. The files run in the
+# order of the tree: the short unit tests come last, and fill the gaps.
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # For pytest, in every target that calls it: make check PYTEST_ARGS='-x -k leader'
 PYTEST_ARGS ?=
-# COVERAGE=1 prints which lines of both packages the tests of `check`, `pytest` and `fuzz` reach.
+# COVERAGE=1 prints which lines of both packages are reached by `check`, `pytest` and `fuzz`.
 COVERAGE ?=
 FAST := tests/unit tests/transcripts tests/architecture tests/docs/test_tutorials.py
 PYTEST := $(BIN)/python -m pytest $(if $(filter 1,$(COVERAGE)),--cov --cov-report=term) $(PYTEST_ARGS)
@@ -45,15 +45,15 @@ $(STAMP): requirements.lock pyproject.toml
 
 setup: $(STAMP) ## Install the virtual environment that all targets use
 
-demo: $(STAMP) ## Write real flights through Spark, kill a bookie in between, read every row back
+demo: $(STAMP) ## Write real flights through Spark, kill a bookie meanwhile, read every row back
 	$(BIN)/ledgerlog demo
 
-check: lint types ## Run what a change needs every few minutes: style, types, unit tests, transcripts, rules
+check: lint types ## Run the short checks of a change: style, types, unit tests, transcripts, architecture
 	$(PYTEST) -q $(PARALLEL) $(FAST)
 
-# The simulators run after the tests and run more schedules, so the tests run fewer of them.
+# The simulators run after the tests, with many schedules, so the tests themselves run fewer of them.
 test: export LEDGERLOG_SIM_FOLLOWS := 1
-test: ## Run everything that must be green: style, types, tests, simulation
+test: ## Run everything that must pass: style, types, the jar, all tests, simulation
 	+@$(MAKE) --no-print-directory --output-sync=target -j$(CORES) types shim lint
 	+@$(MAKE) --no-print-directory pytest
 	+@$(MAKE) --no-print-directory sim
@@ -62,18 +62,18 @@ $(SBT):
 	mvn --quiet --batch-mode org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy \
 		-Dartifact=org.scala-sbt:sbt-launch:$(SBT_VERSION) -DoutputDirectory=$(@D)
 
-# A running session opens its jars again and again, so the jar is replaced in one step.
+# A running Spark session opens its jars repeatedly, so the jar is replaced in one step.
 shim: $(STAMP) $(SBT) ## Build the jar of the JVM engine with sbt, and run its Scala tests (needs Maven)
 	java $(SBT_OPTIONS) -Dspark.jars.folder=$$($(BIN)/python -c "import pathlib, pyspark; \
 		print(pathlib.Path(pyspark.__file__).parent / 'jars')") -jar $(SBT) scalafmtCheckAll test package
 	@mkdir -p $(dir $(JAR))
 	cp jvm-shim/target/ledgerlog-spark.jar $(JAR).part && mv $(JAR).part $(JAR)
 
-# Without sbt and the Scala tests, and only if a source is newer.
+# Builds the jar without sbt and without its Scala tests, and only if a source is newer.
 jar: $(STAMP)
 	$(BIN)/python project/build_jar.py
 
-soak: $(STAMP) ## Run all long checks one after the other, also after a failure, and count them
+soak: $(STAMP) ## Run all long checks one after the other, even after a failure; list the failures
 	@$(if $(strip $(SOAK)),,$(error SOAK is empty: name the checks to run, or leave it out))
 	@failed=""; \
 	for target in $(SOAK); do \
@@ -94,11 +94,11 @@ types: $(STAMP) ## Check the packages and the tests with mypy --strict
 pytest: $(STAMP) ## Run all tests, with fewer schedules than `make sim`
 	LEDGERLOG_SIM_SCHEDULES=400 $(PYTEST) $(PARALLEL)
 
-sim: $(STAMP) ## Run SCHEDULES random schedules of ledgers, from SEED; LOG_SCHEDULES of logs and of leaders
+sim: $(STAMP) ## Run SCHEDULES random schedules of ledgers, and LOG_SCHEDULES of logs and of leaders, from SEED
 	$(BIN)/python -m tests.sim --schedules $(SCHEDULES) --seed $(SEED) --workers $(CORES)
 	+@$(MAKE) --no-print-directory -j$(CORES) sim-handles sim-log sim-leader sim-service sim-transport
 
-# Each of these plays one schedule after the other: `make sim` runs as many of them as there are cores.
+# Each of these targets runs one schedule after the other. `make sim` runs CORES targets at a time.
 sim-handles: $(STAMP)
 	$(BIN)/python -m tests.sim.handles --schedules $$(( ($(LOG_SCHEDULES) + 3) / 4 )) --seed $(SEED)
 
@@ -115,7 +115,7 @@ sim-service: $(STAMP)
 sim-transport: $(STAMP)
 	$(BIN)/python -m tests.sim.transport --schedules $$(( ($(LOG_SCHEDULES) + 4) / 5 )) --seed $(SEED)
 
-sim-coverage: $(STAMP) ## Show what schedules of ledgers and logs reach, and what they never do and why
+sim-coverage: $(STAMP) ## Show what the schedules of the simulators reach, and what they never reach and why
 	$(BIN)/python -m tests.sim --coverage --workers $(CORES)
 	$(BIN)/python -m tests.sim.log --coverage --schedules 500 --seed 1
 	$(BIN)/python -m tests.sim.leader --coverage --schedules 500 --seed 1
@@ -126,16 +126,16 @@ fuzz: $(STAMP) ## Test the properties with many new random examples
 kill-test: $(STAMP) ## Kill real processes with SIGKILL during appends, in ROUNDS rounds
 	$(BIN)/python -m tests.kill_test --rounds $(ROUNDS)
 
-exactly-once: $(STAMP) ## Kill drivers, workers, bookies and ZooKeeper KILLS times under two streaming queries
+exactly-once: $(STAMP) ## During two streaming queries, kill drivers, workers, bookies and ZooKeeper KILLS times
 	$(BIN)/python -m tests.exactly_once --kills $(KILLS) --seed $(SEED)
 
-differential: $(STAMP) ## Compare CASES random predicates, from SEED, on logs and on the same rows in Parquet
+differential: $(STAMP) ## Compare the results of CASES random predicates on logs and on the same rows in Parquet
 	$(BIN)/python -m tests.differential --cases $(CASES) --seed $(SEED)
 
 leader-stream: $(STAMP) ## Stream 5,000,000 records while their leader rolls and loses a bookie
 	$(BIN)/python -m tests.leader_stream
 
-complete-mode: $(STAMP) ## Replace a whole log 1,000 times and measure the bookies' disks
+complete-mode: $(STAMP) ## Replace a whole log 1,000 times and measure the used space of the bookies' disks
 	$(BIN)/python -m tests.complete_mode
 
 metadata-size: $(STAMP) ## Measure what 10,000 micro-batches leave in ZooKeeper
@@ -144,40 +144,40 @@ metadata-size: $(STAMP) ## Measure what 10,000 micro-batches leave in ZooKeeper
 sql-table: $(STAMP) ## Write the table of SQL statements in docs/SPARK.md, from the test that runs them
 	LEDGERLOG_UPDATE_DOCS=1 $(PYTEST) -n0 -q tests/spark/test_sql_statements.py
 
-# The releases of DuckDB after this one have no generator of TPC-H built in.
+# Later releases of DuckDB have no built-in generator of TPC-H.
 $(VENV)/duckdb/bin/python:
 	$(PYTHON) -m venv $(VENV)/duckdb
 	$(VENV)/duckdb/bin/pip install --quiet --disable-pip-version-check duckdb==1.1.3
 
-tpch: $(STAMP) jar $(VENV)/duckdb/bin/python ## Compare the 22 queries of TPC-H over logs of the catalog with the same over Parquet
+tpch: $(STAMP) jar $(VENV)/duckdb/bin/python ## Compare the results of the 22 queries of TPC-H on logs and on the same rows in Parquet
 	$(BIN)/python -m tests.tpch --python $(VENV)/duckdb/bin/python
 
-ack-audit: $(STAMP) ## Trace a bookie: the sync that covers it precedes each answer (needs strace)
+ack-audit: $(STAMP) ## Trace a bookie: check that it syncs each add before its answer (needs strace)
 	$(BIN)/python -m tests.ack_audit
 
-mutation-score: $(STAMP) ## Count how many of a list of plausible mistakes the simulators and the tests notice
+mutation-score: $(STAMP) ## Count how many mutations (plausible mistakes) the simulators and the tests notice
 	$(BIN)/python -m tests.mutation
 
 matrix: export PYTEST_ARGS := $(PYTEST_ARGS)
-matrix: $(STAMP) jar ## Unit, Spark, stream and leader tests in every Python and PySpark that the metadata allows
+matrix: $(STAMP) jar ## Run unit, Spark, stream and leader tests in every Python and PySpark that pyproject.toml allows
 	$(BIN)/python -m tests.matrix
 
-abuse-test: $(STAMP) ## Abuse bookies in 14 ways; measure a good client's slowest append and the bookies' memory
+abuse-test: $(STAMP) ## Abuse bookies in 14 ways; measure a normal client's slowest append and the bookies' memory
 	$(BIN)/python -m tests.abuse
 
-many-ledgers: $(STAMP) ## Measure how long a bookie with 100,000 ledgers holds up its event loop and its adds
+many-ledgers: $(STAMP) ## Measure how long 100,000 ledgers delay the event loop and the adds of a bookie
 	$(BIN)/python -m tests.many_ledgers
 
-interop: $(STAMP) ## Run Apache BookKeeper's client on our bookies, and ours on its bookies (needs Maven)
+interop: $(STAMP) ## Run Apache BookKeeper's client on our bookies, and our client on its bookies (needs Maven)
 	$(BIN)/python -m tests.interop
 
-bench: $(STAMP) ## Run all benchmarks, each beside the machine's limit in the same run
+bench: $(STAMP) ## Run all benchmarks; each also measures the limit of the machine in the same run
 	$(BIN)/python -m benchmarks
 
-# The oldest release whose stubs are wanted: newer ones refuse the runtimes that we still accept.
+# The stubs of a newer release would refuse the oldest gRPC and protobuf that we accept.
 PROTO_TOOLS := grpcio-tools==1.73.1
 
-# What mkdocs-material prints of the future of MkDocs is not about this build.
+# mkdocs-material prints a warning about the future of MkDocs, which does not concern this build.
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(STAMP) ## Build the documentation in site/; a broken link or anchor fails
 	$(BIN)/python -m mkdocs build --strict
@@ -197,5 +197,5 @@ lock: $(STAMP) ## Compile requirements.lock from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
 		--no-header --no-annotate --no-strip-extras --extra dev pyproject.toml -o requirements.lock
 
-clean: ## Delete what builds and tests leave behind, except the virtual environment
+clean: ## Delete the files of builds and tests, except the virtual environment
 	rm -rf dist build site jvm-shim/target project/target project/project .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db

@@ -31,7 +31,7 @@ class NotBuiltError(Exception):
 def build_jar(root: Path, jar: Path | None = None) -> Path:
     """Compile the jar of the checkout at `root`, unless it is newer than its sources.
 
-    `jar` is the path of the result; by default, that of the installation.
+    `jar` is the path of the result; by default, the path in the package `ledgerlog_spark`.
     """
     jar = jar or root / JAR
     files = sorted(each for each in (root / SOURCES).rglob("*") if each.is_file())

@@ -1,8 +1,8 @@
-"""The build hook of the wheel: puts the jar of the JVM engine into it.
+"""The build hook of the wheel: puts the jar of the JVM engine into the wheel.
 
-An existing jar is taken as it is, and so is the jar of `make shim`. Otherwise the Scala compiler
-among the jars of an installed PySpark compiles it. Without PySpark or Java the wheel has no jar,
-and `format("ledger")` then runs in Python.
+An existing jar, such as that of `make shim`, is taken as it is. Otherwise the jar is compiled by
+the Scala compiler among the jars of an installed PySpark. Without PySpark or Java, the wheel has no
+jar, and `format("ledger")` runs in Python.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ object EngineChoice {
           "wheel or a jar of ledgerlog for this version, or remove the setting of the catalog"
       )
 
-  /** A new object of a class that uses internal classes of Spark, loaded only now. */
+  /** Load a class that uses internal classes of Spark, and make an object of it. */
   def newEngine[T](className: String): T =
     Class
       .forName(className, true, getClass.getClassLoader)
@@ -67,7 +67,8 @@ object EngineChoice {
         .orElse(SparkSession.getDefaultSession)
         .flatMap(_.conf.getOption(Setting))
     catch {
-      // A stopped session has no settings. The look-up of other formats must not fail here.
+      // A stopped session has no settings. This runs when Spark looks up any format, so it must not
+      // fail.
       case NonFatal(_) => None
     }
 }

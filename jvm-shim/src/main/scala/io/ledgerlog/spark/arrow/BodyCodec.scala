@@ -10,12 +10,12 @@ import org.apache.arrow.memory.{ArrowBuf, BufferAllocator}
 
 /** Copies the buffers of a record batch out of an entry, and decompresses them.
   *
-  * A copy is needed without compression too: the buffers of an entry are not aligned, and the entry
-  * is the memory of an answer.
+  * Uncompressed buffers are copied too, because the buffers of an entry are not aligned, and are in
+  * the memory of a whole answer.
   */
 sealed trait BodyCodec {
 
-  /** The buffer at `[place, place + size)` of `body`, as new memory. At most `sizeMax` bytes. */
+  /** The buffer at `[place, place + size)` of `body`, in new memory of at most `sizeMax` bytes. */
   def load(
       body: ArrowBuf,
       place: Long,
@@ -49,7 +49,7 @@ object BodyCodec {
     }
   }
 
-  /** Buffers that begin with their size as 8 bytes. The size -1 means that it is not compressed. */
+  /** Buffers that begin with 8 bytes: the size after decompression, or -1 if not compressed. */
   private abstract class Compressed extends BodyCodec {
     override final def load(
         body: ArrowBuf,
@@ -70,7 +70,7 @@ object BodyCodec {
         }
       }
 
-    /** Fill the whole `target`. */
+    /** Decompress `size` bytes of `body` from `place` on. The result must fill `target`. */
     protected def decompress(body: ArrowBuf, place: Long, size: Long, target: ArrowBuf): Unit
 
     protected def wrong(what: String, cause: Throwable = null): LedgerLogException =

@@ -45,7 +45,7 @@ final class ColumnLoader(fields: IndexedSeq[Field], allocator: BufferAllocator) 
     private var node = firstNode
     private var buffer = firstBuffer
 
-    /** Load a vector of exactly `expected` values, or of at least so many below another. */
+    /** Load a vector of `expected` values. A child of another vector (`isBelow`) may have more. */
     def load(vector: FieldVector, expected: Long, isBelow: Boolean = false): Unit = {
       val field = vector.getField
       val (length, nulls) = message.nodes(node)
@@ -88,7 +88,7 @@ final class ColumnLoader(fields: IndexedSeq[Field], allocator: BufferAllocator) 
 
     private def padded(size: Long): Long = (size + 127) / 64 * 64
 
-    /** Compare the buffers with the number of values. Returns the number of values below. */
+    /** Compare the buffers with the number of values. Returns how many values a child needs. */
     private def check(field: Field, length: Long, nulls: Long, buffers: Array[ArrowBuf]): Long = {
       def needs(place: Int, size: Long): Unit =
         if (buffers(place).readableBytes() < size)
@@ -107,7 +107,7 @@ final class ColumnLoader(fields: IndexedSeq[Field], allocator: BufferAllocator) 
       }
     }
 
-    /** Check that offsets rise from 0 or more, and return the last one. */
+    /** Check that offsets are not negative and never decrease, and return the last offset. */
     private def offsets(field: Field, length: Long, buffer: ArrowBuf): Long =
       if (length == 0) 0
       else {

@@ -7,7 +7,7 @@ import org.apache.spark.sql.types.TimestampType
   * @param first
   *   the offset of the first row
   * @param times
-  *   for each commit the offset after its last row, in rising order, and its time in ms
+  *   for each commit, ascending, the offset after its last row and its time in ms, if it is known
   */
 final class CommitTimeColumn(first: Long, times: IndexedSeq[(Long, Option[Long])])
     extends LongColumn(TimestampType) {

@@ -9,7 +9,7 @@ import io.ledgerlog.spark.wire.SlicedBody
 import org.apache.arrow.flatbuf.{BodyCompressionMethod, Message, MessageHeader, RecordBatch}
 import org.apache.arrow.memory.ArrowBuf
 
-/** The record batch message of an entry, whose fields are checked.
+/** The record batch message of an entry, with checked fields.
   *
   * @param body
   *   the memory with the body
@@ -47,7 +47,7 @@ object EntryMessage {
   /** Decode the message in `size` bytes of `bytes` from `place` on.
     *
     * @param sliced
-    *   if the bytes are slices of an entry, the body that these make
+    *   where the columns are, if the bytes are only some slices of an entry
     */
   def decode(
       bytes: ArrowBuf,
@@ -58,7 +58,7 @@ object EntryMessage {
     try decoded(bytes, place, size, sliced)
     catch {
       case error: LedgerLogException => throw error
-      // The library throws such exceptions for places outside of the message.
+      // The library throws unchecked exceptions for places outside of the message.
       case NonFatal(error) => throw wrong(s"its fields are not valid ($error)", error)
     }
 

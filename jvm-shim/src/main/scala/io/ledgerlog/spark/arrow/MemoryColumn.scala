@@ -15,7 +15,7 @@ abstract class MemoryColumn(vector: FieldVector, kind: DataType) extends ScalarC
   private val nulls = vector.getNullCount
   private val validity = vector.getValidityBufferAddress
 
-  /** 0 after `close`. */
+  /** The number of rows; 0 after `close`. */
   private var rows = vector.getValueCount
 
   final override def hasNull: Boolean = nulls > 0

@@ -13,7 +13,7 @@ import org.slf4j.LoggerFactory
 
 /** The index of one listed range: for each entry, the rows and the payload bytes before it.
   *
-  * As `RangeIndex` in `ledgerlog_spark/datasource/scan/ranges.py`.
+  * It does the same as `RangeIndex` in `ledgerlog_spark/datasource/scan/ranges.py`.
   *
   * @param slices
   *   for each entry the length and the CRC32C of each slice; none if the index does not list them
@@ -133,7 +133,7 @@ object RangeIndex {
         throw LedgerLogException.wireFormat(s"not the index of a range: ${error.getMessage}", error)
     }
 
-  /** The slices of each entry; none if they are wrong, because they only save bytes. */
+  /** The slices of each entry; none if they are wrong, because whole entries can be read too. */
   private def usableSlices(text: String, sizes: IndexedSeq[Long]): IndexedSeq[Array[Int]] =
     try slicesIn(Base64.getDecoder.decode(text), sizes)
     catch {

@@ -26,8 +26,8 @@ import org.apache.arrow.memory.{ArrowBuf, BufferAllocator}
 
 /** One TCP connection to a bookie, with a thread that connects, receives and verifies answers.
   *
-  * Every request that was sent gets one `Answer` in `answers`, also when the connection fails. The
-  * thread that sends is the only one, and calls `close`.
+  * Every request that was sent gets one `Answer` in `answers`, also when the connection fails. Only
+  * one thread calls `send` and `close`.
   */
 final class BookieConnection(
     address: BookieAddress,
@@ -53,7 +53,7 @@ final class BookieConnection(
   /** Whether the connection has failed. A failed connection answers `Unavailable` to everything. */
   def hasFailed: Boolean = failure.isDefined
 
-  /** Send a request. Only one request for the same entry without a batch may be pending. */
+  /** Send a request. For each entry, at most one `ReadMode.Single` request may be pending. */
   def send(request: Request): Unit = {
     if (pending.putIfAbsent(keyOf(request), request) != null)
       throw new IllegalStateException(s"entry ${request.firstEntryId} is requested already")
@@ -223,7 +223,7 @@ final class BookieConnection(
     if (failure.isEmpty) failure = Some(error)
     try channel.close()
     catch {
-      case _: IOException => () // the socket is gone, which is what closing wants
+      case _: IOException => () // the channel is closed even after an error
     }
   }
 

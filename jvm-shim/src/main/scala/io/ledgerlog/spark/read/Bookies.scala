@@ -29,7 +29,7 @@ final class Bookies(
 
   def noteFailure(bookieId: String): Unit = failures(bookieId) += 1
 
-  /** Whether a bookie may read slices. Its registration is read only when it gets a request. */
+  /** Whether to request slices from a bookie. True until its registration is read. */
   def mayTakeSlices(bookieId: String): Boolean =
     !withoutSlices(bookieId) && addresses.get(bookieId).forall(_.takesSlices)
 
@@ -45,7 +45,7 @@ final class Bookies(
       case None => answers.put(Answer(request, Code.Unavailable, Nil, 0))
     }
 
-  /** Close the connection to a bookie that did not answer in time. Its requests get answers. */
+  /** Close the connection to a bookie that did not answer in time. Its requests fail. */
   def drop(bookieId: String): Unit = connections.remove(bookieId).foreach { connection =>
     connection.close()
     failedNanos(bookieId) = System.nanoTime()

@@ -8,9 +8,9 @@ import io.ledgerlog.spark.wire.{Code, EntrySlices}
 /** Consecutive entries of one part and one fragment that are requested together.
   *
   * The entries come from one bookie. After a refusal, damage or a time-out, the next bookie gets a
-  * request for the rest. If no bookie sent the rest, the first missing entry is requested alone from
-  * each bookie of its write set: only such answers show that an entry is absent. Before, slices that
-  * no bookie sent are requested as whole entries.
+  * request for the rest. If no bookie sent the rest, and it was a request for slices, the rest is
+  * requested as whole entries. If no bookie sent these either, the first missing entry is requested
+  * alone from each bookie of its write set: only such answers show that an entry is absent.
   *
   * @param slices
   *   the parts of the entries to read, if not whole entries
@@ -33,7 +33,7 @@ final class Job(
   var tried: Int = 0
   var mode: ReadMode = ReadMode.Single
 
-  /** Whether all bookies were asked in vain, so a decision is needed when the job is the first. */
+  /** Whether all bookies were asked in vain. When the job is the first one, the reader decides. */
   var isHopeless: Boolean = false
   var isDropped: Boolean = false
   var isConfirmed: Boolean = false
@@ -41,12 +41,12 @@ final class Job(
   var busyRounds: Int = 0
   var resumeNanos: Option[Long] = None
 
-  /** Why the entries cannot be requested. The error belongs to the job's place among the others. */
+  /** Why the entries cannot be requested. It is thrown only when the job is the first one. */
   var failure: Option[LedgerLogException] = None
 
   def isReceived: Boolean = nextEntryId > lastEntryId
 
-  /** Keep the entries that were not received before. The others are released. */
+  /** Keep the next missing entries and release the others. Returns whether any was kept. */
   def take(received: Seq[Received]): Boolean = {
     var took = false
     received.foreach { entry =>

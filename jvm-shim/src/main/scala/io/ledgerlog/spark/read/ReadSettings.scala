@@ -3,13 +3,13 @@ package io.ledgerlog.spark.read
 /** Limits of the reader of a task. The defaults are those of the Python source.
   *
   * @param windowBytes
-  *   expected bytes of the requests that are pending or were answered and not taken
+  *   maximum of the expected bytes of all requests that are pending, or whose answer is not taken
   * @param memoryBytes
-  *   bytes of these answers in memory, for any size of entries; one answer may always be requested
+  *   maximum memory of these answers if their size is not as expected; one may always be requested
   * @param hedgeDelayMs
   *   after this delay a slow request is also sent to another bookie
   * @param busyRounds
-  *   attempts while bookies refuse requests because they have too many
+  *   maximum number of attempts while bookies answer `Busy`
   */
 final case class ReadSettings(
     windowBytes: Long = 8L << 20,

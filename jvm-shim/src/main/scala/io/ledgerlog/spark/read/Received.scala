@@ -6,7 +6,7 @@ import org.apache.arrow.memory.ArrowBuf
 /** The payload of one entry, in the bytes of an answer. The holder calls `release` once.
   *
   * @param body
-  *   if only slices of the entry were read, the body that these make
+  *   where the columns are, if only some slices of the entry were read
   */
 final class Received(
     val entryId: Long,

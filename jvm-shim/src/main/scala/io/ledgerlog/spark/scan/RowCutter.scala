@@ -3,9 +3,9 @@ package io.ledgerlog.spark.scan
 import io.ledgerlog.spark.LedgerLogException
 import io.ledgerlog.spark.plan.ScanRange
 
-/** Selects the wanted rows of a range's entries, and compares the rows with the list.
+/** Selects the wanted rows of a range's entries, and checks that the entries have the listed rows.
   *
-  * As `RowCutter` in `ledgerlog_spark/log/reading/listed_rows.py`.
+  * It does the same as `RowCutter` in `ledgerlog_spark/log/reading/listed_rows.py`.
   */
 final class RowCutter(range: ScanRange) {
   private var nextRow = range.entryRows.map(_._1)

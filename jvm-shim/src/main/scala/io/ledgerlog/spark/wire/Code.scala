@@ -31,6 +31,6 @@ object Code {
     106 -> Busy
   )
 
-  /** The code of an answer (WIRE.md#answer-codes). An unknown number shows nothing. */
+  /** The code of an answer (WIRE.md#answer-codes). An unknown number counts as `IoError`. */
   def ofNumber(number: Int): Code = byNumber.getOrElse(number, IoError)
 }

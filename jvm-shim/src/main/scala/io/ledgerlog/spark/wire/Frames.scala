@@ -14,13 +14,13 @@ object Frames {
   val BatchRead: Byte = 7
   val ReadSlices: Byte = 66
 
-  /** Packet header, code, ledger id and entry id. */
+  /** The size of the head of an answer: packet header, code, ledger id and entry id. */
   val ReadHeadSize: Int = 24
 
-  /** The head of a READ answer, and the request id. */
+  /** The size of this head and of the request id, which follows it in a batch. */
   val BatchHeadSize: Int = 32
 
-  /** The size limit of a BATCH_READ counts this number of bytes beside its entries. */
+  /** The size of a BATCH_READ answer without its entries, which its size limit includes. */
   val BatchCountedSize: Int = 36
 
   def read(ledgerId: Long, entryId: Long): ByteBuffer =
@@ -41,7 +41,7 @@ object Frames {
       .putLong(sizeBytes)
       .flip()
 
-  /** A request for ranges of some entries, which are counted from the first byte of the entry. */
+  /** A request for byte ranges of some entries. Places count from the start of a stored entry. */
   def readSlices(
       ledgerId: Long,
       requestId: Long,

@@ -16,9 +16,10 @@ final case class SlicedBody(
 ) {
   def size: Int = keptStarts.last
 
-  /** The place and size of a buffer in the shorter body. It is empty if its column is left out.
+  /** The place and size of a buffer in the shorter body. The size is 0 if its column is left out.
     *
-    * The result is None for a buffer that is not in one column, so the starts are not of this body.
+    * The result is None if the buffer is not within one column, which shows that the starts are
+    * those of another body.
     */
   def moved(from: Long, length: Long): Option[(Long, Long)] =
     if (length == 0) Some((0, 0))

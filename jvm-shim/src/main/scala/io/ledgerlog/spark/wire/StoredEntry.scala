@@ -32,7 +32,7 @@ object StoredEntry {
     }
   }
 
-  /** The payloads of the valid entries from `firstEntryId` to the first entry that is not valid. */
+  /** The payloads of the entries from `firstEntryId` on, before the first that is not valid. */
   def validPrefix(
       bytes: ByteBuffer,
       slices: IndexedSeq[StoredSlice],

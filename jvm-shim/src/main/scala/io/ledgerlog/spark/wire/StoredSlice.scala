@@ -1,4 +1,4 @@
 package io.ledgerlog.spark.wire
 
-/** A stored entry, or its payload, in the bytes of an answer. */
+/** The place and size of a stored entry, or of a part of it, in larger bytes. */
 final case class StoredSlice(place: Int, size: Int)

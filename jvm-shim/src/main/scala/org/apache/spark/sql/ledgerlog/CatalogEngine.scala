@@ -182,7 +182,7 @@ final class CatalogEngine extends StagingTableCatalog with SupportsNamespaces {
     CatalogRequests.put(request.putObject("properties"), info.properties.asScala.toMap)
   }
 
-  /** The answer to a request about one table. Errors of its name become those of Spark. */
+  /** The answer to a request about one table. A missing or existing table is an error of Spark. */
   private def ask(kind: String, ident: Identifier)(fill: ObjectNode => Unit): JsonNode =
     try
       requests.ask(kind) { request =>

@@ -8,7 +8,7 @@ import org.apache.spark.sql.connector.write.{
   WriteBuilder
 }
 
-/** Makes the write of one statement, whose log the table names, and nothing else.
+/** Makes the write of one statement. Only the table, and no option, selects the log.
   *
   * @param optionsOf
   *   the options of the write, by its mode

@@ -13,7 +13,7 @@ object EngineOption {
   def isPython(options: CaseInsensitiveStringMap): Boolean =
     valueOf(options).equalsIgnoreCase(EngineChoice.Python)
 
-  /** The options for the Python source, to which `jvm` means that this engine is missing. */
+  /** The options for the Python source. It would report for `jvm` that this engine is missing. */
   def without(options: CaseInsensitiveStringMap): CaseInsensitiveStringMap =
     if (valueOf(options).equalsIgnoreCase(Jvm)) {
       val others = options.asCaseSensitiveMap.asScala.filterNot(_._1.equalsIgnoreCase(Name))

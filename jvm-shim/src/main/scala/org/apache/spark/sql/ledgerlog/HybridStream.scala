@@ -17,8 +17,8 @@ import org.apache.spark.sql.types.StructType
 
 /** The stream of the Python source, whose micro-batches this engine reads if it can.
   *
-  * Offsets, limits, and the plan of a batch are those of the Python stream. So its errors are the
-  * same, and a checkpoint goes on with either engine.
+  * Offsets, limits, and the plan of a batch are those of the Python stream. So both engines have
+  * the same errors, and either engine can continue from a checkpoint of the other.
   */
 final class HybridStream(
     python: MicroBatchStream with SupportsTriggerAvailableNow,
@@ -28,14 +28,14 @@ final class HybridStream(
     with SupportsTriggerAvailableNow
     with ReportsSourceMetrics {
 
-  /** The input of one batch: Spark may ask for it several times. */
+  /** The input of the last batch. It is kept, because Spark may ask for it several times. */
   private var planned: Option[((String, String), Array[InputPartition])] = None
   @volatile private var lag: util.Map[String, String] = util.Map.of()
   @volatile private var lastEngine = "JVM engine"
 
   private lazy val factory = new HybridReaderFactory(python.createReaderFactory())
 
-  /** The engine of the last batch, and why it was not this one. */
+  /** The engine of the last batch; for Python, with the reason. */
   def engine: String = lastEngine
 
   override def planInputPartitions(start: Offset, end: Offset): Array[InputPartition] = {

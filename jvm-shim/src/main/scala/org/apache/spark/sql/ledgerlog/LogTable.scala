@@ -22,8 +22,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** A log as a table of the catalog, in the version in which Spark loaded it.
   *
-  * A batch reads this version, so a statement sees one version of the log. An overwrite replaces
-  * only this version. So its rows, which may come from this version, never replace a later one.
+  * A batch reads this version, so a statement sees one version of the log. The rows of an overwrite
+  * may be computed from this version, so an overwrite replaces this version and never a later one.
   *
   * @param isNewest
   *   whether no older version was requested; only the newest version can be written
@@ -94,7 +94,7 @@ final class LogTable(
 
   private def identityOf: Any = identity
 
-  /** A stream outlives the version, and the source refuses these options in a stream. */
+  /** A stream gets no expected log id or version: it outlives them, and the source refuses them. */
   private def optionsOf(mode: WriteMode, asked: Map[String, String]): Map[String, String] = {
     val target = Map("path" -> stored.log, "createIfMissing" -> "false")
     val replacesAny = TableOptions.isOn(asked, "overwriteIfChanged")

@@ -15,10 +15,10 @@ import org.apache.spark.unsafe.types.UTF8String
 
 /** The JSON of filters, which `ledgerlog_spark/datasource/skipping/predicates.py` reads.
   *
-  * An expression that has no form there becomes an empty object. The planner keeps all rows for it.
+  * An expression without a JSON form becomes an empty object, for which the planner keeps all rows.
   *
   * @param table
-  *   the columns with their types: a column with a collation has another order than its bytes
+  *   the columns and their types: a column with a collation is not in the order of its bytes
   */
 final class PredicateJson(table: StructType) {
   private val nodes = JsonNodeFactory.instance
@@ -95,12 +95,12 @@ object PredicateJson {
         .find(_.name == name)
         .map(_.dataType)
         .orElse(HiddenColumn.all.find(_.name() == name).map(_.dataType()))
-      // Null counts are exact for columns of any type.
+      // Columns of types without bounds are allowed, because their null counts are exact.
       kind.filter(each => !each.isInstanceOf[StringType] || each == StringType).map(_ => name)
     case _ => None
   }
 
-  /** The types whose values are compared alike; empty for types without bounds. */
+  /** The name of the types whose values are compared in the same way; None without bounds. */
   def familyOf(kind: DataType): Option[String] = kind match {
     case BooleanType => Some("boolean")
     case ByteType | ShortType | IntegerType | LongType => Some("integer")

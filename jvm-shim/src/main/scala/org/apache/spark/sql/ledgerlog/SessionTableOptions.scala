@@ -10,8 +10,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** The options of a table of the session catalog: `CREATE TABLE t USING ledger OPTIONS (..)`.
   *
-  * The session catalog keeps them as properties of the table, and gives the properties, but not the
-  * options of `load` and `save`, a provider.
+  * The session catalog keeps these options as properties of the table. It passes the properties to
+  * the provider of the table. Options of `load` and `save` are not among the properties.
   */
 final class SessionTableOptions(properties: util.Map[String, String]) {
   private val options: Map[String, String] =

@@ -7,8 +7,8 @@ import org.apache.spark.sql.connector.write.{LogicalWriteInfo, WriteBuilder}
 
 /** A log that a statement creates or replaces together with its rows.
   *
-  * Staging changes nothing. The one commit of the write creates the log or replaces its rows and
-  * columns, so a statement that fails leaves no log, or the old one.
+  * Staging changes nothing. The one commit of the write creates the log, or replaces its rows and
+  * columns. So after a statement that fails, there is no log, or the unchanged old log.
   *
   * @param writeOptions
   *   the options of the commit, which also protect it from other writers
@@ -34,7 +34,7 @@ final class StagedLogTable(
   override def capabilities(): util.Set[TableCapability] =
     util.EnumSet.of(TableCapability.BATCH_WRITE, TableCapability.TRUNCATE)
 
-  /** Spark also overwrites a log that the statement creates. Such a write is an append. */
+  /** Spark requests an overwrite even of a log that the statement creates: here it is an append. */
   override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = {
     hasRows = true
     val asked =

@@ -7,15 +7,15 @@ import scala.jdk.CollectionConverters._
 import io.ledgerlog.spark.LedgerLogException
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** The options that a statement gives a table of the catalog. They select no other log. */
+/** The options that a statement gives a table of the catalog. They must not select another log. */
 object TableOptions {
   private val SelectLog =
     Set("log", "path", "paths", "logs", "logpattern", "ledgerid", "metadataserviceuri")
 
-  /** Spark has loaded the table in this version already. */
+  /** Options without effect: Spark has already loaded the table in the version that they name. */
   private val SelectVersion = Set("versionasof", "timestampasof")
 
-  /** What the catalog sets itself in each write. */
+  /** Options that the catalog itself sets in writes. */
   private val SetHere = Set(
     "createifmissing",
     "errorifexists",
@@ -45,7 +45,7 @@ object TableOptions {
   def textsIn(options: CaseInsensitiveStringMap): Map[String, String] =
     options.asCaseSensitiveMap.asScala.toMap
 
-  /** The options with others that replace those of the same name in upper or lower case. */
+  /** `options` and `by`. Options of `by` replace those of the same name, in upper or lower case. */
   def replaced(options: Map[String, String], by: Map[String, String]): Map[String, String] = {
     val names = by.keySet.map(lower)
     options.filterNot { case (name, _) => names(lower(name)) } ++ by

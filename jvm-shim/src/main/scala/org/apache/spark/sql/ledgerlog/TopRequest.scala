@@ -20,7 +20,7 @@ final case class TopRequest(column: String, descending: Boolean, nullsFirst: Boo
 
 object TopRequest {
 
-  /** The request for sort orders; None if the bounds of the first one have another order. */
+  /** The request for sort orders; None if the first one is not by a column with usable bounds. */
   def of(orders: Seq[SortOrder], limit: Int, table: StructType): Option[TopRequest] =
     for {
       first <- orders.headOption
