@@ -1,4 +1,4 @@
-"""`python -m tests.sim --schedules N --seed S`: random schedules, and what broke."""
+"""`python -m tests.sim --schedules N --seed S`: runs random schedules, and reports violations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 def command(options: argparse.Namespace, seed: int, without: list[str]) -> str:
-    """The command line that plays a schedule again."""
+    """Return the command line that runs a schedule again."""
     mutation = f" --mutation {options.mutation}" if options.mutation else ""
     left_out = f" --without '{','.join(without)}'" if without else ""
     return f"python -m tests.sim --seed {seed} --replay{mutation}{left_out}"
@@ -59,7 +59,7 @@ def replay(options: argparse.Namespace) -> int:
 
 
 def report(options: argparse.Namespace, outcome: Outcome) -> None:
-    """Say what broke and how to see it again, in as few deviations as shrinking finds."""
+    """Print a violation, and the command that repeats it with as few deviations as possible."""
     violation = outcome.violation
     assert violation is not None
     sys.stdout.write(f"seed {outcome.seed}: {violation}\n")
@@ -79,7 +79,7 @@ def report(options: argparse.Namespace, outcome: Outcome) -> None:
 
 
 def cover(options: argparse.Namespace) -> int:
-    """Run the schedules and say what they reach; 1 when something has no reason not to be."""
+    """Run the schedules and print what they reach. Return 1 if a gap has no listed reason."""
     seeds = range(options.seed, options.seed + options.schedules)
     shares = [seeds[worker :: options.workers] for worker in range(options.workers)]
     with get_context("fork").Pool(options.workers) as pool:
@@ -92,7 +92,7 @@ def cover(options: argparse.Namespace) -> int:
 
 
 def _share_covered(options: argparse.Namespace, seeds: range) -> tuple[Coverage, int]:
-    """What one process's seeds reach, and how many of them end with a violation."""
+    """Return what the schedules of one process reach, and how many end with a violation."""
     broken = 0
 
     def play() -> None:
@@ -107,13 +107,13 @@ def _share_covered(options: argparse.Namespace, seeds: range) -> tuple[Coverage,
 
 
 def played(options: argparse.Namespace) -> Iterator[Outcome]:
-    """The outcomes of all seeds in order; ends early when its caller does."""
+    """Yield the outcomes of all seeds, in order. The caller may stop early."""
     seeds = range(options.seed, options.seed + options.schedules)
     play = partial(run_schedule, keeps_trace=options.trace_hash)
     if options.workers == 1:
         yield from map(play, seeds)
         return
-    # Forked, so that a mutation that is on here is on in all of them.
+    # The processes are forked, so that a mutation that is applied here is applied in all of them.
     with get_context("fork").Pool(options.workers) as pool:
         yield from pool.imap(play, seeds, chunksize=4)
 

@@ -1,4 +1,4 @@
-"""The end of a schedule: all faults are over, everybody ends, and everything is held to account."""
+"""The end of a schedule: all faults are over, all clients end, and all invariants are checked."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 HEALTHY_MS = 20_000
-"""Within so much virtual time of a healthy cluster everything ends."""
+"""In a healthy cluster, everything ends within this virtual time."""
 TOMBSTONES_KEPT_MS = SETTINGS.tombstone_keep_s * 1_000 + 1_000
 OTHER_KEY = master_key(b"guess")
 LATE_MS = 1_000
-"""The last message of a schedule has arrived so long after its audit."""
+"""The last message of a schedule arrives within this time after the audit."""
 
 
 class Audit:
-    """Of one world."""
+    """The audit of one world."""
 
     def __init__(self, world: World) -> None:
         self.world = world
 
     @property
     def is_rotten(self) -> bool:
-        """Whether a copy was lost for good: no promise is left then but that nothing is made up."""
+        """Whether a copy is permanently lost. The only promise left is that no data is invented."""
         return any(bookie.is_rotten for bookie in self.world.bookies.values())
 
     def run(self) -> None:
-        """Heal, let all clients end, seal every ledger, read it back.
+        """Heal the cluster, let all clients end, seal every ledger, and read all ledgers.
 
         PROTOCOL.md#L3, PROTOCOL.md#L5, PROTOCOL.md#L23.
         """
         world = self.world
         self.restart_bookies()
         world.heal()
-        # One that is on its way down, cleanly or because its disk failed, has nothing to say.
+        # A bookie that is stopping, cleanly or because its disk failed, does not answer.
         up = world.run_until(
             lambda: all(b.is_up and not b.has_failed for b in world.bookies.values()), HEALTHY_MS
         )
@@ -67,7 +67,7 @@ class Audit:
         self._require_idle()
 
     def end_writers(self) -> None:
-        """A writer that is open when its ledger is sealed hears of it (PROTOCOL.md#V1)."""
+        """A writer that is open when its ledger is sealed ends with an error (PROTOCOL.md#V1)."""
         for name, client in list(self.world.clients.items()):
             if not (isinstance(client.machine, LedgerWriter) and client.machine.phase in ADDING):
                 continue
@@ -79,7 +79,7 @@ class Audit:
             require(ended, "V1", f"{name} was asked to close and is {client.machine.phase.name}")
 
     def restart_bookies(self) -> None:
-        """Damage is noticed at a start, and what is only remembered is gone after one."""
+        """Restart all bookies: a start finds damage, and loses what was only in memory."""
         everybody = self.world.draws.uniform("all restart") < 0.3
         for name, bookie in self.world.bookies.items():
             if bookie.storage is not None and bookie.is_up and (everybody or bookie.is_rotten):
@@ -96,10 +96,10 @@ class Audit:
             require(up, "V1", f"{name} does not start")
 
     def ask_damaged(self) -> None:
-        """A bookie with damage denies nothing that it acknowledged, not even later.
+        """Check that a bookie with damage never denies what it acknowledged (PROTOCOL.md#L32).
 
-        PROTOCOL.md#L32. After a start it is in doubt about a damaged file, and forgets that only
-        with its last entry; so it is asked after one more start as well.
+        After a start, a damaged file is in doubt until its last entry is deleted. So the bookie is
+        asked again after one more start.
         """
         damaged = [name for name, bookie in self.world.bookies.items() if bookie.is_rotten]
         for _ in range(2 if damaged else 0):
@@ -107,7 +107,7 @@ class Audit:
             self._read_each(damaged)
 
     def _read_each(self, names: list[str]) -> None:
-        """Let bookies be asked for every confirmed entry, and for the last one."""
+        """Ask bookies for every confirmed entry, and for the last entry."""
         answered: list[str] = []
         asked = 0
         for name in names:
@@ -121,7 +121,7 @@ class Audit:
         require(done, "V1", f"{asked - len(answered)} of {asked} reads are not answered")
 
     def _require_idle(self) -> None:
-        """PROTOCOL.md#V11: when everything is answered, no bookie counts bytes in flight."""
+        """Check that no bookie counts bytes in flight after all answers (PROTOCOL.md#V11)."""
         for name, bookie in self.world.bookies.items():
             storage = bookie.storage
             if storage is None:
@@ -131,7 +131,7 @@ class Audit:
             bookie.require_nothing_in_flight()
 
     def ask_bookies(self) -> None:
-        """Each LAC that a bookie knows, and what a damaged one says of all entries.
+        """Ask each bookie for its LACs, and each damaged bookie for all entries.
 
         PROTOCOL.md#L32, PROTOCOL.md#L33.
         """
@@ -152,7 +152,7 @@ class Audit:
         require(done, "V1", f"{asked - len(answered)} of {asked} reads are not answered")
 
     def ask_without_password(self) -> None:
-        """PROTOCOL.md#L40: another key adds nothing, fences nothing, and moves no LAC."""
+        """Check PROTOCOL.md#L40: with a wrong key, nothing is added or fenced, and no LAC moves."""
         world, answers = self.world, list[tuple[str, str, Code]]()
         asked = 0
         for name, bookie in world.bookies.items():
@@ -186,7 +186,7 @@ class Audit:
         require(not is_moved, "L40", f"the LAC of {name} was moved with another key")
 
     def settle_writer(self, writer: SimClient) -> None:
-        """Every pending add of a live writer is stored or fails (PROTOCOL.md#V9)."""
+        """Check that every pending add of a live writer is stored or fails (PROTOCOL.md#V9)."""
         machine, checker = writer.machine, self.world.checkers.of(writer.ledger_id)
         settled = self.world.run_until(
             lambda: (
@@ -210,7 +210,7 @@ class Audit:
             self._require_whole_write_sets(writer, checker)
 
     def _require_whole_write_sets(self, writer: SimClient, checker: Checker) -> None:
-        """With an empty window each entry of the last fragment is on all of its Qw members."""
+        """Check that, with no pending add, each entry of the last fragment has all Qw copies."""
         fragment, quorum = checker.record.last_fragment, checker.record.quorum
         if checker.record.is_closed:
             return
@@ -228,7 +228,7 @@ class Audit:
                 )
 
     def settle_clients(self) -> None:
-        """Whoever recovers or reads ends within bounded time (PROTOCOL.md#V1)."""
+        """Check that recoveries and reads end within a bounded time (PROTOCOL.md#V1)."""
         for name, client in list(self.world.clients.items()):
             if isinstance(client.machine, LedgerWriter):
                 continue
@@ -244,7 +244,7 @@ class Audit:
             )
 
     def seal(self, ledger_id: int) -> LedgerMetadata | None:
-        """Recovery closes the ledger; None where lost copies forbid it (PROTOCOL.md#V3)."""
+        """Close the ledger by recovery. None if lost copies prevent the close (PROTOCOL.md#V3)."""
         ended = None
         for number in range(5):
             name = f"final{number}.{ledger_id}"
@@ -262,7 +262,7 @@ class Audit:
         raise Violation("V1", f"a healthy cluster cannot close ledger {ledger_id}: {ended}")
 
     def check_ledger(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        """The end, every copy, and what a reader gets."""
+        """Check the end of a closed ledger, all its copies, and the entries that a reader gets."""
         checker = self.world.checkers.of(ledger_id)
         require(
             metadata.last_entry_id >= checker.last_confirmed,
@@ -273,7 +273,8 @@ class Audit:
             self._check_copies(ledger_id, metadata, entry_id, checker)
         self._read_everything(f"audit.{ledger_id}", ledger_id, metadata)
         if len(metadata.fragments) > 1:
-            # Whoever opened the ledger before its changes asks bookies that never had the rest.
+            # A reader that opened the ledger before its ensemble changes asks the first bookies,
+            # which never had the later entries.
             first = self.world.store.first[ledger_id].value
             last = metadata.last_entry_id
             self._read_everything(f"old.{ledger_id}", ledger_id, first, last)
@@ -317,22 +318,23 @@ class Audit:
         )
 
     def let_go(self) -> None:
-        """The ledgers are deleted: every bookie drops them and stays fenced (PROTOCOL.md#V10).
+        """Delete the ledgers. Every bookie drops them and keeps their fences (PROTOCOL.md#V10).
 
-        Also after a start; half of the time that comes when their tombstones are forgotten.
+        This holds also after a start. In half of the schedules, the tombstones are forgotten before
+        this start.
         """
         world = self.world
         world.run_for(LATE_MS)
         for ledger_id in sorted(world.store.records):
             world.delete_ledger(ledger_id)
-        # The others were never asked anything, so they never started.
+        # The other bookies never got a request, so they never started.
         names = [name for name, bookie in world.bookies.items() if bookie.boots]
         self._collect(names)
         self._require_dropped(names)
         if world.draws.uniform("forgets") < 0.5:
             world.run_for(TOMBSTONES_KEPT_MS)
             for _ in range(2):
-                # What a file has of a ledger goes with the file, and then its tombstone.
+                # The records of a ledger are freed with their file, and after that its tombstone.
                 self._collect(names)
             world.checkers.mark("tombstones forgotten")
         self._restart(names)
@@ -360,10 +362,10 @@ class Audit:
         self._require_fences("V10")
 
     def _require_fences(self, name: str) -> None:
-        """A bookie that answered a fence takes no add of the writer, whatever befell it.
+        """Check that a bookie that answered a fence stores no add of the old writer.
 
-        It may have forgotten the fence, when that rotted or was dropped long ago, if it asks the
-        metadata store before it takes the add. So it is sent one.
+        The bookie may have lost the fence by damage, or forgotten it long after the ledger was
+        dropped. In that case it asks the metadata store before it stores an add. So an add is sent.
         """
         world = self.world
         answers: list[tuple[str, int, Code]] = []

@@ -1,4 +1,4 @@
-"""A failure names a fault that happened: which ones explain what a client reports."""
+"""Lists which faults explain a failure that a client reports: one of them must have happened."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ EXPLAINED_BY = {
     Failure.METADATA_UNREADABLE: frozenset({"unreadable"}),
     Failure.UNAUTHORIZED: frozenset({"password"}),
 }
-"""Failures of no client's own making, and the faults of which one has happened in its time."""
+"""Failures that a client does not cause itself. For each, one of these faults must have happened
+while the client was running."""
 
 
 def judge(client: SimClient, indication: Any, checker: Checker, faults: Faults) -> None:

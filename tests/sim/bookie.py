@@ -41,11 +41,11 @@ SETTINGS = StorageSettings(
 
 
 COLLECTOR_INTERVAL_MS = 3_600_000
-"""Longer than any schedule: passes come when a schedule asks for them."""
+"""Longer than any schedule, so passes run only when a schedule requests them."""
 
 
 class MetadataFromStore:
-    """The lazy metadata check, straight from the simulated store."""
+    """The lazy metadata check, which reads the simulated store directly."""
 
     def __init__(self, world: World, name: str) -> None:
         self._world = world
@@ -63,7 +63,7 @@ class MetadataFromStore:
 
 
 class ListingFromStore:
-    """What garbage collection asks, from the simulated store; it answers after a while."""
+    """The listing for garbage collection, from the simulated store, with delayed answers."""
 
     def __init__(self, world: World, host: Host) -> None:
         self._world = world
@@ -80,16 +80,14 @@ class ListingFromStore:
 
 
 class SimBookie:
-    """One bookie through all its lives.
+    """One bookie, through all its restarts.
 
     Attributes:
-        is_up: Its process runs; it serves once its storage is open.
-        boots: How often it was started.
-        is_new: No start has made the directory's first MANIFEST durable yet.
-        is_rotten: A bit of its files has flipped.
-        unanswered: Requests that its storage was given and did not answer.
-        last_adds: The newest adds of writers that it got.
-        refuses_adds: It answers all adds with BUSY.
+        is_up: Whether its process runs. The bookie serves as soon as its storage is open. boots:
+        Number of starts. is_new: Whether no start has made the directory's first MANIFEST durable
+        yet. is_rotten: Whether a bit of its files has flipped. unanswered: Number of requests that
+        its storage got and has not answered. last_adds: The newest adds of writers that it got.
+        refuses_adds: Whether it answers all adds with BUSY.
     """
 
     def __init__(self, world: World, name: str) -> None:
@@ -116,7 +114,7 @@ class SimBookie:
         self._waiting: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        """Boot; requests that come meanwhile wait, like on a listening socket."""
+        """Start the bookie. Requests during the boot wait, as on a listening socket."""
         self.is_up = True
         self.boots += 1
         faults = self.world.faults
@@ -163,12 +161,12 @@ class SimBookie:
             request()
 
     def _note_boot(self) -> None:
-        """A start takes time, and explains failures; the first, of an empty disk, takes none."""
+        """Record a boot, which explains failures while it lasts. The first boot takes no time."""
         if self.boots > 1:
             self.world.faults.lasts("boot")
 
     def _on_state_change(self) -> None:
-        """A bookie whose only directory is dead stops, once it has answered."""
+        """If the storage has failed, stop the bookie after its pending answers."""
         self._writable_changes += 1
         storage, host = self.storage, self.host
         if storage is not None and storage.failure is not None and host is not None:
@@ -176,7 +174,7 @@ class SimBookie:
             host.call_later(8_000, lambda: self.world.stop_failed(self.name, host))
 
     def _ask_failed(self, storage: LedgerStorage) -> None:
-        """PROTOCOL.md#L38: after a write or sync failed a bookie denies and takes nothing."""
+        """Check that a bookie whose write or sync failed denies and stores nothing (L38)."""
 
         def judge(code: Code, *_: object) -> None:
             is_silent = code is not Code.OK and not code.is_absent
@@ -191,12 +189,12 @@ class SimBookie:
             storage.add(late_add(checker, ledger_id), judge)
 
     def require_nothing_in_flight(self) -> None:
-        """PROTOCOL.md#V11: nobody waits for an answer, so no bytes are on their way."""
+        """Check that no bytes are in flight, because no request waits (PROTOCOL.md#V11)."""
         left = 0 if self.storage is None else self.storage._health.in_flight_bytes
         require(not left, "V11", f"{self.name} counts {left} bytes in flight, nothing is")
 
     def stop(self, *, power: bool) -> None:
-        """Kill the process; with `power` also lose what no sync covered."""
+        """Kill the process. With `power`, also lose the data that was not synced."""
         self.is_up = False
         self.down_us = self.world.scheduler.now_us
         self._waiting = []
@@ -211,7 +209,7 @@ class SimBookie:
             self.disk.crash_process()
 
     def serve(self, request: Callable[[LedgerStorage], None]) -> bool:
-        """Hand a request to the storage, now or when it is open; False when nothing listens."""
+        """Pass a request to the storage, now or when it is open. False if the process is down."""
         if not self.is_up:
             return False
         if self.host is None:
@@ -228,17 +226,17 @@ class SimBookie:
 
     @property
     def has_failed(self) -> bool:
-        """Whether its disk failed, which ends its process a moment later."""
+        """Whether its disk failed. The process ends a moment later."""
         return self.storage is not None and self.storage.failure is not None
 
     @property
     def is_registered(self) -> bool:
-        """Whether clients are told of it: one that died stays listed until its session ends."""
+        """Whether clients find the bookie. A dead bookie is listed until its session ends."""
         now_us, session_us = self.world.scheduler.now_us, self.world.options.session_ms * 1_000
         return self.is_up or now_us - self.down_us < session_us
 
     def stop_cleanly(self) -> None:
-        """End the process as SIGTERM does; requests that come meanwhile find nobody."""
+        """End the process as SIGTERM does. Requests during the stop get no answer."""
         host, storage = self.host, self.storage
         if host is None or storage is None:
             return
@@ -251,7 +249,7 @@ class SimBookie:
         host.spawn("stop", closing())
 
     def tear(self) -> None:
-        """Lose power in the middle of a write: the next boot cuts the torn tail."""
+        """Lose power in the middle of a write. The next boot cuts the torn tail."""
         active = self.storage and self.storage._keeper.active
         self.stop(power=True)
         content = active and self.disk.durable_names.get(active.entry.slot)
@@ -259,7 +257,10 @@ class SimBookie:
             tear_tail(content, active.end)
 
     def fences(self, *, is_vouched: bool = True) -> list[tuple[str, int]]:
-        """File and offset of each fence that is written, and surely vouched for."""
+        """Return (file, offset) of each written fence; with `is_vouched`, of proved fences only.
+
+        A fence is proved if later data proves that it was synced.
+        """
         found: list[tuple[str, int]] = []
         for name, content in sorted(self.disk.durable_names.items()):
             if not name.startswith("slot-"):
@@ -272,9 +273,9 @@ class SimBookie:
         return found
 
     def vouched(self) -> dict[str, int]:
-        """Files of entries, and up to where damage is never taken for a torn tail.
+        """Return each entry-log file, with the offset up to which a boot takes no damage as torn.
 
-        That is everything in a file that the durable MANIFEST calls finished.
+        In a file that the durable MANIFEST lists as finished, this is the end of the file.
         """
         names = self.disk.durable_names
         ends = {n: c.vouched_end for n, c in names.items() if n.startswith("slot-")}
@@ -285,34 +286,34 @@ class SimBookie:
         return {name: end for name, end in ends.items() if end > 0}
 
     def rot(self, name: str, offset: int, bit: int) -> None:
-        """One bit of a file flips; nothing notices before it is read."""
+        """Flip one bit of a file. Nothing notices this before the bit is read."""
         self.disk.flip_bit(name, offset, bit)
         self.is_rotten = True
         self.world.note(self.name, f"{name} rots at {offset}")
         self.world.checkers.mark("rot")
 
     def rot_fence(self, *, is_vouched: bool = True) -> None:
-        """A bit of the last fence that it wrote flips."""
+        """Flip a bit of the last fence that the bookie wrote."""
         name, offset = self.fences(is_vouched=is_vouched)[-1]
         self.rot(name, offset + 20, 3)
 
     def make_slow(self, latency_us: tuple[int, int]) -> None:
-        """Every operation of the disk takes so long from now on."""
+        """From now on, each operation of the disk takes a time in this range."""
         self.latency_us = latency_us
         if self.files is not None:
             self.files.latency_us = latency_us
 
     def _may_crash(self, what: str) -> None:
-        """An answer leaves, and the process or the machine dies at that moment."""
+        """Perhaps let the process or the machine die at the moment when it sends an answer."""
         self._answers += 1
         world, rate = self.world, self.world.options.answer_crash_rate
-        # Fences are few, and a promise for good.
+        # Fences are rare, and their promise is permanent, so crashes at fences are more frequent.
         rate *= 10 if what == "fence" else 1
         if world.faults.happens(rate, "answer crash", what, self.name, self._answers):
             world.scheduler.call_later(0, lambda: world.crash(self.name, "answer"))
 
     def _once(self, storage: LedgerStorage, answered: Callable[..., None]) -> Callable[..., None]:
-        """What a request's answer is given to: once, while this process lives."""
+        """Return a function that passes the first answer on while this process lives."""
         is_open = True
         self.unanswered += 1
 
@@ -327,7 +328,7 @@ class SimBookie:
         return on_done
 
     def _is_busy(self) -> bool:
-        """Whether a request is refused in front of the storage, for there are too many."""
+        """Whether a request is refused before the storage, as if there were too many requests."""
         self._answers += 1
         world = self.world
         return world.faults.happens(world.options.busy_rate, "busy", self.name, self._answers)
@@ -419,7 +420,7 @@ class SimBookie:
         return self.serve(look)
 
     def take_lac(self, ledger_id: int, lac: int, key: bytes, *, is_written: bool) -> bool:
-        """A writer announces how far its ledger is confirmed."""
+        """Handle the LAC that a writer announces or writes."""
         checkers = self.world.checkers
 
         def store(storage: LedgerStorage) -> None:
@@ -448,7 +449,7 @@ class SimBookie:
             self.host.spawn("garbage", collect(self.collector))
 
     def peek(self, ledger_id: int, entry_id: int) -> bytes | None:
-        """What this bookie would serve now, past the network; starts it when it is down."""
+        """Return what this bookie would answer now, without the network. Start it if it is down."""
         found: list[tuple[Code, bytes | None]] = []
         self.world.restart(self.name)
         self.world.scheduler.run_until(lambda: self.is_up)

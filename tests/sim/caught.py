@@ -1,7 +1,7 @@
-"""Which schedule noticed each mutation last; it is played first, so that a test takes a moment.
+"""The schedule that last noticed each mutation. It runs first, so that a test is fast.
 
-It is one of those that the test would play anyway. When it notices nothing any more, because the
-machine or the schedules were changed, all of them are played, and the test prints which one does.
+The test would run this schedule in any case. If it no longer notices the mutation, because the
+machine or the schedules were changed, all schedules run, and the test prints the one that does.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ CAUGHT_AT: Mapping[str, int] = {
     "sim gc_trusts_stale_listing": 25,
     "sim no_floor_at_last_fragment": 171,
 }
-"""Seeds by folder and mutation; those that the first schedules notice need none."""
+"""Seeds by folder and mutation. A mutation that the first schedules notice needs no seed."""
 
 
 def seeds(mutation: str, schedules_max: int) -> Iterable[int]:
-    """Those up to `schedules_max`, the one that noticed the mutation last before the others.
+    """Return the seeds below `schedules_max`. The seed that last noticed the mutation is first.
 
     Args:
-        mutation: Folder and name.
-        schedules_max: Schedules that have to notice it.
+        mutation: Folder and name. schedules_max: The number of schedules, one of which must notice
+        the mutation.
     """
     last = CAUGHT_AT.get(mutation, 0)
     assert last < schedules_max, f"schedule {last} is none of {schedules_max}"
@@ -74,13 +74,12 @@ def seeds(mutation: str, schedules_max: int) -> Iterable[int]:
 def caught(
     mutation: str, match: str, play: Callable[[Iterable[int]], object], schedules_max: int
 ) -> str:
-    """What the first schedule says that notices the mutation which is on now.
+    """Return the violation of the first schedule that notices the mutation that is applied now.
 
     Args:
-        mutation: Folder and name.
-        match: What it is to say.
-        play: Plays schedules until one of them raises a violation.
-        schedules_max: Schedules that have to notice it.
+        mutation: Folder and name. match: Pattern of the expected violation. play: Runs schedules
+        until one of them raises a violation. schedules_max: The number of schedules, one of which
+        must notice the mutation.
     """
     last, *others = seeds(mutation, schedules_max)
     try:

@@ -1,7 +1,7 @@
 """The invariants L.. of docs/PROTOCOL.md, checked while a schedule runs and at its end.
 
-The checker is told what bookies answered, what clients saw and what the store took; it believes no
-machine's own account of it. Everything here is about one ledger with one writer.
+The checker gets the answers of bookies, the events of clients and the changes of the store. It does
+not rely on the state of any machine. All checks of a checker are about one ledger with one writer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OF_FAILED_ADDS = (
     m.Failure.TOO_MANY_CHANGES,
 )
 FROZEN_MS_MAX = 500
-"""For so long the timers of a process may be late, when it is stopped twice."""
+"""The timers of a process may be late by this time, if the process is paused twice."""
 
 
 class Violation(AssertionError):  # noqa: N818 - it is one
@@ -60,12 +60,12 @@ def require(holds: bool, name: str, message: str) -> None:
 
 
 def write_set(quorum: Quorum, entry_id: int) -> list[int]:
-    """By the definition, not by the code under test."""
+    """Return the write set by its definition, without the code under test."""
     return [(entry_id + step) % quorum.ensemble_size for step in range(quorum.write_quorum)]
 
 
 class RecoverySeen:
-    """What one attempt of one recovery was really told."""
+    """The answers that one attempt of a recovery really got."""
 
     def __init__(self) -> None:
         self.absents: dict[int, set[int]] = {}
@@ -78,7 +78,7 @@ class RecoverySeen:
 
 
 def _written_to(machine: LedgerRecovery) -> tuple[str, ...]:
-    """The bookies that a recovery writes back to; empty before it does."""
+    """The bookies that a recovery writes back to; empty before it begins to write back."""
     pipeline = machine._tail.write_back.pipeline if machine._tail is not None else None
     return pipeline.ensemble if pipeline is not None else ()
 
@@ -87,10 +87,11 @@ class Checker:
     """All invariants of one ledger.
 
     Attributes:
-        confirmed: Entry id to payload, of everything the writer confirmed to its application.
-        marks: Situations that were met, and how often.
-        on_stored: Called with the first entry of each run that a bookie stored, before its
-            answer is on its way.
+        confirmed: Payloads by entry id, of all entries that the writer confirmed to its
+            application.
+        marks: Situations that occurred, and how often. on_stored: Called with the first entry of
+        each run that a bookie stored, before the bookie
+            sends its answer.
     """
 
     def __init__(self, marks: dict[str, int] | None = None) -> None:
@@ -126,7 +127,7 @@ class Checker:
 
     @property
     def record(self) -> LedgerMetadata:
-        """The record as the store has it."""
+        """The ledger metadata in the store."""
         return self.records[-1][1].value
 
     def add_answered(
@@ -168,7 +169,7 @@ class Checker:
         self.stored.setdefault(entry_id, {})[bookie] = payload
 
     def length_of(self, entry_id: int) -> int:
-        """Payload bytes up to and including an entry."""
+        """Return the sum of the payload bytes up to and including an entry."""
         while len(self._lengths) <= entry_id:
             before = self._lengths[-1] if self._lengths else 0
             self._lengths.append(before + len(self.payloads[len(self._lengths)]))
@@ -203,8 +204,8 @@ class Checker:
                 "L6",
                 f"{bookie} serves entry {entry_id} at place {number} from {promise.entry_id} on",
             )
-            # Only the first one is looked for; what follows it in its record goes with it, also
-            # where there is a newer copy. All copies of an entry have the same payload.
+            # The bookie looks for the first entry only, and sends the entries that follow it in the
+            # same record, even if it has a newer copy of them. All copies have the same payload.
             self._served(bookie, one, promise, is_newest=number == 0)
 
     def _served(
@@ -227,7 +228,7 @@ class Checker:
         require(lac <= limit, "L9", f"{who} serves LAC {lac}, above {limit}")
 
     def around_handle(self, client: SimClient, event: Any) -> list[Any]:
-        """Let the machine handle an event, and look at what it did with it."""
+        """Let the machine handle an event, and check the effects."""
         effects = self._around_handle(client, event)
         for effect in effects:
             if type(effect) is m.LoadMetadata:
@@ -265,7 +266,7 @@ class Checker:
 
     @staticmethod
     def _require_confirmed(machine: LedgerWriter) -> None:
-        """PROTOCOL.md#V2: no run with its ack quorum waits for an event that may never come."""
+        """Check PROTOCOL.md#V2: a run with its ack quorum does not wait for another event."""
         pipeline = machine._pipeline
         if machine.phase is WriterPhase.OPEN and pipeline._unconfirmed:
             oldest = pipeline._unconfirmed[0]
@@ -279,9 +280,10 @@ class Checker:
         effects: Sequence[Any],
         chosen: Counter[str],
     ) -> None:
-        """PROTOCOL.md#L36: one that failed this ledger is chosen only where no other was listed.
+        """Check PROTOCOL.md#L36 for the bookies that an ensemble change chooses.
 
-        And none is chosen more than three times between two pauses of the writer; `chosen` counts.
+        A bookie that failed this ledger is chosen only if no other bookie was listed. No bookie is
+        chosen more than three times between two pauses of the writer; `chosen` counts this.
         """
         changes = [effect.metadata for effect in effects if type(effect) is m.CasMetadata]
         if not changes:
@@ -297,7 +299,7 @@ class Checker:
             require(chosen[name] <= 3, "L36", f"{name} is chosen 4 times without a pause")
 
     def _require_failed_bookies(self, client: SimClient, effects: Sequence[Any]) -> None:
-        """PROTOCOL.md#L36: nobody is replaced who did not fail an add."""
+        """Check PROTOCOL.md#L36: only a bookie that failed an add is replaced."""
         failed = self._adds_failed.get(client.name, set())
         before = list(enumerate(client.machine._pipeline.ensemble))  # recovery may have changed it
         for effect in effects:
@@ -350,7 +352,7 @@ class Checker:
         return effects
 
     def _require_coverage(self, name: str) -> None:
-        """PROTOCOL.md#L16: no ack quorum is left among bookies that never answered a fence."""
+        """Check PROTOCOL.md#L16: bookies that did not answer a fence cannot form an ack quorum."""
         metadata = self.record
         ensemble = metadata.last_fragment.ensemble
         if metadata.is_closed:
@@ -435,7 +437,7 @@ class Checker:
             )
 
     def _require_met(self, client: SimClient, failure: m.Failure) -> None:
-        """What it reports happened to this client, not somewhere in its time."""
+        """Check that the reported failure happened to this client, and not only at this time."""
         name, about = client.name, f"{client.name} reports {failure.name}"
         if failure is m.Failure.LAC_UNKNOWN:
             require(name not in self._lacs_heard, "L33", f"{about}, a bookie told it a LAC")
@@ -471,7 +473,7 @@ class Checker:
             self.mark("confirmed while not open")
 
     def _require_in_time(self, client: SimClient, effect: m.RunConfirmed) -> None:
-        """PROTOCOL.md#V12: whoever waits only so long for an ack quorum confirms nothing later."""
+        """Check PROTOCOL.md#V12: after the time limit for an ack quorum, nothing is confirmed."""
         allowed_ms = client.world.options.add_quorum_timeout_ms
         if allowed_ms is not None:
             added_us = self.added_us[effect.first_entry_id]
@@ -481,7 +483,7 @@ class Checker:
             require(not is_late, "V12", about)
 
     def _denies_its_close(self, client: SimClient, failed: m.LedgerFailed) -> None:
-        """PROTOCOL.md#L27: a close that is reported as not done was not done, and will not be."""
+        """Check PROTOCOL.md#L27: a close that is reported as not done never takes effect."""
         closed_by = self.records[-1][0] if self.record.is_closed else None
         require(
             closed_by != client.name,
@@ -491,7 +493,7 @@ class Checker:
         self._closes_denied += [one for name, one in self._closes_sent if name == client.name]
 
     def _writer_failed(self, client: SimClient, failed: m.LedgerFailed) -> None:
-        """PROTOCOL.md#L27, PROTOCOL.md#A10: what it tells its application of its entries."""
+        """Check what a failed writer reports of its entries (PROTOCOL.md#L27, PROTOCOL.md#A10)."""
         sent = client.machine.next_entry_id - 1
         unknown = self.last_confirmed + 1 if sent > self.last_confirmed else None
         require(
@@ -622,9 +624,10 @@ class Checker:
             )
 
     def _require_recovered(self, client: str, old: LedgerMetadata, new: LedgerMetadata) -> None:
-        """PROTOCOL.md#L18, PROTOCOL.md#L22: from what it was told, not from what it made of it.
+        """Check PROTOCOL.md#L18 and PROTOCOL.md#L22 with the answers that the recovery really got.
 
-        The write of an attempt that gave up may be applied late: it is judged by that attempt.
+        The write of an attempt that gave up may be applied later. It is checked with the answers of
+        that attempt.
         """
         seen = next(seen for metadata, seen in self._closes if metadata is new)
         quorum, end = new.quorum, new.last_entry_id + 1

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Checkers:
-    """All of one world.
+    """All checkers of one world.
 
     Attributes:
-        marks: Situations that any of them met, and how often.
+        marks: Situations that occurred in any ledger, and how often.
     """
 
     def __init__(self) -> None:

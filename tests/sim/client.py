@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def as_entry(stored: bytes, ledger_id: int, entry_id: int) -> m.StoredEntry | None:
-    """A verified entry, None when the bytes are not it."""
+    """Return the verified entry, or None if the bytes are not this entry."""
     try:
         entry = CODEC.decode(stored, ledger_id, entry_id)
     except WireFormatError:
@@ -37,20 +37,19 @@ REFUSED: dict[type, Callable[[int], Any]] = {
     m.SendReadBatch: lambda number: m.BatchReplied(number, Code.UNAVAILABLE, ()),
     m.SendReadLac: lambda number: m.LacReplied(number, Code.UNAVAILABLE),
 }
-"""What a request is answered when its connection breaks or nobody listens."""
+"""The answers to requests whose connection breaks, or whose bookie is down."""
 
 
 class SimClient:
-    """Runs one machine; exactly one reply for each request, the deadline included.
+    """Runs one machine. Each request gets exactly one reply, which may be its time-out.
 
     Attributes:
-        address: Of its process on the network, which may run several machines.
-        began_us: When it came to be.
-        waits_for_application: What it delivered has not been taken yet.
-        is_alive: A dead client sends nothing and hears nothing.
-        is_frozen: Its process is stopped: events wait, deadlines pass.
-        may_ask_bookies: False of one without the ledger's password.
-        ended: The last indication, None while it works.
+        address: Network address of its process, which may run several machines. began_us: Time at
+        which it was created. waits_for_application: Whether the application has not yet taken what
+        it delivered. is_alive: False for a dead client, which sends and receives nothing.
+        is_frozen: Whether its process is paused: events wait, but time passes. may_ask_bookies:
+        False for a client without the ledger's password. ended: The last indication; None while it
+        runs.
     """
 
     def __init__(
@@ -86,14 +85,14 @@ class SimClient:
 
     @property
     def entries_asked(self) -> int:
-        """Entries of a writer's runs of which an add is not answered, replaced bookies aside."""
+        """Number of entries in runs with an unanswered add, without adds to replaced bookies."""
         awaited = self.machine._pipeline._sent
         adds = [one for number, one in self._open.items() if number in awaited]
         runs = {one.run.first_entry_id: one.run for one in adds}
         return sum(run.entries for run in runs.values())
 
     def feed(self, event: Any) -> None:
-        """Give the machine an event; effects are performed after `handle` returned."""
+        """Give the machine an event. Its effects are performed after `handle` has returned."""
         self._events.append(event)
         self._drain()
 
@@ -145,14 +144,14 @@ class SimClient:
         self.is_alive = False
 
     def reset(self, bookie_id: str) -> int:
-        """The connection to a bookie breaks: what is open there is answered UNAVAILABLE."""
+        """Break the connection to a bookie: its open requests get the answer UNAVAILABLE."""
         lost = [one for one in self._open.values() if getattr(one, "bookie_id", "") == bookie_id]
         for effect in lost:
             self._answer(REFUSED[type(effect)](effect.request))
         return len(lost)
 
     def _answer(self, event: Any) -> None:
-        """The first answer to a request; later ones are dropped."""
+        """Pass on the first answer to a request. Drop later answers."""
         if self.is_alive and self._open.pop(event.request, None) is not None:
             self.feed(event)
 
@@ -197,7 +196,7 @@ class SimClient:
         self._deadline(lost)
 
     def _is_garbled(self, request: int) -> bool:
-        """Whether the bytes of an answer change on their way, so that their digest does not fit."""
+        """Whether the network changes the bytes of an answer, so that the digest is wrong."""
         world = self.world
         return world.faults.happens(world.options.garble_rate, "garble", self.name, request)
 
@@ -363,7 +362,7 @@ class SimClient:
 
         self._deadline(m.MetadataWritten(number, m.MetadataOutcome.UNKNOWN))
         if faults.happens(options.cas_late_rate, "cas late", self.name, number):
-            # The write of a dead session: applied when its sender has long gone on.
+            # The write of a dead session is applied long after the sender stopped waiting for it.
             late = 3_000 * options.rpc_timeout_ms * faults.draws.uniform("late", self.name, number)
             world.scheduler.call_later(int(late), partial(_unheard, apply))
             return

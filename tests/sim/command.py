@@ -1,4 +1,4 @@
-"""The command line of the simulators that play one schedule after the other."""
+"""The command line of the simulators that run one schedule after the other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sim.log.checks import Violation
 
 
 def play(name: str, run_schedules: Callable[[range], object]) -> int:
-    """Play the schedules that the command line names; the exit code is 1 after a violation."""
+    """Run the schedules of the command line, and return the exit code: 1 after a violation."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {name}",
         description="Plays random schedules; a violation names the seed to play again.",

@@ -13,7 +13,7 @@ from tests.sim.runtime import Scheduler
 
 @pytest.fixture
 def small_heads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Heads of logs so small that most commits write pages."""
+    """Makes the heads of logs so small that most commits write pages."""
     use_small_heads(monkeypatch.setattr)
 
 
@@ -22,7 +22,7 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 @pytest.fixture
 def show(capsys: pytest.CaptureFixture[str]) -> Callable[[object], None]:
-    """Prints a line for whoever watches the tests: what schedules met, and what they caught."""
+    """Returns a function that prints a line, such as what schedules reached and noticed."""
 
     def say(line: object) -> None:
         with capsys.disabled():
@@ -37,7 +37,7 @@ def catch(
     monkeypatch: pytest.MonkeyPatch,
     show: Callable[[object], None],
 ) -> Callable[[Mapping[Mutation, str], Mutation, Callable[[Iterable[int]], object], int], None]:
-    """Requires that schedules end with the violation that a list names for a mutation."""
+    """Returns a check that schedules end with the violation that is listed for a mutation."""
 
     def check(
         mutations: Mapping[Mutation, str],
@@ -55,7 +55,7 @@ def catch(
 
 @pytest.fixture(autouse=True)
 def simulated_processes_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A violation leaves processes behind whose coroutines have not begun: they end here."""
+    """Ends the processes that a violation leaves behind, whose coroutines may not have begun."""
     made: WeakSet[Scheduler] = WeakSet()
     init = Scheduler.__init__
 

@@ -1,8 +1,8 @@
-"""What each bookie was sent, what it acknowledged, and what it may say afterwards.
+"""What each bookie got and acknowledged, and what it may answer after that.
 
-Copies are told apart by their stored bytes: an entry that recovery writes back has another header
-than the writer's copy. A bookie serves only bytes that somebody sent to it, never an older copy
-than the last one that it acknowledged alone, and never denies what it acknowledged.
+Copies are distinguished by their stored bytes: an entry that recovery writes back has another
+header than the writer's copy. A bookie serves only bytes that were sent to it, and never a copy
+that is older than the last copy that it acknowledged. It never denies what it acknowledged.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ def head_of(stored: bytes) -> tuple[int, int, int, int]:
 
 @dataclass(slots=True)
 class Copy:
-    """One send of one entry to one bookie.
+    """One copy of an entry that was sent to a bookie.
 
     Attributes:
-        stored: Header, digest and payload.
-        begun: When the bookie got it, counted in calls.
-        acked: When the bookie acknowledged it; NEVER while it did not.
+        stored: Header, digest and payload. begun: Number of the call with which the bookie got the
+        copy. acked: Number of the call with which the bookie acknowledged it; NEVER before this.
     """
 
     stored: bytes
@@ -40,14 +39,13 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a bookie had acknowledged when a question reached it.
+    """What a bookie had acknowledged when it got a read.
 
     Attributes:
-        last_entry_id: The largest entry.
-        lac: The largest LAC, of an entry's header or announced.
-        entry_id: That was asked for.
-        has_entry: Whether it had acknowledged that one.
-        asked: When the question came, counted in calls.
+        last_entry_id: The largest acknowledged entry id. lac: The largest acknowledged LAC, from
+        the header of an entry or announced. entry_id: The requested entry. has_entry: Whether the
+        bookie had acknowledged the requested entry. asked: Number of the call with which the bookie
+        got the read.
     """
 
     last_entry_id: int
@@ -67,7 +65,7 @@ class Copies:
         self._now = 0
 
     def begin(self, bookie: str, request: StoredAdd) -> list[Copy]:
-        """A bookie gets an add; the result goes to `acknowledge`."""
+        """Record that a bookie gets an add. The result is the argument of `acknowledge`."""
         self._now += 1
         sent: list[Copy] = []
         at = 0
@@ -79,11 +77,11 @@ class Copies:
         return sent
 
     def has_begun(self, bookie: str, request: StoredAdd) -> bool:
-        """Whether the bookie got one of the entries before."""
+        """Whether the bookie got any of these entries before."""
         return any((bookie, entry_id) in self._copies for entry_id in request.entry_ids)
 
     def acknowledge(self, bookie: str, sent: Sequence[Copy]) -> None:
-        """The bookie answered OK."""
+        """Record that the bookie answered OK to these copies."""
         self._now += 1
         for copy in sent:
             copy.acked = self._now
@@ -92,11 +90,11 @@ class Copies:
             self._lac[bookie] = max(self._lac.get(bookie, NO_ENTRY), lac)
 
     def lac_acknowledged(self, bookie: str, lac: int) -> None:
-        """The bookie answered OK to an announced LAC."""
+        """Record that the bookie answered OK to an announced LAC."""
         self._lac[bookie] = max(self._lac.get(bookie, NO_ENTRY), lac)
 
     def promise(self, bookie: str, entry_id: int = NO_ENTRY) -> Promise:
-        """What the bookie may not deny any more."""
+        """Return what the bookie must not deny from now on."""
         copies = self._copies.get((bookie, entry_id), ())
         return Promise(
             self._last.get(bookie, NO_ENTRY),
@@ -107,19 +105,18 @@ class Copies:
         )
 
     def wrong_bytes(self, bookie: str, stored: bytes, asked: int) -> str:
-        """Why the bookie may not serve these bytes; empty when it may.
+        """Return why the bookie must not serve these bytes; empty if it may serve them.
 
         Args:
-            bookie: That serves them.
-            stored: The bytes.
-            asked: When the question came; what it acknowledged later need not show.
+            bookie: The bookie that serves the bytes. stored: The bytes. asked: Number of the call
+            with the read. Copies acknowledged later need not be served.
         """
         _, entry_id, _, _ = head_of(stored)
         copies = self._copies.get((bookie, entry_id), [])
         same = [copy for copy in copies if copy.stored == stored]
         if not same:
             return "bytes that nobody sent to it"
-        # A copy that was never acknowledged may still be written, and then it is the newest.
+        # A copy that was never acknowledged may have been written, and may be the newest.
         latest = max(copy.acked for copy in same)
         if any(c.begun > latest and c.acked <= asked for c in copies if c.stored != stored):
             return "an older copy than the last one that it acknowledged"
@@ -127,7 +124,7 @@ class Copies:
 
     @staticmethod
     def denied(promise: Promise, code: Code, stored: bytes | None) -> str:
-        """What an answer denies of what was acknowledged; empty for nothing."""
+        """Return what an answer wrongly denies; empty if it denies nothing acknowledged."""
         if promise.entry_id == NO_ENTRY:
             last = NO_ENTRY
             if stored is not None:

@@ -1,10 +1,10 @@
 """What random schedules reach: transitions, effects, codes, failures, lines of the shipped code.
 
-Transitions are those of the dispatch tables, so a pair that no schedule meets is known by name.
-Machines of logs have no table: of them the replies count, by what each was about and its outcome.
-Lines are traced only until each function was met whole, so that a run takes about twice its time.
-What is never reached is reached by a new kind of schedule, or has its reason in a list:
-`unreached.py` beside each simulator. A reason for what is reached fails as well.
+Transitions are the rows of the dispatch tables, so a transition that no schedule reaches can be
+named. Machines of logs have no table. For them, replies are counted by their subject and outcome. A
+function is traced only until all its lines are reached, so a run takes about twice its time. For
+everything that is not reached, there must be a new kind of schedule, or a reason in a list:
+`unreached.py` of each simulator. A reason for something that is reached is also an error.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ ROOT = Path(__file__).parents[2]
 
 
 def functions_of(code: CodeType) -> Iterator[CodeType]:
-    """The functions of a module's code, nested ones included; no class bodies."""
+    """Yield the functions in a module's code, including nested functions, without class bodies."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            is_function = constant.co_flags & 0x02  # fast locals: a function, not a class body
+            is_function = constant.co_flags & 0x02  # CO_NEWLOCALS, which a class body does not have
             if is_function and constant.co_name != "<lambda>":
                 yield constant
             yield from functions_of(constant)
 
 
 def lines_of(code: CodeType) -> set[int]:
-    """Lines of a function that are executed, without its first."""
+    """The lines of a function that can be executed, without its first line."""
     return {line for _, _, line in code.co_lines() if line and line != code.co_firstlineno}
 
 
 class Lines:
-    """Lines met in some source files."""
+    """The lines of some source files that were reached."""
 
     def __init__(self, prefixes: Sequence[str]) -> None:
         self._missing: dict[tuple[str, int, str], set[int]] = {}
@@ -68,7 +68,7 @@ class Lines:
         return code.co_filename, code.co_firstlineno, code.co_name
 
     def trace(self, frame: FrameType, _event: str, _argument: Any) -> Any:
-        """For `sys.settrace`: follow a frame only while its function has lines to be met."""
+        """A function for `sys.settrace`: traces a frame while its function has unreached lines."""
         code = frame.f_code
         if not code.co_filename.startswith(self._roots):
             return None
@@ -84,33 +84,33 @@ class Lines:
         return follow
 
     def add(self, other: Lines) -> None:
-        """Take lines as met that `other` met, which looks at the same files."""
+        """Add the lines that `other` reached. `other` must be of the same files."""
         for key, missing in self._missing.items():
             missing.intersection_update(other._missing[key])
 
     @property
     def reached(self) -> tuple[int, int]:
-        """Lines met, and lines there are."""
+        """Return the number of reached lines, and the number of all lines."""
         missing = sum(map(len, self._missing.values()))
         total = sum(self._totals.values())
         return total - missing, total
 
     def unreached(self) -> dict[str, list[int]]:
-        """`file:function` to its lines that were never met."""
+        """Return the lines that were never reached, by `file:function`."""
         return {self._names[key]: sorted(lines) for key, lines in self._missing.items() if lines}
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the schedules of one simulator are to reach.
+    """What the schedules of one simulator must reach.
 
     Attributes:
-        files: Files and folders, relative to the repository, whose lines count.
-        reasons: Patterns of transitions, codes, failures and `file:function`, and why no schedule
-            reaches them.
-        tables: Names of dispatch tables whose transitions count.
-        codes: Codes and failures that schedules are to reach.
-        rare: Like `reasons`, for what only some thousands of schedules reach and others do not.
+        files: Files and folders, relative to the repository, whose lines must be reached. reasons:
+        Patterns of transitions, codes, failures and `file:function`, each with the reason
+            why no schedule reaches them.
+        tables: Names of dispatch tables whose transitions must be reached. codes: Codes and
+        failures that must be reached. rare: Like `reasons`, but for what is reached only by one of
+        thousands of schedules.
     """
 
     files: Sequence[str]
@@ -141,7 +141,7 @@ class Coverage:
         """Count inside the `with` block.
 
         Args:
-            tables: Names of the dispatch tables that the schedules are to exhaust.
+            tables: Names of the dispatch tables whose transitions are counted.
         """
         modules = [
             importlib.import_module(found.name)
@@ -190,7 +190,7 @@ class Coverage:
             yield
 
     def _counted_step(self, step: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-        """A step of a machine of logs, counted."""
+        """Return a step of a machine of logs that also counts."""
 
         def counted(machine: LogMachine[Any], *replies: Any) -> list[Any]:
             for reply in replies:
@@ -205,7 +205,7 @@ class Coverage:
         return counted
 
     def add(self, other: Coverage) -> None:
-        """Count what `other` counted, which looks at the same files and tables."""
+        """Add the counts of `other`, which must be of the same files and tables."""
         self.transitions += other.transitions
         self.effects += other.effects
         self.codes += other.codes
@@ -213,7 +213,7 @@ class Coverage:
         self.lines.add(other.lines)
 
     def never(self) -> list[str]:
-        """Transitions that no schedule met; REFUSED ones are mistakes of a caller."""
+        """The transitions that no schedule reached, without REFUSED ones: mistakes of callers."""
         return [
             name
             for name, handler in self._entries.items()
@@ -221,14 +221,13 @@ class Coverage:
         ]
 
     def report(self, out: TextIO, wanted: Wanted) -> int:
-        """Print what was reached, and what was not and why; returns how much is wrong.
+        """Print what was reached, what was not reached, and why.
 
         Args:
-            out: To print to.
-            wanted: What the schedules are to reach.
+            out: The stream to print to. wanted: What the schedules must reach.
 
         Returns:
-            How many gaps have no reason, and how many reasons are for what is reached.
+            The number of errors: gaps without a reason, and reasons for what is reached.
         """
         self._print_counts(out)
         missing = self.never()
@@ -278,12 +277,12 @@ class Coverage:
 
 
 def is_covered(wanted: Wanted, play: Callable[[], object], out: TextIO) -> bool:
-    """Whether `play` reaches what is wanted, and nothing that has a reason not to be reached."""
+    """Whether `play` reaches what is wanted, and nothing that is listed as not reached."""
     return not covered(wanted, play).report(out, wanted)
 
 
 def covered(wanted: Wanted, play: Callable[[], object]) -> Coverage:
-    """What `play` reaches."""
+    """Run `play`, and return what it reaches."""
     coverage = Coverage(wanted.files)
     with coverage.watching(wanted.tables):
         play()
@@ -291,7 +290,7 @@ def covered(wanted: Wanted, play: Callable[[], object]) -> Coverage:
 
 
 def _spans(lines: Sequence[int]) -> str:
-    """Line numbers, consecutive ones as spans."""
+    """Return line numbers as text, with consecutive numbers joined into spans."""
     spans: list[list[int]] = []
     for line in lines:
         if spans and line == spans[-1][1] + 1:

@@ -1,8 +1,9 @@
-"""A disk that forgets: the FileSystem port with power loss, errors and rot.
+"""A disk with faults: the FileSystem port with power loss, errors and flipped bits.
 
-Every file has bytes as programs see them and writes that no sync has covered yet. Power loss
-keeps, drops or tears each of those writes at 512-byte sectors, independently; unsynced names are
-lost or kept in any subset. Each operation first waits (a crash point), then happens at once.
+A file consists of its bytes as programs see them, and of the writes that are not yet synced. A
+power loss keeps, drops or tears each of these writes independently, at sectors of 512 bytes. It
+loses any subset of the unsynced changes of names. Each operation first waits, which is a point for
+a crash, and then takes effect at once.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from tests.sim.runtime import Host, SimFuture
 
 SECTOR = 512
 GROUPS_IN_DOUBT = 2
-"""Groups that nothing may vouch for yet: one that is synced and one that is being written."""
+"""Number of groups that may not yet be proved as synced: one is synced, one is being written."""
 
 
 class Content:
-    """One file's bytes: those a read sees, those a power loss leaves, and the writes between."""
+    """The bytes of one file: for reads, and after a power loss, with the writes between both."""
 
     def __init__(self) -> None:
         self.seen = bytearray()
@@ -40,7 +41,7 @@ class Content:
 
     @property
     def vouched_end(self) -> int:
-        """End of what later writes vouch for: damage before it is never taken for a torn tail."""
+        """The end of the data that later writes prove as synced: damage before it is never torn."""
         return self.starts[0] if len(self.starts) > GROUPS_IN_DOUBT else 0
 
     def write(self, offset: int, data: bytes) -> None:
@@ -69,7 +70,7 @@ class Content:
 
 
 def tear_tail(content: Content, end: int) -> None:
-    """After a power loss: part of one more record stands where the file ended."""
+    """Write a part of one more record at the end of the file, as a power loss may leave it."""
     put(content.durable, end, bytes(range(1, 101)))
     content.seen = bytearray(content.durable)
 
@@ -82,14 +83,13 @@ def put(target: bytearray, offset: int, data: Buffer) -> None:
 
 @dataclass
 class Faults:
-    """What goes wrong next; each count is used up by as many operations.
+    """The faults of the next operations. Each failed operation decreases its count by one.
 
     Attributes:
-        write_errors: Writes that fail with EIO after an arbitrary part of them.
-        sync_errors: Syncs that fail: the data is dropped, and the next sync reports success.
-        read_errors: Reads that fail with EIO.
-        capacity_bytes: Of the device; None is endless.
-        descriptors_max: Files that a process may have open; None is endless.
+        write_errors: Number of writes that fail with EIO, after an arbitrary part is written.
+        sync_errors: Number of syncs that fail: the data is dropped, and the next sync succeeds.
+        read_errors: Number of reads that fail with EIO. capacity_bytes: Size of the device; None
+        for no limit. descriptors_max: Number of files that a process may open; None for no limit.
     """
 
     write_errors: int = 0
@@ -109,12 +109,12 @@ class Counters:
 
 @dataclass
 class SimDisk:
-    """The device of one simulated machine; outlives the processes that use it.
+    """The device of one simulated machine, which outlives the processes that use it.
 
     Attributes:
-        on_operation: Called before each operation takes effect with its number and name; a crash
-            point for tests that enumerate them.
-        cold_part: So many reads find their pages not in the cache.
+        on_operation: Called with the number and name of each operation, before the operation takes
+            effect. Tests crash here.
+        cold_part: The part of the reads whose pages are not in the cache, from 0 to 1.
     """
 
     random: Random
@@ -128,7 +128,7 @@ class SimDisk:
     unsynced_names: list[tuple[str, Content | None]] = field(default_factory=list)
 
     def lose_power(self) -> None:
-        """Drop what no sync covered, in part. The caller kills the host first."""
+        """Drop a random part of the data that is not synced. The caller first kills the host."""
         for one in self._contents():
             one.lose_power(self.random)
         for name, content in self.unsynced_names:
@@ -139,16 +139,16 @@ class SimDisk:
         self.holder = None
 
     def crash_process(self) -> None:
-        """The process is gone, the page cache stays: nothing is lost, nothing becomes durable."""
+        """End the process. The page cache stays, so no data is lost or becomes durable."""
         self.holder = None
 
     def wipe(self) -> None:
-        """The device was replaced by an empty one."""
+        """Replace the device by an empty one."""
         self.seen_names, self.durable_names, self.unsynced_names = {}, {}, []
         self.holder = None
 
     def flip_bit(self, name: str, offset: int, bit: int) -> None:
-        """Rot one durable bit."""
+        """Flip one durable bit."""
         content = self.seen_names[name]
         for copy in (content.seen, content.durable):
             if offset < len(copy):
@@ -184,8 +184,9 @@ class SimFileSystem:
     """The FileSystem port of one process on a `SimDisk`.
 
     Attributes:
-        opened: Descriptors of the process.
-        grid_us: What the device did is noticed at multiples of this: much at once if it is large.
+        opened: Number of open descriptors of the process. grid_us: The process notices finished
+        operations only at multiples of this time. So with a
+            large value, it notices many at once.
     """
 
     def __init__(
@@ -199,14 +200,14 @@ class SimFileSystem:
         self.grid_us = 1
 
     async def step(self, name: str) -> None:
-        """Wait for the device; whatever the operation does happens after this, at once."""
+        """Wait for the device. After this, the caller lets the operation take effect at once."""
         latency_us = self.disk.random.randint(*self.latency_us)
         late_us = -(self.host.scheduler.now_us + latency_us) % self.grid_us
         await self.host.sleep_us(latency_us + late_us)
         self.step_now(name)
 
     def step_now(self, name: str) -> None:
-        """The same without waiting: a crash point."""
+        """The same as `step` without a wait: only a point for a crash."""
         self.disk.counters.operations += 1
         if self.disk.on_operation is not None:
             self.disk.on_operation(self.disk.counters.operations, name)
@@ -296,7 +297,7 @@ class SimFile:
 
     def read_now(self, offset: int, size: int) -> bytes | None:
         self._check_open()
-        # A cold page now and then, so that both ways of reading are simulated.
+        # Some pages are not in the cache, so that both ways of reading are simulated.
         if self.files.disk.random.random() < self.files.disk.cold_part:
             return None
         return self._read(offset, size)
@@ -332,7 +333,7 @@ class SimFile:
         await self.datasync()
 
     def _check_open(self) -> None:
-        """Its descriptor may be another file's by now."""
+        """Check that the file is open. After a close, another file may have its descriptor."""
         assert self.is_open, f"{self.name} is used after it was closed"
 
     def _write(self, offset: int, buffers: Sequence[Buffer]) -> None:

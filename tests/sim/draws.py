@@ -1,6 +1,6 @@
-"""Randomness by name: a decision depends on the seed and its own key, on no other decision.
+"""Random decisions by key: a decision depends only on the seed and its key.
 
-So switching one fault off does not shift the others, which is what shrinking needs.
+So if one fault is left out, the other decisions stay the same, as shrinking needs.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ T = TypeVar("T")
 
 
 class Draws:
-    """All draws of one seed."""
+    """All random decisions of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self._key = seed.to_bytes(8, "big", signed=True)
 
     def uniform(self, *key: object) -> float:
-        """In [0, 1), always the same for the same key."""
+        """Return a number in [0, 1), which is always the same for the same key."""
         text = "|".join(map(str, key)).encode()
         return int.from_bytes(blake2b(text, digest_size=7, key=self._key).digest(), "big") / 2**56
 
     def integer(self, low: int, high: int, *key: object) -> int:
-        """From low to high, both inclusive."""
+        """Return a number from `low` to `high`, both inclusive."""
         return low + int(self.uniform(*key) * (high - low + 1))
 
     def pick(self, choices: Sequence[T], *key: object) -> T:

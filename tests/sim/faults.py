@@ -1,4 +1,4 @@
-"""Every departure from an ordinary run, by name: recorded, and left out when shrinking says so."""
+"""All deviations from a run without faults, by name. They are recorded, and can be left out."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ from collections.abc import Callable
 from tests.sim.draws import Draws
 
 JITTER = "jitter"
-"""Taking this deviation away makes all ordinary delays equal."""
+"""The name of a deviation. If it is suppressed, all ordinary delays are equal."""
 
 FELT_US = 500_000
-"""A fault may be felt so long after it is over: retries wait, bookies come back."""
+"""A fault may have effects until this time after its end, because of retries and restarts."""
 
 HARMLESS = frozenset({"duplicate", "late", "refused", "stale", "tail"})
-"""Kinds that stop nobody, so no budget limits them."""
+"""Kinds of deviations that stop no client, so their number is not limited."""
 
 
 class Faults:
     """Decides about deviations.
 
     Attributes:
-        suppressed: Names of deviations that must not happen.
-        happened: Names of those that did, in order.
-        is_healed: No more faults: the liveness phase.
-        left: How many more may happen by chance, so that a schedule still gets somewhere.
-        now_us: The time.
+        suppressed: Names of the deviations that must not happen. happened: Names of the deviations
+        that happened, in order. is_healed: Whether no more faults happen, because the liveness
+        phase has begun. left: How many more random faults may happen. The limit lets a schedule
+        make progress. now_us: The time.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class Faults:
         self._last_us: dict[str, int] = {}
 
     def happens(self, rate: float, *key: object) -> bool:
-        """Whether a fault with this chance happens to what the key names."""
+        """Decide whether the fault with this key happens, with the probability `rate`."""
         if rate <= 0.0 or self.is_healed or self.draws.uniform(*key) >= rate:
             return False
         counts = key[0] not in HARMLESS
@@ -60,8 +59,8 @@ class Faults:
         """Let a deviation happen unless it is suppressed.
 
         Args:
-            name: Its first word is its kind.
-            for_us: How long it lasts.
+            name: The name of the deviation; its first word is the kind. for_us: The duration of the
+            deviation.
         """
         if self.is_healed or name in self.suppressed:
             return False
@@ -70,10 +69,10 @@ class Faults:
         return True
 
     def lasts(self, kind: str, for_us: int = 0) -> None:
-        """Note that something of a kind goes on until so much later."""
+        """Record that a deviation of this kind lasts for `for_us`."""
         until = self.now_us() + for_us
         self._last_us[kind] = max(until, self._last_us.get(kind, 0))
 
     def happened_between(self, kind: str, began_us: int) -> bool:
-        """Whether a fault of a kind was felt between `began_us` and now."""
+        """Whether a fault of this kind could have effects between `began_us` and now."""
         return self._last_us.get(kind, -FELT_US - 1) + FELT_US >= began_us

@@ -1,4 +1,4 @@
-"""Replaces methods of shipped classes, those too that a dispatch table holds."""
+"""Replaces methods of shipped classes, in the class and in the dispatch tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TABLES: tuple[Mapping[Any, Any], ...] = (
 def replace(undo: ExitStack, owner: Any, name: str, replacement: Any) -> None:
     """Set an attribute of a class or module until `undo` ends.
 
-    A table holds the function itself, so the row has to change as well as the class.
+    A dispatch table refers to the function itself, so the row of the table is replaced too.
     """
     missing = object()
     original = vars(owner).get(name, missing)

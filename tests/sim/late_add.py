@@ -1,4 +1,4 @@
-"""An add that comes when nobody waits for it any more."""
+"""An add that arrives after its writer has stopped waiting for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEY = master_key(b"")
 
 
 def late_add(checker: Checker, ledger_id: int) -> StoredAdd:
-    """An add that a writer of a ledger sent before it was fenced, and that comes now."""
+    """Return an add that the writer of a ledger sent before the fence, and that arrives now."""
     entry_id = max(checker.payloads, default=NO_ENTRY) + 1
     ((head, payload),) = CODEC.encode_run(
         ledger_id=ledger_id,

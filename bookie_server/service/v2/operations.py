@@ -62,7 +62,7 @@ their size limit at the same offset."""
 SLICES_COST_FACTOR: Final = 16
 """A decoded request for slices takes at most this number of bytes for each byte of its frame."""
 SLICES_ANSWER_BYTES_MIN: Final = ANSWERS_RESERVE_BYTES // 2
-"""A request for slices waits until there is room for such an answer, and for its own memory."""
+"""A request for slices waits until there is room for an answer of this size and for its memory."""
 _BATCH_SIZE: Final = Struct(">q")
 _BATCH_SIZE_OFFSET: Final = 32
 _PLUGIN_NAME: Final = b"AuthDisabledPlugin"

@@ -1,4 +1,4 @@
-"""Decides which bytes of an entry a read of slices gets from the file, and in which portions."""
+"""Decides which bytes of an entry are read from the file for a request for slices."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def near_spans(ranges: Sequence[tuple[int, int]], size_bytes: int) -> list[tuple
 def chunks_of(
     spans: Sequence[tuple[int, int]], start: int, body_size: int
 ) -> Iterator[tuple[int, int]]:
-    """Return the chunks with the spans of an entry, one after the other.
+    """Yield the chunks that contain the spans of an entry, one after the other.
 
-    So a request needs little memory in addition to its answer. The entry begins at the byte `start`
-    of the `body_size` bytes of its record, and the results are places (start, end) in these bytes
-    too.
+    Because the caller copies from one chunk at a time, a request needs little memory in addition to
+    its answer. The body of the record has `body_size` bytes, and the entry begins at the byte
+    `start` of the body. A chunk is given as (start, end) in the body.
     """
     for first, end in spans:
         at = start + first

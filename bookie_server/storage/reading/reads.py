@@ -321,7 +321,8 @@ class Reader:
     ) -> Generator[Need, bytes, bytes]:
         """Return the bytes of `ranges` of an entry, one range after another.
 
-        The disk is read in `spans`, which cover the ranges. `ids` are of the ledger and the entry.
+        `spans` cover the ranges and the head of the entry: the chunks that contain them are read.
+        `ids` are of the ledger and the entry.
         """
         start, _ = found.record.span_of(found.place)
         # The head of the entry is read too, because it shows that this is the right entry.

@@ -9,5 +9,5 @@ from tests.sim.command import play
 from tests.sim.handles.schedules import run_schedules
 
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)  # of ledgers that go on without a bookie
+    logging.disable(logging.WARNING)  # ledgers that continue without a bookie log warnings
     sys.exit(play("tests.sim.handles", run_schedules))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.sim.handles.process import Process
 
 CALL_SECONDS_MAX = 90
-"""Whatever is called ends by itself within this: several deadlines, one after the other."""
+"""Every call ends by itself within this time, in which several time limits can pass."""
 
 TOLD_SIZE_BYTES_MAX = 4_096
 
@@ -25,10 +25,11 @@ async def _sleep(process: Process, first_ms: int, last_ms: int) -> None:
 
 
 async def ended(process: Process, what: str, call: Any, *, calm_seconds_max: float = 5) -> Any:
-    """The result of a call; a violation when it hangs."""
+    """Return the result of a call. Raise a violation if the call does not end in time."""
     begun, is_calm = process.world.loop.time(), process.world.is_calm
     task = asyncio.ensure_future(call)
-    task.add_done_callback(lambda task: task.cancelled() or task.exception())  # it was looked at
+    # Retrieve the error, so that asyncio does not report it as not retrieved.
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())
     done, _ = await asyncio.wait([task], timeout=CALL_SECONDS_MAX)
     if not done:
         task.cancel()
@@ -45,7 +46,7 @@ async def ended(process: Process, what: str, call: Any, *, calm_seconds_max: flo
 
 
 async def created(process: Process) -> Story | None:
-    """A ledger with random quorums; None when that failed."""
+    """Create a ledger with random quorums; return None if this failed."""
     world, random = process.world, process.world.random
     quorum = random.choice(((3, 3, 2), (3, 3, 2), (3, 2, 2), (4, 3, 2), (3, 3, 3)))
     password = random.choice((b"", b"", b"secret"))
@@ -71,7 +72,7 @@ async def created(process: Process) -> Story | None:
 
 
 async def write(process: Process, after_ms: int) -> None:
-    """Bursts, batches and pauses; then a close, another one, or nothing."""
+    """Append in bursts and batches, with pauses; then close the ledger once, twice or never."""
     await asyncio.sleep(after_ms / 1e3)
     random = process.world.random
     story = await created(process)
@@ -102,7 +103,7 @@ async def write(process: Process, after_ms: int) -> None:
 
 
 async def close(process: Process, story: Story) -> None:
-    """Close, and close again: one record, or an error that may be tried again."""
+    """Close twice. Both closes return the same record, or an error that allows a retry."""
     world = process.world
     was_writable = story.handle.is_writable
     before = list(story.pending)
@@ -110,7 +111,7 @@ async def close(process: Process, story: Story) -> None:
     if world.random.random() < 0.2:
         impatient = asyncio.ensure_future(story.handle.close())
         await asyncio.sleep(world.random.choice((0, 0.005, 0.02)))
-        impatient.cancel()  # the close goes on
+        impatient.cancel()  # the close continues
         await asyncio.wait([impatient])
         impatient.cancelled() or impatient.exception()
     for _ in range(4):
@@ -137,7 +138,7 @@ async def close(process: Process, story: Story) -> None:
 
 
 async def check_not_closed(story: Story, error: LedgerLogError) -> None:
-    """A close that failed for certain, and may be tried again, closed nothing."""
+    """Check that a close with a definite, retriable error did not close the ledger."""
     world = story.world
     if error.definite and error.retriable and not story.is_contested:
         record = (await world.truth.load(story.ledger_id)).value
@@ -145,7 +146,7 @@ async def check_not_closed(story: Story, error: LedgerLogError) -> None:
 
 
 async def follow(process: Process, story: Story) -> None:
-    """Opens the ledger and keeps up with it, slowly or quickly, to its end."""
+    """Open the ledger and follow it to its end, slowly or quickly."""
     world, random = process.world, process.world.random
     handle = await opened(process, story)
     if handle is None:
@@ -229,7 +230,7 @@ async def _refused(process: Process, story: Story) -> None:
 async def read_on(
     process: Process, story: Story, handle: ReadHandle, first: int, last: int, *, is_slow: bool
 ) -> int:
-    """Read what is readable; the position behind it."""
+    """Read the readable entries, and return the id after the last one."""
     world, random = process.world, process.world.random
     if first > last:
         await _beyond(process, handle)
@@ -258,7 +259,7 @@ async def read_on(
 
 
 async def _beyond(process: Process, handle: ReadHandle) -> None:
-    """An entry behind what is known to be acknowledged is refused before anybody is asked."""
+    """Check that a read after the known end is refused without a request to a bookie."""
     end = handle.last_add_confirmed + 1
     try:
         async with contextlib.aclosing(handle.read_batches(end, end)) as batches:
@@ -270,7 +271,7 @@ async def _beyond(process: Process, handle: ReadHandle) -> None:
 
 
 async def look(process: Process, story: Story) -> None:
-    """Opens the ledger and asks again and again, without a watch."""
+    """Open the ledger, and read its end repeatedly, without a watch."""
     world, random = process.world, process.world.random
     handle = await opened(process, story)
     if handle is None:
@@ -295,11 +296,11 @@ async def look(process: Process, story: Story) -> None:
 
 
 async def probe(process: Process, story: Story) -> None:
-    """The same few entries, asked of one bookie again and again, some of them at once."""
+    """Read the same few entries from one bookie repeatedly, some of them at the same time."""
     random = process.world.random
     bookie = random.choice(story.handle.metadata.last_fragment.ensemble)
     if random.random() < 0.3:
-        for _ in range(60):  # one after the other, whatever the answer
+        for _ in range(60):  # one after the other, after any answer
             await ended(process, "read", process.read_one(bookie, story, 0, 200))
     for _ in range(random.randint(1, 6)):
         reads = [
@@ -313,7 +314,7 @@ async def probe(process: Process, story: Story) -> None:
 
 
 async def seal(process: Process, story: Story) -> None:
-    """Somebody takes the ledger away from its writer; twice, with one answer."""
+    """Seal the ledger, whose writer may still run. Both of two seals give the same answer."""
     world = process.world
     story.is_contested = True
     for _ in range(world.random.randint(1, 3)):

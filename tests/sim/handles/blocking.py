@@ -1,4 +1,4 @@
-"""What threads do with the blocking faces: append, wait, flush, close, and read in batches."""
+"""What threads do with the blocking API: append, wait, flush, close, and read in batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENTRIES_READ_MAX = 120
 
 
 def _timed(thread: UserThread, process: Process, what: str, call: Callable[[], Any]) -> Any:
-    """The result of a blocking call, which ends in time."""
+    """Return the result of a blocking call, which must end in time."""
     begun = thread.world.loop.time()
     try:
         return call()
@@ -40,7 +40,7 @@ def _timed(thread: UserThread, process: Process, what: str, call: Callable[[], A
 
 
 async def client_of(process: Process) -> BlockingClient | None:
-    """A blocking client around that of the process."""
+    """Return a blocking client that uses the client of the process."""
 
     async def connect() -> LedgerClient:
         return process.client
@@ -58,7 +58,7 @@ async def ran(process: Process, work: Callable[[UserThread], None]) -> None:
 
 
 async def write(process: Process, after_ms: int) -> None:
-    """One or two threads that append to one ledger."""
+    """Append to one ledger with one or two threads."""
     await asyncio.sleep(after_ms / 1e3)
     world, random = process.world, process.world.random
     client = await client_of(process)
@@ -91,7 +91,7 @@ async def write(process: Process, after_ms: int) -> None:
 
 
 class _Appends:
-    """One thread's part."""
+    """The appends of one thread."""
 
     def __init__(self, process: Process, story: Story, face: BlockingWriteHandle) -> None:
         self._process = process
@@ -163,7 +163,7 @@ class _Appends:
 
 
 async def read(process: Process, story: Story) -> None:
-    """A thread that reads what is readable, through a queue or batch by batch."""
+    """Read the readable entries in a thread, through a queue or batch by batch."""
     client = await client_of(process)
     through_queue = process.world.random.random() < 0.6
     if client is None:
@@ -217,14 +217,14 @@ def _read(
 
 
 class CheckedQueue(BatchQueue[Any]):
-    """Never ahead of its thread by more than it says."""
+    """A queue that checks that it is never ahead of its thread by more than its limit."""
 
     def __init__(self, process: Process, batches: Any) -> None:
         super().__init__(batches, process.world.threads.loop_thread, self._size)
         self._world = process.world
 
     def _size(self, batch: Any) -> int:
-        """Asked before a batch is put, and when it is taken."""
+        """Return the size of a batch; called before a batch is put, and when it is taken."""
         size = sum(len(entry.payload) for entry in batch)
         if not isinstance(threading.current_thread(), UserThread):
             ahead = len(self._came)  # type: ignore[arg-type]

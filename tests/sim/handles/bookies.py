@@ -1,4 +1,4 @@
-"""Bookies of the simulation: a storage in memory that delays, refuses, forgets and damages."""
+"""Bookies of the simulation: storage in memory that can delay, refuse, forget and damage."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from tests.sim.handles.world import HandleWorld
 
 RUN_ENTRIES_MAX = 16
-"""Of the clients of this simulation."""
+"""Maximum number of entries in a run of the clients of this simulation."""
 
 SLOW_MS_MAX = 6_000
 
 
 class SimStorage:
-    """What a connection asks of the storage; answers come later, or never."""
+    """The storage behind a connection. Its answers come later, or never."""
 
     def __init__(self, bookie: SimBookie, inner: MemoryStorage) -> None:
         self._bookie = bookie
@@ -88,7 +88,7 @@ class SimStorage:
 
 
 class SimConnection(SmallConnection):
-    """A bookie's end of a connection; notes what goes over it."""
+    """A bookie's end of a connection, which records the requests on it."""
 
     def __init__(self, bookie: SimBookie, line: Line) -> None:
         super().__init__(bookie)  # type: ignore[arg-type]
@@ -127,20 +127,17 @@ def lane_of(request: Any) -> str:
 
 
 class SimBookie:
-    """One bookie, as `SmallConnection` wants its server.
+    """One bookie: the server of `SmallConnection`s.
 
     Attributes:
-        place: Where it is; changes when it comes back on another machine.
-        is_up: Takes connections.
-        is_stuck: Its connections stay, and nothing gets through.
-        is_slow: Answers take seconds.
-        is_rotten: Most of what it reads is damaged.
-        is_rotten_for_good: All of it, until this is taken back.
-        answer_delay_ms: That each answer takes in addition.
-        control_delay_ms: That answers of its control service take in addition.
-        takes_runs: Knows ADD_RUN, and says so in its registration.
-        is_older: Only says so, and refuses it.
-        has_control: Has a control service.
+        place: The machine of the bookie; changes if it restarts on another machine. is_up: Whether
+        it accepts connections. is_stuck: Whether its connections stay open without any data.
+        is_slow: Whether its answers take seconds. is_rotten: Whether most of its reads return
+        damaged entries. is_rotten_for_good: Whether all its reads return damaged entries, until
+        this is reset. answer_delay_ms: Additional delay of each answer. control_delay_ms:
+        Additional delay of each answer of its control service. takes_runs: Whether its registration
+        lists ADD_RUN. is_older: Whether it refuses ADD_RUN, even if its registration lists it.
+        has_control: Whether it has a control service.
     """
 
     def __init__(self, world: HandleWorld, name: str) -> None:
@@ -177,7 +174,7 @@ class SimBookie:
         )
 
     def _refuse(self, connection: Any, request: Any) -> bool:
-        """What it answers as one that does not know the operation."""
+        """Answer as a bookie that does not support the operation; return whether it does so."""
         if self.is_older and refuse_runs(connection, request):
             return True
         return not self.takes_lacs and refuse_lacs(connection, request)
@@ -203,7 +200,7 @@ class SimBookie:
         return entry[:-1] + bytes([entry[-1] ^ 1])
 
     def answer(self, call: Callable[[], None]) -> None:
-        """Answers as long as it lives: later, out of order, and sometimes never."""
+        """Call `call` later while the bookie is up: out of order, and sometimes never."""
         world = self.world
         if world.happens(0.01):
             world.fault("lost answers")
@@ -215,13 +212,13 @@ class SimBookie:
         world.network.later(delay_ms, lambda: call() if self._lives == lives else None)
 
     def stop(self) -> None:
-        """Resets its connections and takes no more."""
+        """Reset its connections, and accept no more."""
         self.is_up = False
         self._lives += 1
         self.world.network.cut_bookie(self.name)
 
     def move(self) -> None:
-        """Its machine is gone; it will come back on another one."""
+        """Stop the bookie with its machine. Its next start is on another machine."""
         self.is_up = False
         self._lives += 1
         self.world.gone_places.add(self.place)
@@ -229,7 +226,7 @@ class SimBookie:
         self.place = f"{self.name}-moved-{self._moves}"
 
     def start(self) -> None:
-        """Takes connections again; perhaps of another version, with the same entries."""
+        """Accept connections again, perhaps as another version, with the same entries."""
         self.is_up = True
         self.is_stuck = False
         if self.world.is_faulty and self.world.random.random() < 0.3:

@@ -1,4 +1,4 @@
-"""The calls that few make: ids drawn ahead, lists, copies, deletion, transports of other people."""
+"""Rare calls: ids drawn ahead, lists, copies, deletion, transports of other programs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DELETED_PAYLOADS = [b"deleted soon %d" % number for number in range(5)]
 
 
 async def draw_ids(process: Process) -> None:
-    """Ids drawn ahead make one ledger each, and no other ids make any."""
+    """Check that each id drawn ahead makes at most one ledger, and that other ids make none."""
     world, client = process.world, process.client
     try:
         ids = await ended(process, "new_ledger_ids", client.new_ledger_ids(3))
@@ -65,7 +65,7 @@ async def draw_ids(process: Process) -> None:
 
 
 async def look_around(process: Process, story: Story) -> None:
-    """What there is: ids, a record, and who has the entries that were acknowledged."""
+    """Check the listed ids, a ledger's record, and which bookies have its acknowledged entries."""
     world, client = process.world, process.client
     before = sorted(world.stories)
     acknowledged, is_calm = story.acknowledged, world.is_calm
@@ -91,7 +91,7 @@ async def look_around(process: Process, story: Story) -> None:
 
 
 async def delete(process: Process) -> None:
-    """A ledger is written, read and deleted; then nobody opens it."""
+    """Write, read and delete a ledger. After this, it cannot be opened."""
     world, client, returns = process.world, process.client, process.tree.returns
     others = [each for each in world.processes if not each.is_over]
     try:
@@ -125,14 +125,14 @@ async def delete(process: Process) -> None:
             world.judge(process, error, None)
             continue
         is_old = call is calls[-1] and other is not process
-        is_old = is_old or process.tree.returns > returns  # to a server that was behind
+        is_old = is_old or process.tree.returns > returns  # a new session with an old server
         world.require(is_old or await _came_back(world, handle.id), f"{call} succeeded")
     follower.cancel()
     world.counts["deletions"] += 1
 
 
 async def _came_back(world: HandleWorld, ledger_id: int) -> bool:
-    """Whether a creation that was lost, and made again, arrived after the deletion."""
+    """Whether a creation whose reply was lost, and which was repeated, came after the deletion."""
     try:
         await world.truth.load(ledger_id)
     except LedgerNotFoundError:
@@ -151,15 +151,14 @@ async def _deleted(process: Process, ledger_id: int) -> None:
 
 
 HEARD_SECONDS_MAX = 2 * SETTINGS.stall_ms / 1e3 + 1
-"""After so long without any answer a call has ended."""
+"""Without any answer, a call ends within this time."""
 
 
 class OddTransport:
-    """Somebody else's transport, whose answers get lost or come twice.
+    """A transport of another program, whose answers get lost or come twice.
 
     Attributes:
-        is_deaf: No answer comes.
-        is_doubling: Each comes twice.
+        is_deaf: Whether no answer comes. is_doubling: Whether each answer comes twice.
     """
 
     def __init__(self, process: Process) -> None:
@@ -221,7 +220,7 @@ def _odd_client(process: Process) -> tuple[LedgerClient, OddTransport]:
 
 
 async def hear_nothing(process: Process, story: Story) -> None:
-    """No answer comes any more: every call ends with an error that says so."""
+    """Check that, without any answer, every call ends with an error that reports this."""
     world = process.world
     client, transport = _odd_client(process)
     try:
@@ -255,7 +254,7 @@ async def hear_nothing(process: Process, story: Story) -> None:
 
 
 async def hear_twice(process: Process) -> None:
-    """Each answer comes twice, and counts once."""
+    """Check that an answer that comes twice counts once."""
     world, random = process.world, process.world.random
     client, transport = _odd_client(process)
     transport.is_doubling = True
@@ -282,7 +281,7 @@ async def hear_twice(process: Process) -> None:
 
 
 async def close_under_calls(process: Process, story: Story) -> None:
-    """A client is closed while it creates, opens, reads, appends and seals: all of it ends."""
+    """Close a client while it creates, opens, reads, appends and seals. All these calls end."""
     world, random = process.world, process.world.random
     client, _ = _odd_client(process)
     ends: list[asyncio.Future[Any]] = []
@@ -311,7 +310,7 @@ async def close_under_calls(process: Process, story: Story) -> None:
     if reader.last_add_confirmed >= 0:
         ends.append(asyncio.ensure_future(reader.read_entry(0)))
     await asyncio.sleep(random.choice((0, 0.01, 0.03, 0.045, 0.06)))
-    ends[random.randrange(2)].cancel()  # who waits may give up
+    ends[random.randrange(2)].cancel()  # a waiter may give up
     await asyncio.sleep(0)
     lines = [one for line in (handle.queue._idle, handle.queue._room) for one in line if one.done()]
     world.require(not lines, "who gave up stays in line")

@@ -1,4 +1,4 @@
-"""What is tried when nothing else goes wrong: one thing at a time."""
+"""Checks without other faults: one situation at a time."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from tests.sim.handles.world import HandleWorld
 
 SLOW_WRITE_MS = 600
-"""A bookie's answer to a LAC takes longer than all attempts of an announcer together."""
+"""Delay of a bookie's answer to a LAC: longer than all attempts of an announcer together."""
 
 FOLLOWED_SECONDS = 6
-"""After so long a follower has asked again, even when no bookie has a control service."""
+"""A follower asks again within this time, even if no bookie has a control service."""
 
 
 async def check(world: HandleWorld) -> None:
-    """Some of what follows; bookies fail in the last one alone."""
+    """Run some of the checks below. Bookies fail only in the last check."""
     living = [process for process in world.processes if not process.is_over]
     if not living:
         return
@@ -72,7 +72,7 @@ async def check(world: HandleWorld) -> None:
 
 
 async def _fresh(world: HandleWorld) -> Story | None:
-    """A new ledger with some entries."""
+    """Return a new ledger with some entries."""
     process = world.random.choice([each for each in world.processes if not each.is_over])
     story = await actors.created(process)
     if story is not None:
@@ -87,7 +87,7 @@ def _is_free(story: Story) -> bool:
 
 
 def check_hosts(process: Process) -> None:
-    """No machine waits for an answer that nobody owes it."""
+    """Check that each answer that a machine waits for is still pending."""
     world = process.world
     for story in world.stories.values():
         if story.process is process and _is_free(story) and not story.handle.entries_pending:
@@ -101,7 +101,7 @@ def check_hosts(process: Process) -> None:
 
 
 def check_no_timers(world: HandleWorld) -> None:
-    """When all clients are closed, nothing of them waits for its time."""
+    """Check that closed clients have no timers."""
     for timer in world.loop._scheduled:  # type: ignore[attr-defined]
         owner = getattr(timer._callback, "__self__", None)
         is_clients = type(owner).__module__.startswith("ledgerlog_spark.client")
@@ -109,7 +109,7 @@ def check_no_timers(world: HandleWorld) -> None:
 
 
 def check_known_to_followers(world: HandleWorld, story: Story) -> None:
-    """A follower has what each bookie of the last ensemble could tell it."""
+    """Check that a follower knows the LAC of each bookie of the last ensemble."""
     for process, handle, follower in story.followers:
         if process.is_over or follower.is_over:
             continue
@@ -121,7 +121,7 @@ def check_known_to_followers(world: HandleWorld, story: Story) -> None:
 
 
 async def bookies_come_and_go(world: HandleWorld, process: Process) -> None:
-    """A client knows which there are a moment later, and asks when it knows of too few."""
+    """Check that a client learns of new bookies soon, and asks the store if it knows too few."""
     random, known = world.random, process.client.services.bookies
     gone: list[SimBookie] = random.sample(list(world.bookies.values()), random.choice((1, 3, 5)))
     process.tree.answer_delay_ms = random.choice((0, 40))
@@ -158,7 +158,7 @@ def _quorum(ensemble_size: int) -> Quorum:
 
 
 async def announce_slowly(world: HandleWorld, story: Story) -> None:
-    """Each bookie hears of the last entry, though its answer about the one before takes long."""
+    """Check that each bookie gets the last LAC, although its answer to the one before is slow."""
     ensemble = [world.bookies[name] for name in story.handle.metadata.last_fragment.ensemble]
     for bookie in ensemble:
         bookie.control_delay_ms = SLOW_WRITE_MS
@@ -184,7 +184,7 @@ def check_bookies_know(world: HandleWorld, story: Story) -> None:
 
 
 async def replace_while_idle(world: HandleWorld, story: Story, living: list[Process]) -> None:
-    """The bookie that comes hears of the last entry, and old records are forgotten in time."""
+    """Check that a replacement bookie gets the last LAC, and that old records are forgotten."""
     ensemble = story.handle.metadata.last_fragment.ensemble
     bookie = world.bookies[world.random.choice(ensemble)]
     for process in living:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 WATCHES_A_SECOND_MAX = 60
 WRITES_OF_ONE_LAC_MAX = 32
-"""Eight when the writer is idle, eight more after a change of its ensemble or its failure."""
+"""A writer writes a LAC eight times when it is idle, and eight times more after each change of its
+ensemble, or after its failure."""
 
 
 class _Watch:
@@ -37,7 +38,7 @@ class _Watch:
 
 
 class SimControl:
-    """Stands where a `V2Transport` has its gRPC transport."""
+    """Replaces the gRPC transport of a `V2Transport`."""
 
     def __init__(self, world: HandleWorld, process: Process) -> None:
         self._world = world
@@ -45,7 +46,7 @@ class SimControl:
         self._watches: dict[_Watch, None] = {}
         self._is_closed = False
         self.lies_by = 0
-        """So many entries are made up in each answer about an open ledger's end."""
+        """Each answer with the LAC of an open ledger is too large by this number."""
         self._begun: list[float] = []
         self._open: dict[int, tuple[str, Callable[..., None]]] = {}
         self._numbers = itertools.count()
@@ -53,7 +54,7 @@ class SimControl:
 
     @property
     def watches(self) -> int:
-        """How many are not over."""
+        """The number of open watches."""
         return len(self._watches)
 
     def write_lac(
@@ -159,7 +160,7 @@ class SimControl:
             self._world.require(False, "a watch gets what a user's callback raises")
 
     def bookie_lost(self, bookie: str) -> None:
-        """Every request to it, and every watch of it, ends a moment later."""
+        """Let each request to the bookie, and each watch of it, end a moment later."""
         for name, reply in tuple(self._open.values()):
             if name == bookie:
                 self._world.network.later(
@@ -194,7 +195,7 @@ class SimControl:
         ask: Callable[[Callable[..., None]], None],
         on_reply: Callable[..., None],
     ) -> None:
-        """Ask after a moment, answer after another; each answer once."""
+        """Call `ask` after a delay, and pass its first answer on after another delay."""
         world, number = self._world, next(self._numbers)
 
         def reply(*answer: Any) -> None:

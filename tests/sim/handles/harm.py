@@ -1,4 +1,4 @@
-"""What does harm to one ledger at the end of a schedule, when nothing else goes wrong."""
+"""Faults that harm one ledger at the end of a schedule, without other faults."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from tests.sim.handles.world import HandleWorld
 
 HEALED_SECONDS = 20
-"""After so long requests that met a fault have ended, and their connections are new."""
+"""Within this time, requests with a fault have ended, and their connections are replaced."""
 
 
 async def check(world: HandleWorld, story: Story, living: list[Process]) -> None:
-    """One of what follows."""
+    """Run one of the checks below."""
     process = world.random.choice(living)
     what = world.random.choice(
         (
@@ -37,7 +37,7 @@ async def check(world: HandleWorld, story: Story, living: list[Process]) -> None
 
 
 async def look_past_the_herald(world: HandleWorld, story: Story, process: Process) -> None:
-    """What the herald alone knew is known to its client when the herald is away."""
+    """Check that a client keeps the LAC that only one bookie told it, if that bookie is away."""
     ensemble = story.handle.metadata.last_fragment.ensemble
     herald = world.bookies[ensemble[herald_index(story.ledger_id, len(ensemble))]]
     reader = await actors.opened(process, story)
@@ -66,7 +66,7 @@ async def look_past_the_herald(world: HandleWorld, story: Story, process: Proces
 
 
 async def see_it_open_again(world: HandleWorld, story: Story, process: Process) -> None:
-    """A server that is behind shows the record as it was before the ledger was sealed."""
+    """Read from a server of the store that still has the record from before the seal."""
     reader = await actors.opened(process, story)
     if reader is None:
         return
@@ -93,9 +93,9 @@ async def see_it_open_again(world: HandleWorld, story: Story, process: Process) 
     story.see_end(reader, -1)
     world.require(reader.is_closed, "a reader does not see that its ledger was sealed")
     for is_forgotten in (False, True):
-        if is_forgotten:  # others were seen since
+        if is_forgotten:  # the client has seen other ledgers since then
             process.client._ends._ends.pop(story.ledger_id, None)
-        reader.take_rise(LacRise(record.last_entry_id + 9, 0))  # a bookie that lies
+        reader.take_rise(LacRise(record.last_entry_id + 9, 0))  # a bookie announces a wrong LAC
         story.see_end(reader, record.last_entry_id)
         process.tree.behind = behind
         await reader.refresh()
@@ -110,7 +110,7 @@ async def see_it_open_again(world: HandleWorld, story: Story, process: Process) 
 
 
 async def fail_in_writing(world: HandleWorld, story: Story, process: Process) -> None:
-    """Two bookies are silent, and an access list refuses what replaces them: nothing is certain."""
+    """Let two bookies be silent, and an access list refuse their replacement: no definite error."""
     del process
     writer = story.process
     ensemble = story.handle.metadata.last_fragment.ensemble
@@ -120,7 +120,7 @@ async def fail_in_writing(world: HandleWorld, story: Story, process: Process) ->
     for bookie in silent:
         bookie.is_stuck = True
     story.append(5)
-    story.append_batch(40)  # of which a part is sent
+    story.append_batch(40)  # a part of these entries is sent
     story.append(300)
     waits = [
         asyncio.ensure_future(actors.ended(writer, name, call()))
@@ -143,7 +143,7 @@ async def fail_in_writing(world: HandleWorld, story: Story, process: Process) ->
 
 
 async def close(world: HandleWorld, story: Story, process: Process) -> None:
-    """The store is away while a ledger is closed; when it is back, the close succeeds."""
+    """Close a ledger while the store is away. When the store is back, the close succeeds."""
     del process
     how = world.random.choice(("hangs", "refuses", "loses the answer"))
     story.is_closing = True
@@ -179,7 +179,7 @@ async def close(world: HandleWorld, story: Story, process: Process) -> None:
 
 
 async def replace_in_an_outage(world: HandleWorld, story: Story, process: Process) -> None:
-    """A bookie is to be replaced while the store refuses; nothing is waited for in vain."""
+    """Let a bookie need a replacement while the store refuses changes. No call waits forever."""
     del process
     ensemble = story.handle.metadata.last_fragment.ensemble
     silent = world.bookies[world.random.choice(ensemble)]
@@ -200,7 +200,7 @@ async def replace_in_an_outage(world: HandleWorld, story: Story, process: Proces
 
 
 async def seal_beside_rot(world: HandleWorld, story: Story, process: Process) -> None:
-    """Of three copies one was never made, one is rotten, one comes late: what was said stays."""
+    """Seal a ledger whose three copies are missing, damaged and late. The known LAC stays true."""
     for _ in range(9):
         quorum = story.handle.metadata.quorum
         if (quorum.ensemble_size, quorum.write_quorum, quorum.ack_quorum) == (3, 3, 2):
@@ -217,7 +217,7 @@ async def seal_beside_rot(world: HandleWorld, story: Story, process: Process) ->
     silent.is_stuck = True
     story.append(5)
     await actors.ended(story.process, "flush", story.handle.flush())
-    story.process.tree.go_away(8)  # it replaces nobody
+    story.process.tree.go_away(8)  # so the writer cannot replace a bookie
     world.network.cut_bookie(silent.name)
     silent.is_stuck = False
     rotten.is_rotten_for_good = True

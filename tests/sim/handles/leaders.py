@@ -1,4 +1,4 @@
-"""Leaders of one log of records, their rivals, and readers that keep up with it."""
+"""Leaders of one log of records, their rivals, and readers that follow the log."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 NAME = "orders"
 ROLL_SECONDS_MAX = 10
-"""A pause before each of three steps, when the one before it failed just before calm began."""
+"""A roll takes at most this time: there may be a pause before each of its three steps, if an
+attempt failed just before the faults ended."""
 
 
 class LogStory:
-    """What is true of the log.
+    """The known facts about the log.
 
     Attributes:
-        known: By offset: what was acknowledged, or seen by a reader.
-        definite: Values that failed for certain.
-        reigns: Leaders that began to open it, ever.
+        known: Values by offset that were acknowledged, or seen by a reader. definite: Values whose
+        append failed with a definite error. reigns: All leaders that ever began to open the log.
     """
 
     def __init__(self, world: HandleWorld) -> None:
@@ -56,12 +56,12 @@ class LogStory:
         }
 
     def see(self, offset: int, value: bytes) -> None:
-        """Everybody sees the same at one offset."""
+        """Check that all readers and leaders see the same value at an offset."""
         known = self.known.setdefault(offset, value)
         self.world.require(known == value, f"{known!r} and {value!r} are at offset {offset}")
 
     def check_whole(self, records: Sequence[Record], end_offset: int) -> None:
-        """Dense, in order, with everything that was acknowledged, each value once."""
+        """Check that offsets have no gap, no acknowledged value is missing, and none is double."""
         offsets = [record.offset for record in records]
         self.world.require(offsets == list(range(end_offset)), f"{len(offsets)} of {end_offset}")
         for record in records:
@@ -77,7 +77,7 @@ class LogStory:
 
 
 class Reign:
-    """One leader, from the moment it is asked for."""
+    """One leader, from the call that opens it."""
 
     def __init__(self, story: LogStory, process: Process) -> None:
         self.story = story
@@ -94,7 +94,7 @@ class Reign:
 
     @property
     def is_contested(self) -> bool:
-        """Whether somebody wanted to lead after it, or beside it."""
+        """Whether another process wanted to lead the log later, or at the same time."""
         reigns = self.story.reigns
         beside = any(each.settled_at >= self.began for each in reigns[: self.number])
         return beside or len(reigns) > self.number + 1
@@ -109,8 +109,8 @@ class Reign:
 
     async def open(self) -> bool:
         world = self.world
-        # What another leader acknowledges meanwhile may lie behind: this one was deposed before it
-        # heard that it leads, by one that began as early.
+        # Another leader may meanwhile acknowledge records after these: it began as early, and
+        # deposed this leader before this leader got the answer that it leads.
         highest = max(self.story.acknowledged, default=-1)
         try:
             call = self.process.client.open_log(
@@ -190,7 +190,7 @@ class Reign:
 
 
 async def lead(process: Process, story: LogStory, after_ms: int) -> None:
-    """Lead for a while, then close, leave, or be replaced."""
+    """Lead the log for a while, then close, leave without a close, or be replaced."""
     await asyncio.sleep(after_ms / 1e3)
     random = process.world.random
     for _ in range(4):
@@ -227,13 +227,13 @@ async def lead(process: Process, story: LogStory, after_ms: int) -> None:
 
 
 async def check_age(reign: Reign) -> None:
-    """An idle log rolls by age, each time anew."""
+    """Check that an idle log rolls by age, repeatedly."""
     leader, roll_ms = reign.leader, int(reign.story.properties["rollMs"])
     assert leader is not None
     if roll_ms > 1_000:
         return
     for is_first in (True, False):
-        if is_first:  # the timer is that of the ledger before
+        if is_first:  # this timer belongs to the previous ledger
             reign.append(1)
             with contextlib.suppress(LedgerLogError):
                 await ended(reign.process, "roll", leader.roll(), calm_seconds_max=ROLL_SECONDS_MAX)
@@ -246,7 +246,7 @@ async def check_age(reign: Reign) -> None:
 
 
 async def end(reign: Reign) -> None:
-    """Everything that was appended is there when a close returns."""
+    """Close a leader, and check that all its appends are in the log when the close returns."""
     assert reign.leader is not None
     before = list(reign.pending)
     was_leading = reign.leader.is_leading
@@ -267,7 +267,7 @@ async def end(reign: Reign) -> None:
 
 
 async def tail(process: Process, story: LogStory) -> None:
-    """Keeps up with the log from its start or its end, by watches alone."""
+    """Follow the log from its start or its end, only with watches."""
     world, random = process.world, process.world.random
     process.tails += 1
     start = random.choice((0, 0, None))
@@ -303,10 +303,10 @@ def _check_place(world: HandleWorld, story: LogStory, record: Record) -> None:
 
 
 class EndNews:
-    """What one watch of the log's end was told.
+    """The notifications of one watch of the log's end.
 
     Attributes:
-        told_at: When it was told last, seconds.
+        told_at: Time of the last notification, in seconds.
     """
 
     def __init__(self, process: Process) -> None:
@@ -319,7 +319,7 @@ class EndNews:
 
 
 async def watch_end(process: Process, story: LogStory) -> None:
-    """Hears of a change after each append; some hear nothing more after a while."""
+    """Watch the end of the log. Some watches are cancelled after a while."""
     world, random = process.world, process.world.random
     for _ in range(30):
         if story.is_there:
@@ -343,7 +343,7 @@ async def watch_end(process: Process, story: LogStory) -> None:
 
 
 def check_news(story: LogStory, since: float) -> None:
-    """Every watch was told of what came since then."""
+    """Check that every watch was notified after the time `since`."""
     for news in story.news:
         if not news.process.is_over:
             story.world.require(
@@ -352,7 +352,7 @@ def check_news(story: LogStory, since: float) -> None:
 
 
 async def check_end(last: Process, story: LogStory) -> None:
-    """One more leader, undisturbed; then the whole log."""
+    """Open one more leader without faults, then check the whole log."""
     if not story.is_there:
         return
     reign = Reign(story, last)

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 STUCK_LOOK_MS = 20
 VANISHED_MS = 10_000
-"""After so long without an acknowledgement the kernel ends a connection."""
+"""The kernel ends a connection after this time without an acknowledgement."""
 
 HANGS_SECONDS = 120.0
-"""How long a connection to a machine that is gone takes to fail."""
+"""Time after which a connection attempt to a missing machine fails."""
 
 
 class SimLoop(AutojumpLoop):
-    """Connects within `network`, whatever the address."""
+    """An event loop that makes all connections within `network`, for any address."""
 
     network: Network
 
@@ -40,10 +40,10 @@ class _Socket:
 
 
 class End(asyncio.Transport):
-    """One end of a connection: what is written comes out of the other, in order, in pieces.
+    """One end of a connection. Its bytes arrive at the other end in order, in parts.
 
     Attributes:
-        is_lost: Its protocol was told, or is about to be.
+        is_lost: Whether its protocol was notified of the loss, or will be in a moment.
     """
 
     def __init__(self, network: Network, line: Line, protocol: Any) -> None:
@@ -88,7 +88,7 @@ class End(asyncio.Transport):
         self._move_soon()
 
     def abort(self) -> None:
-        """Both ends are told, the other one a moment later."""
+        """Break the connection. The other end is notified a moment later."""
         if self is self._line.server:
             self._network.note_loss(self._line)
         self.lose(None)
@@ -156,7 +156,7 @@ class Line:
     """One connection from a process to a bookie.
 
     Attributes:
-        kinds: Of requests that went over it.
+        kinds: The kinds of the requests on this connection.
     """
 
     def __init__(self, process: str, bookie: str, stuck: Callable[[], bool]) -> None:
@@ -169,7 +169,7 @@ class Line:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether nothing gets through, in either direction."""
+        """Whether no data passes, in either direction."""
         return self._stuck()
 
     @property
@@ -181,7 +181,8 @@ class Network:
     """Connections by process and bookie.
 
     Attributes:
-        losses: When a process last lost a connection to a bookie, or could not make one, seconds.
+        losses: For each process and bookie, the time in seconds at which a connection was last lost
+            or refused.
     """
 
     def __init__(self, world: HandleWorld) -> None:
@@ -208,7 +209,7 @@ class Network:
         ]
 
     async def connect(self, make: Any, host: str) -> Any:
-        """`host` is `<place>%<process>`; a place is a bookie's as long as it is there."""
+        """Connect to `host`, which is `<place>%<process>`. `place` is the machine of a bookie."""
         world = self.world
         place, _, process = host.partition("%")
         self.lines = [line for line in self.lines if line.is_open]
@@ -241,7 +242,7 @@ class Network:
         return line.client, protocol
 
     def _note_refusal(self, process: str, name: str) -> None:
-        """A link that was refused pauses: three links make no more attempts than these."""
+        """Check the number of attempts: each of three links pauses after a refused connection."""
         now = self.world.loop.time()
         recent = self._attempts.setdefault((process, name), deque())
         while recent and now - recent[0] > 0.018:
@@ -252,14 +253,14 @@ class Network:
         )
 
     def cut_bookie(self, bookie: str) -> None:
-        """Every connection of it is reset."""
+        """Reset all connections of a bookie."""
         for line in [line for line in self.lines if line.bookie == bookie and line.is_open]:
             self.note_loss(line)
             line.server.lose(None)
             line.client.lose(ConnectionResetError())
 
     def reset_one(self, line: Line) -> None:
-        """A connection breaks, with whatever is on it."""
+        """Break a connection. The data on it is lost."""
         self.note_loss(line)
         line.server.lose(None)
         line.client.lose(ConnectionResetError())

@@ -1,4 +1,5 @@
-"""One process: the shipped client on its session, links and connections, watched at its port."""
+"""One process: the shipped client with its session, links and connections, and with checks between
+the client and its transport."""
 
 from __future__ import annotations
 
@@ -33,13 +34,13 @@ if TYPE_CHECKING:
 BACKLOG_ENTRIES_MAX = 40
 UNSENT_BYTES_MAX = 20_000
 CALM_MS_MAX = 1_000
-"""No request takes longer when nothing goes wrong."""
+"""Without faults, no request takes longer than this."""
 
 RECENT_SIZE_BYTES_MAX = 12_000
-"""Of the records that a client of this simulation keeps."""
+"""Maximum size of the recent records that a client of this simulation keeps."""
 
 DOWN_MS_MAX = 1_500
-"""A bookie that resets and refuses is noticed within this."""
+"""A client notices within this time that a bookie resets and refuses its connections."""
 
 SETTINGS = ClientSettings(
     add_timeout_ms=2_000,
@@ -63,7 +64,7 @@ SETTINGS = ClientSettings(
 
 
 class Request:
-    """One request at the port of the transport."""
+    """One request of a client to the transport."""
 
     def __init__(self, process: Process, what: str, bookie: str, timeout_ms: int) -> None:
         self.process = process
@@ -83,10 +84,13 @@ class Request:
 
 
 class CheckedTransport:
-    """Passes requests on; each is answered once, later, by its deadline, and for a reason.
+    """Passes requests on, and checks their answers.
+
+    Each request must get one answer, not at once, but within its time limit. There must be a reason
+    for each failure.
 
     Attributes:
-        open: Not answered yet.
+        open: Requests without an answer.
     """
 
     def __init__(self, process: Process, inner: V2Transport) -> None:
@@ -162,7 +166,10 @@ class CheckedTransport:
             self._explain(asked)
 
     def _explain(self, asked: Request) -> None:
-        """A connection was lost or not made, or gave up after two answers that never came."""
+        """Check that an UNAVAILABLE has a reason.
+
+        The reasons are a lost or refused connection, and two requests on it without an answer.
+        """
         world, now = self._world, self._world.loop.time()
         since = asked.begun - 3
         lost = world.network.losses.get((self._process.name, asked.bookie), -1.0) >= since
@@ -178,10 +185,9 @@ class Process:
     """A program that uses ledgers.
 
     Attributes:
-        is_over: It crashed, or closed its client.
-        followers: That it made.
-        ends: By ledger: the last end that a handle of it had, and whether the ledger was closed.
-        lookups_failed: When a bookie was last looked up in vain, seconds.
+        is_over: Whether it crashed or closed its client. followers: The followers that it made.
+        ends: For each ledger, the last end that a handle knew, and whether the ledger was closed.
+        lookups_failed: Time in seconds at which the look-up of a bookie last failed.
     """
 
     def __init__(self, world: HandleWorld, name: str) -> None:
@@ -212,7 +218,7 @@ class Process:
         self.client._recent = RecentRecords(world.loop.time, RECENT_SIZE_BYTES_MAX)
         self.ends: dict[int, tuple[int, bool]] = {}
         self.news: list[Any] = []
-        """Watches of the ends of logs, which their owners cancel."""
+        """The watches of the ends of logs, which their users cancel."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def _info(self, bookie_id: str) -> BookieInfo:
@@ -227,11 +233,11 @@ class Process:
         try:
             await self.transport.aclose()
         finally:
-            if not self.has_crashed:  # then the session ends by itself, later
+            if not self.has_crashed:  # after a crash, the session ends later by itself
                 await self.stores.close()
 
     def spawn(self, what: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run an actor until its end; an error that escapes it is a violation."""
+        """Run an actor to its end. An error that it does not catch is a violation."""
 
         async def run() -> None:
             try:
@@ -241,7 +247,7 @@ class Process:
                     raise self.world.violation(f"{what} ended with {error!r}") from error
 
         task = asyncio.ensure_future(run())
-        task.add_done_callback(lambda _: work.close())  # also when it never began
+        task.add_done_callback(lambda _: work.close())  # even if it never began
         self._tasks.append(task)
         self.world.watch(f"{what} of {self.name}", task)
 
@@ -252,7 +258,7 @@ class Process:
         entry_id: int,
         timeout_ms: int = SETTINGS.read_timeout_ms,
     ) -> None:
-        """One entry, asked of one bookie; what it says is checked at the port."""
+        """Read one entry from one bookie. `CheckedTransport` checks the answer."""
         done: asyncio.Future[None] = self.world.loop.create_future()
 
         def answered(_code: Code, _entry: bytes | None) -> None:
@@ -263,7 +269,7 @@ class Process:
         await done
 
     async def close(self) -> None:
-        """The client is closed; whatever it was asked is answered, and nothing of it is left."""
+        """Close the client, and check that all its calls end and that none of its work is left."""
         self.is_over = True
         for news in self.news:
             news.cancel()
@@ -279,7 +285,7 @@ class Process:
         world.require(not self.control.watches, f"{self.name} left watches behind")
 
     def crash(self) -> None:
-        """From one moment to the next nothing of it gets out."""
+        """Crash: from this moment on, the process sends nothing."""
         if self.is_over:
             return
         self.is_over = self.has_crashed = True
@@ -299,7 +305,7 @@ class Process:
 
 
 def when_down(process: Process, bookie: str) -> Callable[[], None]:
-    """A check for later: nothing that was asked of a bookie before it went still waits."""
+    """Return a check to call later: no request from before the bookie went down still waits."""
     world, went = process.world, process.world.loop.time()
 
     def check() -> None:

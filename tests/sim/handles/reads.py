@@ -1,4 +1,4 @@
-"""Readers that close under their reads, come back late, share a room, or believe a lie."""
+"""Readers that close during their reads, pause, share a limit of bytes, or get a wrong LAC."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 CLOSED_SECONDS_MAX = 0.01
 ENTRIES_MAX = 100
-"""Of a read; more than a reader is ahead of its consumer."""
+"""Number of entries in a read; larger than the number that a reader fetches ahead."""
 
 LATE_SECONDS = 8
 
 LIE = 7
-"""Entries by which a bookie that lies is ahead."""
+"""Number by which the LAC of a bookie is too large."""
 
 
 async def _read_all(process: Process, story: Story, handle: ReadHandle, last: int) -> int:
-    """Everything, as quickly as it comes; the position behind the last one."""
+    """Read everything as quickly as possible, and return the id after the last entry."""
     position = 0
     try:
         async with contextlib.aclosing(handle.read_batches(0, last)) as batches:
@@ -43,7 +43,7 @@ async def _read_all(process: Process, story: Story, handle: ReadHandle, last: in
 
 
 async def close_under(process: Process, story: Story) -> None:
-    """Closes the handle under its reads and followers: all of them end at once."""
+    """Close the handle during its reads and followers. All of them end immediately."""
     world, random = process.world, process.world.random
     handle = await opened(process, story)
     if handle is None or handle.last_add_confirmed < 0:
@@ -89,7 +89,7 @@ async def close_under(process: Process, story: Story) -> None:
 
 
 async def come_back_late(process: Process, story: Story) -> None:
-    """Takes a batch, and the next ones just before its read would count as standing still."""
+    """Take one batch, and take each next batch just before the read would count as stalled."""
     world, random = process.world, process.world.random
     handle = await opened(process, story)
     if handle is None or handle.last_add_confirmed < SETTINGS.reader.entries_ahead_max:
@@ -112,7 +112,7 @@ async def come_back_late(process: Process, story: Story) -> None:
 
 
 async def in_one_room(process: Process, story: Story) -> None:
-    """Ranges one after the other, the next ones read ahead, all in one room."""
+    """Read ranges one after the other, with read-ahead, within one shared limit of bytes."""
     world, random = process.world, process.world.random
     handle = await opened(process, story)
     if handle is None or handle.last_add_confirmed < 2:
@@ -157,7 +157,7 @@ async def in_one_room(process: Process, story: Story) -> None:
 
 
 class Halves:
-    """The first bytes and the last byte of each entry, of which the story has the rest."""
+    """Slices with the first bytes and the last byte of each entry; the story has the rest."""
 
     def __init__(self, story: Story) -> None:
         self._story = story
@@ -176,7 +176,7 @@ class Halves:
 
 
 async def in_slices(process: Process, story: Story) -> None:
-    """Reads parts of the entries, and whole ones from bookies that cannot send parts."""
+    """Read slices of the entries, and whole entries from bookies that cannot send slices."""
     world, random = process.world, process.world.random
     handle = await opened(process, story)
     if handle is None or handle.last_add_confirmed < 0:
@@ -209,9 +209,9 @@ def _has(task: asyncio.Future[Any]) -> bool:
 
 
 async def believe_a_lie(process: Process, story: Story) -> None:
-    """Bookies are ahead of what was acknowledged; nobody keeps that once an entry is not there.
+    """Let bookies report a LAC that is too large. It is dropped once its entry does not exist.
 
-    In a process of its own, for nobody else is to believe it.
+    This runs in a process of its own, so that no other process uses the wrong LAC.
     """
     world = process.world
     if not story.announces:
@@ -245,20 +245,20 @@ async def _believe(process: Process, story: Story, handle: ReadHandle) -> None:
         async with contextlib.aclosing(handle.read_batches(0, lac)) as batches:
             async for batch in batches:
                 if not position:
-                    await asyncio.sleep(LATE_SECONDS)  # then all has come, and the error too
+                    await asyncio.sleep(LATE_SECONDS)  # all entries and the error have arrived then
                 position = story.see_entries(batch, position)
     except EntryNotFoundError as error:
         world.counts["lies found out"] += 1
         absent = error.fields["entry_id"]
         world.require(absent == position, f"delivered up to {position}, then {error!r}")
         world.require(absent > readable, f"entry {absent} is not found")
-        # What was true of it goes as well: not every bookie hears of the end of a failed writer.
+        # The true end is dropped too: not every bookie gets the last LAC of a failed writer.
         process.ends.pop(story.ledger_id, None)
-        await opened(process, story)  # which looks at the end
+        await opened(process, story)  # this call reads the end
 
 
 async def look_at_recent(process: Process, story: Story) -> None:
-    """Records of several ledgers at once; what is kept of them is bounded."""
+    """Get the records of several ledgers. The memory of the kept records is limited."""
     world = process.world
     wanted = [*world.stories, 1 << 40]
     try:

@@ -8,4 +8,4 @@ from tests.sim.handles.world import handle_schedule
 from tests.sim.log.schedules import run_host_schedules
 
 run_schedules = partial(run_host_schedules, run=handle_schedule, what="handles")
-"""One schedule for each seed, the first `Violation` ends it; the line that counts."""
+"""Runs one schedule for each seed until the first `Violation`, and returns a line with counts."""

@@ -1,4 +1,4 @@
-"""What is true of one ledger: what was appended, what was said of it, and what may be read."""
+"""The known facts about one ledger: its appends, the reports about it, and what may be read."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 LINGER_SECONDS_MAX = 0.023
-"""As long as the settings say, and a moment more."""
+"""The linger of the settings, and a moment more."""
 
 
 class OwnersMistakeError(Exception):
-    """Raised by a user's callback: reported to the loop, and nothing else comes of it."""
+    """An error of a user's callback. It is reported to the loop, and has no other effect."""
 
 
 class WindowWatch:
-    """Notes when a handle's window had no room.
+    """Records when the window of a handle had no room.
 
     Attributes:
-        was_shut_at: Seconds.
+        was_shut_at: The last time without room, in seconds.
     """
 
     def __init__(self, handle: WriteHandle) -> None:
@@ -46,7 +46,7 @@ class WindowWatch:
 
     @property
     def can_add(self) -> bool:
-        """What the writer says, noted."""
+        """Return the answer of the writer, and record it."""
         can = self._window.can_add
         if not can:
             self.was_shut_at = self._loop.time()
@@ -54,14 +54,13 @@ class WindowWatch:
 
 
 class Story:
-    """One ledger, and its writer's handle.
+    """One ledger, and the handle of its writer.
 
     Attributes:
-        face: Through which its appends go, if it has one.
-        payloads: By entry id: what was taken, in the order of the calls.
-        acknowledged: How many of them were, all before any other.
-        is_contested: Somebody else began to seal it.
-        closed: The record, once somebody was told that it is closed.
+        face: The blocking handle for its appends, if it has one. payloads: The accepted payloads by
+        entry id, in the order of the calls. acknowledged: The number of acknowledged entries. They
+        come before all other entries. is_contested: Whether another process began to seal the
+        ledger. closed: The record of the closed ledger, after the first call that returned it.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class Story:
     # --- writing ---
 
     def append(self, count: int) -> list[asyncio.Future[Any]]:
-        """That many appends, one by one."""
+        """Make `count` single appends."""
         made = []
         for _ in range(count):
             payload = self.payload()
@@ -131,11 +130,11 @@ class Story:
         face, is_batch = self.face or self.handle, isinstance(given, list)
         future = (face.append_batch_async if is_batch else face.append_async)(given)
         if self.face is not None:
-            self.face._take_inbox()  # of this thread, which is the loop's
+            self.face._take_inbox()  # this thread is the thread of the loop
         return future
 
     def _look_that_it_is_sent(self) -> None:
-        """Nothing waits for company longer than it should while the window has room."""
+        """Check that no append waits longer than the linger while the window has room."""
         loop, handle, last = self.world.loop, self.handle, len(self.payloads)
         appended_at = loop.time()
 
@@ -208,12 +207,12 @@ class Story:
 
     @property
     def last_readable(self) -> int:
-        """No reader may see an end beyond this."""
+        """The last entry that any reader may read."""
         last = self.handle.last_add_confirmed
         return last if self.closed is None else max(last, self.closed.last_entry_id)
 
     def see_end(self, reader: Reader, before: int) -> int:
-        """What a reader takes for the end now; it took it for `before`."""
+        """Check and return the end that a reader knows now. Before, it knew the end `before`."""
         lac = reader.last_add_confirmed
         if process := self.readers.get(reader):
             highest, was_closed = process.ends.get(self.ledger_id, (-1, False))
@@ -234,7 +233,7 @@ class Story:
         return lac
 
     def looked(self, process: Process, reader: ReadHandle, known: tuple[int, bool]) -> None:
-        """Who looks at the end sees at least what anybody in its client saw before."""
+        """Check that a reader sees at least the end that any handle of its client saw before."""
         lac, was_closed = known
         if len(self.world.stories) < known_ends.ENDS_MAX:
             name, end = process.name, reader.last_add_confirmed
@@ -242,13 +241,13 @@ class Story:
             self.world.require(is_right, f"{name} saw {known} of {self.ledger_id}, now {end}")
 
     def judge_read(self, process: Process, error: LedgerLogError, position: int) -> None:
-        """A read failed at the first entry that it did not deliver, for a reason."""
+        """Check that a failed read has a reason, and failed at the first undelivered entry."""
         at = error.fields.get("entry_id", position)
         self.world.require(at == position, f"delivered up to {position}, then {error!r}")
         self.world.judge(process, error, self)
 
     def see_entries(self, entries: Sequence[Any], first: int) -> int:
-        """Entries from `first` on; the id behind them."""
+        """Check entries from `first` on, and return the id after them."""
         for place, entry in enumerate(entries, first):
             self.world.require(entry.entry_id == place, f"entry {entry.entry_id} for {place}")
             self.world.require(
@@ -259,7 +258,7 @@ class Story:
         return first + len(entries)
 
     def see_closed(self, record: LedgerMetadata) -> None:
-        """Somebody was told that the ledger is closed so: everybody is told the same."""
+        """Check that all calls that return the closed ledger return the same record."""
         self.world.require(record.is_closed, f"{self.ledger_id} is not closed")
         last = record.last_entry_id
         if self.closed is not None:
@@ -276,7 +275,7 @@ class Story:
         self.world.require(not there, f"{there} failed for certain, and are there")
 
     def check_whole(self, record: LedgerMetadata, found: Sequence[Any]) -> None:
-        """At the end: everything that was acknowledged, in order, and nothing else."""
+        """At the end, check that the ledger has the acknowledged entries in order, and no other."""
         self.see_closed(record)
         end = self.see_entries(found, 0)
         self.world.require(end == record.last_entry_id + 1, f"{end} entries of {record}")

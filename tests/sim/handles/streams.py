@@ -1,4 +1,4 @@
-"""Runs of a stream that commit ranges of ledgers to one log, and others who seal those ledgers."""
+"""Runs of a stream that commit ranges of ledgers to one log, and others that seal these ledgers."""
 
 from __future__ import annotations
 
@@ -36,17 +36,16 @@ APP = "stream"
 SCHEMA = b"one column"
 BATCHES = 6
 PENDING_SMALL = 3_000
-"""Bytes that a range may have on their way in this simulation."""
+"""Maximum number of unacknowledged bytes of a range in this simulation."""
 
 
 class Table:
-    """What is true of the log.
+    """The known facts about the log.
 
     Attributes:
-        batches: By batch id: the payloads of each attempt, and what its commit said.
-        runs: That began, ever.
-        ledgers: That ranges were written to.
-        sealed: Those that somebody else began to seal.
+        batches: By batch id, the payloads of each attempt, and the result of its commit. runs: All
+        runs that ever began. ledgers: All ledgers that ranges were written to. sealed: The ledgers
+        that another process began to seal.
     """
 
     def __init__(self, world: HandleWorld) -> None:
@@ -59,7 +58,7 @@ class Table:
         self.is_there = False
 
     async def check_whole(self, process: Process) -> None:
-        """Each batch is there once and whole, or not at all; nothing else is."""
+        """Check that each batch is in the log once and whole or not at all, and nothing else is."""
         if not self.is_there:
             return
         log = await process.client.logs.open(NAME)
@@ -104,7 +103,7 @@ class Table:
 
 
 class Attempt:
-    """One batch as one run wrote it."""
+    """One attempt of a run to write a batch."""
 
     def __init__(self) -> None:
         self.payloads: list[bytes] = []
@@ -113,13 +112,13 @@ class Attempt:
 
 
 async def stream(process: Process, table: Table, after_ms: int) -> None:
-    """A run of the query, in one process, batch after batch."""
+    """Run the query in one process, batch after batch."""
     await asyncio.sleep(after_ms / 1e3)
     world = process.world
     table.runs += 1
     number = table.runs
     ledgers, known = StreamLedgers(), KnownLogs()
-    first = max(table.batches, default=0)  # its checkpoint knows no more
+    first = max(table.batches, default=0)  # its checkpoint has no later batch
     for batch_id in range(first, first + BATCHES):
         for _ in range(3):
             if process.is_over or not world.is_busy:
@@ -130,12 +129,12 @@ async def stream(process: Process, table: Table, after_ms: int) -> None:
                 await _batch(process, table, ledgers, known, f"q/{number}", batch_id, attempt)
                 break
             except (LedgerFencedError, LedgerClosedError) as error:
-                # A task attempt that failed: the driver begins the batch anew.
+                # A task attempt failed, so the driver begins the batch again.
                 world.require(bool(table.sealed), f"nobody sealed a ledger: {error!r}")
                 attempt.is_failed = True
             except (ProducerFencedError, StaleCheckpointError, ConcurrentCommitError) as error:
                 attempt.is_failed = True
-                is_behind = process.tree.returns > 0  # it does not see what it registered itself
+                is_behind = process.tree.returns > 0  # it may not see its own registration
                 world.require(
                     table.runs > 1 or is_behind, f"nobody replaced run {number}: {error!r}"
                 )
@@ -216,7 +215,7 @@ async def _task(
     begun: Job,
     payloads: Sequence[bytes],
 ) -> list[StagedRange]:
-    """Writes its rows; goes on in another ledger when somebody seals the one in use."""
+    """Write the rows of a task. If another process seals the ledger, continue in another one."""
     done: list[StagedRange] = []
     for _ in range(3):
         writer = await ended(process, "open_range", ledgers.open_range(log.commits, begun))
@@ -241,7 +240,7 @@ async def _task(
 async def _write(
     process: Process, table: Table, writer: RangeWriter, left: list[bytes]
 ) -> StagedRange | None:
-    """Takes what was appended out of `left`."""
+    """Append payloads, and remove them from `left`."""
     random, count = process.world.random, len(left)
     while left:
         payload = left.pop(0)
@@ -259,7 +258,7 @@ def _names(payloads: Sequence[bytes]) -> list[bytes]:
 
 
 async def seal_one(process: Process, table: Table) -> None:
-    """As a run that takes over does, or an operator."""
+    """Seal a ledger of the stream, as a run that takes over does, or an operator."""
     world = process.world
     if not table.ledgers:
         return

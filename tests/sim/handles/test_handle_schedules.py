@@ -1,4 +1,4 @@
-"""Random schedules of clients as they ship; the mutations they catch."""
+"""Random schedules of the shipped client, and the mutations that they notice."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_same_seed_gives_the_same_history() -> None:
 
 
 def blocked_requests_stay_behind(patch: pytest.MonkeyPatch) -> None:
-    """After one answer that never comes an entry cannot be read from that bookie any more."""
+    """After a request without an answer, this entry can never be read from that bookie again."""
     patch.setattr(V2Connection, "is_blocked", lambda *_: False)
 
 
@@ -55,7 +55,7 @@ def retired_connections_are_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def deadlines_end_with_the_first(patch: pytest.MonkeyPatch) -> None:
-    """Requests behind one that expired never do."""
+    """After a request has expired, the requests behind it never expire."""
     fire = Deadlines._fire
 
     def once(self: Any) -> None:
@@ -67,7 +67,7 @@ def deadlines_end_with_the_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def close_does_not_wait(patch: pytest.MonkeyPatch) -> None:
-    """A close overtakes the appends before it."""
+    """A close does not wait for the appends before it."""
 
     async def nothing(_: Any) -> None:
         return
@@ -76,7 +76,7 @@ def close_does_not_wait(patch: pytest.MonkeyPatch) -> None:
 
 
 def announcements_never_end(patch: pytest.MonkeyPatch) -> None:
-    """An idle writer writes to a bookie without a control service for ever."""
+    """An idle writer never stops writing its LAC to a bookie without a control service."""
     patch.setattr("ledgerlog_spark.client.handles.lac_announcer.ATTEMPTS_MAX", 1 << 30)
 
 

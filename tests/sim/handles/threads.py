@@ -1,9 +1,9 @@
-"""Threads of users in virtual time, for the blocking faces of the client.
+"""Threads of users in virtual time, for the blocking API of the client.
 
-The loop stands still while a thread runs, and a thread stands still while it waits: for a
-condition, for a queue, or for a while. So one of all is running at each moment, and a schedule with
-threads can be repeated like any other. Where the loop takes a lock that threads take, too, a thread
-that is pausing may come first, as a real one may at any place.
+The loop stands still while a thread runs. A thread stands still while it waits for a condition, for
+a queue, or for a time. So only one of them runs at any moment, and a schedule with threads can be
+repeated like any other. Before the loop takes a lock that threads also take, a pausing thread may
+run, as a real thread may at any place.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.sim.handles.world import HandleWorld
 
 PREEMPTED = 0.2
-"""How often a thread that is pausing comes before the loop takes a lock."""
+"""Probability that a pausing thread runs before the loop takes a lock."""
 
 HURRIED_PAUSES_MAX = 6
 
@@ -32,11 +32,11 @@ _wait_of_real_threads = threading.Condition.wait
 
 
 class GivenUpError(BaseException):
-    """The schedule is over: the thread ends where it waits."""
+    """The schedule is over, so the thread ends at its wait."""
 
 
 class _Wait:
-    """One wait of one thread; released once, from the loop's thread."""
+    """One wait of one thread. The thread of the loop releases it once."""
 
     def __init__(self, thread: UserThread) -> None:
         self._thread = thread
@@ -56,10 +56,10 @@ class _Wait:
 
 
 class UserThread(threading.Thread):
-    """Runs `work` until it ends; `done` gets what it raised.
+    """A thread that runs `work`. `done` gets the exception that `work` raised.
 
     Attributes:
-        pause_wait: Set while it pauses by itself.
+        pause_wait: The wait of a pause that the thread makes by itself; None otherwise.
     """
 
     def __init__(self, world: HandleWorld, work: Callable[[UserThread], None]) -> None:
@@ -85,7 +85,7 @@ class UserThread(threading.Thread):
     # --- on the loop's thread ---
 
     def resume(self) -> None:
-        """Let it run until it waits again or ends."""
+        """Let the thread run until it waits again or ends."""
         if now(self._is_over):
             return
         self._go.release()
@@ -100,7 +100,7 @@ class UserThread(threading.Thread):
                 self.done.set_exception(self._error)
 
     def hurry(self) -> None:
-        """End its pause at once, and make none for a while."""
+        """End the pause of the thread now, and prevent further pauses for a while."""
         if self.pause_wait is not None:
             self._pauses_left_out = self.world.random.randint(0, HURRIED_PAUSES_MAX)
             self.pause_wait.release(at_once=True)
@@ -124,7 +124,7 @@ class UserThread(threading.Thread):
             self._back.release()
 
     def park(self) -> None:
-        """Wait until the loop lets it go on."""
+        """Wait until the loop lets the thread continue."""
         if self._is_given_up:
             raise GivenUpError
         self._back.release()
@@ -146,7 +146,7 @@ class UserThread(threading.Thread):
 
 
 def wait_in_virtual_time(condition: Any, timeout: float | None = None) -> bool:
-    """Stands for `threading.Condition.wait`."""
+    """Replaces `threading.Condition.wait`."""
     thread = threading.current_thread()
     if not isinstance(thread, UserThread):
         return _wait_of_real_threads(condition, timeout)
@@ -161,7 +161,7 @@ def wait_in_virtual_time(condition: Any, timeout: float | None = None) -> bool:
 
 
 class PreemptedCondition(SharedCondition):
-    """A thread that is pausing may run before the loop gets the lock."""
+    """A condition before whose lock by the loop a pausing thread may run."""
 
     def __enter__(self) -> bool:
         if not isinstance(threading.current_thread(), UserThread):
@@ -170,7 +170,7 @@ class PreemptedCondition(SharedCondition):
 
 
 class SimQueue:
-    """Stands for `queue.SimpleQueue`: one thread takes, the loop puts."""
+    """Replaces `queue.SimpleQueue`. The loop puts items, and one thread takes them."""
 
     def __init__(self) -> None:
         self._items: deque[Any] = deque()
@@ -194,7 +194,7 @@ class SimQueue:
         return self._items.popleft()
 
     def qsize(self) -> int:
-        """On the loop's thread the answer may be outdated when it is looked at."""
+        """Return the size. In the thread of the loop, it may be outdated immediately."""
         size = len(self._items)
         if not isinstance(threading.current_thread(), UserThread):
             preempt()
@@ -202,7 +202,7 @@ class SimQueue:
 
 
 class SimLoopThread(LoopThread):
-    """The thread of the simulation's loop, as blocking faces know it."""
+    """The thread of the simulation's loop, for the blocking API."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.pid = os.getpid()
@@ -212,7 +212,7 @@ class SimLoopThread(LoopThread):
 
 
 class Threads(list[UserThread]):
-    """All that a schedule began."""
+    """All threads that a schedule began."""
 
     current: Threads | None = None
 
@@ -229,13 +229,13 @@ class Threads(list[UserThread]):
 
 
 def loop_thread() -> LoopThread:
-    """Stands for that of the process."""
+    """Replaces the function that returns the loop thread of the process."""
     assert Threads.current is not None
     return Threads.current.loop_thread
 
 
 def preempt() -> None:
-    """Perhaps somebody who pauses goes on now."""
+    """Perhaps let a pausing thread run now."""
     if Threads.current is None:
         return
     random = Threads.current.world.random

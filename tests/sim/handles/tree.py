@@ -1,4 +1,4 @@
-"""A session whose answers may come later than its client waits, and that may be refused."""
+"""A session whose answers may come after the client's time limit, or be refusals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.testing.memory.nodes import NodeMap
 
 EARLIER_SECONDS = 3.0
-"""How far a server may be behind."""
+"""Maximum age of the data of a server that is behind."""
 
 WATCH_SECONDS_MAX = 0.03
 
@@ -32,12 +32,13 @@ class HandleTree(SimTree):
     """The session of one process.
 
     Attributes:
-        refusals: Requests that an access list refused.
-        refuses: Whether it does so with each change.
-        loses_answer: Of the next change, which is made, and then it is away.
-        behind: What reads see until the next sync, if this session's server is behind.
-        answer_delay_ms: Between what a read sees and its answer.
-        returns: Sessions that began with a server that was behind.
+        refusals: Number of requests that an access list refused. refuses: Whether an access list
+        refuses every change. loses_answer: Whether the next change is made, but its answer is lost,
+        and the store is away
+            after that.
+        behind: The data that reads see until the next sync, if the session's server is behind.
+        answer_delay_ms: Time between a read in the store and its answer. returns: Number of
+        sessions that began with a server that was behind.
     """
 
     refusals = 0
@@ -52,7 +53,7 @@ class HandleTree(SimTree):
     _hangs = True
 
     def go_away(self, seconds: float, *, hangs: bool = True) -> None:
-        """No request succeeds for so long: they fail when it is over, or each at once."""
+        """Let no request succeed for this time. With `hangs`, requests fail only at its end."""
         self._fault("outages of the store")
         self._hangs = hangs
         self._away_until = self._world.loop.time() + seconds
@@ -65,14 +66,14 @@ class HandleTree(SimTree):
         await super().pause()
 
     async def answer(self) -> None:
-        """The store may go away meanwhile: nobody can tell then that the change was made."""
+        """Wait for the answer to a change. If the store goes away, the result stays unknown."""
         try:
             await super().answer()
         except MetadataUnavailableError as error:
             raise MetadataUnknownError("the metadata store went away") from error
 
     def watch_children(self, path: str, on_change: Callable[[], None]) -> CancelWatch:
-        """What it sees reaches its owner a little later."""
+        """Watch children. The notification reaches the caller a little later."""
         is_wanted = True
 
         def changed() -> None:
@@ -92,7 +93,7 @@ class HandleTree(SimTree):
         return cancel
 
     def expire_session(self) -> None:
-        """The next session may be with a server that is behind what the last one showed."""
+        """Expire the session. The server of the next session may have older data."""
         super().expire_session()
         if self._earlier is not None and self._happens(0.7):
             self._held, self._is_behind = self._earlier[1], True
@@ -102,10 +103,10 @@ class HandleTree(SimTree):
         super()._catch_up()
         if self._is_behind:
             self._is_behind = False
-            self._call_all_watches()  # what the server did not know changes now
+            self._call_all_watches()  # the data changes to that of the new server
 
     async def sync(self, path: str = "/") -> None:
-        """No server that this process meets is behind what a sync showed."""
+        """Sync. Later servers of this process are never behind the data after a sync."""
         self.behind = None
         await super().sync(path)
         self._earlier = self._world.loop.time(), self.nodes.current.copy()

@@ -1,4 +1,4 @@
-"""One schedule: processes with ledgers, faults of the network and of bookies, then peace."""
+"""One schedule: processes with ledgers, faults of network and bookies, then no more faults."""
 
 from __future__ import annotations
 
@@ -65,18 +65,20 @@ if TYPE_CHECKING:
 BEGAN_MS = 1_700_000_000_000
 BUSY_SECONDS = 12
 HEAL_SECONDS = 60
-"""Longer than any deadline that began before: what failed has failed by then."""
+"""Longer than any time limit, so every earlier call has ended after this time."""
 
 ANNOUNCED_SECONDS = 0.12
-"""A writer that announces tells every bookie 50 ms after its last append was confirmed."""
+"""Time in which a writer sends its LAC to every bookie. It begins 50 ms after the last confirmed
+append."""
 
 QUIET_SECONDS = 150
-"""After so long without anybody no timer runs any more."""
+"""Without any client, no timer runs after this time."""
 
 END_SECONDS = 900
 
 CALM_ENTRIES_READ_MAX = 100
-"""Each process reads so many of each ledger's last ones; at the end one reads all of them."""
+"""Each process reads this number of the last entries of each ledger. At the end, one process reads
+all entries."""
 
 LEADER: dict[str, Any] = {
     "window": Window(entries_max=6, size_bytes_max=4_000),
@@ -85,16 +87,14 @@ LEADER: dict[str, Any] = {
 
 
 class HandleWorld:
-    """Virtual time, and everything that is known of bookies, processes and ledgers.
+    """Virtual time, and the known facts about bookies, processes and ledgers.
 
     Attributes:
-        is_faulty: Faults may happen now.
-        has_faults: Some may have happened.
-        set_back_ms: By so much the store's clock was set back.
-        truth: Records as they are.
-        still_until_ms: Nobody gets an answer of the store before.
-        is_calm: Nothing goes wrong, and what went wrong is over.
-        is_busy: Actors begin new work.
+        is_faulty: Whether faults may happen now. has_faults: Whether faults may have happened.
+        set_back_ms: Time by which the clock of the store was set back. truth: The true records in
+        the store. still_until_ms: Time before which the store answers no request. is_calm: Whether
+        no fault happens, and the effects of all faults are over. is_busy: Whether actors begin new
+        work.
     """
 
     def __init__(self, seed: int) -> None:
@@ -127,7 +127,7 @@ class HandleWorld:
         self.truth: LedgerStore
 
     def elapsed_ns(self) -> int:
-        """Virtual time."""
+        """Return the virtual time."""
         return int(self.loop.time() * 1e9)
 
     def now_ms(self) -> int:
@@ -139,12 +139,12 @@ class HandleWorld:
 
     def require(self, holds: bool, what: str) -> None:
         if not holds:
-            # Kept as well: whoever catches errors of calls must not swallow it.
+            # Also keep the failure, so that code that catches errors of calls cannot hide it.
             self._failure = self._failure or self.violation(what)
             raise self._failure
 
     def guarded(self, call: Callable[[], None]) -> None:
-        """For callbacks of the loop, which would report a violation and go on."""
+        """Run a callback of the loop. The loop alone would report a violation and continue."""
         with contextlib.suppress(Violation):
             call()
 
@@ -159,7 +159,7 @@ class HandleWorld:
             )
 
     def raise_failure(self) -> None:
-        """Also of what was found out by callbacks, and when the last tasks were freed."""
+        """Raise the first failure, including failures in callbacks and in freed tasks."""
         if self._failure is not None:
             raise self._failure
 
@@ -175,7 +175,7 @@ class HandleWorld:
         return next((each for each in self.bookies.values() if each.place == place), None)
 
     def copies(self, ledger_id: int, entry_id: int) -> int:
-        """Bookies that have the entry."""
+        """Return the number of bookies that have the entry."""
         ledgers = (bookie.inner.ledgers.get(ledger_id) for bookie in self.bookies.values())
         return sum(ledger is not None and entry_id in ledger.entries for ledger in ledgers)
 
@@ -201,7 +201,7 @@ class HandleWorld:
         is_contested = story is not None and (story.is_contested or story.is_closing)
         match error:
             case _ if "was answered for" in str(error):
-                return False  # each request is answered, if only by its deadline
+                return False  # each request gets an answer, at the latest its time-out
             case _ if "access list" in str(error):
                 return process.tree.refusals > 0
             case MetadataUnavailableError() | MetadataUnknownError():
@@ -223,7 +223,7 @@ class HandleWorld:
         self._works[task] = what
 
     async def until_all_ended(self, seconds: float) -> None:
-        """Every actor ends, or the one that does not is named."""
+        """Wait until every actor has ended. Otherwise raise a violation that names the actor."""
         deadline = self.loop.time() + seconds
         while True:
             self.raise_failure()
@@ -252,7 +252,7 @@ class HandleWorld:
     # --- faults ---
 
     async def break_things(self) -> None:
-        """One fault after the other, each undone after a while."""
+        """Make one fault after the other, and undo each after a while."""
         random = self.random
         while self.is_busy:
             await asyncio.sleep(random.uniform(0.05, 1.2))
@@ -310,11 +310,11 @@ class HandleWorld:
         bookie.is_slow = False
 
     async def _bring_back(self, bookie: SimBookie) -> None:
-        """Its session ends only if it is away for long."""
+        """Restart a bookie. Its session has ended only if the bookie was away for long."""
         if self.random.random() < 0.5 or bookie.place in self.gone_places:
             await self.leave(bookie)
             await asyncio.sleep(self.random.uniform(0, 1))
-        self.network.cut_bookie(bookie.name)  # what led to a machine that is gone
+        self.network.cut_bookie(bookie.name)  # the connections to the previous machine
         bookie.start()
         await self.join(bookie)
 
@@ -368,7 +368,7 @@ ODD_ACTORS = (
 
 
 async def _begin_others(world: HandleWorld) -> None:
-    """Readers and sealers of what is there, again and again."""
+    """Begin readers and sealers of existing ledgers repeatedly."""
     random = world.random
     ends_at = world.loop.time() + BUSY_SECONDS
     while world.loop.time() < ends_at:
@@ -400,7 +400,7 @@ async def _begin_others(world: HandleWorld) -> None:
 
 
 async def _calm_down(world: HandleWorld) -> None:
-    """No more faults; then long enough for everything that failed to be over."""
+    """End all faults, and wait until their effects are over."""
     world.is_faulty = False
     await world.until_all_ended(END_SECONDS)
     for process in world.processes:
@@ -411,7 +411,7 @@ async def _calm_down(world: HandleWorld) -> None:
 
 
 async def _check_calm(world: HandleWorld) -> None:
-    """Whoever is left goes on as if nothing had happened."""
+    """Check that all remaining processes work normally."""
     living = [process for process in world.processes if not process.is_over]
     for process in living:
         process.spawn("what goes on", _go_on(world, process))
@@ -429,7 +429,7 @@ async def _check_calm(world: HandleWorld) -> None:
             for link in process.transport._links.values()
             for queue in link._deadlines._queues.values()
         )
-        kept -= len(process.checked.open)  # of followers that ask now and then
+        kept -= len(process.checked.open)  # periodic reads of followers
         world.require(kept <= 0, f"{process.name} keeps {kept} requests that were answered")
 
 
@@ -443,7 +443,7 @@ async def _go_on(world: HandleWorld, process: Process) -> None:
             is_last = not reign.is_contested
             if is_last and not failed:
                 control = sum(bookie.has_control for bookie in world.bookies.values())
-                is_told = control > len(world.bookies) - 3  # by one bookie of each ensemble
+                is_told = control > len(world.bookies) - 3  # each ensemble has such a bookie
                 await asyncio.sleep(1 if is_told else calm.FOLLOWED_SECONDS)
                 leaders.check_news(world.log, since)
                 await leaders.check_age(reign)
@@ -474,7 +474,7 @@ async def _go_on(world: HandleWorld, process: Process) -> None:
 
 
 def _check_announced(world: HandleWorld, story: Story) -> None:
-    """A writer that announces and is idle has told every bookie, and everybody who follows."""
+    """Check that an idle writer has sent its LAC to every bookie and to all followers."""
     if not story.announces or story.process.is_over or not story.handle.is_writable:
         return
     if story.is_contested:
@@ -490,7 +490,7 @@ def _check_announced(world: HandleWorld, story: Story) -> None:
             )
     ensemble = story.handle.metadata.last_fragment.ensemble
     if not any(world.bookies[name].has_control for name in ensemble):
-        return  # nobody can tell them
+        return  # no bookie can announce the LAC
     for process, handle, follower in story.followers:
         if process.is_over or follower.is_over:
             continue
@@ -499,7 +499,7 @@ def _check_announced(world: HandleWorld, story: Story) -> None:
 
 
 def _check_followed(world: HandleWorld, story: Story) -> None:
-    """Who follows knows the end, or that the ledger is closed; an outage ends nobody."""
+    """Check that followers know the end or the close of the ledger, and survive an outage."""
     for process, handle, follower in story.followers:
         if process.is_over:
             continue
@@ -522,7 +522,7 @@ def _check_followed(world: HandleWorld, story: Story) -> None:
 
 
 async def _end(world: HandleWorld) -> None:
-    """Some handles are closed, the rest is left; a fresh process finds out what there is."""
+    """Close some handles and leave the others, then check all ledgers from a new process."""
     for story in list(world.stories.values()):
         process = story.process
         if not process.is_over and world.random.random() < 0.5:
@@ -596,7 +596,7 @@ async def _run(seed: int) -> HandleWorld:
 
 @contextlib.contextmanager
 def _small_limits(random: Random) -> Iterator[None]:
-    """Limits so small that they are met; names of this seed."""
+    """Set limits so small that schedules reach them, and names that depend on the seed."""
 
     def new_uuid() -> uuid.UUID:
         return uuid.UUID(int=random.getrandbits(128), version=4)
@@ -624,7 +624,7 @@ def _small_limits(random: Random) -> Iterator[None]:
 
 
 def handle_schedule(seed: int) -> HandleWorld:
-    """One random schedule to its end; raises `Violation`."""
+    """Run one random schedule to its end, or raise `Violation`."""
     with _small_limits(Random(seed)), asyncio.Runner(loop_factory=SimLoop) as runner:
         try:
             world = runner.run(_run(seed))
