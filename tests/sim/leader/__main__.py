@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 HOSTS_EVERY = 4
-"""One schedule of the shipped hosts for so many of machines alone."""
+"""For this number of schedules of machines alone, one schedule of the shipped hosts runs."""
 OTHERS_EVERY = 2
-"""One schedule in which the log goes under the machines, and one in which it loses records, for
-so many others."""
+"""For this number of schedules, one more runs in which the log is deleted under the machines, and
+one in which it loses records."""
 
 
 def main() -> int:
@@ -47,7 +47,7 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="print every state of every head")
     arguments = parser.parse_args()
     use_small_heads()
-    logging.disable(logging.WARNING)  # of seals that fail, which are counted
+    logging.disable(logging.WARNING)  # failed seals log warnings, but the schedules count them
     with _defect(arguments.mutation):
         try:
             if arguments.coverage:
@@ -66,7 +66,7 @@ def _defect(name: str | None) -> AbstractContextManager[None]:
 
 
 def play(arguments: argparse.Namespace) -> None:
-    """The schedules that were asked for: of machines, of hosts, of logs that are deleted."""
+    """Run the requested schedules: of machines, of hosts, of logs that are deleted."""
     on_end = _print_states if arguments.trace else None
     first, count = arguments.seed, arguments.schedules
     if arguments.hosts:

@@ -1,4 +1,4 @@
-"""What must hold of a leader log, looked at after every change of its head (LOGS.md#M1-M8)."""
+"""The invariants of a leader log, checked after every change of its head (LOGS.md#M1-M8)."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
 
 
 class LeaderChecks:
-    """The checks of one log, and what they have to remember.
+    """The checks of one log, with the facts that they need.
 
     Attributes:
-        log: By first offset: every entry that was listed in a closed ledger, or seen by a reader.
-        listed_ever: Ledgers that were on the list.
+        log: By first offset, every entry that was listed in a closed ledger or seen by a reader.
+        listed_ever: All ledgers that were ever on the list.
     """
 
     def __init__(self, world: Any) -> None:
-        """Of a world with `ledgers` and `require`."""
+        """Check the log of `world`, which has `ledgers` and `require`."""
         self.world = world
         self.log: dict[int, Entry] = {}
         self.listed_ever: set[int] = set()
 
     def failed_for_certain(self, tokens: set[str]) -> None:
-        """Nothing of a change of the head that failed, with these attempts, is there."""
+        """Check that a failed change of the head, with these tokens, left nothing."""
         there = {state.head.value.token for state in self.world.store.states} & tokens
         self.world.require(not there, f"{there} were said to have failed, and are in the log")
 
     @property
     def ledgers(self) -> Any:
-        """All that the world has."""
+        """All ledgers of the world."""
         return self.world.ledgers
 
     def require(self, holds: bool, what: str) -> None:
         self.world.require(holds, what)
 
     def note(self, entry: Entry) -> None:
-        """All see the same (LOGS.md#M7)."""
+        """Check that all readers see the same entry at an offset (LOGS.md#M7)."""
         known = self.log.setdefault(entry.first_offset, entry)
         self.require(known == entry, f"{known} and {entry} are at one offset")
 
@@ -102,7 +102,7 @@ class LeaderChecks:
         self.require(opened[len(opened) - len(added) :] == added, f"{opened}: order (LOGS.md#M1)")
 
     def check_left(self, left: list[int], old: State, new: State, request: m.WriteHead) -> None:
-        """What leaves the open ones is closed, and becomes its item (LOGS.md#M2, LOGS.md#M5)."""
+        """Check that a ledger that is no longer open is closed and listed (LOGS.md#M2, M5)."""
         offset = old.head.value.end_offset
         items = {item.ledger_id: item for item in self.items(new)}
         for ledger_id in left:
@@ -145,7 +145,7 @@ class LeaderChecks:
     # --- the end ---
 
     def whole(self, state: State) -> dict[Any, Entry]:
-        """The log that is left: dense, each append once, acknowledged ones in real-time order."""
+        """Check and return the final log: no gaps, no append twice, appends in real-time order."""
         head = state.head.value
         self.require(not head.open_ledgers, "the last leader left ledgers open")
         offset = self.items(state)[0].first_offset if self.items(state) else head.end_offset
@@ -162,14 +162,14 @@ class LeaderChecks:
         return found
 
     def names(self) -> None:
-        """No append was ever at two offsets, also of what was truncated since (LOGS.md#M7)."""
+        """Check that no append was ever at two offsets, even if it is truncated (LOGS.md#M7)."""
         names = [entry.name for entry in self.log.values()]
         self.require(len(names) == len(set(names)), "an append was in the log twice (LOGS.md#M7)")
         times = [self.log[offset].append_time_ms for offset in sorted(self.log)]
         self.require(times == sorted(times), "append times fall")
 
     def order(self, appends: Iterable[Append]) -> None:
-        """An append that ended before another began lies before it (LOGS.md#M8)."""
+        """Check that an append that ended before another began is before it (LOGS.md#M8)."""
         done = [append for append in appends if append.acknowledged_ms is not None]
         first_end = None
         for append in sorted(done, key=lambda append: -append.offset):

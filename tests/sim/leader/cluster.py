@@ -1,8 +1,8 @@
 """Ledgers of a simulated cluster: the shipped writer, recovery and bookie storage below leaders.
 
-Takes the place of `SimLedgers`, so that leaders roll while ensembles change, bookies die and come
-back, messages are lost, and records of ledgers are written late; the invariants of each ledger
-(docs/PROTOCOL.md) are checked along with those of the log.
+They replace `SimLedgers`, so that leaders roll while ensembles change, bookies stop and restart,
+messages are lost, and the metadata of ledgers is written late. The invariants of each ledger
+(docs/PROTOCOL.md) are checked together with those of the log.
 """
 
 from __future__ import annotations
@@ -45,11 +45,10 @@ QUORUM = Quorum(3, 3, 2)
 
 @dataclass
 class ClusterLedger(SimLedger):
-    """A ledger of the cluster; `stored` is what its writer sent.
+    """A ledger of the cluster. `stored` has the entries that its writer sent.
 
     Attributes:
-        client: Runs its writer.
-        changes: How often its ensemble was changed.
+        client: The client that runs its writer. changes: Number of ensemble changes.
     """
 
     client: Any = None
@@ -159,7 +158,7 @@ class ClusterLedgers(SimLedgers):
         client.feed(pm.Start())
 
     def drop(self, ledger_id: int) -> None:
-        """Only ledgers that are closed, or never were written, are dropped."""
+        """Drop a ledger, which must be closed or must never have been written."""
         ledger = self.by_id[ledger_id]
         assert ledger.state is LedgerState.CLOSED or not ledger.stored, ledger
         if not ledger.is_deleted:
@@ -167,14 +166,14 @@ class ClusterLedgers(SimLedgers):
             self.cluster.store.delete(ledger_id)
 
     def die(self, writer: int) -> None:
-        """The process that writes them is gone."""
+        """Let the process that writes the ledgers of `writer` die."""
         for ledger in self.by_id.values():
             assert isinstance(ledger, ClusterLedger)
             if ledger.writer == writer:
                 ledger.client.crash()
 
     def check_bytes(self, ledger_id: int) -> str:
-        """What is wrong with the copies of a closed ledger on the bookies; empty for nothing."""
+        """Return what is wrong with the copies of a closed ledger on bookies; empty if nothing."""
         ledger = self.by_id[ledger_id]
         metadata = self.cluster.store.records[ledger_id].value
         for entry_id, entry in enumerate(ledger.entries):
@@ -192,7 +191,7 @@ class ClusterLedgers(SimLedgers):
 
 
 def payload_of(entry: Entry) -> bytes:
-    """The entry as a leader log stores it."""
+    """Return the payload of an entry as a leader log stores it."""
     body = encode_records([f"{entry.name!r} {n}".encode() for n in range(entry.records)])
     header = LeaderEntryHeader(
         LeaderCodec.PLAIN, entry.first_offset, entry.append_time_ms, entry.records, len(body)
@@ -232,7 +231,7 @@ class ClusterLeaderWorld(LeaderWorld):
     _actions = 0
 
     def run(self) -> None:
-        """Until no actor has anything left to do; the cluster's own timers never end."""
+        """Run until all actors have ended. The timers of the cluster never end."""
         for _ in range(400_000):
             if not self._actions or not self.cluster.scheduler.step():
                 self.check_all_ended()
@@ -242,12 +241,12 @@ class ClusterLeaderWorld(LeaderWorld):
 
     @property
     def events(self) -> int:
-        """Everything in the cluster's time."""
+        """The number of all events of the cluster."""
         return self.cluster.scheduler.events
 
     @property
     def faults(self) -> int:
-        """Those of the store and those of the cluster."""
+        """The number of faults of the store and of the cluster."""
         return super().faults + len(self.cluster.faults.happened)
 
     def heal(self) -> None:
@@ -261,12 +260,12 @@ class ClusterLeaderWorld(LeaderWorld):
             self.require(not wrong, wrong)
 
     def end(self) -> None:
-        """Nothing of it runs any more."""
+        """End everything that still runs."""
         self.cluster.scheduler.close()
 
 
 def plan_faults(world: ClusterLeaderWorld, crashes: int, partitions: int) -> None:
-    """Bookies die, one at a time, and come back; links are cut and joined again."""
+    """Plan crashes and restarts of bookies, one at a time, and cuts of links for a time."""
     cluster, random = world.cluster, world.random
     names = list(cluster.bookies)
     at = 0
@@ -308,7 +307,7 @@ def _cut(
 
 
 def cluster_schedule(seed: int) -> ClusterLeaderWorld:
-    """The same as `world.schedule` over a cluster with faults of its own."""
+    """Run the same schedule as `world.schedule`, over a cluster with its own faults."""
     draws = Random(seed * 37 + 5)
     options = Options(
         quorum=QUORUM,

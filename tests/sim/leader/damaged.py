@@ -21,14 +21,14 @@ class DamagedWorld(LeaderWorld):
     """Leaders of a log that loses acknowledged records.
 
     Attributes:
-        lost: The offset where they begin, and the one where the next ledger does; None while
-            nothing is lost.
+        lost: The first lost offset, and the first offset of the next ledger; None while nothing is
+            lost.
     """
 
     lost: tuple[int, int] | None = None
 
     def operator(self) -> Actor:
-        """Once two ledgers are in use, the older one is closed below what it acknowledged."""
+        """Wait until two ledgers are in use, then close the older below its acknowledged end."""
         for _ in range(LOOKS):
             yield self.sleep(self.random.randint(1, 6))
             listed = self.store.state.head.value.open_ledgers
@@ -49,7 +49,7 @@ class DamagedWorld(LeaderWorld):
         return True
 
     def check_loss(self, leader: SimLeader) -> None:
-        """Nobody leads the log any more, and the error says where records are missing."""
+        """Check that the log has no leader, and that the error names the lost records."""
         self.require(leader.opened is None, f"leader {leader.number} leads over a gap: {self.lost}")
         error = leader.stopped.error if leader.stopped is not None else None
         is_loss = isinstance(error, DataLossError)

@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
 LATE_MS = 90
 LEARNS_MS_MAX = WATCH_MS_MAX + 15 + 100 + 15 + 2 * LATE_MS
-"""The watch, a read that failed before the deletion, the delay behind it, and one that does not."""
+"""Maximum time until a leader learns of the deletion: the watch, a read that failed before the
+deletion, the delay after it, and a read that succeeds."""
 LONGEST_PAUSE_MS = 600
 RARE_ROLLS = {"rollBytes": "50000", "rollMs": "100000"}
-"""With these a leader has no other reason to look at the head for a long time."""
+"""With these properties, a leader has no other reason to read the head for a long time."""
 
 
 class WatchedWorld(LeaderWorld):
-    """Leaders whose log goes.
+    """Leaders whose log is deleted.
 
     Attributes:
-        known_ms: When the store could be reached again after the deletion.
+        known_ms: Time from which the store could be reached again after the deletion.
     """
 
     known_ms = 0
@@ -50,16 +51,16 @@ class WatchedWorld(LeaderWorld):
         )
 
     def _write_head(self, **changes: Any) -> None:
-        """Somebody changes the head, without a fault."""
+        """Change the head, as another program does, without a fault."""
         head, version = self.store.state.head.value, self.store.state.head.version
         changed = replace(head, token=self.new_token(), **changes)
         self.store._apply(m.WriteHead(changed.token, changed, version))
 
     def deleter(self) -> Actor:
-        """Delete the log, perhaps in an outage; behind that nothing else goes wrong."""
+        """Delete the log, perhaps during an outage. After this, no more faults happen."""
         yield self.sleep(self.random.randint(30, 700) + self.extra.choice((0, 300)))
         if self.extra.random() < 0.8:
-            self._write_head()  # leaders look at it when the log goes
+            self._write_head()  # so that leaders read the head while the log is deleted
             yield self.sleep(self.extra.randint(1, WATCH_MS_MAX + 15))
         self.heal()
         self._write_head(deleted_ms=self.now)
@@ -108,6 +109,6 @@ def deleted_schedule(seed: int) -> WatchedWorld:
 
 
 def stopped_by_the_deletion(world: LeaderWorld) -> int:
-    """Leaders that led the log, and stopped because it was deleted."""
+    """Return the number of leaders that stopped because the log was deleted."""
     stops = [leader.stopped for leader in world.leaders if leader.opened is not None]
     return sum(stop is not None and isinstance(stop.error, LogNotFoundError) for stop in stops)

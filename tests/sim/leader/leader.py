@@ -1,4 +1,4 @@
-"""Hosts one `LeaderLog` in virtual time; what it is told may come late, and it may be paused."""
+"""Hosts one `LeaderLog` in virtual time. Its events may be late, and its process may pause."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SETTINGS = LeaderSettings(
 
 @dataclass
 class Append:
-    """One append, and what its caller knows of it."""
+    """One append, and the result that its caller got."""
 
     started_ms: int
     records: int
@@ -61,14 +61,12 @@ class Append:
 
 
 class SimLeader:
-    """One process that leads, or tried to.
+    """One process that leads the log, or tries to lead it.
 
     Attributes:
-        number: Of the process.
-        appends: By number, as the machine counts them.
-        opened: What the machine said when it led the log, None before.
-        stopped: What it said when it stopped, None before.
-        resumed_ms: When it last went on after a pause.
+        number: Number of the process. appends: The appends, in the numbering of the machine.
+        opened: The indication that it leads the log; None before. stopped: The indication that it
+        stopped; None before. resumed_ms: Time of the end of its last pause.
     """
 
     def __init__(self, world: LeaderWorld, number: int) -> None:
@@ -100,7 +98,7 @@ class SimLeader:
 
     @property
     def is_free(self) -> bool:
-        """Whether it leads, as far as it knows, and is not paused."""
+        """Whether it believes that it leads the log, and is not paused."""
         leads = self.machine.phase is LeaderPhase.LEADING
         return leads and self._held is None and not self.is_dead
 
@@ -113,7 +111,7 @@ class SimLeader:
         self.post(Start())
 
     def give_up(self) -> None:
-        """Nobody waits for the opening any more, or the client is closed."""
+        """Give up the opening, as a caller that stops waiting or a closed client does."""
         if self.has_ended or self.is_paused or self.machine.phase is LeaderPhase.NEW:
             return
         self.opening.give_up()
@@ -121,18 +119,18 @@ class SimLeader:
         self.world.require(self.has_ended, f"leader {self.number} goes on after it was given up")
 
     def leave(self) -> None:
-        """The client is closed after its leader ended: nothing is left to do."""
+        """Close the client after its leader has ended. Nothing is left to do."""
         if self.is_closed or self.stopped is not None:
             left = lm.GiveUp(LocalProtocolError("its client was closed", log="log"))
             effects = self.machine.handle(left)
             self.world.require(not effects, f"leader {self.number} goes on after its end")
 
     def append(self, records: int) -> None:
-        """One entry, if the window has room."""
+        """Append one entry, if the window has room."""
         if self.is_free and self.machine.can_add:
             offset = self.machine.next_offset
             self.appends.append(Append(self.world.now, records, offset))
-            # Another server of the store, or one whose clock was set: the newest answer counts.
+            # The server of the store may be another one, or its clock may have been set.
             is_set_back = self.world.ledgers.fails(0.03)
             set_back_ms = self.world.set_back_ms if is_set_back else 0
             now_ms = self.world.now + self.number * 7 - set_back_ms
@@ -153,7 +151,7 @@ class SimLeader:
             self.post(lm.RollRequested())
 
     def die(self) -> None:
-        """What was sent is under way; nothing is heard any more."""
+        """Let the process die. Its sent requests may still take effect; it gets no answers."""
         self.is_dead = True
         self.world.ledgers.die(self.number)
 
@@ -190,10 +188,10 @@ class SimLeader:
             self.rolls.check_under_way(self._open_requests())
 
     def _open_requests(self) -> Iterator[Any]:
-        """What is under way and may lead it on: requests, timers, adds that may be confirmed.
+        """Yield what may let the machine continue: requests, timers, and adds to be confirmed.
 
-        Neither its timer for ledgers that grow old nor its look at a head that was changed brings
-        on what it has to do, nor the end of the time for an opening that is over.
+        Three things do not count, because they do not lead to the work that is due: the timer for
+        the age of ledgers, the read of a changed head, and the time limit of an opening that ended.
         """
         look = self.machine._look
         idle = {self.machine._age_timer, self.machine._looking._timer}
@@ -256,7 +254,7 @@ class SimLeader:
                 self.world.store.submit(self.session, effect, self.post)
 
     def _is_missed(self, request: ReadHead) -> bool:
-        """Whether a replica answers that was not told of the log: never after a synchronisation."""
+        """Whether a server without the log answers this read; never after a sync."""
         look = self.machine._look
         is_first = look is not None and look.awaits(request) and look is not self._synced_look
         return is_first and self.world.happens(self.world.behind_probability)
@@ -354,6 +352,6 @@ class SimLeader:
             self.world.require(unknown[0] == first_unknown, f"{stopped}: {unknown} are unknown")
 
     def notice_broken(self, ledger: SimLedger, *, is_lost: bool) -> None:
-        """The writer of one of its ledgers failed."""
+        """Handle a failure of the writer of one of its ledgers."""
         error = LedgerFencedError("fenced") if is_lost else NotEnoughBookiesError("a bookie failed")
         self.post(lm.LedgerBroken(ledger.ledger_id, error))

@@ -1,8 +1,8 @@
-"""Ledgers as leaders see them: adds on their way, quorums, fences, seals, closes; exact and small.
+"""A small, exact model of ledgers for leaders: adds in flight, quorums, fences, seals, closes.
 
-What a ledger promises (docs/PROTOCOL.md) and no more: an entry on its ack quorum before the fence
-survives every seal, one that is still on its way may or may not, in order; the fence ends all adds;
-the first close wins; the writer closes where its own last add confirmed is.
+It gives only the guarantees of docs/PROTOCOL.md. An entry that is on its ack quorum before the
+fence survives every seal. Entries in flight may survive or be lost, in order. The fence ends all
+adds. The first close wins. The writer closes the ledger at its own last add confirmed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a leader log; `name` says which append of which leader it is."""
+    """One entry of a leader log. `name` identifies the append and its leader."""
 
     name: tuple[int, int] | bytes
     first_offset: int
@@ -34,16 +34,14 @@ class Entry:
 
 @dataclass
 class SimLedger:
-    """A ledger and its one writer.
+    """A ledger and its only writer.
 
     Attributes:
-        writer: Of the leader that made it.
-        stored: Entries sent, in order; those behind `quorum` are on their way.
-        quorum: How many are on their ack quorum.
-        confirmed: How many the writer knows to be.
-        is_fenced: No add reaches its quorum any more.
-        is_sealed_by_other: Somebody began to recover it.
-        is_broken: The writer failed; nothing is confirmed to it any more.
+        writer: Number of the leader that created it. stored: The sent entries, in order. Those from
+        index `quorum` on are in flight. quorum: Number of entries on their ack quorum. confirmed:
+        Number of entries that are confirmed to the writer. is_fenced: Whether no more adds reach
+        their quorum. is_sealed_by_other: Whether another process began to recover it. is_broken:
+        Whether the writer failed. No more entries are confirmed to it.
     """
 
     ledger_id: int
@@ -62,17 +60,17 @@ class SimLedger:
 
     @property
     def readable(self) -> int:
-        """How many entries a reader may see: up to the last add confirmed, or to the end."""
+        """Number of entries that a reader may read: to the LAC, or to the end if closed."""
         return self.last_entry_id + 1 if self.state is LedgerState.CLOSED else self.confirmed
 
     @property
     def entries(self) -> list[Entry]:
-        """Of a closed ledger, all."""
+        """All entries of a closed ledger."""
         assert self.state is LedgerState.CLOSED
         return self.stored[: self.last_entry_id + 1]
 
     def end(self) -> LedgerEnd:
-        """What a reader of the first and the last entry of the closed ledger finds."""
+        """The first and the last entry of the closed ledger, as a reader finds them."""
         entries = self.entries
         if not entries:
             return LedgerEnd()
@@ -89,11 +87,10 @@ class SimLedgers:
     """All ledgers of one world.
 
     Args:
-        later: Calls a function after so many ms.
-        now_ms: Virtual time.
-        on_confirmed: Told (ledger, last entry) when the writer learns of a confirmation.
-        on_broken: Told (ledger, whether it is lost) when the writer fails, once.
-        on_moved: Told that more of a ledger is readable, or that it ended.
+        later: Calls a function after a number of ms. now_ms: Returns the virtual time.
+        on_confirmed: Called with (ledger, last entry) when the writer gets a confirmation.
+        on_broken: Called once with (ledger, whether it is lost) when the writer fails. on_moved:
+        Called when more of a ledger is readable, or when it ended.
     """
 
     def __init__(
@@ -116,19 +113,19 @@ class SimLedgers:
         self.faults = 0
         self.break_probability = 0.02
         self.trouble = 1.0
-        """How many times as often as usual a ledger cannot be made or closed."""
+        """Factor of the probability that a ledger cannot be created or closed."""
         self.still_until = 0
-        """Until then nothing that is asked of bookies goes on."""
+        """Time before which requests to bookies make no progress."""
         self.out_until = 0
-        """Until then everything that is asked of them fails."""
+        """Time before which all requests to bookies fail."""
 
     @property
     def is_out(self) -> bool:
-        """Whether nothing can be asked of the bookies now."""
+        """Whether all requests to bookies fail now."""
         return self.out_until > self.now_ms()
 
     def stands_still_ms(self) -> int:
-        """How much longer no bookie answers."""
+        """Time for which no bookie will answer."""
         return max(0, self.still_until - self.now_ms())
 
     def create(self, writer: int, ledger_id: int | None = None) -> SimLedger:
@@ -152,7 +149,7 @@ class SimLedgers:
         if self.fails(self.break_probability):
             self.later(self.random.randint(1, 20), lambda: self._break(ledger, is_lost=False))
         if self.fails(0.03):
-            # An ensemble change: what is on its way is stored here and there, nothing confirmed.
+            # An ensemble change: entries in flight are stored on some bookies, but not confirmed.
             ledger.quiet_until = self.now_ms() + self.random.randint(20, 250)
         at = max(self.now_ms() + self.random.randint(1, 15), ledger.quiet_until, self.still_until)
         ledger.quiet_until = at
@@ -180,12 +177,12 @@ class SimLedgers:
         self.on_broken(ledger, is_lost)
 
     def fail_writer(self, ledger: SimLedger) -> None:
-        """The writer fails, before it was given anything."""
+        """Let the writer fail before its first entry."""
         self.faults += 1
         self._break(ledger, is_lost=False)
 
     def close(self, ledger: SimLedger, then: Callable[[bool | None], None]) -> None:
-        """By its writer, at its last add confirmed: whether that is so now, None for unknown."""
+        """Close the ledger at the writer's LAC. `then` gets the success, or None if unknown."""
         longest = 400 if self.fails(0.1) else 15
 
         def answer() -> None:
@@ -209,12 +206,12 @@ class SimLedgers:
         return None if unknown else closed and not ledger.is_deleted
 
     def die(self, writer: int) -> None:
-        """The process of a leader is gone: what it sent is under way, and nothing more is."""
+        """Let the process of a leader die. Its sent adds stay in flight."""
 
     # --- everybody else ---
 
     def seal(self, ledger: SimLedger, then: Callable[[SimLedger | None], None]) -> None:
-        """Mark, fence, close, each some time after the other; None when it failed on the way."""
+        """Mark, fence and close a ledger, with delays. `then` gets None if a step failed."""
         at = self.stands_still_ms()
         for step in (self.mark, self.fence, self.finish):
             if self.fails(0.02) or self.is_out:
@@ -225,20 +222,20 @@ class SimLedgers:
         self.later(at + 1, lambda: then(ledger))
 
     def mark(self, ledger: SimLedger) -> None:
-        """The first step of a recovery: the record says IN_RECOVERY."""
+        """Do the first step of a recovery: set the state IN_RECOVERY."""
         if ledger.state is LedgerState.OPEN:
             ledger.state = LedgerState.IN_RECOVERY
             ledger.is_sealed_by_other = True
 
     def fence(self, ledger: SimLedger) -> None:
-        """The second: no add gets through any more, and what is found is what there will be."""
+        """Do the second step: end all adds. The entries that are found then are final."""
         if ledger.state is LedgerState.IN_RECOVERY and not ledger.is_fenced:
             ledger.is_fenced = True
             on_their_way = len(ledger.stored) - ledger.quorum
             ledger.recovered = ledger.quorum + self.random.randint(0, on_their_way)
 
     def finish(self, ledger: SimLedger) -> None:
-        """The last: closed, once."""
+        """Do the last step: close the ledger, unless it is already closed."""
         if ledger.state is LedgerState.IN_RECOVERY:
             assert ledger.recovered is not None
             ledger.state = LedgerState.CLOSED
@@ -246,7 +243,7 @@ class SimLedgers:
             self.on_moved(ledger)
 
     def drop(self, ledger_id: int) -> None:
-        """Seal and delete."""
+        """Seal and delete a ledger."""
         ledger = self.by_id[ledger_id]
         self.mark(ledger)
         self.fence(ledger)

@@ -31,12 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mutation:
-    """What is replaced, and what breaks.
+    """The replaced methods, and the violation that they cause.
 
     Attributes:
-        rule: Of docs/LOGS.md; empty for the one that everything ends.
-        caught_by: Pattern of the violation that shows it.
-        patches: (owner, attribute, replacement) triples.
+        rule: The broken rule of docs/LOGS.md; empty for the rule that everything ends. caught_by:
+        Pattern of the violation. patches: (owner, attribute, replacement) triples.
     """
 
     rule: str
@@ -46,7 +45,7 @@ class Mutation:
 
 @contextmanager
 def applied(name: str, among: Mapping[str, Mutation] | None = None) -> Iterator[None]:
-    """Apply one mutation inside the `with` block; None for those of the machine."""
+    """Apply one mutation inside the `with` block. By default, it is one of the machine."""
     with ExitStack() as undo:
         for owner, attribute, replacement in (among or MUTATIONS)[name].patches:
             replace(undo, owner, attribute, replacement)
@@ -54,7 +53,7 @@ def applied(name: str, among: Mapping[str, Mutation] | None = None) -> Iterator[
 
 
 def _serve_at_once(self: LeaderOpening, head: Any, closed: Any) -> Any:
-    """Take appends when the compare-and-swap is sent, and forget about its outcome."""
+    """Accept appends when the compare-and-swap is sent, and ignore its outcome."""
     assert self._own is not None
     edit = leader_list.list_change(head, closed, self._own, self._now_ms)
     return Finished(edit.build(self._token, {})[0])
@@ -73,7 +72,7 @@ def _switch_undrained(self: LeaderLedgers, appends: Any) -> bool:
 
 
 def _close_when_drained(self: LeaderLedgers, *, is_closing: bool) -> Any:
-    """What goes with it: a ledger that was left is closed once nothing is pending in it."""
+    """Close a ledger that was left as soon as nothing is pending in it."""
     ledger: Any = _to_close(self, is_closing=is_closing)
     if ledger is None or ledger.is_broken or ledger.last_confirmed == ledger.entries - 1:
         return ledger
@@ -81,7 +80,7 @@ def _close_when_drained(self: LeaderLedgers, *, is_closing: bool) -> Any:
 
 
 def _acknowledge_each(self: LeaderAppends, ledger: Any, last_entry_id: int) -> list[Any]:
-    """Acknowledge what this ledger confirmed, whatever is pending in the one before."""
+    """Acknowledge the confirmed entries of this ledger before those of the previous ledger."""
     ledger.last_confirmed = max(ledger.last_confirmed, last_entry_id)
     done = [a for a in self._ordered if a.ledger is ledger and a.entry_id <= last_entry_id]
     for append in done:
@@ -108,7 +107,7 @@ def _unknown_is_failure(self: HeadTransaction[Any], request: Any) -> Any:
 
 
 def _relist_own(self: LeaderOpening, head: Any) -> Any:
-    """After a lost reply list the same ledger again, also when the head moved on."""
+    """After a lost reply, list the same ledger again, even if the head has changed."""
     self._is_unsure = False
     return _opening_plan(self, head)
 
@@ -127,13 +126,13 @@ def _closed_without_heir(self: LeaderLedgers, *, is_closing: bool) -> Any:
 
 
 def _forget_attempt(self: LeaderLog, error: Any) -> list[Any]:
-    """Make another change after one that failed, though that may still get through."""
+    """Make another change after a failed change that may still take effect."""
     self._change = None
     return _list_failed(self, error)
 
 
 def _delete_first(self: TruncateMachine, change: Any) -> Any:
-    """Delete the first of the ledgers, then take them off the list."""
+    """Delete the first ledger before the ledgers are removed from the list."""
     for ledger_id in change.unlisted[:1]:
         yield from self._reply_to(DropLedger(ledger_id))
     return (yield from _prepare(self, change))

@@ -1,4 +1,4 @@
-"""How an opening ends: in time, with a leader, or with an error that holds."""
+"""Checks how an opening ends: in time, with a leader, or with a true error."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ _WAITED_FOR: dict[type, str] = {
 
 
 class OpeningStory:
-    """What one leader asked for, and what it may say of the end of its opening.
+    """The requests of one leader, which decide what its opening may report at its end.
 
     Attributes:
-        began_ms: When it was told to lead.
-        attempts: To change the list, whose outcome it never heard; those that are out count.
-        dropped: Ledgers that it had dropped.
-        refused: Ledgers that it was told can never be listed.
-        denies: It said for certain that it does not lead.
+        began_ms: Time of the call that opens the leader. attempts: Attempts to change the list with
+        an unknown outcome, including running ones. dropped: Ledgers that the leader dropped.
+        refused: Ledgers that can never be listed, according to an answer of the store. denies:
+        Whether the opening failed with a definite error.
     """
 
     def __init__(self, leader: SimLeader) -> None:
@@ -50,13 +49,13 @@ class OpeningStory:
         self.denies = False
 
     def begin(self) -> None:
-        """It is told to lead; the deadline counts from now on."""
+        """Record the call that opens the leader. The time limit begins now."""
         world = self._leader.world
         self.began_ms = world.now
         world.later(world.open_timeout_ms + 1, self._check_in_time)
 
     def give_up(self) -> None:
-        """Nobody waits for it any more."""
+        """Record that the caller gave up."""
         self._is_given_up = True
 
     def _check_in_time(self) -> None:
@@ -70,7 +69,7 @@ class OpeningStory:
     # --- what goes out and what comes back ---
 
     def note_event(self, event: Any) -> None:
-        """Before the machine handles an event."""
+        """Record an event before the machine handles it."""
         request = self._out.pop(getattr(event, "request", -1), None)
         self._requested = [each for each in self._out.values() if type(each) is not StartTimer]
         if type(request) is m.WriteHead and event.outcome is not MetadataOutcome.UNKNOWN:
@@ -80,7 +79,7 @@ class OpeningStory:
                 self.refused.update(request.listed)
 
     def note_request(self, request: Any) -> None:
-        """It makes a request."""
+        """Record a request of the machine."""
         self._out[request.request] = request
         if type(request) is m.WriteHead:
             self.attempts += 1
@@ -94,11 +93,11 @@ class OpeningStory:
     # --- how it ended ---
 
     def opened(self) -> None:
-        """It leads."""
+        """Check an opening that ended with a leader."""
         self._check_ledgers()
 
     def failed(self, error: LedgerLogError) -> None:
-        """It ended before it led."""
+        """Check an opening that ended with an error."""
         leader = self._leader
         world = leader.world
         self._check_ledgers()
@@ -130,7 +129,10 @@ class OpeningStory:
         world.require(error.fields.get("ledger_id") == sealed, f"{error!r} while {request} was out")
 
     def _check_ledgers(self) -> None:
-        """Another one is made only when the one before was swept, or may be listed unheard."""
+        """Check that a second ledger is created only with a reason.
+
+        The first ledger must have been swept, or a change with an unknown outcome may list it.
+        """
         made = len(self._leader.mine) - len(self.refused)
         self._leader.world.require(
             made <= 1 + self.attempts,
@@ -138,7 +140,7 @@ class OpeningStory:
         )
 
     def check_left(self) -> None:
-        """Every ledger that it made was listed, let go, or may be listed by a late write."""
+        """Check that each created ledger was listed or released, or a late write may list it."""
         leader = self._leader
         for ledger in leader.mine:
             number = ledger.ledger_id

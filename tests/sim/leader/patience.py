@@ -1,4 +1,4 @@
-"""How a leader tries again: after pauses that grow, and not for ever what something depends on."""
+"""Checks how a leader retries: after growing pauses, and only a limited time for needed work."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _LOOKED = {MetadataOutcome.OK, MetadataOutcome.UNREADABLE}
 
 
 class PatienceStory:
-    """Failures in a row of one leader: to make a ledger, to close one, to change the list, to look.
+    """Counts the consecutive failures of a leader, for each kind of work.
 
-    They count anew once something depends on what is tried: the ledger in use broke, an append
-    comes that waits for the next one, or the leader is to close. A look at the head is tried for
-    ever, and so is the rest while no append waits.
+    The kinds are: to create a ledger, to close one, to change the list, and to read the head. The
+    count begins again when the work becomes needed: the ledger in use broke, an append waits for
+    the next ledger, or the leader must close. A read of the head is retried without a limit. Other
+    work is retried without a limit while no append waits.
     """
 
     def __init__(self, leader: SimLeader, policy: RetryPolicy) -> None:
@@ -43,7 +44,7 @@ class PatienceStory:
 
     @property
     def _is_needed(self) -> bool:
-        """Whether appends, or a close, wait for what is tried."""
+        """Whether appends or a close wait for the work."""
         return self._is_closing or (self._is_broken and self._pending > 0)
 
     @property
@@ -55,7 +56,7 @@ class PatienceStory:
         return sum(append.acknowledged_ms is None for append in self._leader.appends)
 
     def note_event(self, event: Any) -> None:
-        """Before the machine handles an event."""
+        """Record an event before the machine handles it."""
         match event:
             case lm.LedgerCreated(error=None):
                 self._failures["making"] = 0
@@ -67,7 +68,8 @@ class PatienceStory:
                     self._failures["looking"] = 0
             case lm.LedgerBroken():
                 self._broken.add(event.ledger_id)
-                ledgers = getattr(self._leader.machine, "_ledgers", None)  # an opening has none
+                # An opening has no ledgers.
+                ledgers = getattr(self._leader.machine, "_ledgers", None)
                 if ledgers is not None and ledgers.find(event.ledger_id) is not None:
                     self._forgive()
             case lm.AppendRequested() if self._is_broken and self._pending == 1:
@@ -80,11 +82,11 @@ class PatienceStory:
         self._failures |= dict.fromkeys(("making", "closing", "listing"), 0)
 
     def listed(self) -> None:
-        """The list was changed."""
+        """Record that the list was changed."""
         self._failures["listing"] = 0
 
     def waits(self, timer: StartTimer) -> None:
-        """A timer begins: that of an attempt which failed, or another one."""
+        """Check a new timer: if it is the pause after a failed attempt, check its duration."""
         for what, attempts in self._attempts().items():
             if attempts._timer == timer.request:
                 self._failed(what, timer.delay_ms)
@@ -104,7 +106,7 @@ class PatienceStory:
         )
 
     def stopped(self, error: LedgerLogError) -> None:
-        """It ended; if for an attempt that failed, it tried as often as it should, and had to."""
+        """Check that a leader that ended after failed attempts made enough, for needed work."""
         leader = self._leader
         for what, attempts in self._attempts().items():
             if attempts.error is error:

@@ -1,4 +1,4 @@
-"""When a leader goes on in another ledger: no sooner than it should, and no later."""
+"""Checks when a leader rolls to another ledger: neither too early nor too late."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 ENTRY_SIZE_BYTES = 100
 CLOCK_MS = 20
-"""Leaders' clocks are so far apart, and the store's last answer is so old; besides what is set
-back."""
+"""Maximum difference between the clocks of leaders, and maximum age of the store's last answer. A
+clock of the store that was set back comes in addition."""
 
 
 class RollStory:
-    """The ledger that a leader appends to, and what has to come before it leaves that."""
+    """The ledger that a leader appends to, and the reasons for a roll."""
 
     def __init__(self, leader: SimLeader) -> None:
         self._leader = leader
@@ -31,25 +31,25 @@ class RollStory:
 
     @property
     def ledger_id(self) -> int:
-        """Of the ledger that it appends to, -1 before the first."""
+        """The id of the ledger that the leader appends to; -1 before the first."""
         return -1 if self._current is None else self._current.ledger_id
 
     def begin(self, ledger_id: int, opened_ms: int) -> None:
-        """Appends go to that ledger, whose age counts from then."""
+        """Record that appends go to this ledger. Its age begins at `opened_ms`."""
         self._current = self._leader.world.ledgers.by_id[ledger_id]
         self._opened_ms = opened_ms
         self._is_requested = self._was_full = False
 
     def request(self) -> None:
-        """The application wants another ledger; nothing happens while this one is empty."""
+        """Record that the application requests a roll. An empty ledger is not rolled."""
         self._is_requested |= self._current is not None and bool(self._current.stored)
 
     def append(self) -> None:
-        """It took an append, and looks at the size of the ledger that this goes to."""
+        """Record an accepted append, and check the size of its ledger."""
         self._was_full = self._is_full
 
     def rolled(self, rolled: lm.LedgerRolled) -> None:
-        """It goes on in another one, for a reason that there is."""
+        """Check that there was a reason for a roll."""
         leader, left = self._leader, self._current
         assert left is not None
         age_ms = leader.world.now - self._opened_ms + CLOCK_MS + leader.world.set_back_ms
@@ -58,7 +58,7 @@ class RollStory:
         leader.world.require(
             is_due, f"leader {leader.number} leaves {left.ledger_id} after {age_ms} ms for nothing"
         )
-        # The time of the last append is the last one that the machine was told.
+        # The last time that the machine got is that of the last append.
         opened_ms = leader.appends[-1].started_ms if leader.appends else self._opened_ms
         self.begin(rolled.ledger_id, opened_ms)
 
@@ -69,7 +69,7 @@ class RollStory:
         return size_bytes >= self._leader.machine.properties.roll_bytes
 
     def check_under_way(self, open_requests: Iterable[object]) -> None:
-        """A ledger that is full, or is to be left, is: something is out that leads to the next."""
+        """Check that a roll that is due makes progress: a request for it is running."""
         leader = self._leader
         if self._current is None or leader.machine.phase is not LeaderPhase.LEADING:
             return

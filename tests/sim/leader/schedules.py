@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Counts:
-    """What schedules went through without a violation."""
+    """Counts of what happened in schedules without a violation."""
 
     schedules: int = 0
     events: int = 0
@@ -35,7 +35,7 @@ def run_schedules(
     on_end: Callable[[LeaderWorld], None] | None = None,
     run: Callable[[int], LeaderWorld] = schedule,
 ) -> Counts:
-    """Run one schedule for each seed; the first `Violation` ends it and names its seed."""
+    """Run one schedule for each seed. The first `Violation` ends the run and names its seed."""
     counts = Counts()
     for seed in seeds:
         world = run(seed)

@@ -1,4 +1,4 @@
-"""Scripted counterexamples: each holds with the shipped code, and fails with its mutation.
+"""Scripted counterexamples: each passes with the shipped code, and fails with its mutation.
 
 Those of chaining ledgers to a log have the numbers that LOGS.md#J1 and LOGS.md#J4 name.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def rolling(bench: Bench) -> Process:
-    """A leader with one append pending in its ledger, and the next ledger listed."""
+    """Return a leader with one pending append in its ledger. The next ledger is listed."""
     leader = bench.leader()
     leader.append()
     leader.tell(lm.RollRequested())
@@ -35,7 +35,7 @@ def rolling(bench: Bench) -> Process:
 
 
 def change_list(process: Process) -> None:
-    """Answer what a change of the list asks for, and nothing else."""
+    """Answer only the requests of a change of the list."""
     for kind in (m.Sync, m.ReadHead, m.WriteHead):
         process.answer(kind)
 
@@ -62,7 +62,7 @@ def t31_both_open_ledgers_are_sealed() -> None:
 
 
 def t32_nothing_is_served_before_the_list_names_the_ledger() -> None:
-    """A made its ledger and asked for the list; B got through first; A served meanwhile."""
+    """A created its ledger and changes the list, but B's change is first; A serves meanwhile."""
     bench = Bench()
     a = bench.process()
     a.start()
@@ -80,7 +80,7 @@ def t32_nothing_is_served_before_the_list_names_the_ledger() -> None:
 
 
 def t33_lost_reply_of_the_opening_is_settled_by_the_list() -> None:
-    """The list names A's ledger, A never heard so: it neither fails nor makes another one."""
+    """The list has A's ledger, but A got no reply. A neither fails nor creates another ledger."""
     bench = Bench()
     a = bench.process()
     a.start()
@@ -93,7 +93,7 @@ def t33_lost_reply_of_the_opening_is_settled_by_the_list() -> None:
 
 
 def t33_lost_reply_of_a_roll_is_settled_by_the_list() -> None:
-    """The same for the next ledger: when it is listed it is used, and no third one is made."""
+    """The same for the next ledger: if it is listed, it is used, and no third one is created."""
     bench = Bench()
     a = bench.leader()
     a.append()
@@ -111,7 +111,7 @@ def t33_lost_reply_of_a_roll_is_settled_by_the_list() -> None:
 
 
 def relisting_a_ledger_that_another_leader_took_off() -> None:
-    """A's opening got through unheard, B sealed A's ledger and took it off; A lists it again."""
+    """A's ledger was listed, but A got no reply. B seals and removes it; A lists it again."""
     bench = Bench()
     a = bench.process()
     a.start()
@@ -178,7 +178,7 @@ def nothing_is_acknowledged_across_a_roll() -> None:
 
 
 def no_entry_goes_to_the_next_ledger_before_the_current_one_ran_dry() -> None:
-    """Entry 1 is stored in n+1 though not acknowledged, n is cut before entry 0: 1 without 0."""
+    """Entry 1 is stored in n+1 without an acknowledgement. n is cut before entry 0: 1 without 0."""
     bench = Bench()
     a = rolling(bench)
     first, _ = bench.open_ids
@@ -192,7 +192,7 @@ def no_entry_goes_to_the_next_ledger_before_the_current_one_ran_dry() -> None:
 
 
 def unacknowledged_appends_wait_for_the_close() -> None:
-    """n broke with an entry that some bookie has; re-appended in n+1 it would be there twice."""
+    """n broke with an entry on some bookie. If it were appended to n+1, it would be there twice."""
     bench = Bench()
     a = bench.leader()
     a.append()
@@ -223,7 +223,7 @@ def nothing_is_appended_again_when_somebody_else_closed_the_ledger() -> None:
 
 
 def list_is_never_left_empty() -> None:
-    """A's list is empty for a moment; B leads, appends and ends; A goes on at B's offsets."""
+    """A's list is empty for a moment. B leads, appends and ends. A continues at B's offsets."""
     bench = Bench()
     a = bench.leader()
     a.append()
@@ -245,7 +245,7 @@ def list_is_never_left_empty() -> None:
 
 
 def truncation_changes_the_list_before_anything_is_deleted() -> None:
-    """A crash between a deletion and the change of the list would leave a listed ledger gone."""
+    """If a crash came between a deletion and the change of the list, a listed ledger is gone."""
     bench = Bench()
     a = bench.leader()
     a.append(4)

@@ -1,4 +1,4 @@
-"""Random schedules of leaders, hosts and stores as they ship; the mutations they catch."""
+"""Random schedules of shipped leaders, hosts and stores, and the mutations that they notice."""
 
 from __future__ import annotations
 

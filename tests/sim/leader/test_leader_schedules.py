@@ -1,4 +1,4 @@
-"""Random schedules of duelling leaders, truncations and readers; and the mutations they catch."""
+"""Random schedules of rival leaders, truncations and readers, and the mutations they notice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SCHEDULES = played(200)
 CLUSTER_SCHEDULES = 60
 TOO_RARE = {"list_left_empty"}
-"""Shown by its counterexample alone: random schedules hardly ever meet the lost offsets."""
+"""Only a counterexample shows this mutation, because random schedules rarely lose the offsets."""
 SCHEDULES_TO_CATCH_MAX = 600
 
 pytestmark = pytest.mark.usefixtures("small_heads")

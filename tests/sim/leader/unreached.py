@@ -29,7 +29,7 @@ FILES = (
     "ledgerlog_spark/log/reading/row_cursor.py",
     "ledgerlog_spark/metadata/ledgers/ids.py",
 )
-"""Whose lines count."""
+"""Files and folders whose lines must be reached."""
 
 LATE = "an ignored answer of what ended: too rare; test_leader_log walks every pair"
 CALLER = "a mistake of a caller, which the actors do not make: unit tests"
@@ -92,6 +92,6 @@ CODES = (
     "LeaderLog.NotEnoughBookiesError",
     "LeaderLog.MetadataUnavailableError",
 )
-"""Outcomes and failures that schedules are to reach."""
+"""Outcomes and failures that schedules must reach."""
 
 WANTED = Wanted(FILES, REASONS, TABLES, CODES)

@@ -1,4 +1,4 @@
-"""One schedule: leaders that duel, truncations, sweepers and readers on one leader log."""
+"""One schedule: rival leaders, truncations, sweepers and readers of one leader log."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 GRACE_MS = 400
 LEFT_AT = (CreateLedger, CloseLedger, m.DropLedger, m.ReadHead, m.ReadPages, m.WriteHead)
 WATCH_MS_MAX = 30
-"""From a change of the head to a leader's hearing of it."""
+"""Maximum time from a change of the head to the notification of a leader."""
 
 
 def leader_head(properties: Mapping[str, str]) -> LogHead:
-    """An empty leader log."""
+    """Return the head of an empty leader log."""
     head, _ = created(
         log_id=token(1),
         name="log",
@@ -60,27 +60,27 @@ def leader_head(properties: Mapping[str, str]) -> LogHead:
 
 
 class LeaderStore(SimStore):
-    """Answers every request in the end: a client that never hears anything is one that died.
+    """A store that answers every request at some time. Only a dead client gets no answer.
 
     Attributes:
-        loss: Chance that the reply to a write of the head is lost, on top of what the store loses.
-        silence: Factor to the chance that the store cannot be reached for a read.
+        loss: Additional probability that the reply to a write of the head is lost. silence: Factor
+        of the probability that a read cannot reach the store.
     """
 
     loss = 0.0
     silence = 1.0
     still_until = 0
-    """Until then it answers nobody; what it was asked meanwhile it does then."""
+    """Time before which it answers no request. It carries the requests out at this time."""
     out_until = 0
-    """Until then it says at once that it cannot be reached."""
+    """Time before which all requests fail immediately, because the store cannot be reached."""
     late_ms = 0
-    """So long after a look an answer may come, behind news of what happened meanwhile."""
+    """Maximum delay of the answer to a read, which may come after news of later changes."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.extra = Random(0)
         self.claimed: set[int] = set()
-        """Ledgers that the sweeper keeps from being listed."""
+        """Ledgers that the sweeper has claimed, so that they cannot be listed."""
 
     def submit(self, session: Session, request: Any, reply: Callable[[Any], None]) -> None:
         still_ms = self.still_until - self.now_ms()
@@ -101,7 +101,7 @@ class LeaderStore(SimStore):
         return lambda answer: self.later(self.extra.randint(0, self.late_ms), lambda: reply(answer))
 
     def _never_answer(self) -> None:
-        """The answer of `_write` comes all the same."""
+        """Do nothing: the answer of `_write` comes in any case."""
 
     def _apply(self, request: Any) -> Any:
         is_claimed = isinstance(request, m.WriteHead) and not self.claimed.isdisjoint(
@@ -142,16 +142,17 @@ class LeaderWorld(World):
     """Virtual time, leaders and their ledgers, and the checks.
 
     Attributes:
-        open_timeout_ms: Of every opening.
-        give_up_probability: That nobody waits for an opening any more before it ends, or that the
-            client of a leader is closed.
-        staging_ttl_ms: After which the sweeper lets go of a ledger that was made and not listed.
-        set_back_ms: How far back the clock that dates an append may be set.
-        leave_probability: That a leader is given up while a request of one kind is out.
-        early_break_probability: That a writer fails before its leader has the ledger.
-        behind_probability: That a replica without the log answers the look of a leader.
-        deleted_ms: When the log was deleted, None as long as it is there.
-        extra: For what only some schedules meet, apart from what all of them draw.
+        open_timeout_ms: Time limit of each opening. give_up_probability: Probability that a caller
+        gives up an opening, or that the client of a
+            leader is closed.
+        staging_ttl_ms: Time after which the sweeper deletes a ledger that was not listed.
+        set_back_ms: Maximum time by which the clock for append times is set back.
+        leave_probability: Probability that a leader is given up while a request of one kind runs.
+        early_break_probability: Probability that a writer fails before its leader has the ledger.
+        behind_probability: Probability that a server without the log answers a leader's read.
+        deleted_ms: Time of the deletion of the log; None while it exists. extra: Random numbers for
+        situations of only some schedules. They are separate, so that the
+            other random numbers stay the same.
     """
 
     open_timeout_ms = 120_000
@@ -185,7 +186,7 @@ class LeaderWorld(World):
         )
         self.leaders: list[SimLeader] = []
         self.made_ms: dict[int, int] = {}
-        """When each ledger was made that was not listed, deleted or claimed since."""
+        """Creation time of each ledger that was not listed, deleted or claimed later."""
 
     def leader(self) -> SimLeader:
         leader = SimLeader(self, len(self.leaders))
@@ -210,34 +211,34 @@ class LeaderWorld(World):
 
     @property
     def events(self) -> int:
-        """What happened: requests to the store, and entries."""
+        """The number of events: requests to the store, and entries."""
         sent = sum(len(ledger.stored) for ledger in self.ledgers.by_id.values())
         return int(self.store.events) + sent
 
     @property
     def faults(self) -> int:
-        """What went wrong."""
+        """The number of faults."""
         return int(self.store.faults + self.ledgers.faults)
 
     def heal(self) -> None:
-        """The end of all faults."""
+        """End all faults."""
         self.store.faulty = self.ledgers.faulty = False
         self.store.still_until = self.ledgers.still_until = 0
         self.store.out_until = self.ledgers.out_until = 0
         self.leave_probability = self.early_break_probability = self.behind_probability = 0.0
 
     def happens(self, probability: float) -> bool:
-        """Whether something happens that only some schedules meet."""
+        """Decide whether a situation of only some schedules happens."""
         return probability > 0 and self.extra.random() < probability
 
     def drawn_end(self) -> type | None:
-        """What a leader asks for when it is given up, None for one that is not."""
+        """Return the kind of request at which a leader is given up; None for no such end."""
         return self.extra.choice(LEFT_AT) if self.happens(self.leave_probability) else None
 
     # --- actors ---
 
     def life(self, leader: SimLeader, appends: int) -> Actor:
-        """Open, append, and end somehow; then the client is closed."""
+        """Open a leader, append, and end in one of several ways; then close the client."""
         yield from self._leadership(leader, appends)
         leader.leave()
 
@@ -273,7 +274,7 @@ class LeaderWorld(World):
         self.require(leader.has_ended, f"leader {leader.number} hangs")
 
     def standstill(self) -> Actor:
-        """The store, or the bookies, or both answer nobody for a while."""
+        """Let the store, the bookies, or both answer no request for a while."""
         yield self.sleep(self.random.randint(1, 1_500))
         until = self.now + self.random.choice((200, 1_200, 4_000))
         which = self.random.choice(("store", "bookies", "both"))
@@ -283,7 +284,7 @@ class LeaderWorld(World):
             self.ledgers.still_until = until
 
     def outage(self) -> Actor:
-        """The store, or the bookies, or both cannot be reached for a while."""
+        """Let the store, the bookies, or both be unreachable for a while."""
         extra = self.extra
         for _ in range(2):
             yield self.sleep(extra.randint(1, 1_000))
@@ -317,7 +318,7 @@ class LeaderWorld(World):
                     yield self.drive(session, sweep)
 
     def sweep_unlisted(self) -> None:
-        """Delete what the last pass claimed; claim what is old and not listed (LOGS.md#W11)."""
+        """Delete the ledgers claimed by the last pass; claim old unlisted ledgers (LOGS.md#W11)."""
         if self.store.still_until > self.now:
             return
         for ledger_id in sorted(self.store.claimed):
@@ -332,7 +333,7 @@ class LeaderWorld(World):
                 self.store.claimed.add(ledger_id)
 
     def reader(self) -> Actor:
-        """Follows the log from offset 0 on, and says what it sees."""
+        """Follow the log from offset 0 on, and check what is read."""
         session = Session()
         position = 0
         for _ in range(25):
@@ -359,7 +360,7 @@ class LeaderWorld(World):
         return position
 
     def read_open(self, snapshot: LogSnapshot, position: int) -> int:
-        """Nothing of a later ledger before the earlier one is closed and read to its end."""
+        """Read open ledgers. A later ledger is read only after the end of the earlier one."""
         if position < snapshot.interval.end_offset:
             return position
         for open_ledger in snapshot.open_ledgers:
@@ -373,7 +374,7 @@ class LeaderWorld(World):
         return position
 
     def see(self, entry: Entry, position: int) -> int:
-        """A reader at `position` reads an entry of the log."""
+        """Check an entry that a reader at `position` reads, and return the next position."""
         if entry.end_offset <= position:
             return position
         self.require(
@@ -396,7 +397,7 @@ class LeaderWorld(World):
             self.later(delay_ms, partial(self._notify, leader, seen))
 
     def _check_added(self, old: State, new: State) -> None:
-        """Who said for certain that it does not lead is not made the leader later."""
+        """Check that a leader with a definite error is not put on the list later."""
         before = old.head.value.open_ledgers
         for ledger in new.head.value.open_ledgers:
             maker = self.leaders[self.ledgers.by_id[ledger.ledger_id].writer]
@@ -407,7 +408,7 @@ class LeaderWorld(World):
             )
 
     def _notify(self, leader: SimLeader, seen: int) -> None:
-        """Every leader watches the head. What it reads after this is at least as new."""
+        """Notify a leader of a change of the head. Its next read is at least as new."""
         leader.session.seen = max(leader.session.seen, seen)
         if leader.machine.phase is not LeaderPhase.NEW:
             leader.post(HeadChanged())
@@ -418,7 +419,10 @@ class LeaderWorld(World):
         self.require(ledger_id in self.checks.listed_ever, "a leader serves unlisted (LOGS.md#M6)")
 
     def check_acknowledged(self, leader: SimLeader, number: int, append: Append) -> None:
-        """Its ledger is on the list, and the entry is in it for good (LOGS.md#M2, LOGS.md#M6)."""
+        """Check that the ledger of an acknowledged append is listed, and the entry is permanent.
+
+        See LOGS.md#M2 and LOGS.md#M6.
+        """
         assert append.place is not None
         ledger_id, entry_id = append.place
         ledger = self.ledgers.by_id[ledger_id]
@@ -438,7 +442,7 @@ class LeaderWorld(World):
     # --- the end ---
 
     def check_whole(self) -> None:
-        """The log that is left: dense, each append once, acknowledged ones in real-time order."""
+        """Check the final log: no gaps, no append twice, acknowledged ones in real-time order."""
         state = self.store.state
         self.check_appends(self.checks.whole(state), state.head.value.oldest_offset)
         self.checks.order(append for leader in self.leaders for append in leader.appends)
@@ -457,7 +461,7 @@ class LeaderWorld(World):
 
 
 def drawn_properties(draws: Random) -> dict[str, str]:
-    """Small ledgers, short lives, both ways to go on without a bookie."""
+    """Return random properties: small, short-lived ledgers, with or without ensemble changes."""
     return {
         "rollBytes": str(draws.choice((150, 300, 600, 5_000))),
         "rollMs": str(draws.choice((80, 400, 100_000))),
@@ -481,7 +485,7 @@ def schedule(seed: int) -> LeaderWorld:
 
 
 def draw_extras(world: LeaderWorld) -> None:
-    """What only some schedules meet."""
+    """Draw the situations that only some schedules have."""
     extra = world.extra
     world.set_back_ms = extra.choice((40, 40, 2_000))
     world.leave_probability = extra.choice((0, 0, 0.3))
@@ -495,7 +499,7 @@ Played = TypeVar("Played", bound=LeaderWorld)
 
 
 def play_out(world: Played, work: Callable[[Played], None]) -> None:
-    """Whatever goes wrong is a violation of this seed."""
+    """Run `work`. Any error is a violation of this seed."""
     try:
         work(world)
     except Violation:
@@ -505,7 +509,7 @@ def play_out(world: Played, work: Callable[[Played], None]) -> None:
 
 
 def play(world: LeaderWorld) -> None:
-    """The actors of a schedule, then one leader alone, and the check of the whole log."""
+    """Run the actors of a schedule, then one leader alone, then check the whole log."""
     random = world.random
     world.store.loss = random.choice((0, 0, 0.3))
     world.store.silence = random.choice((1, 1, 8))

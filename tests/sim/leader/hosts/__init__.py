@@ -1,13 +1,13 @@
-"""Schedules of leader logs as they ship: `Leader`, its host, readers, stores, sweeper and upkeep.
+"""Schedules of shipped leader logs: `Leader`, its host, readers, stores, sweeper and upkeep.
 
-The machine's own simulation (`tests.sim.leader`) tells the machine by itself what happens. Here it
-is hosted as it ships, on a tree of nodes whose every request is a scheduling point, each process
-with a session and a wall clock of its own (`tests.sim.log.hosts`). The quorums of ledgers are those
-of `tests.sim.leader.ledgers`.
+The simulation of the machine alone (`tests.sim.leader`) itself creates the events of the machine.
+Here, the machine runs in the shipped host, on a tree of nodes. Each request to the tree is a
+scheduling point, and each process has its own session and wall clock (`tests.sim.log.hosts`). The
+quorums of ledgers are those of `tests.sim.leader.ledgers`.
 
 - `ledgers`: the part of a client that leaders and their readers need.
-- `view`: what the store holds of one log, and the checks of it.
-- `truth`: what was appended, acknowledged and read, record by record.
-- `actors`: what processes do.
+- `view`: the state of one log in the store, and its checks.
+- `truth`: the appended, acknowledged and read records.
+- `actors`: the actions of processes.
 - `world`: one schedule.
 """

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 async def opened(process: Process) -> Log | None:
-    """The log of the name, made when there is none; None when that failed."""
+    """Return the log, which is created if it does not exist, or None if this failed."""
     world: LeaderHosts = process.world
     call = LeaderCall(world, process, world.newest_id)
     content = world.content
@@ -56,7 +56,7 @@ async def opened(process: Process) -> Log | None:
 
 
 async def led(process: Process, log: Log) -> Leader | None:
-    """A leader of the log; None when that failed."""
+    """Return a leader of the log, or None if this failed."""
     world: LeaderHosts = process.world
     call = LeaderCall(world, process, log.log_id)
     with world.opening(process, log.log_id):
@@ -83,7 +83,7 @@ async def led(process: Process, log: Log) -> Leader | None:
 
 
 async def lead(process: Process, bursts: int, after_ms: int) -> None:
-    """Open, append, roll, and end somehow."""
+    """Open a leader, append, roll, and end in one of several ways."""
     await asyncio.sleep(after_ms / 1e3)
     log = await opened(process)
     leader = await led(process, log) if log is not None else None
@@ -110,13 +110,13 @@ async def lead(process: Process, bursts: int, after_ms: int) -> None:
             await truncate_by_leader(process, leader)
         await sleep(process, 1, 60)
     if random.random() < 0.5:
-        append(process, leader, 2)  # goes with what is closed
+        append(process, leader, 2)  # the close includes these appends
     await close(process, leader)
-    append(process, leader, 1)  # too late: refused for certain
+    append(process, leader, 1)  # too late, so it is refused with a definite error
 
 
 def append(process: Process, leader: Leader, count: int) -> None:
-    """Some values that nobody appended before; who waits for them is an actor of its own."""
+    """Append new values. A separate actor waits for the results."""
     world: LeaderHosts = process.world
     values = world.new_values(process.name, count)
     future = world.content.append(leader, values, world.random)
@@ -154,7 +154,7 @@ async def _appended(
 async def roll(process: Process, leader: Leader) -> None:
     world: LeaderHosts = process.world
     is_empty = world.random.random() < 0.5
-    if is_empty:  # what is left of the call has its own deadline
+    if is_empty:  # the rest of the call has its own time limit
         await leader.flush()
     began_ms = world.now_ms()
     try:
@@ -170,7 +170,7 @@ async def roll(process: Process, leader: Leader) -> None:
 
 
 async def truncate_by_leader(process: Process, leader: Leader) -> None:
-    """Up to what was acknowledged, in the ledger that is in use."""
+    """Truncate up to the acknowledged end, within the ledger that is in use."""
     world: LeaderHosts = process.world
     view, end_offset = world.views[leader.log_id], leader.end_offset
     offset = _drawn_offset(world, view.head.start_offset, end_offset)
@@ -190,7 +190,7 @@ async def truncate_by_leader(process: Process, leader: Leader) -> None:
 
 
 def _drawn_offset(world: LeaderHosts, start_offset: int, end_offset: int) -> int:
-    """Where a log is truncated to: often its end, sometimes behind that, where nothing is yet."""
+    """Return a random offset for a truncation: often the end of the log, sometimes after it."""
     draw = world.random.random()
     if draw < 0.25:
         return end_offset
@@ -224,7 +224,7 @@ async def close(process: Process, leader: Leader) -> None:
 
 
 async def lead_wrongly(process: Process) -> None:
-    """Somebody would append what the log does not hold: nothing changes, nobody is deposed."""
+    """Try to lead with the wrong content. Nothing changes, and no leader is deposed."""
     world: LeaderHosts = process.world
     await sleep(process, 200, 3_000)
     log = await opened(process)
@@ -264,7 +264,7 @@ async def truncate(process: Process) -> None:
 
 
 async def delete(process: Process) -> None:
-    """Deletes the log; leaders that come later make another one of the name."""
+    """Delete the log. Later leaders create another log of the same name."""
     world: LeaderHosts = process.world
     await sleep(process, 1_000, 4_000)
     call = LeaderCall(world, process, world.newest_id)
@@ -277,7 +277,7 @@ async def delete(process: Process) -> None:
 
 
 async def keep_up(process: Process) -> None:
-    """Passes of upkeep, as the service makes them, and a look for orphans now and then."""
+    """Make passes of upkeep, as the service does, and sometimes look for orphans."""
     world: LeaderHosts = process.world
     upkeep = Upkeep(process.client, policy=None, memory=SweepMemory())
     while world.is_busy:
@@ -296,7 +296,7 @@ async def keep_up(process: Process) -> None:
 
 
 async def tail(process: Process) -> None:
-    """Follows one log from its start until it ends, or the schedule does."""
+    """Follow one log from its start until the log or the schedule ends."""
     world: LeaderHosts = process.world
     await sleep(process, 1, 1_500)
     log_id = world.newest_id
@@ -340,7 +340,7 @@ async def _follow(process: Process, log_id: str) -> None:
 
 
 async def watch_end(process: Process) -> None:
-    """Hears of changes for a while; after its end of none."""
+    """Watch the end of a log for a while. After the watch is cancelled, it is not notified."""
     world: LeaderHosts = process.world
     await sleep(process, 1, 2_000)
     news = News(process, process.logs.open_by_id("log", world.newest_id))
@@ -349,14 +349,14 @@ async def watch_end(process: Process) -> None:
 
 
 async def watch_to_the_end(process: Process) -> None:
-    """Watches one log from some moment on, through all faults."""
+    """Watch one log from a random time on, during all faults."""
     world: LeaderHosts = process.world
     await asyncio.sleep(world.extra.randint(1, 3_000) / 1e3)
     world.watches.append(News(process, process.logs.open_by_id("log", world.newest_id)))
 
 
 async def read(process: Process) -> None:
-    """What is readable now, dense and as everybody else saw it; what is not there is refused."""
+    """Read the readable records, without gaps, as other readers saw them; other reads fail."""
     world: LeaderHosts = process.world
     random = world.random
     for _ in range(random.randint(2, 6)):
@@ -390,7 +390,7 @@ async def read(process: Process) -> None:
 
 
 async def check(process: Process) -> None:
-    """A check finds nothing wrong, whatever goes on meanwhile."""
+    """Run a check of the log, which must find no damage, even during other changes."""
     world: LeaderHosts = process.world
     for _ in range(world.random.randint(1, 3)):
         await sleep(process, 300, 2_000)
@@ -408,7 +408,7 @@ async def check(process: Process) -> None:
 async def whole(
     world: LeaderHosts, log: Log, start: int | None = None, end: int | None = None
 ) -> list[tuple[int, str]]:
-    """Every record of a part of the log, each compared with what is known of it."""
+    """Read all records of a part of the log, and compare each with the known records."""
     truth = world.truth_of(log.log_id)
     records: list[tuple[int, str]] = []
     async for batch in world.content.read(log, start, end):

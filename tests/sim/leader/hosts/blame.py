@@ -1,4 +1,4 @@
-"""Failures that callers of leader logs were told of: each has to name something that happened."""
+"""Checks failures of calls of leader logs: the reported cause must have happened."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.leader.leader import Leader
 
 USUAL_MS = 1_000
-"""That a takeover, or a roll, may take when nothing goes wrong."""
+"""Maximum time of a takeover or a roll without faults."""
 
 
 @dataclass
 class LeaderCall(Call):
-    """One call, by a leader or by somebody else.
+    """One call of a leader or of another user.
 
     Attributes:
-        leader: Whose call it is, None for nobody's.
+        leader: The leader that was called; None for other calls.
     """
 
     leader: Leader | None = None
@@ -46,18 +46,19 @@ class LeaderCall(Call):
             case NotEnoughBookiesError() | LedgerRecoveryError():
                 return had_faults
             case DataLossError():
-                # A reader that is slower than the grace of what was truncated meanwhile.
+                # The reader took longer than the grace period of ranges that were truncated
+                # meanwhile.
                 age_ms = world.now_ms() - self.since_ms
                 is_slow = age_ms >= view.properties.deleted_retention_ms
                 return is_slow and (is_deleted or view.oldest_moved)
             case LedgerNotFoundError():
                 return is_deleted or (view is not None and view.oldest_moved)
             case LocalProtocolError():
-                # It was closed, or more waits than it takes.
+                # The leader was closed, or more appends wait than it accepts.
                 return self.leader is not None and error.definite
             case _:
                 return super()._is_explained(error)
 
     def _is_over(self, error: LeaderTimeoutError) -> bool:
-        """Whether it had the time that it says, and may be tried again."""
+        """Whether the call ran for the time that the error names, and may be retried."""
         return error.retriable and self.world.now_ms() - self.since_ms >= error.timeout_ms

@@ -30,7 +30,7 @@ class Records:
     """Rows do not fit a log of records."""
 
     def append(self, leader: Leader, values: list[str], random: Random) -> Awaitable[Any]:
-        """By one of the calls that there are; what comes of it names `offsets`, or `offset`."""
+        """Append with one of the possible calls. The result has `offsets` or `offset`."""
         records = [value.encode() for value in values]
         if len(records) == 1 and random.random() < 0.5:
             wait = random.random() < 0.5

@@ -1,4 +1,5 @@
-"""Ledgers of leaders: records in the store, adds and quorums simulated, handles as the client's."""
+"""Ledgers of leaders: metadata in the store, simulated adds and quorums, and handles like those of
+the client."""
 
 from __future__ import annotations
 
@@ -34,15 +35,15 @@ if TYPE_CHECKING:
 BATCH_ENTRIES = 3
 BEHIND_ENTRIES_MAX = 3
 SEEN: ContextVar[bool] = ContextVar("SEEN", default=False)
-"""Whether who reads proves by what was seen that entries are acknowledged."""
+"""Whether the reader proves with records seen before that entries are acknowledged."""
 FINISHED: ContextVar[set[int] | None] = ContextVar("FINISHED", default=None)
-"""Ledgers that the tail which runs has followed to their ends; None of anything else."""
+"""The ledgers that the running tail has followed to their ends; None outside of a tail."""
 NEWS_MS_MAX = 90
-"""From a confirmation to a follower's hearing of it."""
+"""Maximum time from a confirmation to the notification of a follower."""
 
 
 class SimWriter:
-    """A ledger that a process writes; what is added goes out with `send_now`."""
+    """A ledger that a process writes. `send_now` sends the added entries."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class SimWriter:
         self._unsent.clear()
 
     async def close(self) -> LedgerMetadata:
-        """As the client's: at the last add confirmed, once and for all."""
+        """Close the ledger permanently at the last add confirmed, as the client does."""
         await self._client.tree.pause()
         done: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
 
@@ -105,12 +106,12 @@ class SimWriter:
         return await self._client.ledger_metadata(self.id)
 
     def is_of(self, client: Any) -> bool:
-        """Whether that process made it."""
+        """Whether the process of `client` created the ledger."""
         return client is self._client
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is written; or nobody was given it to write."""
+        """Whether nothing more is written, or whether no leader ever got the handle."""
         return not self.is_given or self._is_abandoned or self.ledger.state is LedgerState.CLOSED
 
     # --- what the bookies say ---
@@ -132,13 +133,13 @@ class SimWriter:
         self._error = error
         self._unsent.clear()
         if not self._is_silent:
-            if self._taken > self._confirmed + 1:  # nobody waits for an answer otherwise
+            if self._taken > self._confirmed + 1:  # otherwise no add waits for an answer
                 self._waiter.set_exception(error)
             self._on_failed(error)
 
 
 class SimReader:
-    """A ledger that is read, and perhaps followed."""
+    """A handle that reads a ledger, and may follow it."""
 
     def __init__(self, client: LeaderLedgers, ledger: SimLedger, *, has_end: bool) -> None:
         self.id = ledger.ledger_id
@@ -161,7 +162,7 @@ class SimReader:
             self.error = LedgerNotFoundError("it was deleted", ledger_id=self.id)
 
     def _fall_behind(self) -> None:
-        """Bookies that answer may not have been told of the last entries that were confirmed."""
+        """Perhaps lower the known end, because the answering bookies may have an older LAC."""
         world = self._client.world
         if world.is_faulty and not self.is_closed and world.extra.random() < 0.3:
             behind = world.extra.randint(0, BEHIND_ENTRIES_MAX)
@@ -181,7 +182,7 @@ class SimReader:
         return self
 
     def notice(self) -> None:
-        """News come some time later."""
+        """Notify the follower after a delay."""
         world = self._client.world
         world.later(world.random.randint(1, NEWS_MS_MAX), self._notice)
 
@@ -255,7 +256,7 @@ class LeaderLedgers:
         self.tree = tree
         self.services: Any = None
         self.looked_at: set[int] = set()
-        """Ledgers whose records it asked for: all that it let go of are among them."""
+        """The ledgers whose metadata it read, which include all ledgers that it drops."""
         self._stores = stores
         self._is_closed = False
         self._on_closed: dict[Callable[[], None], None] = {}
@@ -265,7 +266,7 @@ class LeaderLedgers:
             raise LocalProtocolError("the client was closed")
 
     def close(self) -> None:
-        """Of a process that leads nothing."""
+        """Close the client of a process that leads no log."""
         self._is_closed = True
         on_closed, self._on_closed = self._on_closed, {}
         for call in on_closed:
@@ -291,7 +292,7 @@ class LeaderLedgers:
         log_id = next(iter(custom_metadata.values())).decode()
         is_wanted = self.tree.is_dead or world.is_led_by(self, log_id)
         if not is_wanted:
-            await asyncio.sleep(0)  # whoever wanted it may have ended just now
+            await asyncio.sleep(0)  # the caller may have ended just now
             is_wanted = world.is_led_by(self, log_id)
         world.require(is_wanted, "a ledger is made for a leader that nobody waits for")
         await self.tree.pause()
@@ -310,7 +311,7 @@ class LeaderLedgers:
         return writer
 
     async def create_as_older_releases(self, log_id: str) -> tuple[int, ...]:
-        """A ledger without a registration, of a leader that ended before it listed the ledger."""
+        """Create ledgers without a registration, as leaders of older releases left them."""
         ids = await self._stores.ledgers.new_ids(1)
         for ledger_id in ids:
             self.world.quorums.create(0, ledger_id).is_broken = True
@@ -336,7 +337,7 @@ class LeaderLedgers:
         self.looked_at.add(ledger_id)
         try:
             found = (await self._stores.ledgers.load(ledger_id)).value
-        except LedgerNotFoundError:  # as the client: gone only if it is after a sync
+        except LedgerNotFoundError:  # as in the client: only certain after a sync
             await self._stores.ledgers.sync()
             found = (await self._stores.ledgers.load(ledger_id)).value
         ledger = self.world.quorums.by_id[ledger_id]

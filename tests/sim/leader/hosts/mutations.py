@@ -1,4 +1,4 @@
-"""Defects of leaders' hosts and readers, and what the simulation says of each."""
+"""Mutations of leaders' hosts and readers, and the violation that each must cause."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _fail_all_for_certain(self: Leader, error: Any, _unknown: int, unsent: int) 
 
 
 async def _list_as_before(self: RecordReader[Any], cursor: Any) -> Any:
-    """What it read first, for ever."""
+    """Return the first list forever."""
     if self not in _LISTS:
         _LISTS[self] = await _relisted(self, cursor)
     return _LISTS[self]

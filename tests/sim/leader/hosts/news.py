@@ -1,4 +1,4 @@
-"""Watches of a log's end: they hear of every append, through faults, and whatever a user does."""
+"""Watches of a log's end. They are notified of every append, despite faults and users' errors."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from tests.sim.log.hosts.process import Process
 
 NEWS_SECONDS = 0.3
-"""From an append's acknowledgement until a watch of the log's end was told, with no faults."""
+"""Without faults, watches of the log's end are notified within this time after an append."""
 FAILURE_PROBABILITY = 0.2
-"""That what a user does with news raises an error."""
+"""Probability that the callback of a user raises an error."""
 
 
 class News:
-    """One watch of a log's end, and when it was told last.
+    """One watch of a log's end, with the time of its last notification.
 
     Attributes:
-        log_id: Of the log.
+        log_id: The id of the log.
     """
 
     def __init__(self, process: Process, log: Log) -> None:
@@ -45,30 +45,30 @@ class News:
             raise CallbackError
 
     def end(self) -> None:
-        """It is cancelled, more than once."""
+        """Cancel the watch, more than once."""
         self._cancel()
         self._is_over = True
         self._cancel()
 
     async def end_with_client(self) -> None:
-        """Nobody cancels it, but its client is closed: that asks the store nothing more."""
+        """Close the client without a cancel of the watch. The watch makes no more requests."""
         self._is_over = True
         self._process.ledgers.close()
         await asyncio.sleep(NEWS_SECONDS)
         self._requests_before = self._process.tree.requests
 
     def check_silent(self) -> None:
-        """Since its client was closed nothing was asked."""
+        """Check that the watch made no request after its client was closed."""
         requests = self._process.tree.requests - self._requests_before
         self._world.require(requests == 0, f"a watch of a closed client asked {requests} times")
 
     def check_notified(self, since_ms: int) -> None:
-        """It was told of something that happened since then."""
+        """Check that the watch was notified after `since_ms`."""
         self._world.require(self._notified_ms >= since_ms, "a watch of the end hears of no append")
 
 
 async def notify_of_an_append(leader: Leader, watches: Sequence[News], world: LeaderHosts) -> None:
-    """Each watch is told of an append that nothing else changes the log with."""
+    """Check that each watch is notified of an append without another change of the log."""
     began_ms = world.now_ms()
     future = world.content.append(leader, world.new_values("news", 1), world.random)
     leader.send_now()

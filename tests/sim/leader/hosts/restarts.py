@@ -1,4 +1,4 @@
-"""Streams that start again: what was seen of a log, by anybody, is there for them too."""
+"""Streams that restart: they find all records that any reader saw."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from tests.sim.log.hosts.process import Process
 
 LOST_RECORDS = 5
-"""That a checkpoint of records which were lost since names beyond the end."""
+"""Number of records by which a checkpoint is beyond the end, as if records had been lost."""
 
 
 async def start_again(process: Process) -> None:
-    """Looks at the log from what a checkpoint names, again and again."""
+    """Read the log from the offset of a checkpoint, repeatedly."""
     world: LeaderHosts = process.world
     SEEN.set(True)
     while world.is_busy:
@@ -49,7 +49,7 @@ async def start_again(process: Process) -> None:
 
 
 def _check_safe(view: LeaderView, item: Item) -> None:
-    """All that an item names is acknowledged, and begins where the item does."""
+    """Check that all records of an item are acknowledged, and begin at the item's offset."""
     ledger = view.ledgers.by_id[item.ledger_id]
     if ledger.is_deleted:
         return

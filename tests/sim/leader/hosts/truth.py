@@ -1,4 +1,4 @@
-"""What was appended, acknowledged and read of one log, record by record."""
+"""The appended, acknowledged and read records of one log."""
 
 from __future__ import annotations
 
@@ -15,20 +15,18 @@ if TYPE_CHECKING:
     from tests.sim.leader.hosts.view import LeaderView
 
 CLOCK_MS = 3
-"""A process's estimate of the store's clock is behind it by no more, in virtual time."""
+"""Maximum time by which a process's estimate of the store's clock is behind this clock."""
 
 
 @dataclass
 class Truth:
-    """Nothing changes its place, nothing that was acknowledged is lost, what failed is not there.
+    """Checks that records keep their offsets, and that acknowledged and failed appends are true.
 
     Attributes:
-        values: By offset: what somebody was told is there.
-        places: The same the other way round.
-        appends: By value: those that were acknowledged, with their times.
-        failed: Values whose appends failed for certain.
-        times_ms: By offset: the append time in the entry that was sent last.
-        shown: Where a reader saw the log end.
+        values: By offset, the values that any reader or leader reported. places: By value, the
+        offsets of `values`. appends: By value, the acknowledged appends with their times. failed:
+        Values whose append failed with a definite error. times_ms: By offset, the append time in
+        the entry that was sent last. shown: The largest end of the log that a reader saw.
     """
 
     view: LeaderView
@@ -40,7 +38,7 @@ class Truth:
     shown: int = 0
 
     def see(self, offset: int, value: object) -> None:
-        """Somebody was told that the record of that offset is this one."""
+        """Record that a reader or a leader reported this value at this offset."""
         known = self.values.setdefault(offset, value)
         self.view.require(known == value, f"{known!r} and {value!r} are at offset {offset}")
         place = self.places.setdefault(value, offset)
@@ -48,7 +46,7 @@ class Truth:
         self.view.require(value not in self.failed, f"{value!r} failed for certain, and is there")
 
     def acknowledged(self, place: Position, value: object, started_ms: int) -> None:
-        """An append was acknowledged: it lies there, listed, and is dated when it was taken."""
+        """Check an acknowledged append: its place is listed, and its time is that of the call."""
         offset, view = place.offset, self.view
         self.see(offset, value)
         ledger = view.ledgers.by_id[place.ledger_id]
@@ -67,7 +65,7 @@ class Truth:
         self.appends[value] = append
 
     def joined(self, positions: Positions) -> None:
-        """The entries that hold records of one call follow each other."""
+        """Check that the records of one call are in consecutive entries."""
         for piece, following in itertools.pairwise(positions._entries):
             entry = self.view.ledgers.by_id[piece.ledger_id].stored[piece.entry_id]
             self.view.require(
@@ -76,18 +74,18 @@ class Truth:
             )
 
     def refused(self, value: object, error: LedgerLogError) -> None:
-        """An append failed."""
+        """Record that an append failed."""
         if error.definite:
             self.view.require(value not in self.places, f"{value!r} is there: {error!r}")
             self.failed.add(value)
 
     @property
     def end_offset(self) -> int:
-        """Behind the last acknowledged record."""
+        """The offset after the last acknowledged record."""
         return max((append.offset + 1 for append in self.appends.values()), default=0)
 
     def check_all(self, records: list[tuple[int, object]]) -> None:
-        """The whole log as it was read at the end."""
+        """Check the whole log, as it was read at the end."""
         offsets = [offset for offset, _ in records]
         first = self.view.head.start_offset
         self.view.require(

@@ -1,4 +1,4 @@
-"""What the store holds of one leader log, and what must always hold of it."""
+"""The state of one leader log in the store, and its invariants."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
 
 class LeaderView:
-    """One log: its newest state and its checks; the checks take it for their world.
+    """The newest state of one log, with its checks. It is the `world` of the checks.
 
     Attributes:
-        marked_at_ms: When each ledger was marked, those that were never listed among them.
-        head_changes: How often its head changed.
-        oldest_moved: Whether anything was truncated.
-        deleted_at_ms: None while the log lives.
-        runs_of: Every run that took over a producer: none, as a leader log has no producers.
+        marked_at_ms: Time at which each ledger was marked, including ledgers never listed.
+        head_changes: Number of changes of the head. oldest_moved: Whether the log was truncated.
+        deleted_at_ms: Time of the deletion; None while the log exists. runs_of: All runs of
+        producers; always empty, because a leader log has no producers.
     """
 
     def __init__(self, host: LeaderHosts, log_id: str) -> None:
@@ -63,10 +62,10 @@ class LeaderView:
         return read_state(self.host.nodes.current, self.host.paths, self.log_id)
 
     def changed(self) -> None:
-        """The store changed something of the log."""
+        """Read and check the new state after a change in the store."""
         new = self._read()
         if new is None:
-            return  # being removed
+            return  # the log is being removed
         old: State = self.store.state
         self.store.state = new
         if new.head.value.deleted_ms:
@@ -89,7 +88,7 @@ class LeaderView:
         self.require(ahead_ms <= 0, f"the head is dated {ahead_ms} ms ahead")
 
     def deleting(self, ledger_id: int) -> None:
-        """A ledger's record goes."""
+        """Check that the metadata of this ledger may be deleted now."""
         now_ms, keeps_ms = self.host.now_ms(), self.properties.deleted_retention_ms
         if self.deleted_at_ms is not None:
             is_listed = ledger_id in self.checks.listed_now(self.store.state)

@@ -1,4 +1,4 @@
-"""One schedule of leader logs as they ship: processes, crashes, and the end of all of them."""
+"""One schedule of shipped leader logs: processes, their crashes, and their ends."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ SMALL_SETTINGS = partial(
     window=Window(entries_max=4, size_bytes_max=2_000),
     retry=RetryPolicy(first_delay_ms=20, delay_max_ms=400, attempts_max=10),
 )
-"""So small that appends wait for room, and attempts are given up."""
+"""Limits so small that appends wait for room, and that attempts are given up."""
 
 CATCH_UP_SECONDS = 3
 RELEASE_SECONDS = 8
-"""For a ledger that is made when nobody waits for it any more, and let go of, with faults."""
+"""With faults, a ledger that is created after its caller gave up is released within this time."""
 NEWS_SECONDS = 0.5
-"""After a roll: a watch of the log's end follows the ledger in use by then."""
+"""A watch of the log's end follows the new ledger within this time after a roll."""
 
 
 class LeaderHosts(Hosts):
-    """Everything that is known of what processes did to leader logs."""
+    """The known facts about what processes did to leader logs."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -92,19 +92,19 @@ class LeaderHosts(Hosts):
         )
         self.cancel_probability = random.choice((0, 0.3))
         self.tried: set[int] = set()
-        """Ledgers that somebody tried to list."""
+        """Ledgers that a leader tried to list."""
         self.watches: list[News] = []
-        """Of processes that go on to the end."""
+        """Watches of processes that run to the end of the schedule."""
         self.processes: list[Process] = []
         self.openings: Counter[tuple[Any, str]] = Counter()
-        """Calls that are to lead a log and have not ended, by client and log."""
+        """The number of running calls that open a leader, by client and log."""
         self.left_ms: dict[tuple[Any, str], int] = {}
-        """When such a call, or a leader, ended last: what it had begun by then goes on."""
+        """Time at which such a call or a leader last ended. Requests from before may still run."""
         self.is_over: asyncio.Future[None] = self.loop.create_future()
         self._values = 0
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """In virtual time; what it breaks is the schedule's violation."""
+        """Call `call` after a virtual delay. Its errors are violations of the schedule."""
 
         def run() -> None:
             try:
@@ -119,7 +119,7 @@ class LeaderHosts(Hosts):
             reader.notice()
 
     def end(self) -> None:
-        """Whoever goes on for ever stops."""
+        """Stop the actors that would run forever."""
         self.is_busy = False
         self.is_over.set_result(None)
 
@@ -136,7 +136,7 @@ class LeaderHosts(Hosts):
         return process
 
     def check_released(self, process: Process) -> None:
-        """What it made for openings that nobody waited for any more, it let go."""
+        """Check that the process released the ledgers of openings that were given up."""
         for ledger_id, writer in self.writers.items():
             is_left = writer.is_of(process.ledgers) and writer.is_given
             is_known = ledger_id in self.tried or ledger_id in process.ledgers.looked_at
@@ -145,7 +145,7 @@ class LeaderHosts(Hosts):
             )
 
     def stand_still(self) -> None:
-        """The store, or the bookies, or both answer nobody for a while."""
+        """Let the store, the bookies, or both answer no request for a while."""
         until_ms = self.now_ms() + self.random.choice((200, 1_000, 3_000))
         which = self.random.choice(("store", "bookies", "both"))
         if which != "bookies":
@@ -155,16 +155,16 @@ class LeaderHosts(Hosts):
             self.quorums.faults += 1
 
     def heal(self) -> None:
-        """The end of all faults."""
+        """End all faults."""
         self.is_faulty = self.quorums.faulty = False
         self.still_until_ms = self.quorums.still_until = 0
         self.cancel_probability = 0
         for process in self.processes:
-            process.tree.release_reads()  # replicas catch up
+            process.tree.release_reads()  # all servers of the store have the newest data
         self.settings = replace(self.settings, open_timeout_ms=120_000, close_timeout_ms=30_000)
 
     def new_values(self, name: str, count: int) -> list[str]:
-        """Values that nobody has appended before."""
+        """Return values that were never appended before."""
         first, self._values = self._values, self._values + count
         return [f"{name} {number}" for number in range(first, self._values)]
 
@@ -181,7 +181,7 @@ class LeaderHosts(Hosts):
 
     @contextlib.contextmanager
     def opening(self, process: Process, log_id: str) -> Iterator[None]:
-        """While a call is to lead the log."""
+        """Count a call that opens a leader of the log, inside the `with` block."""
         key = process.ledgers, log_id
         self.openings[key] += 1
         try:
@@ -191,7 +191,7 @@ class LeaderHosts(Hosts):
             self.left_ms[key] = self.now_ms()
 
     def is_led_by(self, client: Any, log_id: str) -> bool:
-        """Whether somebody of that process leads the log, or waits to."""
+        """Whether the process of this client leads the log, or is opening it."""
         process = next(each for each in self.processes if each.ledgers is client)
         leaders = (each for each in process.leaders if each.log_id == log_id)
         is_led = any(not leader._ended.done() for leader in leaders)
@@ -199,7 +199,7 @@ class LeaderHosts(Hosts):
         return is_led or is_left_now or self.openings[client, log_id] > 0
 
     def check_ended(self, process: Process, leader: Leader) -> None:
-        """A leader that ended leaves no timer, no watch and no writer behind."""
+        """Check that an ended leader left no timer, no watch and no writer."""
         host = leader._host
         self.require(not host._timers, f"{leader!r} ended, and its timers run")
         self.require(host._cancel_watch is None, f"{leader!r} ended, and watches the head")
@@ -210,11 +210,11 @@ class LeaderHosts(Hosts):
         self.require(not left, f"{leader!r} ended, and ledgers {left} are written")
 
     def sent(self, ledger_id: int, times_ms: dict[int, int]) -> None:
-        """A leader sent an entry: when its records were appended, by offset."""
+        """Record the append times, by offset, in an entry that a leader sent."""
         self.truth_of(self.log_of[ledger_id]).times_ms.update(times_ms)
 
     def has_rival(self, log_id: str, process: Process) -> bool:
-        """Whether another process sealed a ledger of the log, or the list had one of another's."""
+        """Whether another process sealed a ledger of the log, or has a ledger on its list."""
         mine = [i for i, other in self.log_of.items() if other == log_id]
         if any(self.quorums.by_id[i].is_sealed_by_other for i in mine):
             return True
@@ -222,7 +222,7 @@ class LeaderHosts(Hosts):
         return any(not self.writers[i].is_of(process.ledgers) for i in listed)
 
     def judge_end(self, process: Process, leader: Leader, error: LedgerLogError) -> None:
-        """A leader ended: for a reason that happened."""
+        """Check that the reason for the end of a leader happened."""
         LeaderCall(self, process, leader.log_id, leader=leader, since_faults=0).judge(error)
 
     # --- what the store says ---
@@ -285,7 +285,7 @@ def _spawn_all(world: LeaderHosts) -> list[Process]:
 
 
 async def _settle(world: LeaderHosts) -> None:
-    """One leader alone, a tail that gets all of it, and nothing left that no log names."""
+    """Run one leader alone and a tail of the whole log. After this, no unlisted ledger is left."""
     world.heal()
     await asyncio.sleep(2)
     process = world.process("last")
@@ -342,7 +342,7 @@ async def _settle(world: LeaderHosts) -> None:
 
 
 async def _break_while_idle(world: LeaderHosts, leader: Leader) -> None:
-    """A ledger that breaks while nothing is appended does not stay the newest, and open."""
+    """Check that a leader replaces a broken ledger even if nothing is appended."""
     ledger = world.quorums.by_id[leader._ledger_id]
     world.quorums.fail_writer(ledger)
     await asyncio.sleep(NEWS_SECONDS)
@@ -392,6 +392,6 @@ async def _run(seed: int) -> LeaderHosts:
 
 
 def host_schedule(seed: int) -> LeaderHosts:
-    """One random schedule to its end; raises `Violation`."""
+    """Run one random schedule to its end, or raise `Violation`."""
     world: LeaderHosts = play_hosts(seed, _run)
     return world
