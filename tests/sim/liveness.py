@@ -1,8 +1,8 @@
 """A machine that has not ended waits for something.
 
-A machine is idle when none of its requests is open but its own timers. That is allowed while the
-application is to act, and while a timer leads to the next request. A machine whose timers fire
-again and again and bring nothing but timers will never end: it stands still.
+A machine is idle if its only open requests are its own timers. A machine may be idle while it waits
+for the application, and while a timer leads to the next request. But if its timers only lead to
+further timers, the machine never ends: it stands still.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterPhase
 
 ROUNDS_MAX = 3
-"""Timer rounds without another request; hedging takes two until it asks somebody else."""
+"""Rounds of timers without another request. A hedged read needs two before its next request."""
 
 
 def has_work(machine: Any) -> bool:
-    """Whether a machine that has begun owes its application something."""
+    """Whether a machine that has begun still has work for its application."""
     if isinstance(machine, LedgerWriter):
         is_busy = machine.phase not in (WriterPhase.OPEN, WriterPhase.CLOSED, WriterPhase.FAILED)
         return is_busy or machine._pipeline.entries_in_flight > 0
@@ -42,9 +42,8 @@ class Liveness:
         """Whether the machine will never do anything again by itself.
 
         Args:
-            machine: It has handled `event` and nothing else waits to be handled.
-            event: The last one.
-            open_requests: The effects that have not been answered.
+            machine: The machine. It has handled `event`, and no other event waits. event: The last
+            event. open_requests: The requests without a reply.
         """
         if not has_work(machine):
             self._rounds = 0

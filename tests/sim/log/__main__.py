@@ -21,13 +21,14 @@ from tests.sim.log.unreached import WANTED
 from tests.sim.log.world import World
 
 HOSTS_EVERY = 4
-"""One schedule of the shipped hosts, which takes about as long as four of machines alone."""
+"""For this number of schedules of machines alone, one of the shipped hosts runs. It takes about as
+long as four of machines alone."""
 
 STORES_EVERY = 10
-"""One schedule of the stores alone."""
+"""For this number of schedules, one of the stores alone runs."""
 
 LISTS_EVERY = 8
-"""One schedule of long lists, where coverage is asked for."""
+"""For coverage, one schedule of long lists runs for this number of other schedules."""
 
 
 def main() -> int:
@@ -44,7 +45,7 @@ def main() -> int:
     use_small_heads()
     if arguments.mutation:
         by_name[arguments.mutation](pytest.MonkeyPatch())
-    logging.disable(logging.WARNING)  # of seals that fail, which are counted
+    logging.disable(logging.WARNING)  # failed seals log warnings, but the schedules count them
     try:
         if arguments.coverage:
             return int(not is_covered(WANTED, lambda: play_all(arguments), sys.stdout))
@@ -56,7 +57,7 @@ def main() -> int:
 
 
 def play(arguments: argparse.Namespace) -> None:
-    """The schedules that were asked for, of stores, of machines and of hosts."""
+    """Run the requested schedules, of stores, of machines and of hosts."""
     seeds = range(arguments.seed, arguments.seed + arguments.schedules)
     hosts = range(arguments.seed, arguments.seed + -(-arguments.schedules // HOSTS_EVERY))
     stores = range(arguments.seed, arguments.seed + -(-arguments.schedules // STORES_EVERY))
@@ -67,7 +68,7 @@ def play(arguments: argparse.Namespace) -> None:
 
 
 def play_all(arguments: argparse.Namespace) -> None:
-    """The same, and schedules of machines on long lists, which have a program of their own."""
+    """Run the same schedules, and those of long lists, which also have their own program."""
     play(arguments)
     lists = range(arguments.seed, arguments.seed + -(-arguments.schedules // LISTS_EVERY))
     sys.stdout.write(f"{run_host_schedules(lists, run=list_schedule, what='log lists')}\n")

@@ -1,4 +1,4 @@
-"""What must always hold of a log, looked at after every change of what its store holds."""
+"""The invariants of a log, checked after every change in its store."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ OF_THIS_CALL_ALONE = (
 )
 """Errors with which a commit may end before it has read the producer record.
 
-They do not resolve the unknown outcome of an earlier call (LOGS.md#K7): its transaction may
-have got through, also if the log was deleted after that.
+They do not resolve the unknown outcome of an earlier call (LOGS.md#K7): its transaction may have
+taken effect, even if the log was deleted after that.
 """
 Place = tuple[int, int]
-"""Of a range: ledger and first entry."""
+"""The place of a range: ledger and first entry."""
 
 
 class Violation(AssertionError):  # noqa: N818 (it is no error of ours to handle)
-    """Something that must never be, with the seed that shows it."""
+    """A broken invariant, with the seed that shows it."""
 
 
 def place_of(staged: StagedRange | Item) -> Place:
@@ -66,7 +66,7 @@ def place_of(staged: StagedRange | Item) -> Place:
 
 @dataclass
 class Attempt:
-    """One job's commit, and what its caller was told."""
+    """The commit of one job, and the result that its caller got."""
 
     app: str
     batch_id: int
@@ -86,11 +86,11 @@ class Attempt:
 
 @dataclass
 class Checks:
-    """The checks of one world, and what they have to remember.
+    """The checks of one world, with the facts that they need.
 
     Attributes:
-        truth: Names of the log's entries by offset: which offset has which rows never changes,
-            whoever merges, restores, truncates or sweeps.
+        truth: Names of the log's entries by offset. The rows at an offset never change, even after
+            merges, restores, truncations and sweeps.
     """
 
     world: World
@@ -119,7 +119,7 @@ class Checks:
             self.accounts(new)
 
     def producer(self, app: str, old: State, new: State) -> None:
-        """A run takes over once, with an epoch of its own (LOGS.md#P2, LOGS.md#P3)."""
+        """Check that a run takes over once, with a new epoch (LOGS.md#P2, LOGS.md#P3)."""
         after, found = new.producers[app].value, old.producers.get(app)
         self.require(
             len(set(after.runs)) == len(after.runs), f"{app}: {after.runs} took over twice"
@@ -155,7 +155,7 @@ class Checks:
         self.listed_ever.update(item.ledger_id for item in items)
 
     def version(self, request: m.WriteHead, old: State, new: State, added: Sequence[Item]) -> None:
-        """A new version has what its operation says."""
+        """Check that a new version has the content of its operation."""
         before, after = old.head.value, new.head.value
         self.require(after.version == before.version + 1, "a version was skipped")
         self.require(after.commit_time_ms > before.commit_time_ms, "commit times do not rise")
@@ -180,7 +180,7 @@ class Checks:
     def batch(
         self, request: m.WriteHead, old: State, new: State, places: tuple[Place, ...]
     ) -> None:
-        """The version holds one job's ranges, and no batch comes twice (LOGS.md#K2, LOGS.md#K5)."""
+        """Check that a version has the ranges of one job, and no batch twice (LOGS.md#K2, K5)."""
         assert request.app is not None
         assert request.producer is not None
         app, batch_id, run = (
@@ -215,13 +215,13 @@ class Checks:
                 self.failed(attempt)
 
     def expected(self, version: int | None, old: State) -> None:
-        """What expects a version is committed on that version alone (LOGS.md#K17)."""
+        """Check that a commit with an expected version follows this version (LOGS.md#K17)."""
         before = old.head.value.version
         self.require(version in {None, before}, f"version {before} is not the expected {version}")
         self.counts["expected versions"] += version is not None
 
     def columns(self, job: Attempt, old: State, new: State) -> None:
-        """Rows that stand beside others lose no column of those; only a first commit may."""
+        """Check that a commit that adds rows keeps all columns, unless it is the first commit."""
         current, before, after = self.schemas_of(new), old.head.value, new.head.value
         stored = current.get(after.schema_id)
         self.require(stored == job.schema, f"the columns are {stored!r}, not {job.schema!r}")
@@ -233,17 +233,17 @@ class Checks:
         self.require(not lost, f"{job} took the columns {sorted(lost)} away")
 
     def schema_of(self, state: State) -> bytes | None:
-        """The current one."""
+        """Return the current schema."""
         return self.schemas_of(state).get(state.head.value.schema_id)
 
     def schemas_of(self, state: State) -> dict[int, bytes]:
-        """By id: all that the log has."""
+        """Return all schemas of the log, by id."""
         paged = state.head.value.schemas
         found = self.walk(state, Walk(SCHEMAS, paged, 0, end_key(SCHEMAS, paged)))
         return {record.schema_id: record.schema for record in found}
 
     def schemas(self, state: State, items: Sequence[Item]) -> None:
-        """Every range is listed under the schema that its rows were written with."""
+        """Check that every range is listed with the schema of its rows."""
         known = self.schemas_of(state)
         for item in items:
             written = self.world.ledgers[item.ledger_id].schema
@@ -254,7 +254,7 @@ class Checks:
             )
 
     def passwords(self, named: str | None, items: Sequence[Item]) -> None:
-        """All that is listed has one password, and the head says which (LOGS.md#G11)."""
+        """Check that all listed ledgers have one password: that of the head (LOGS.md#G11)."""
         self.require(
             not items or named is not None or self.world.is_old_release,
             "ledgers without a word of their password",
@@ -264,7 +264,7 @@ class Checks:
             self.require(is_right, "ledgers of two passwords are listed together")
 
     def restored(self, request: m.WriteHead, old: State, new: State, added: Sequence[Item]) -> None:
-        """The rows of the version that was asked for, and nobody's commit is replaced unseen."""
+        """Check that a restore has the rows of its version, and replaces no commit unseen."""
         assert request.app is not None
         planned = self.restores[request.app]
         versions = {v.version: v for v in self.versions(old)}
@@ -284,7 +284,7 @@ class Checks:
         self.expected(planned.expected_version, old)
 
     def rows(self, state: State, items: Sequence[Item]) -> None:
-        """The list has no gap, and every offset in it has the rows that it always had."""
+        """Check that the list has no gap, and that the rows at each offset never changed."""
         head = state.head.value
         offset = items[0].first_offset if items else head.end_offset
         begins = offset <= head.oldest_offset or head.oldest_offset == head.end_offset
@@ -298,7 +298,7 @@ class Checks:
         self.require(offset == head.end_offset, "rows at the end are not listed")
 
     def history(self, state: State) -> None:
-        """Every retained version is there, and begins where rows are still listed."""
+        """Check that every retained version is listed, and that its first rows are listed."""
         head = state.head.value
         versions = self.versions(state)
         numbers = [v.version for v in versions]
@@ -307,7 +307,7 @@ class Checks:
         self.require(starts >= head.oldest_offset, "a retained version lost its rows")
 
     def accounts(self, state: State) -> None:
-        """Every ledger that is there is listed, marked, or registered (nothing leaks)."""
+        """Check that every existing ledger is listed, marked or registered, so none leaks."""
         known = {item.ledger_id for item in self.items(state)} | set(state.marks)
         for registered in state.registered.values():
             known |= set(registered)
@@ -321,7 +321,7 @@ class Checks:
         self.require(not appeared, f"{attempt} was said to have failed, and it is in the log")
 
     def failed_for_certain(self, tokens: set[str]) -> None:
-        """Nothing of a change of the head that failed, with these attempts, is or will be there."""
+        """Check that a failed change of the head, with these tokens, left nothing, now or later."""
         there = {state.head.value.token for state in self.world.store.states} & tokens
         self.require(not there, f"{there} were said to have failed, and are in the log")
         self.failed_tokens |= tokens
@@ -345,7 +345,7 @@ class Checks:
             self.require(last >= attempt.batch_id, f"{batch} was never committed")
 
     def pages(self, state: State) -> None:
-        """Every page that the head names is there."""
+        """Check that every page that the head names exists."""
         head = state.head.value
         self.items(state)
         self.versions(state)
@@ -354,7 +354,7 @@ class Checks:
             self.sizes(state, kind, paged)
 
     def sizes(self, state: State, kind: Any, paged: Paged[Any]) -> None:
-        """What a head says of pages holds, and neither takes more than it may."""
+        """Check that the head describes its pages correctly, and that head and pages fit limits."""
         share = log_pages.SHARES[kind.name]
         recent = kind.size_bytes(paged.recent)
         self.require(recent <= share.recent_size_bytes_max, f"{recent} bytes in a head")
@@ -373,7 +373,7 @@ class Checks:
                 self.require((ref.first_key, ref.end_key) == keys, f"{ref} has the keys {keys}")
 
     def no_pages_left(self, state: State) -> None:
-        """Every page that is there is named by the head."""
+        """Check that the head names every existing page."""
         named: set[tuple[str, int]] = set()
         head = state.head.value
         for paged in (head.items, head.history, head.schemas):
@@ -385,7 +385,7 @@ class Checks:
         self.require(there <= named, f"pages {sorted(there - named)} stay for ever")
 
     def ledgers(self, state: State) -> None:
-        """Every listed ledger is there, up to the listed end."""
+        """Check that every listed ledger exists, up to the listed end."""
         for item in self.items(state):
             ledger = self.world.ledgers[item.ledger_id]
             self.require(not ledger.is_deleted, f"listed ledger {item.ledger_id} was deleted")
@@ -394,7 +394,7 @@ class Checks:
             self.require(whole, f"ledger {item.ledger_id} was closed below its listed end")
 
     def read(self, item: Item, interval: VersionInterval) -> None:
-        """A reader that planned not long ago reads a range that its plan names."""
+        """Check that a reader with a recent plan can read a range of the plan."""
         self.counts["ranges read"] += 1
         ledger = self.world.ledgers[item.ledger_id]
         self.require(not ledger.is_deleted, f"ledger {item.ledger_id} went while it was read")
@@ -402,12 +402,12 @@ class Checks:
         self.require(self.names(item) == self.truth[first:end], f"other rows in {interval}")
 
     def names(self, item: Item) -> list[int]:
-        """Of the entries that an item lists."""
+        """Return the names of the entries that an item lists."""
         entries = self.world.ledgers[item.ledger_id].entries
         return [i for i in entries[item.first_entry_id - 1 : item.last_entry_id] if i != INDEX]
 
     def index(self, item: Item) -> None:
-        """A range has at most one index entry, its last, and says so."""
+        """Check that a range has at most one index entry: its last one, as its item states."""
         entries = self.world.ledgers[item.ledger_id].entries
         first = item.first_entry_id
         held = [i for i in range(first, item.last_entry_id + 1) if entries[i - 1] == INDEX]
@@ -416,7 +416,7 @@ class Checks:
         self.require(stored in ([], [item.last_entry_id]), f"the index of {item} is not its last")
 
     def true_names(self, interval: VersionInterval) -> list[int]:
-        """Of the entries that a version has."""
+        """Return the names of the entries of a version."""
         return self.truth[interval.start_offset // ENTRY_ROWS : interval.end_offset // ENTRY_ROWS]
 
     def items(self, state: State) -> tuple[Item, ...]:

@@ -1,4 +1,4 @@
-"""Jobs: begin, write, commit, and commit again when the outcome was unknown."""
+"""Jobs: begin, write, commit, and commit again if the outcome was unknown."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 class OldCommit(CommitMachine):
-    """Of a release that stored neither the password nor when rows came.
+    """The commit of an older release, which stored neither the password nor the times of rows.
 
-    It refused heads that say something of a password.
+    It refused heads with information about a password.
     """
 
     def _compare_password(self, head: LogHead) -> Any:
@@ -49,7 +49,7 @@ class OldCommit(CommitMachine):
 
 
 def job(world: World, app: str, batch_id: int, run: str, mode: WriteMode, kind: JobKind) -> Actor:
-    """One batch, from its plan to what its caller is told."""
+    """Run one batch, from its plan to the result of its caller."""
     session, random = world.new_session(), world.random
     ranges: list[StagedRange] = []
     try:
@@ -108,7 +108,7 @@ def _planned(
     *,
     is_bare: bool,
 ) -> Generator[Any, Any, Job]:
-    """The plan of a job. One that is bare brings new columns and no rows."""
+    """Plan a job. A bare job adds columns, but no rows."""
     random = world.random
     state: LogState = yield world.drive(
         session, StateMachine("log", is_fresh=random.random() < 0.5)
@@ -126,7 +126,7 @@ def _planned(
 
 
 def _staged(world: World, session: Session, begun: Job) -> Generator[Any, Any, StagedRange]:
-    """A range in a ledger of its own, or behind what its run wrote before."""
+    """Stage a range in a new ledger, or after the earlier ranges of its run."""
     random, place = world.random, (begun.app, begun.run)
     while True:
         machine = EpochMachine(
@@ -160,7 +160,7 @@ def _staged(world: World, session: Session, begun: Job) -> Generator[Any, Any, S
 def _committed(
     world: World, session: Session, request: CommitRequest, attempt: Attempt
 ) -> Generator[Any, Any, None]:
-    """Commit until the outcome is told, and sometimes once more."""
+    """Commit until the outcome is known, and sometimes once more."""
     random, app = world.random, request.app
     is_old = world.is_old_release and (world.now < 1_500 or random.random() < 0.4)
     is_old = is_old and request.password == world.password
@@ -186,5 +186,5 @@ def _committed(
         if machine.known_after is not None and random.random() < 0.8:
             world.known[app] = machine.known_after
         if random.random() < 0.2:
-            continue  # as after a driver that died behind its commit
+            continue  # as if the driver had died after its commit
         return

@@ -1,4 +1,4 @@
-"""Defects of the log's layer, and what the simulation says of each."""
+"""Mutations of the log layer, and the violation that each must cause."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def seal_ignores_floor(patch: pytest.MonkeyPatch) -> None:
 
 
 def merge_blind_switch(patch: pytest.MonkeyPatch) -> None:
-    """Switches whatever the log lists by now."""
+    """Replaces ranges even if the list has changed."""
 
     def found(self: MergeMachine, items: Any) -> Any:
         wanted = self._merge.replaced
@@ -86,7 +86,7 @@ def merge_blind_switch(patch: pytest.MonkeyPatch) -> None:
 
 
 def merge_renumbers(patch: pytest.MonkeyPatch) -> None:
-    """Gives the merged rows offsets of their own, as a commit would."""
+    """Gives the merged rows new offsets, as a commit does."""
 
     def merged(self: MergeMachine, head: Any, replaced: Any) -> Any:
         (item,) = listed(head, (self._merge.staged,), replaced[0].schema_id, 1)
@@ -96,7 +96,7 @@ def merge_renumbers(patch: pytest.MonkeyPatch) -> None:
 
 
 def merge_deletes_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Gives readers that planned before no time to finish."""
+    """Gives readers with an earlier plan no time to finish."""
     patch.setattr(
         sweeper,
         "due_ledgers",
@@ -105,7 +105,7 @@ def merge_deletes_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def merge_forgets_to_mark(patch: pytest.MonkeyPatch) -> None:
-    """Lets go of ledgers without anybody being told."""
+    """Removes ledgers from the list without a mark."""
     prepare = MergeMachine._prepare
 
     def without_marks(self: MergeMachine, change: Any) -> Any:
@@ -127,7 +127,7 @@ def deleting_first(self: TruncateMachine, change: HeadChange[Any]) -> Any:
 
 
 def retention_drops_retained_version(patch: pytest.MonkeyPatch) -> None:
-    """Drops items, and goes on to offer the versions that had them."""
+    """Drops items, but still lists the versions that need them."""
 
     def keeps_versions(head: Any, oldest: Any, items: Any) -> Any:
         step = expiry_step(head, oldest, items)
@@ -159,7 +159,7 @@ def commit_does_not_store_its_password(patch: pytest.MonkeyPatch) -> None:
 
 
 def first_commit_stands_beside_others(patch: pytest.MonkeyPatch) -> None:
-    """The columns of a job that was planned on an empty log stand, whatever came meanwhile."""
+    """A job that was planned on an empty log replaces the columns of commits made meanwhile."""
     schema = log_commit_plan._schema
 
     def blindly(head: Any, request: Any, current: Any) -> Any:
@@ -169,7 +169,7 @@ def first_commit_stands_beside_others(patch: pytest.MonkeyPatch) -> None:
 
 
 def columns_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    """Rows are listed under the schema that the log has by now."""
+    """Rows are listed with the present schema of the log."""
     schema = log_commit_plan._schema
 
     def any_schema(head: Any, request: Any, current: Any) -> Any:
@@ -196,12 +196,12 @@ def change_stands_still_after_a_conflict(patch: pytest.MonkeyPatch) -> None:
 
 
 def commit_ignores_the_password(patch: pytest.MonkeyPatch) -> None:
-    """And so does every commit."""
+    """No commit compares the password."""
     patch.setattr(log_commit, "check_password", lambda *_: None)
 
 
 def old_ledgers_passwords_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    """Of a log whose head does not say which it has."""
+    """In a log whose head has no password information, the ledgers' passwords are not compared."""
     patch.setattr(log_commit, "compare_password", lambda *_: None)
 
 

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 COMMIT_SECONDS_MAX = 40
-"""With lost answers, and behind a crowd in which one does nothing."""
+"""Maximum time of a commit with lost answers, behind a queue in which one member does nothing."""
 
 
 async def _opened(process: Process) -> tuple[Log, bool] | None:
-    """The log of the name, and whether it was made because there was none; None after a failure."""
+    """Return the log, and whether this call created it, or None after a failure."""
     world = process.world
     call = Call(world, process, world.newest_id)
     try:
@@ -52,7 +52,7 @@ async def _opened(process: Process) -> tuple[Log, bool] | None:
         except LogExistsError:
             return await process.logs.open("log"), False
     except LedgerLogError as error:
-        # Between the look and the creation somebody may have deleted it again.
+        # Another process may have deleted the log between the look-up and the creation.
         if not isinstance(error, LogNotFoundError):
             call.judge(error)
         return None
@@ -61,7 +61,7 @@ async def _opened(process: Process) -> tuple[Log, bool] | None:
 async def job(
     process: Process, app: str | None, batch_id: int, run: str, mode: WriteMode, after_ms: int
 ) -> None:
-    """Begin, write, commit; commit again when the outcome was unknown."""
+    """Begin, write and commit a job; commit again if the outcome was unknown."""
     await asyncio.sleep(after_ms / 1e3)
     world, random = process.world, process.world.random
     opened = await _opened(process)
@@ -96,7 +96,7 @@ async def job(
         for _ in range(random.randint(fewest, 3)):
             ranges += await of_task(process, log, begun)
         if random.random() < 0.25:
-            await of_task(process, log, begun)  # of a task attempt too many
+            await of_task(process, log, begun)  # an additional task attempt
     except LedgerLogError as error:
         call.judge(error)
         return
@@ -104,12 +104,12 @@ async def job(
         await sleep(process, 100, 4_000)
     if not is_new or world.extra.random() < 0.5:
         await _commit(process, log, begun, ranges, call)
-    if is_new:  # as Spark does, also after a commit
+    if is_new:  # Spark also does this after a commit
         await abort(process, log, begun)
 
 
 async def abort(process: Process, log: Log, begun: Job) -> None:
-    """The end of a job that made its log: it is deleted unless somebody uses it (LOGS.md#K19)."""
+    """Abort a job that created its log. The log is deleted if it is not used (LOGS.md#K19)."""
     call = Call(process.world, process, log.log_id)
     try:
         await log.abort(begun)
@@ -118,7 +118,7 @@ async def abort(process: Process, log: Log, begun: Job) -> None:
 
 
 async def fail_first(process: Process) -> None:
-    """First writes that fail, one after the other, beside whoever opens their logs meanwhile."""
+    """Let first writes fail, one after the other, while other processes open their logs."""
     world = process.world
     await sleep(process, 10, 1_500)
     await _deleted(process)
@@ -194,14 +194,14 @@ async def _commit(
 
 
 def _timeout_ms(call: Call) -> int:
-    """The limit of one commit; of some it ends in the middle of a request."""
+    """Return the time limit of one commit. Some limits end during a request."""
     extra = call.process.world.extra
     call.is_limited = extra.random() < 0.08
     return extra.randint(1, 120) if call.is_limited else CHANGE_TIMEOUT_MS
 
 
 async def keep_up(process: Process) -> None:
-    """Passes of upkeep, as the service makes them."""
+    """Make passes of upkeep, as the service does."""
     upkeep = process.upkeep = Upkeep(process.client, policy=None, memory=SweepMemory())
     while process.world.is_busy:
         await sleep(process, 50, 500)
@@ -217,7 +217,7 @@ async def keep_up(process: Process) -> None:
 
 
 async def keep_up_alone(process: Process) -> None:
-    """Passes of a process that remembers what is due, until all that is due must be gone."""
+    """Make passes in a process that remembers due work, until all due work must be done."""
     for number in range(25):
         await asyncio.sleep(0.7)
         if number == 2:
@@ -227,7 +227,7 @@ async def keep_up_alone(process: Process) -> None:
 
 
 async def stand_in_queue(process: Process) -> None:
-    """Waits in a log's queue like a writer, and does nothing when it is its turn."""
+    """Wait in a log's queue like a writer, but do nothing at the head of the queue."""
     await sleep(process, 50, 200)
     with contextlib.suppress(LedgerLogError):
         queue = process.store.queue(process.world.newest_id)
@@ -237,7 +237,7 @@ async def stand_in_queue(process: Process) -> None:
 
 
 async def sweep(process: Process) -> None:
-    """Passes without a memory, beside those of upkeep."""
+    """Make passes without remembered state, at the same time as upkeep."""
     for _ in range(process.world.random.randint(1, 4)):
         await sleep(process, 100, 2_500)
         call = Call(process.world, process, process.world.newest_id)
@@ -250,12 +250,12 @@ async def sweep(process: Process) -> None:
 
 
 async def sweep_all(process: Process) -> None:
-    """One pass over everything."""
+    """Make one pass over all logs."""
     await process.logs.sweeper().sweep_all()
 
 
 async def merge(process: Process) -> None:
-    """Copies neighbouring ranges of one schema into one and switches."""
+    """Copy neighbouring ranges of one schema into one range, and replace them by it."""
     world, random = process.world, process.world.random
     for _ in range(random.randint(2, 5)):
         await sleep(process, 50, 1_000)
@@ -287,7 +287,7 @@ async def merge(process: Process) -> None:
 
 
 def _run_of(process: Process, items: Sequence[Item]) -> list[Item]:
-    """Neighbours of one schema: what upkeep would merge, or any."""
+    """Return neighbouring ranges of one schema: those that upkeep would merge, or any."""
     world, random = process.world, process.world.random
     first = random.randrange(len(items) - 1)
     run = [item for item in items[first : first + 4] if item.schema_id == items[first].schema_id]
@@ -310,7 +310,7 @@ def _run_of(process: Process, items: Sequence[Item]) -> list[Item]:
 
 
 async def restore(process: Process) -> None:
-    """An older version becomes the newest, perhaps with copies of parts of ranges."""
+    """Restore an older version, perhaps with copies of parts of ranges."""
     world, random = process.world, process.world.random
     await sleep(process, 500, 3_000)
     log = process.logs.open_by_id("log", world.newest_id)
@@ -360,14 +360,14 @@ async def truncate(process: Process) -> None:
 
 
 async def come_back(process: Process) -> None:
-    """A stream that goes on with a ledger just when its time of grace is over."""
+    """Let a stream continue with a ledger when the grace period of the ledger has just ended."""
     world = process.world
     for batch_id in range(8):
         opened = await _opened(process)
         if opened is None:
             return
         log, _ = opened
-        # In one run, with one ledger: as long as that is registered.
+        # One run with one ledger, as long as the ledger is registered.
         await job(process, "stream", batch_id, BACK, WriteMode.APPEND, 0)
         view = world.views[log.log_id]
         for _ in range(3):
@@ -382,7 +382,7 @@ async def come_back(process: Process) -> None:
 
 
 async def sweep_slowly(process: Process) -> None:
-    """Passes one after the other, by a process that stands still now and then."""
+    """Make passes one after the other, in a process that sometimes stalls."""
     process.tree.stall_probability = 0.1
     while process.world.is_busy:
         await sleep(process, 10, 200)
@@ -408,7 +408,7 @@ async def set_property(process: Process) -> None:
 
 
 async def seal(process: Process) -> None:
-    """Somebody seals ledgers by hand, each never below what its log lists."""
+    """Seal ledgers as an operator does, but never below the listed entries."""
     world, random = process.world, process.world.random
     for _ in range(random.randint(1, 3)):
         await sleep(process, 100, 3_000)
@@ -432,7 +432,7 @@ async def seal(process: Process) -> None:
 
 
 async def delete_orphans(process: Process) -> None:
-    """Nothing of a transactional log is an orphan, whatever goes on while it is looked for."""
+    """Check that a transactional log has no orphan, even during other changes."""
     world = process.world
     await sleep(process, 1_000, 4_000)
     log = process.logs.open_by_id("log", world.newest_id)
@@ -446,7 +446,7 @@ async def delete_orphans(process: Process) -> None:
 
 
 async def delete(process: Process) -> None:
-    """Deletes the log; jobs that come later make another one of the name."""
+    """Delete the log. Later jobs create another log of the same name."""
     await sleep(process, 1_000, 4_000)
     await _deleted(process)
 

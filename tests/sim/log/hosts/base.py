@@ -1,4 +1,4 @@
-"""What every simulation of hosts is made of: virtual time, the store, the end of all that runs."""
+"""The base of all simulations of hosts: virtual time, the store, and the end of all actors."""
 
 from __future__ import annotations
 
@@ -31,29 +31,28 @@ YOUNG_MS = 500
 END_SECONDS = 600
 DAY_MS = 86_400_000
 SKEWS_MS = (0, 0, 37, -2_000, 8 * DAY_MS, -365 * DAY_MS)
-"""How far the wall clocks of processes are ahead of the store's."""
+"""Times by which the wall clocks of processes are ahead of the clock of the store."""
 
 
 class CallbackError(Exception):
-    """What a user's callback raises on purpose: it is reported, and stops nothing."""
+    """An error that a user's callback raises on purpose. It is reported, and stops nothing."""
 
 
 class Hosts:
-    """Virtual time, the store, and everything that runs; `_look` judges what the store commits.
+    """Virtual time, the store, and all actors. `_look` checks each change of the store.
 
     Attributes:
-        views: By log id: what the store holds of each log that there was.
-        newest_id: Of the log that was made last.
-        is_faulty: Whether anything goes wrong.
-        is_busy: False once actors are to end.
-        still_until_ms: Until then the store answers nobody.
+        views: The state of each log in the store, by log id, including deleted logs. newest_id: The
+        id of the log that was created last. is_faulty: Whether faults happen. is_busy: Whether
+        actors continue; False if they must end. still_until_ms: Time before which the store answers
+        no request.
     """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
         self.extra = Random(seed * 67 + 11)
-        """For what only some schedules meet, apart from what all of them draw."""
+        """Random numbers for situations of only some schedules, separate from the others."""
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.nodes = MemoryNodes(self.now_ms)
         self.root = "/ledgers"
@@ -70,11 +69,11 @@ class Hosts:
         self.nodes.listen(self._changed)
 
     def elapsed_ns(self) -> int:
-        """Virtual time, rounded: by sums of floats a wait of 300 ms may end after 299."""
+        """Return the virtual time, rounded: with sums of floats, 300 ms could become 299 ms."""
         return round(self.loop.time() * 1e9)
 
     def now_ms(self) -> int:
-        return BEGAN_MS + self.elapsed_ns() // 1_000_000  # as clocks here count on
+        return BEGAN_MS + self.elapsed_ns() // 1_000_000  # as the other clocks here do
 
     def wall_ms(self) -> int:
         process = CURRENT.get()
@@ -85,7 +84,7 @@ class Hosts:
         return Violation(f"hosts, seed {self.seed}, at {at_ms} ms: {what}")
 
     def require(self, holds: bool, what: str) -> None:
-        """Raises a violation, and keeps it: whoever catches errors must not swallow it."""
+        """Raise a violation, and keep it, so that code that catches errors cannot hide it."""
         if not holds:
             self.failure = self.failure or self.violation(what)
             raise self.failure
@@ -101,11 +100,11 @@ class Hosts:
             self.failure = violation
 
     def _look(self, changes: list[NodeChange]) -> None:
-        """What the store has just committed."""
+        """Check the changes that the store has just committed."""
         raise AssertionError(changes)
 
     def ledger_of(self, path: str) -> int | None:
-        """The ledger whose record the path is, None for another path."""
+        """Return the ledger whose metadata is at this path; None for another path."""
         is_record = path.startswith(f"{self.root}/") and path.rpartition("/")[2].startswith("L")
         digits = "".join(c for c in path[len(self.root) :] if c.isdigit())
         return int(digits) if is_record and digits else None
@@ -116,7 +115,7 @@ class Hosts:
         self._works[task] = what
 
     async def until_all_ended(self) -> None:
-        """Every actor ends, or the one that does not is named."""
+        """Wait until every actor has ended. Otherwise raise a violation that names the actor."""
         deadline = self.loop.time() + END_SECONDS
         while True:
             if self.failure is not None:
@@ -134,7 +133,7 @@ class Hosts:
 
     @contextlib.contextmanager
     def times_and_tokens(self, *others: Any) -> Iterator[None]:
-        """Wall clocks, random names and times of grace of this world; `others` are patches too."""
+        """Apply the wall clocks, random names and grace periods of this world, and `others`."""
 
         def new_uuid() -> uuid.UUID:
             return uuid.UUID(int=self.random.getrandbits(128), version=4)
@@ -155,7 +154,7 @@ class Hosts:
 
 
 def play_hosts(seed: int, run: Callable[[int], Coroutine[Any, Any, Any]]) -> Any:
-    """What `run` gives after one random schedule; raises `Violation`, whatever goes wrong."""
+    """Return the result of `run` for one random schedule. Any error becomes a `Violation`."""
     lost: list[dict[str, Any]] = []
 
     def report(_: object, context: dict[str, Any]) -> None:

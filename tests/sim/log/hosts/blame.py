@@ -1,4 +1,4 @@
-"""Failures that callers were told of: each has to name something that happened."""
+"""Checks failures of calls: the reported cause must have happened."""
 
 from __future__ import annotations
 
@@ -40,19 +40,15 @@ RETRIES_WITHOUT_FAULTS = 5
 
 @dataclass
 class Call:
-    """One call of an actor: what was so when it began.
+    """One call of an actor, with the state at its beginning.
 
     Attributes:
-        log_id: Of the log.
-        app: The producer, None without one.
-        run: Of the producer.
-        batch_id: Of the batch, -1 without one.
-        since_ms: When its job began, for what is too old.
-        ledger_id: That it is about, -1 for none.
-        password: That it gave.
-        at_ms: The time that it asked for.
-        is_limited: Whether it has a short time-out.
-        since_faults: Of its process, before it began; -1 for as many as there are now.
+        log_id: The id of the log. app: The producer; None for a call without a producer. run: The
+        run of the producer. batch_id: The id of the batch; -1 for a call without a batch. since_ms:
+        Time at which its job began, to explain that something is too old. ledger_id: The ledger of
+        the call; -1 for no ledger. password: The password of the call. at_ms: The requested time.
+        is_limited: Whether the call has a short time limit. since_faults: Number of faults of its
+        process before the call; -1 for the present number.
     """
 
     world: Any
@@ -81,12 +77,12 @@ class Call:
 
     @property
     def had_faults(self) -> bool:
-        """Whether anything went wrong with a request of its process since it began."""
+        """Whether a request of its process had a fault after the call began."""
         return self.process.tree.faults > self.since_faults
 
     @property
     def is_password_right(self) -> bool:
-        """Whether it is that of the ledger, or else of the log as far as its head says."""
+        """Whether the password is that of the ledger or, without a ledger, that in the head."""
         ledger = self.world.ledgers.get(self.ledger_id)
         if ledger is not None:
             return ledger.password == self.password
@@ -95,7 +91,7 @@ class Call:
         return stored is None or rows.is_password(stored, self.password)
 
     def check_password(self, head: LogHead) -> None:
-        """After a call that had this head and went on: what it says allowed that."""
+        """Check that a call that used this head and continued had the right password."""
         stored = head.properties.get(PASSWORD_CHECK)
         is_right = stored is None or rows.is_password(stored, self.password)
         self.world.require(is_right, "a wrong password was let in")
@@ -110,7 +106,7 @@ class Call:
             raise self.world.violation(f"nothing explains {error!r}") from error
 
     def judge_in_a_pass(self, error: LedgerLogError, since: Call) -> None:
-        """As `judge`, of a pass over all logs that began with `since`."""
+        """Do the same as `judge` for a pass over all logs that began with `since`."""
         if self.process.has_crashed:
             return
         others = [view for view in self.world.views.values() if view.deleted_at_ms is not None]
@@ -132,7 +128,7 @@ class Call:
             case LogNotFoundError():
                 return is_deleted or self._wrote_another()
             case LogExistsError():
-                return True  # somebody made it first: the actor opens it
+                return True  # another process created it first, and the actor opens it
             case ProducerFencedError():
                 gone = self._are_ended(getattr(error, "ledger_ids", ()))
                 return is_deleted or self._was_replaced() or self._is_too_old() or gone
@@ -157,12 +153,12 @@ class Call:
                 return False
 
     def _wrote_another(self) -> bool:
-        """Whether its run may have written a log of the name that was deleted."""
+        """Whether its run may have written a deleted log of the same name."""
         views = self.world.views.values()
         return self.app == "stream" and any(view.deleted_at_ms is not None for view in views)
 
     def _was_replaced(self) -> bool:
-        """Whether another run followed its own, and was current at some moment of the call."""
+        """Whether another run took over after its run, and was current at any time of the call."""
         runs = self._runs()
         first = max(self._take_overs - 1, 0)
         return any(
@@ -171,7 +167,7 @@ class Call:
         )
 
     def _runs(self) -> list[str]:
-        """Every run that took over its producer, in order."""
+        """Return all runs that took over its producer, in order."""
         view = self.world.views.get(self.log_id)
         return view.runs_of.get(self.app or "", []) if view is not None else []
 
@@ -180,7 +176,7 @@ class Call:
         return self.world.now_ms() - self.since_ms > view.properties.staging_ttl_ms
 
     def _are_ended(self, ledger_ids: Sequence[int]) -> bool:
-        """Whether the time of all these ledgers is over: registered, or unlisted, long ago."""
+        """Whether the grace periods of all these ledgers are over."""
         view, now_ms = self.world.views[self.log_id], self.world.now_ms()
         properties = view.properties
         return bool(ledger_ids) and all(
@@ -195,7 +191,7 @@ class Call:
             return True
         is_later = view.checks.last_batch.get(self.app or "", -1) > self.batch_id
         query = self.run.rpartition("/")[0]
-        # Another query may have taken over and have committed nothing: the record names it.
+        # Another query may have taken over without a commit. The producer record names it.
         runs = self._runs()
         is_replaced = bool(runs) and runs[-1].rpartition("/")[0] != query
         return is_later or is_replaced or view.last_query.get(self.app or "", query) != query

@@ -26,7 +26,7 @@ BATCH_ENTRIES = 3
 def metadata_of(
     ledger_id: int, *, password: bytes = b"", custom: dict[str, bytes] | None = None
 ) -> LedgerMetadata:
-    """The record of a new ledger, with a token of its own."""
+    """Return the metadata of a new ledger, with a new token."""
     return LedgerMetadata(
         quorum=Quorum(3, 3, 2),
         fragments=(Fragment(0, ("a:1", "b:1", "c:1")),),
@@ -37,7 +37,7 @@ def metadata_of(
 
 
 class SimReader:
-    """A ledger that is read; whoever has the handle gave the right password."""
+    """A handle that reads a ledger. Its user gave the right password."""
 
     def __init__(self, ledgers: SimLedgers, ledger_id: int) -> None:
         self.id = ledger_id
@@ -52,7 +52,7 @@ class SimReader:
         place: object = None,
         slices: object = None,
     ) -> AsyncGenerator[Sequence[Any], None]:
-        """Names of entries, a few at a time."""
+        """Yield the names of entries, a few at a time."""
         assert is_listed
         assert place is None, "bounds of several readers are the client's"
         assert slices is None, "parts of entries are the client's"
@@ -71,7 +71,7 @@ class SimReader:
             first_entry_id = end
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Do nothing, because the handle has no resources."""
 
 
 class SimLedgers:
@@ -82,11 +82,11 @@ class SimLedgers:
         self.tree = tree
         self._stores = stores
         self._listed: dict[int, int] = {}
-        """The last listed entry of a ledger when its next seal began, at the latest."""
+        """The last listed entry of a ledger at some time before its next seal began."""
         self.services: Any = None
 
     def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
-        """Its processes crash, and never close a client."""
+        """Never call `on_closed`: the processes crash, but do not close a client."""
         del on_closed
         return lambda: None
 
@@ -105,7 +105,7 @@ class SimLedgers:
         *,
         ledger_id: int | None = None,
     ) -> SimWriter:
-        """As the client's, which asks no bookie before the first entry."""
+        """Create a ledger as the client does, without a request to a bookie before entry 0."""
         if ledger_id is None:
             (ledger_id,) = await self.new_ledger_ids(1)
         self.world.made[ledger_id] = Ledger(password=spec.password)
@@ -120,7 +120,7 @@ class SimLedgers:
             yield ledger_id
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
-        """As the client's. Whoever seals a ledger asks for this, and reads the list after it."""
+        """Read the metadata as the client does. A seal calls this before it reads the list."""
         found = await self._metadata(ledger_id)
         listed = self.world.listed_last(ledger_id)
         self._listed[ledger_id] = min(listed, self._listed.get(ledger_id, listed))
@@ -129,7 +129,7 @@ class SimLedgers:
     async def _metadata(self, ledger_id: int) -> LedgerMetadata:
         try:
             found = (await self._stores.ledgers.load(ledger_id)).value
-        except LedgerNotFoundError:  # as the client: gone only if it is after a sync
+        except LedgerNotFoundError:  # as in the client: only certain after a sync
             await self._stores.ledgers.sync()
             found = (await self._stores.ledgers.load(ledger_id)).value
         ledger = self.world.ledgers[ledger_id]
@@ -152,7 +152,7 @@ class SimLedgers:
     async def seal(
         self, ledger_id: int, *, password: bytes = b"", floor_entry_id: int = -1
     ) -> LedgerMetadata:
-        """Finds all that was acknowledged, unless bookies are missing."""
+        """Seal a ledger. All acknowledged entries are found, unless bookies are missing."""
         world, ledger = self.world, self.world.ledgers[ledger_id]
         listed = self._listed.pop(ledger_id, -1)
         metadata = await self._metadata(ledger_id)
@@ -175,11 +175,11 @@ class SimLedgers:
         return metadata.closed(last_entry_id=ledger.sealed_at, length=100)
 
     def _found(self, ledger_id: int, listed_before: int) -> int:
-        """Bookies that are missing may be those that have the last listed entry.
+        """Return the last entry that a seal finds, which may miss the last listed entry.
 
-        Only of what was listed before the seal began, however long that took: the list was read
-        behind that, so the floor has to cover it. Of the rest this one does not know what is
-        acknowledged, and a client finds all of that.
+        The missing bookies may be those with the last listed entry. But this entry must have been
+        listed before the seal began: the list was read after that, so the floor must cover it. Of
+        other entries, it is not known here which are acknowledged, so all of them are found.
         """
         world, last = self.world, self.world.ledgers[ledger_id].last
         is_listed = last == min(listed_before, world.listed_last(ledger_id))

@@ -1,4 +1,4 @@
-"""Defects of the log layer's hosts and stores, and what the simulation says of each."""
+"""Mutations of the log layer's hosts and stores, and the violation that each must cause."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def shrink_forgets_the_last_run(patch: pytest.MonkeyPatch) -> None:
-    """Then nobody knows any more whose batches are in the log."""
+    """Then it is lost which run's batches are in the log."""
 
     async def shrink(self: _LogSweep, app: str, found: Any, now_ms: int) -> None:
         idle_ms = now_ms - found.value.time_ms
@@ -42,7 +42,7 @@ def shrink_forgets_the_last_run(patch: pytest.MonkeyPatch) -> None:
 
 
 def retention_by_local_clock(patch: pytest.MonkeyPatch) -> None:
-    """Drops by the wall clock of whatever process does it."""
+    """Retention uses the wall clock of its process."""
 
     async def time(self: LogHost, needed: Any, outcome: Any) -> Any:
         del self, needed
@@ -60,7 +60,7 @@ def store_clock_is_the_local_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def deleted_log_is_removed_from_its_leaves(patch: pytest.MonkeyPatch) -> None:
-    """Pages before the head: a crash leaves a head that says nothing of its ledgers."""
+    """Pages are deleted before the head. A crash leaves a head without the list of its ledgers."""
 
     async def remove(self: LogStore, log_id: str) -> bool:
         paths = self._paths
@@ -82,13 +82,13 @@ def deleted_log_is_removed_from_its_leaves(patch: pytest.MonkeyPatch) -> None:
 
 
 def rebase_concludes_from_an_old_head(patch: pytest.MonkeyPatch) -> None:
-    """Takes what a replica that is behind says for what is."""
+    """The answer of a server that is behind is used as the newest state."""
 
     patch.setattr(CommitMachine, "_concludes", lambda _: True)
 
 
 def conflict_is_taken_for_an_outage(patch: pytest.MonkeyPatch) -> None:
-    """Every write that somebody else crossed fails."""
+    """Every write that conflicts with another write fails."""
     write_head = LogHost._write_head
 
     async def written(self: LogHost, request: Any) -> Any:
@@ -114,7 +114,7 @@ def jobs_are_never_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def open_ledgers_are_deleted(patch: pytest.MonkeyPatch) -> None:
-    """A writer that is still there goes on writing to nowhere."""
+    """A live writer continues to write to a deleted ledger."""
 
     async def drop(self: LogHost, ledger_id: int) -> None:
         await self.ledgers.delete_ledger(ledger_id)
@@ -124,7 +124,7 @@ def open_ledgers_are_deleted(patch: pytest.MonkeyPatch) -> None:
 
 
 def released_ledgers_get_no_mark(patch: pytest.MonkeyPatch) -> None:
-    """A job that is forgotten leaves the ledgers that it did not commit to nobody."""
+    """The uncommitted ledgers of a forgotten job are never deleted."""
     delete = LogProducers.delete
 
     async def unmarked(
@@ -145,7 +145,7 @@ def unlisted_ledgers_get_no_mark(patch: pytest.MonkeyPatch) -> None:
 
 
 def registration_ignores_the_producer(patch: pytest.MonkeyPatch) -> None:
-    """A run that was replaced makes ledgers still, which nobody seals."""
+    """A replaced run still creates ledgers, which are never sealed."""
     register = LogProducers.register_ledger
 
     async def unchecked(self: Any, log_id: str, app: str, epoch: int, _: Any, *more: Any) -> Any:
@@ -157,7 +157,7 @@ def registration_ignores_the_producer(patch: pytest.MonkeyPatch) -> None:
 
 
 def mark_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
-    """Deletes by a mark of some time before, which was renewed since."""
+    """A deletion uses the old time of a mark that was renewed later."""
     drop = LogHost._drop_ledger
 
     async def blindly(self: LogHost, request: Any) -> Any:
@@ -167,7 +167,7 @@ def mark_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_password_begins_a_job(patch: pytest.MonkeyPatch) -> None:
-    """And any password commits."""
+    """A job with a wrong password begins and commits."""
     for module in (commits, log_commit):
         patch.setattr(module, "check_password", lambda *_: None)
 
@@ -187,7 +187,7 @@ def password_is_kept_in_the_head(patch: pytest.MonkeyPatch) -> None:
 
 
 def failed_write_deletes_the_log_of_others(patch: pytest.MonkeyPatch) -> None:
-    """The node above the producers is not compared."""
+    """The deletion does not compare the parent node of the producers."""
     delete = LogStore.delete_log
 
     async def blindly(self: LogStore, head: Any, version: Any, **_: Any) -> Any:
@@ -197,7 +197,7 @@ def failed_write_deletes_the_log_of_others(patch: pytest.MonkeyPatch) -> None:
 
 
 def failed_write_deletes_its_producer_first(patch: pytest.MonkeyPatch) -> None:
-    """Then the log may stay, and another record of the producer has the same version numbers."""
+    """Then the log may stay, and a new producer record may have the same version numbers."""
     read = new_log._producers_of
 
     async def deleted(host: LogHost, job: Any) -> Any:
@@ -211,12 +211,12 @@ def failed_write_deletes_its_producer_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def failed_write_deletes_what_was_changed(patch: pytest.MonkeyPatch) -> None:
-    """As if a log without a commit were a log that nobody has."""
+    """A log without a commit is deleted, although another process uses it."""
     patch.setattr(new_log, "is_unchanged", lambda head: head.version == 0)
 
 
 def turn_never_comes(patch: pytest.MonkeyPatch) -> None:
-    """A writer waits in the queue for somebody who may be gone."""
+    """A writer waits in the queue behind a member that may have died."""
 
     async def wait(self: Retries) -> None:
         del self

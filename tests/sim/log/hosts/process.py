@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.leader.leader import Leader
 
 CURRENT: ContextVar[Process | None] = ContextVar("CURRENT", default=None)
-"""The process whose code runs, for the wall clock that it reads."""
+"""The process whose code runs now, which selects the wall clock."""
 
 
 class Process:
     """A program that uses logs.
 
     Attributes:
-        skew_ms: How far its wall clock is ahead of the store's.
+        skew_ms: Time by which its wall clock is ahead of the clock of the store.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Process:
         self.client: Any = self.ledgers
         self.client.services = services
         self.open: dict[tuple[str, str, str], int] = {}
-        """Ledgers that streams of this process go on with, by log, app and run."""
+        """Ledgers that streams of this process continue to write, by log, app and run."""
         self.streams = StreamLedgers()
         self.upkeep: Any = None
-        """Passes that it makes, with what they remember."""
+        """The upkeep of this process, with the state that its passes remember."""
         self.leaders: list[Leader] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -59,7 +59,7 @@ class Process:
         return self.tree.is_dead
 
     def spawn(self, what: str, work: Awaitable[None]) -> None:
-        """Run an actor until its end; an error that escapes it is judged by the world."""
+        """Run an actor to its end. The world checks an error that the actor does not catch."""
 
         async def run() -> None:
             CURRENT.set(self)
@@ -74,7 +74,7 @@ class Process:
         self.world.watch(what, task)
 
     def crash(self) -> None:
-        """Nothing of it goes on; what it sent last may arrive still."""
+        """Stop everything in the process. Its last requests may still arrive."""
         self.world.counts["crashes"] += 1
         self.tree.crash()
         for task in self._tasks:

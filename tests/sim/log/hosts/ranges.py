@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from tests.sim.log.hosts.process import Process
 
 BACK = "q1/back"
-"""The run that always goes on with its ledger."""
+"""The run that always continues with its ledger."""
 
 MOVES_MAX = 5
-"""Ledgers of one range that are fenced before its task gives up, as in Spark."""
+"""Number of fenced ledgers after which the task of a range gives up, as in Spark."""
 
 
 async def of_task(process: Process, log: Log, job: Job) -> list[StagedRange]:
-    """What one task of a job writes: a range, or several when its ledger is fenced."""
+    """Write the ranges of one task: one range, or several if its ledger is fenced."""
     if job.run != BACK and process.world.random.random() < 0.6:
         return await _written(process, log, job)
     return [await staged(process, log, job)]
 
 
 async def _written(process: Process, log: Log, job: Job) -> list[StagedRange]:
-    """Entry by entry, in the ledgers that the process keeps for streams or in a new one."""
+    """Write entry by entry, in a ledger that the process keeps for a stream or in a new one."""
     world, random = process.world, process.world.random
     names = world.new_names(random.randint(1, 6))
     left, found, ledger_id = names, [], -1
@@ -113,10 +113,10 @@ async def staged(
     names: list[int] | None = None,
     of: Ledger | None = None,
 ) -> StagedRange:
-    """A range in a new ledger that is registered, with new entries or copies of others.
+    """Stage a range in a new, registered ledger, with new entries or copies of other entries.
 
-    Somebody may close the ledger between its registration and its first row. A client cannot append
-    to it then, so the range goes to another ledger, as in `_written`.
+    Another process may close the ledger between its registration and its first row. After that, a
+    client cannot append to it, so the range goes to another ledger, as in `_written`.
     """
     world = process.world
     owner, place = (job.app, job.batch_id, job.run), (log.log_id, job.app, job.run)
@@ -145,7 +145,7 @@ async def staged(
 
 
 async def _registered(process: Process, log: Log, job: Job, of: Ledger | None) -> int:
-    """A new ledger, with the schema and the password of the job or of another ledger."""
+    """Register a new ledger, with the schema and the password of the job or of `of`."""
     world = process.world
     (ledger_id,) = await log.commits.new_ledger_ids(1)
     made = of or Ledger(schema=job.schema, password=job.password)

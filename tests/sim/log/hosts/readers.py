@@ -1,4 +1,4 @@
-"""What processes read of a log, with the calls that users and streams make."""
+"""Reads of a log by processes, with the calls that users and streams make."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 async def read(process: Process) -> None:
-    """Plans, reads slowly, and ends just before the grace of what it reads may be over."""
+    """Plan a read, read slowly, and end just before the grace period of the ranges may end."""
     world, random = process.world, process.world.random
     for _ in range(random.randint(1, 4)):
         await sleep(process, 50, 1_500)
@@ -48,7 +48,7 @@ async def read(process: Process) -> None:
 
 
 async def _read_range(process: Process, log: Log, item: Item, began_ms: int) -> None:
-    """All entries of a listed range, by the right password and by no other."""
+    """Read all entries of a listed range, which succeeds only with the right password."""
     world, view = process.world, process.world.views[log.log_id]
     ledger = world.ledgers[item.ledger_id]
     call = Call(world, process, log.log_id, ledger_id=item.ledger_id)
@@ -73,7 +73,7 @@ async def _read_range(process: Process, log: Log, item: Item, began_ms: int) -> 
 
 
 async def follow(process: Process) -> None:
-    """A stream: views from where it stands, with what it has already left out."""
+    """Follow the log as a stream: read views from its position, without the rows before it."""
     world, random = process.world, process.world.random
     await sleep(process, 50, 1_500)
     log = process.logs.open_by_id("log", world.newest_id)
@@ -103,7 +103,7 @@ async def follow(process: Process) -> None:
             or newest is None
             or (version is not None and newest < version)
         ):
-            continue  # of some moment before
+            continue  # the view is of an earlier time
         _check_view(seen, view, position, version)
         wanted = {item.schema_id for item in view.items if item.schema_id >= 0}
         world.require(wanted <= schemas | set(view.schemas), "rows without a schema")
@@ -114,7 +114,7 @@ async def follow(process: Process) -> None:
 
 
 def _check_view(seen: Seen, view: LogView, position: int, version: int | None) -> None:
-    """Every retained row from the position on, and all versions since the one that is known."""
+    """Check that a view has all retained rows from `position` and all versions after `version`."""
     offset = max(position, view.oldest_offset)
     for item in view.items:
         first, end = item.first_offset // ENTRY_ROWS, item.end_offset // ENTRY_ROWS
@@ -134,7 +134,7 @@ def _check_view(seen: Seen, view: LogView, position: int, version: int | None) -
 
 
 async def travel(process: Process) -> None:
-    """The version at some time is the newest of those that were committed by then."""
+    """Check that the version at a time is the newest one committed before this time."""
     world, random = process.world, process.world.random
     for _ in range(random.randint(1, 3)):
         await sleep(process, 100, 2_500)

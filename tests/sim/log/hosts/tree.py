@@ -1,4 +1,4 @@
-"""A session on the memory tree whose requests take time, get lost, or are answered by the past."""
+"""A session of the memory tree whose requests take time, get lost, or return old data."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ SESSION_MS = 1_000
 DELAY_MS_MAX = 12
 LATE_MS = (20, 100, 400)
 STALL_MS_MAX = 2_500
-"""How long a process may stand still over a request, as one that is swapped out does."""
+"""Maximum time for which a process may stall during a request, as if it were swapped out."""
 
 
 class SimTree(MemoryTree):
     """The session of one process.
 
     Attributes:
-        requests: How many requests it made.
-        faults: That its requests met.
-        is_dead: Its process crashed: nothing that it does has an effect any more.
-        stall_probability: Of each of its requests.
-        is_crossed: Others change a head just before each change of its own.
+        requests: Number of its requests. faults: Number of faults of its requests. is_dead: Whether
+        its process crashed. After this, its requests have no effect. stall_probability: Probability
+        of a stall during a request. is_crossed: Whether another change of a head comes just before
+        each of its changes.
     """
 
     def __init__(self, world: Hosts) -> None:
@@ -49,7 +48,7 @@ class SimTree(MemoryTree):
         return self._clock
 
     async def pause(self) -> None:
-        """A scheduling point: late now and then, and the end of a process that crashed."""
+        """Wait at a scheduling point, sometimes longer. A crashed process ends here."""
         self._world.events += 1
         self.requests += 1
         if self.is_dead:
@@ -111,7 +110,7 @@ class SimTree(MemoryTree):
         return outcome
 
     async def answer(self) -> None:
-        """The way back of a change that was made."""
+        """Wait for the answer to a change that was made."""
         await self.pause()
 
     def _cross(self, operations: Any) -> None:
@@ -121,7 +120,7 @@ class SimTree(MemoryTree):
                 self.nodes.commit([SetNode(operation.path, data, None)], self.session_id)
 
     def crash(self) -> None:
-        """The process is gone; its session ends when the store has not heard of it for long."""
+        """Let the process die. The store ends its session after the session timeout."""
         if self.is_dead:
             return
         self.is_dead = True

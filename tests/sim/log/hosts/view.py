@@ -1,4 +1,4 @@
-"""What the store holds of one log, read from its nodes, and what must always hold of it."""
+"""The state of one log in the store, read from its nodes, and its invariants."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def read_state(nodes: NodeMap, paths: LogPaths, log_id: str) -> State | None:
-    """Everything that the store holds of a log; None without a head."""
+    """Return the state of a log in the store, or None if it has no head."""
     found = nodes.nodes.get(paths.head(log_id))
     if found is None:
         return None
@@ -58,17 +58,15 @@ def read_state(nodes: NodeMap, paths: LogPaths, log_id: str) -> State | None:
 
 @dataclass
 class LogView:
-    """One log: its newest state and its checks; the checks take it for their world.
+    """The newest state of one log, with its checks. It is the `world` of the checks.
 
     Attributes:
-        committed_at_ms: When each version was made, by the store's clock.
-        unlisted_at_ms: When each ledger was last taken off the list.
-        truncated_to: The furthest offset that somebody asked the log to be truncated to.
-        runs_of: Every run that took over a producer, in order.
-        last_query: That committed the last batch of a producer.
-        oldest_moved: Whether a version can be gone.
-        is_old_release: Nobody here leaves out what the head says of the password.
-        deleted_at_ms: None while the log lives.
+        committed_at_ms: Time of each version, by the clock of the store. unlisted_at_ms: Time at
+        which each ledger was last removed from the list. truncated_to: The largest offset of all
+        requested truncations. runs_of: All runs that took over each producer, in order. last_query:
+        For each producer, the query that committed its last batch. oldest_moved: Whether a version
+        may have been dropped. is_old_release: Always False here: all heads store what they know
+        about the password. deleted_at_ms: Time of the deletion; None while the log exists.
     """
 
     host: HostWorld
@@ -100,7 +98,7 @@ class LogView:
 
     @property
     def ledgers(self) -> dict[int, Ledger]:
-        """Those that are this log's."""
+        """The ledgers of this log."""
         return {
             i: each for i, each in self.host.ledgers.items() if self.host.log_of[i] == self.log_id
         }
@@ -131,10 +129,10 @@ class LogView:
         return read_state(self.host.nodes.current, self.host.paths, self.log_id)
 
     def changed(self) -> None:
-        """The store changed something of the log."""
+        """Read and check the new state after a change in the store."""
         new = self._read()
         if new is None:
-            return  # being removed
+            return  # the log is being removed
         old: State = self.store.state
         self.store.state = new
         if new.head.value.deleted_ms:
@@ -153,7 +151,7 @@ class LogView:
         self.checks.accounts(new)
 
     def _check_unused(self, old: State) -> None:
-        """A failed first write deletes its log only if nothing else uses it (LOGS.md#K19)."""
+        """Check that a failed first write deletes its log only if it is not used (LOGS.md#K19)."""
         head, jobs = old.head.value, [found.value for found in old.producers.values()]
         self.require(head.version == 0, f"version {head.version} was deleted by a failed write")
         self.require(head.token == self.made_with, "a changed log was deleted by a failed write")
@@ -184,19 +182,20 @@ class LogView:
         self.require(due, f"{app}: runs are forgotten after {idle_ms} ms")
 
     def _forgotten(self, old: State, new: State) -> None:
-        """Nobody deletes a producer whose name may come again: versions are compared by number.
+        """Check that a producer is deleted only if its name cannot be used again (LOGS.md#P5).
 
-        A generated name never comes again. The others stay as long as the log (LOGS.md#P5).
+        Records are compared by version number, so a new record of the same name must not exist. A
+        generated name is never used again. Producers with other names stay as long as the log.
         """
         gone = {app for app in old.producers if not app.startswith(JOB_APP_PREFIX)}
         gone -= set(new.producers)
         self.require(not gone, f"producers {sorted(gone)} are forgotten")
 
     def _take_over(self, app: str, known: Sequence[str], runs: Sequence[str]) -> None:
-        """No run takes over again that the record names (LOGS.md#P2).
+        """Check that a run that the record names does not take over again (LOGS.md#P2).
 
-        A run that the record names no more counts as a new one, because the sweeper drops replaced
-        runs. `_producer` checks that it drops them only after `txnRetentionMs`.
+        The sweeper drops replaced runs from the record. A dropped run counts as a new one.
+        `_producer` checks that runs are dropped only after `txnRetentionMs`.
         """
         if not runs or runs[-1:] == known[-1:]:
             return
@@ -206,7 +205,7 @@ class LogView:
         seen.append(runs[-1])
 
     def _registrations(self, app: str, old: State, new: State) -> None:
-        """Nobody makes a ledger for a run that was replaced (LOGS.md#K1)."""
+        """Check that no ledger is registered for a replaced run (LOGS.md#K1)."""
         made = set(new.registered.get(app, ())) - set(old.registered.get(app, ()))
         epoch = new.producers[app].value.epoch
         for ledger_id in made:
@@ -239,13 +238,13 @@ class LogView:
         self.oldest_moved |= after.oldest_version > before.oldest_version
 
     def _query(self, app: str, run: str) -> None:
-        """Batch ids of one query say nothing of another's (LOGS.md#P4)."""
+        """Check that the batch ids of a query do not affect another query (LOGS.md#P4)."""
         query = run.rpartition("/")[0]
         known = self.last_query.setdefault(app, query)
         self.require(known == query, f"{app}: query {query} committed after {known}")
 
     def _times(self, old: State, new: State) -> None:
-        """Nothing is dated ahead of the store, dropped too early, or kept by a wrong clock."""
+        """Check that no time is after the store's clock, and that versions are dropped in time."""
         before, after = old.head.value, new.head.value
         now_ms = self.host.now_ms()
         if after.version > before.version:
@@ -273,7 +272,7 @@ class LogView:
     def _expiry(self, old: State, after: LogHead, now_ms: int) -> None:
         versions: list[VersionInterval] = list(self.checks.versions(old))
         for version, following in itertools.pairwise(versions):
-            # A truncation ends what begins below it, also when it moves nothing (LOGS.md#U7).
+            # A truncation drops versions that begin before it, even if no row goes (LOGS.md#U7).
             is_cut = version.start_offset < self.truncated_to or self._has_old_rows(version)
             if version.version < after.oldest_version and not is_cut:
                 age_ms = now_ms - following.commit_time_ms
@@ -283,7 +282,7 @@ class LogView:
                 )
 
     def _has_old_rows(self, version: VersionInterval) -> bool:
-        """Whether retention may have dropped rows of it."""
+        """Whether retention may have dropped rows of this version."""
         place, keeps_ms = version.start_offset // ENTRY_ROWS, self.properties.retention_ms
         if keeps_ms == -1 or version.start_offset == version.end_offset:
             return keeps_ms != -1
@@ -297,7 +296,7 @@ class LogView:
             self.require(ledger_id in new.marks, f"ledger {ledger_id} has no mark")
 
     def deleting(self, ledger_id: int) -> None:
-        """A ledger's record goes."""
+        """Check that the metadata of this ledger may be deleted now."""
         if self.deleted_at_ms is not None:
             age_ms = self.host.now_ms() - self.deleted_at_ms
             is_listed = ledger_id in {i.ledger_id for i in self.checks.items(self.store.state)}
@@ -318,4 +317,4 @@ class LogView:
 
 
 LATE_MS_MAX = 10_000
-"""How far back a version may be dated: its commit waits for its turn and for lost replies."""
+"""Maximum age of a version's time at its commit, which waits in the queue and for lost replies."""

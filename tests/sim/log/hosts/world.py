@@ -1,4 +1,4 @@
-"""One schedule of the shipped log layer: processes, their crashes, and the end of all of them."""
+"""One schedule of the shipped log layer: processes, their crashes, and their ends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GRACES = {
 
 
 class HostWorld(Hosts):
-    """Everything that is known of what processes did to transactional logs."""
+    """The known facts about what processes did to transactional logs."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -51,7 +51,7 @@ class HostWorld(Hosts):
         self.made: dict[int, Ledger] = {}
         self.password = rows.drawn_password(self.random)
         self.usual_schema = rows.drawn_schema(self.random)
-        self.deleting: set[str] = set()  # logs that somebody deletes, whoever uses them
+        self.deleting: set[str] = set()  # logs that are deleted even if they are in use
         self.born_ms: dict[int, int] = {}
         self.restores: dict[str, RestoreRequest] = {}
         self.properties = dict(GRACES)
@@ -61,7 +61,7 @@ class HostWorld(Hosts):
         self._ids_counted: set[int] = set()
 
     def check_ids(self, ids: Sequence[int]) -> None:
-        """Nobody was given them before, and no other program will be."""
+        """Check that these ids were never returned before, and cannot be used elsewhere."""
         for ledger_id in ids:
             self.require(ledger_id not in self._ids, f"ledger id {ledger_id} was given twice")
             is_ours = ledger_id in self._ids_counted
@@ -69,7 +69,7 @@ class HostWorld(Hosts):
         self._ids.update(ids)
 
     def new_names(self, count: int) -> list[int]:
-        """Of entries with rows, which are as old as this."""
+        """Return new names of entries with rows, which get the present time."""
         names = [next(self._entries) for _ in range(count)]
         self.born_ms.update(dict.fromkeys(names, self.now_ms()))
         return names
@@ -77,7 +77,7 @@ class HostWorld(Hosts):
     def written(
         self, ledger_id: int, owner: tuple[str, int, str], count: int, copies: Sequence[int] = ()
     ) -> StagedRange:
-        """A range of new entries, or of copies of others, behind what the ledger holds."""
+        """Append new entries, or copies of others, to a ledger, and return their range."""
         ledger = self.ledgers[ledger_id]
         self.require(ledger.sealed_at is None, f"ledger {ledger_id} is written after its close")
         new = list(copies) or self.new_names(count)
@@ -91,7 +91,7 @@ class HostWorld(Hosts):
         return StagedRange(ledger_id, first, ledger.last, index, rows=rows, size_bytes=rows * 10)
 
     def check_older_sealed(self) -> None:
-        """Of runs that were replaced no ledger is open that is registered still (LOGS.md#P6)."""
+        """Check that replaced runs have no ledger that is registered and open (LOGS.md#P6)."""
         nodes = self.nodes.current.nodes
         for log_id, view in self.views.items():
             state = view.store.state
@@ -107,7 +107,7 @@ class HostWorld(Hosts):
                     )
 
     def spawn_seal(self, process: Process, ledger_id: int) -> None:
-        """Somebody recovers a ledger while it is written."""
+        """Seal a ledger while it is written."""
 
         async def seal() -> None:
             with contextlib.suppress(LedgerLogError):
@@ -116,7 +116,7 @@ class HostWorld(Hosts):
         process.spawn(f"a seal of ledger {ledger_id}", seal())
 
     def listed_last(self, ledger_id: int) -> int:
-        """The last entry of it that its log lists, -1 when it lists none or is deleted."""
+        """Return the last listed entry of a ledger; -1 if none is, or if the log is deleted."""
         view = self.views[self.log_of[ledger_id]]
         if view.deleted_at_ms is not None:
             return -1
@@ -124,7 +124,7 @@ class HostWorld(Hosts):
         return max((i.last_entry_id for i in items if i.ledger_id == ledger_id), default=-1)
 
     def check_closed(self, ledger_id: int) -> None:
-        """It was just closed: not below what its log lists."""
+        """Check that a ledger was not closed below its listed entries."""
         view = self.views[self.log_of[ledger_id]]
         if view.deleted_at_ms is None:
             view.checks.ledgers(view.store.state)
@@ -151,7 +151,7 @@ class HostWorld(Hosts):
                 self.newest_id = log_id
 
     def _count_id(self, path: str) -> None:
-        """The store made an id of its counter: whoever drew it may hear of that much later."""
+        """Record an id that the store drew. The caller may get it much later."""
         directory, is_of_counter, number = path.rpartition("/ID-")
         nodes = self.nodes.current.nodes
         if not is_of_counter or path not in nodes or not 0 <= int(number) < NUMBER_END:
@@ -239,7 +239,7 @@ def _spawn_all(world: HostWorld) -> list[Process]:
 
 
 def _spawn_few(processes: list[Process]) -> None:
-    """A stream that is away for as long as its ledgers have grace, and slow sweepers."""
+    """Begin a stream that pauses for the grace period of its ledgers, and slow sweepers."""
     stream, *sweepers = processes
     stream.spawn("a stream that comes back", actors.come_back(stream))
     for process in sweepers:
@@ -247,7 +247,7 @@ def _spawn_few(processes: list[Process]) -> None:
 
 
 async def _settle(world: HostWorld) -> None:
-    """When nobody is left every time of grace passes, and nothing is left that no version needs."""
+    """After all actors have ended, let all grace periods pass. No unneeded data is left."""
     world.is_faulty = False
     if world.random.random() < 0.3:
         await _damage(world, Process(world, "damage"))
@@ -271,12 +271,12 @@ async def _settle(world: HostWorld) -> None:
 
 
 async def _damage(world: HostWorld, process: Process) -> None:
-    """A log whose head nobody can read, before all others: it keeps none of them waiting."""
+    """Damage the head of the first log. The passes over the other logs are not delayed by it."""
     await process.tree.create(world.paths.head(DAMAGED), b"no head of ours", make_parents=True)
 
 
 async def _crossed(world: HostWorld) -> None:
-    """A pass ends also where others change the heads before each of its changes."""
+    """Check that a pass ends even if other changes of the heads come before each of its own."""
     process = Process(world, "crossed")
     process.tree.is_crossed = True
     try:
@@ -288,13 +288,13 @@ async def _crossed(world: HostWorld) -> None:
 
 
 async def _kept_up(world: HostWorld, processes: Sequence[Process]) -> None:
-    """What a process remembers of earlier passes keeps it from nothing that is due (LOGS.md#W8)."""
+    """Check that the remembered state of earlier passes hides no due work (LOGS.md#W8)."""
     keepers = [each for each in processes if each.upkeep is not None and not each.has_crashed]
     if not keepers or world.random.random() < 0.5:
         return
     world.is_faulty = False
     for other in keepers[1:]:
-        other.crash()  # its lease may outlive a release that was lost
+        other.crash()  # if the release of its lease was lost, the lease lasts longer
     await asyncio.sleep(1.1)
     keepers[0].spawn("upkeep alone", actors.keep_up_alone(keepers[0]))
     await world.until_all_ended()
@@ -303,7 +303,7 @@ async def _kept_up(world: HostWorld, processes: Sequence[Process]) -> None:
 
 
 def _nothing_left(world: HostWorld) -> None:
-    """Everything that no version needs is gone, after every time of grace."""
+    """Check that, after all grace periods, no data exists that no version needs."""
     for log_id, view in world.views.items():
         nodes = world.nodes.current
         mine = {i for i in world.ledgers if world.log_of[i] == log_id}
@@ -323,7 +323,7 @@ def _nothing_left(world: HostWorld) -> None:
 
 
 def _nobody_waits(world: HostWorld) -> None:
-    """A writer that ended has given up its place in the queue."""
+    """Check that the queue has no member of an ended writer."""
     for log_id in world.views:
         waiting = world.nodes.current.names.get(world.paths.queue(log_id), {})
         world.require(not waiting, f"{sorted(waiting)} wait for ever")
@@ -371,7 +371,7 @@ async def _run(seed: int) -> HostWorld:
 
 
 async def _use_up_ids(world: HostWorld, process: Process) -> None:
-    """In some schedules a counter of ids is at its end after a few."""
+    """In some schedules, let a counter of ids be near its end."""
     if world.random.random() < 0.2:
         counter = f"{world.root}/idgen"
         if world.random.random() < 0.5:
@@ -383,7 +383,7 @@ async def _use_up_ids(world: HostWorld, process: Process) -> None:
 
 
 def _remembered(world: HostWorld) -> Any:
-    """Restores are known by their producers."""
+    """Record restores by their producers."""
 
     def remembered(**fields: Any) -> RestoreRequest:
         request = RestoreRequest(**fields)
@@ -394,6 +394,6 @@ def _remembered(world: HostWorld) -> Any:
 
 
 def host_schedule(seed: int) -> HostWorld:
-    """One random schedule to its end; raises `Violation`."""
+    """Run one random schedule to its end, or raise `Violation`."""
     world: HostWorld = play_hosts(seed, _run)
     return world

@@ -1,4 +1,4 @@
-"""Ledgers that processes write entry by entry: acknowledged late, in order, or not at all."""
+"""Ledgers that processes write entry by entry. Acknowledgements come late, in order, or never."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ ENTRY_SIZE_BYTES = 20
 
 
 def payload_of(name: int) -> bytes:
-    """The entry of that name, `INDEX` for an index entry."""
+    """Return the payload of the entry with this name; `INDEX` is an index entry."""
     return name.to_bytes(ENTRY_SIZE_BYTES, "big")
 
 
 class SimWriter:
-    """A handle of the only writer of a ledger, as the client's.
+    """The handle of the only writer of a ledger, like that of the client.
 
-    Entry 0 is the schema message. What is on its ack quorum is in the world's `Ledger`; who seals
-    the ledger may find some of the rest too.
+    Entry 0 is the schema message. Entries on their ack quorum are in the `Ledger` of the world. A
+    seal may also find some of the other entries.
     """
 
     def __init__(self, ledgers: SimLedgers, ledger_id: int) -> None:
         self.id = ledger_id
         self.ranges: list[tuple[int, int]] = []
-        """Batch and bytes of each range that was finished."""
+        """Batch and size in bytes of each finished range."""
         self._ledgers = ledgers
         self._world = ledgers.world
         self._ledger = ledgers.world.ledgers[ledger_id]
@@ -52,7 +52,7 @@ class SimWriter:
 
     @property
     def age_ms(self) -> float:
-        """Since it was made, for whoever writes it."""
+        """The age of the ledger, for its writer."""
         return (self._world.loop.time() - self._made_s) * 1e3
 
     @property
@@ -73,7 +73,7 @@ class SimWriter:
         return future
 
     async def close(self) -> LedgerMetadata:
-        """Behind what was appended; only its writer closes a ledger that nobody recovers."""
+        """Close the ledger after its last append, unless it is sealed by another process."""
         await self._ledgers.tree.pause()
         self._is_closed = True
         if self._ledger.sealed_at is None:
@@ -89,7 +89,7 @@ class SimWriter:
         self._is_closed = True
 
     def be_recovered(self) -> None:
-        """Whoever seals it may find what was not acknowledged, from the first on."""
+        """Seal the ledger. The seal may find unacknowledged entries, from the first one on."""
         found = self._world.random.randint(0, len(self._pending))
         for _, payload in list(self._pending)[:found]:
             self._store(payload)
@@ -105,7 +105,7 @@ class SimWriter:
     def _answer(self) -> None:
         self._is_armed = False
         if self._ledgers.tree.is_dead or (self._is_closed and self._ledger.sealed_at is None):
-            return  # nobody hears of it
+            return  # no one waits for the answer
         if self._ledger.sealed_at is not None:
             self._break(LedgerFencedError("somebody recovers it", ledger_id=self.id))
         elif self._world.is_faulty and self._world.random.random() < 0.01:
@@ -139,7 +139,7 @@ class SimWriter:
 
 
 def require_range(world: Any, staged: Any, names: list[int]) -> None:
-    """What a finished range says of itself is what its ledger holds, all of it acknowledged."""
+    """Check that a finished range describes its ledger, and that its entries are acknowledged."""
     ledger = world.ledgers[staged.ledger_id]
     held = ledger.entries[staged.first_entry_id - 1 : staged.last_entry_id]
     rows = [name for name in held if name != INDEX]

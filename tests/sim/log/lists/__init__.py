@@ -1,6 +1,7 @@
-"""Long lists without a fault, and plain models of what is done with them.
+"""Long lists without faults, and simple models of the operations on them.
 
-One log gets so many versions and ranges that each machine reads a part of them only. What a change
-leaves is compared with what docs/LOGS.md says of the whole list, and so is what it costs: pages are
-read once, steps are as large as they may be, and nothing is due before a machine says that it is.
+One log gets so many versions and ranges that each machine reads only a part of them. The result of
+each change is compared with the rules of docs/LOGS.md for the whole list. Its cost is also checked:
+each page is read once, steps are as large as allowed, and no work is due before the time that a
+machine reported.
 """

@@ -1,4 +1,4 @@
-"""One schedule: a log that grows, and what is done with it."""
+"""One schedule: a growing log, and the operations on it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log.state.records import Item, LogHead, VersionInterval
 
 PAGE_SIZE_BYTES = 170
-"""Of a few records, so that a list of some dozens has many pages."""
+"""Size of a few records, so that a list with some dozens of records has many pages."""
 
 STEPS_MAX = 300
 ROW_BYTES = 10
@@ -50,18 +50,19 @@ MOST_READS: dict[type[LogMachine[Any]], int] = {
     TruncateMachine: 1,
     RetentionMachine: 3,
 }
-"""How often those read one page that look at a part of a list: for what goes, by age, by size."""
+"""Maximum number of reads of one page by machines that search a part of the list. Retention may
+search three times: by age, by size, and for the ranges to drop."""
 
 
 class Store(OneLog):
-    """The log's records; also pages that are swept, and how often each page is read."""
+    """The records of the log, with swept pages, and with counts of the reads of each page."""
 
     def __init__(self) -> None:
         head, pages = new_head(schema=rows.schema_of("a"))
         super().__init__(head, pages)
         self.read: Counter[tuple[str, int]] = Counter()
         self.unsure: set[str] = set()
-        """Tokens whose pages may not have been touched."""
+        """Tokens with an unknown outcome of the touch of their pages."""
 
     def reply(self, request: Any) -> Any:
         if isinstance(request, m.TouchPages):
@@ -91,7 +92,7 @@ class Store(OneLog):
 
 
 class ListWorld:
-    """One log, and what is done with it."""
+    """One log, and the operations on it."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -103,10 +104,10 @@ class ListWorld:
         self.page_sizes: PageSizes = {}
         self._numbers = itertools.count(1)
         self._long = next(self._numbers)
-        """A ledger that is continued again and again."""
+        """A ledger that gets ranges repeatedly."""
         self._entries: Counter[int] = Counter()
         self._is_old = random.random() < 0.4
-        """Whether the first ranges do not say when they came."""
+        """Whether the first ranges have no times."""
         self._replaces = random.choice((0, 0.1, 0.7))
 
     def violation(self, what: str) -> Violation:
@@ -132,7 +133,7 @@ class ListWorld:
         return token(self.random.getrandbits(100) << 16)
 
     def run(self, machine: LogMachine[Any]) -> Any:
-        """Its result; each page is read once, and what it leaves is whole."""
+        """Run a machine and return its result. Each page is read once, and the log stays whole."""
         self.log.read.clear()
         before = self.head
         done = self.log.run(machine)
@@ -157,7 +158,7 @@ class ListWorld:
     # --- what is done ---
 
     def wait(self) -> None:
-        """Also backwards: another server of the store."""
+        """Change the time, perhaps backwards, as with another server of the store."""
         self.log.now_ms += self.random.choice((1, 5, 40, 40, 300, -150))
 
     def staged(self, ledger_id: int, count: int) -> StagedRange:
@@ -166,7 +167,7 @@ class ListWorld:
         return StagedRange(ledger_id, first, first, -1, rows=count, size_bytes=count * ROW_BYTES)
 
     def clear(self) -> None:
-        """Twice, perhaps with other columns, and then what it was before."""
+        """Overwrite the log twice, perhaps with other columns, and then restore it."""
         self.commit(is_empty=True)
         self.commit(is_empty=True)
         self.restore()
@@ -209,7 +210,7 @@ class ListWorld:
         self.require(len(same) == len(before), "a page is written again as it was")
 
     def expire(self) -> None:
-        """Versions replaced too long ago go, and what only they name (LOGS.md#W5, LOGS.md#Q5)."""
+        """Drop versions that were replaced long ago, and their ledgers (LOGS.md#W5, LOGS.md#Q5)."""
         versions = self.versions
         replaced = [version.commit_time_ms for version in versions[1:]] or [self.log.now_ms]
         keeps_ms = max(1, self.log.now_ms - self.random.choice(replaced))
@@ -227,7 +228,7 @@ class ListWorld:
         self.require(is_early, f"it looks again at {due_ms}, and versions expire at {later[:1]}")
 
     def _dropped(self, oldest: VersionInterval, keeps_ms: int | None, steps: int) -> ExpiryMachine:
-        """Step after step until that is the oldest version; `steps` were made before."""
+        """Make steps until `oldest` is the oldest version. `steps` steps were made before."""
         due = len(self.versions), [i for i in self.items if i.end_offset <= oldest.start_offset]
         number = 0
         while True:
@@ -247,13 +248,13 @@ class ListWorld:
         return machine
 
     def _steps(self, steps: int, items: int, versions: int) -> None:
-        """No more than it takes for so many items, when the versions are read at once."""
+        """Check that the number of steps is not larger than these items and versions need."""
         wanted = max(1, -(-items // log_expiry.STEP_ITEMS_MAX))
         is_short = versions <= log_expiry.VERSIONS_AT_ONCE
         self.require(steps <= wanted or not is_short, f"{steps} steps for {items} items")
 
     def truncate(self) -> None:
-        """To any offset, or to where an older version begins (LOGS.md#U4-U7)."""
+        """Truncate to a random offset, or to the start of an older version (LOGS.md#U4-U7)."""
         before, versions = self.head, self.versions
         offset = self.random.randint(before.oldest_offset, before.end_offset)
         if self.random.random() < 0.5:
@@ -268,7 +269,7 @@ class ListWorld:
         self.counts["truncations"] += bool(due)
 
     def retain(self) -> None:
-        """All that is due goes, and nothing else (LOGS.md#U8)."""
+        """Check that retention drops exactly the ranges that are due (LOGS.md#U8)."""
         random, head = self.random, self.head
         by_age, by_size = random.choice(((True, False), (False, True), (True, True)))
         timed = [item.newest_ms for item in self.items if item.newest_ms] or [self.log.now_ms]
@@ -310,7 +311,7 @@ class ListWorld:
         )
 
     def _looks_in_time(self, machine: RetentionMachine, keeps_ms: int) -> None:
-        """Nothing is due by age before the time at which it is looked for again."""
+        """Check that no range is due by age before the reported time of the next look."""
         next_ms = machine.next_due_ms
         if next_ms is not None and next_ms > self.log.now_ms:
             missed = self._due_by_age(keeps_ms, next_ms - 1)
@@ -323,7 +324,7 @@ class ListWorld:
         return max(ends, default=0)
 
     def _due_by_size(self, keeps_bytes: int) -> int:
-        """The oldest items of the newest version, as long as enough is left behind them."""
+        """Return the offset up to which items are due by size: enough bytes remain after it."""
         due = 0
         if keeps_bytes == KEPT:
             return due
@@ -337,19 +338,19 @@ class ListWorld:
         return due
 
     def _frees(self, offset: int) -> bool:
-        """Whether a ledger is free once the rows up to there are gone."""
+        """Whether the truncation of the rows before `offset` frees a ledger."""
         items = self.items
         gone = {item.ledger_id for item in items if item.end_offset <= offset}
         return bool(gone - {item.ledger_id for item in items if item.end_offset > offset})
 
     def _read_little(self, keeps_bytes: int) -> None:
-        """What a page lists is counted once: the next pass reads a few of the oldest."""
+        """Check that the sizes of pages are counted once: the next pass reads few pages."""
         self.run(self._retention(KEPT, keeps_bytes, 0))
         most = 2 * (log_retention.ITEMS_AT_ONCE + 2)
         self.require(len(self.log.read) <= most, f"{len(self.log.read)} pages are read again")
 
     def restore(self) -> None:
-        """The rows and the columns of an older version (LOGS.md#U10-U12)."""
+        """Restore the rows and the columns of an older version (LOGS.md#U10-U12)."""
         before, versions = self.head, self.versions
         wanted = self.random.choice((self.random.choice(versions), versions[-2:][0]))
         items = [
@@ -379,7 +380,7 @@ class ListWorld:
         self.counts["restores"] += not is_nothing
 
     def merge(self) -> None:
-        """Several ranges become one, which is as young as the youngest (LOGS.md#U13)."""
+        """Merge several ranges into one, which gets the time of the newest (LOGS.md#U13)."""
         items = self.items
         if len(items) < 2:
             return
@@ -400,7 +401,7 @@ class ListWorld:
         self.counts["merges"] += 1
 
     def sweep_pages(self) -> None:
-        """What was not touched for certain is left for another time (LOGS.md#W2)."""
+        """Sweep pages. Pages whose touch has an unknown outcome stay (LOGS.md#W2)."""
         log, tokens = self.log, tuple(dict.fromkeys(of for of, _ in self.log.pages))
         log.unsure = {of for of in tokens if self.random.random() < 0.2}
         before = [place for place in log.pages if place[0] in log.unsure]
@@ -413,7 +414,7 @@ class ListWorld:
 
 
 def list_schedule(seed: int) -> ListWorld:
-    """One random schedule to its end; raises `Violation`."""
+    """Run one random schedule to its end, or raise `Violation`."""
     world = ListWorld(seed)
     random = world.random
     with mock.patch.object(log_pages, "PAGE_BODY_SIZE_BYTES_MAX", PAGE_SIZE_BYTES):
