@@ -83,10 +83,12 @@ class SimBookie:
     """One bookie, through all its restarts.
 
     Attributes:
-        is_up: Whether its process runs. The bookie serves as soon as its storage is open. boots:
-        Number of starts. is_new: Whether no start has made the directory's first MANIFEST durable
-        yet. is_rotten: Whether a bit of its files has flipped. unanswered: Number of requests that
-        its storage got and has not answered. last_adds: The newest adds of writers that it got.
+        is_up: Whether its process runs. The bookie serves as soon as its storage is open.
+        boots: Number of starts.
+        is_new: Whether no start has made the directory's first MANIFEST durable yet.
+        is_rotten: Whether a bit of its files has flipped.
+        unanswered: Number of requests that its storage got and has not answered.
+        last_adds: The newest adds of writers that it got.
         refuses_adds: Whether it answers all adds with BUSY.
     """
 

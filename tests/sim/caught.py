@@ -63,8 +63,8 @@ def seeds(mutation: str, schedules_max: int) -> Iterable[int]:
     """Return the seeds below `schedules_max`. The seed that last noticed the mutation is first.
 
     Args:
-        mutation: Folder and name. schedules_max: The number of schedules, one of which must notice
-        the mutation.
+        mutation: Folder and name.
+        schedules_max: The number of schedules, one of which must notice the mutation.
     """
     last = CAUGHT_AT.get(mutation, 0)
     assert last < schedules_max, f"schedule {last} is none of {schedules_max}"
@@ -77,9 +77,10 @@ def caught(
     """Return the violation of the first schedule that notices the mutation that is applied now.
 
     Args:
-        mutation: Folder and name. match: Pattern of the expected violation. play: Runs schedules
-        until one of them raises a violation. schedules_max: The number of schedules, one of which
-        must notice the mutation.
+        mutation: Folder and name.
+        match: Pattern of the expected violation.
+        play: Runs schedules until one of them raises a violation.
+        schedules_max: The number of schedules, one of which must notice the mutation.
     """
     last, *others = seeds(mutation, schedules_max)
     try:

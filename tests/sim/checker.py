@@ -89,8 +89,8 @@ class Checker:
     Attributes:
         confirmed: Payloads by entry id, of all entries that the writer confirmed to its
             application.
-        marks: Situations that occurred, and how often. on_stored: Called with the first entry of
-        each run that a bookie stored, before the bookie
+        marks: Situations that occurred, and how often.
+        on_stored: Called with the first entry of each run that a bookie stored, before the bookie
             sends its answer.
     """
 

@@ -44,12 +44,13 @@ class SimClient:
     """Runs one machine. Each request gets exactly one reply, which may be its time-out.
 
     Attributes:
-        address: Network address of its process, which may run several machines. began_us: Time at
-        which it was created. waits_for_application: Whether the application has not yet taken what
-        it delivered. is_alive: False for a dead client, which sends and receives nothing.
-        is_frozen: Whether its process is paused: events wait, but time passes. may_ask_bookies:
-        False for a client without the ledger's password. ended: The last indication; None while it
-        runs.
+        address: Network address of its process, which may run several machines.
+        began_us: Time at which it was created.
+        waits_for_application: Whether the application has not yet taken what it delivered.
+        is_alive: False for a dead client, which sends and receives nothing.
+        is_frozen: Whether its process is paused: events wait, but time passes.
+        may_ask_bookies: False for a client without the ledger's password.
+        ended: The last indication; None while it runs.
     """
 
     def __init__(

@@ -28,8 +28,9 @@ class Copy:
     """One copy of an entry that was sent to a bookie.
 
     Attributes:
-        stored: Header, digest and payload. begun: Number of the call with which the bookie got the
-        copy. acked: Number of the call with which the bookie acknowledged it; NEVER before this.
+        stored: Header, digest and payload.
+        begun: Number of the call with which the bookie got the copy.
+        acked: Number of the call with which the bookie acknowledged it; NEVER before this.
     """
 
     stored: bytes
@@ -42,10 +43,11 @@ class Promise:
     """What a bookie had acknowledged when it got a read.
 
     Attributes:
-        last_entry_id: The largest acknowledged entry id. lac: The largest acknowledged LAC, from
-        the header of an entry or announced. entry_id: The requested entry. has_entry: Whether the
-        bookie had acknowledged the requested entry. asked: Number of the call with which the bookie
-        got the read.
+        last_entry_id: The largest acknowledged entry id.
+        lac: The largest acknowledged LAC, from the header of an entry or announced.
+        entry_id: The requested entry.
+        has_entry: Whether the bookie had acknowledged the requested entry.
+        asked: Number of the call with which the bookie got the read.
     """
 
     last_entry_id: int
@@ -108,8 +110,9 @@ class Copies:
         """Return why the bookie must not serve these bytes; empty if it may serve them.
 
         Args:
-            bookie: The bookie that serves the bytes. stored: The bytes. asked: Number of the call
-            with the read. Copies acknowledged later need not be served.
+            bookie: The bookie that serves the bytes.
+            stored: The bytes.
+            asked: Number of the call with the read. Copies acknowledged later need not be served.
         """
         _, entry_id, _, _ = head_of(stored)
         copies = self._copies.get((bookie, entry_id), [])

@@ -105,12 +105,12 @@ class Wanted:
     """What the schedules of one simulator must reach.
 
     Attributes:
-        files: Files and folders, relative to the repository, whose lines must be reached. reasons:
-        Patterns of transitions, codes, failures and `file:function`, each with the reason
+        files: Files and folders, relative to the repository, whose lines must be reached.
+        reasons: Patterns of transitions, codes, failures and `file:function`, each with the reason
             why no schedule reaches them.
-        tables: Names of dispatch tables whose transitions must be reached. codes: Codes and
-        failures that must be reached. rare: Like `reasons`, but for what is reached only by one of
-        thousands of schedules.
+        tables: Names of dispatch tables whose transitions must be reached.
+        codes: Codes and failures that must be reached.
+        rare: Like `reasons`, but for what is reached only by one of thousands of schedules.
     """
 
     files: Sequence[str]
@@ -224,7 +224,8 @@ class Coverage:
         """Print what was reached, what was not reached, and why.
 
         Args:
-            out: The stream to print to. wanted: What the schedules must reach.
+            out: The stream to print to.
+            wanted: What the schedules must reach.
 
         Returns:
             The number of errors: gaps without a reason, and reasons for what is reached.

@@ -88,8 +88,9 @@ class Faults:
     Attributes:
         write_errors: Number of writes that fail with EIO, after an arbitrary part is written.
         sync_errors: Number of syncs that fail: the data is dropped, and the next sync succeeds.
-        read_errors: Number of reads that fail with EIO. capacity_bytes: Size of the device; None
-        for no limit. descriptors_max: Number of files that a process may open; None for no limit.
+        read_errors: Number of reads that fail with EIO.
+        capacity_bytes: Size of the device; None for no limit.
+        descriptors_max: Number of files that a process may open; None for no limit.
     """
 
     write_errors: int = 0
@@ -184,8 +185,8 @@ class SimFileSystem:
     """The FileSystem port of one process on a `SimDisk`.
 
     Attributes:
-        opened: Number of open descriptors of the process. grid_us: The process notices finished
-        operations only at multiples of this time. So with a
+        opened: Number of open descriptors of the process.
+        grid_us: The process notices finished operations only at multiples of this time. So with a
             large value, it notices many at once.
     """
 

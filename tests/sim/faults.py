@@ -20,10 +20,11 @@ class Faults:
     """Decides about deviations.
 
     Attributes:
-        suppressed: Names of the deviations that must not happen. happened: Names of the deviations
-        that happened, in order. is_healed: Whether no more faults happen, because the liveness
-        phase has begun. left: How many more random faults may happen. The limit lets a schedule
-        make progress. now_us: The time.
+        suppressed: Names of the deviations that must not happen.
+        happened: Names of the deviations that happened, in order.
+        is_healed: Whether no more faults happen, because the liveness phase has begun.
+        left: How many more random faults may happen. The limit lets a schedule make progress.
+        now_us: The time.
     """
 
     def __init__(
@@ -59,8 +60,8 @@ class Faults:
         """Let a deviation happen unless it is suppressed.
 
         Args:
-            name: The name of the deviation; its first word is the kind. for_us: The duration of the
-            deviation.
+            name: The name of the deviation; its first word is the kind.
+            for_us: The duration of the deviation.
         """
         if self.is_healed or name in self.suppressed:
             return False

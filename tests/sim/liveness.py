@@ -42,8 +42,9 @@ class Liveness:
         """Whether the machine will never do anything again by itself.
 
         Args:
-            machine: The machine. It has handled `event`, and no other event waits. event: The last
-            event. open_requests: The requests without a reply.
+            machine: The machine. It has handled `event`, and no other event waits.
+            event: The last event.
+            open_requests: The requests without a reply.
         """
         if not has_work(machine):
             self._rounds = 0

@@ -1,7 +1,7 @@
-"""The metadata store of the simulator: one record a ledger, versions, and answers that get lost.
+"""The metadata store of the simulator: one versioned record for each ledger, and lost answers.
 
-A write may be applied although its answer is lost, not be applied, or be applied long after its
-sender gave up (the write of a dead session). Reads without `sync` may be stale, listings too.
+A write whose answer is lost may be applied or not. A write of a dead session may be applied long
+after its sender gave up. Reads without `sync`, and listings, may be old.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ OnWrite = Callable[[str, int, Versioned[LedgerMetadata], Versioned[LedgerMetadat
 
 
 class SimMetadataStore:
-    """Records by ledger id.
+    """The records of the ledgers.
 
     Attributes:
         on_write: Called with (client, ledger id, before, after) when a write is applied.
-        first: Each ledger's record as it was created.
-        not_listed: Ledgers that the replica which bookies list from has not heard of yet.
+        first: The first record of each ledger.
+        not_listed: Ledgers that are missing on the server from which bookies read listings.
     """
 
     def __init__(self, faults: Faults) -> None:
@@ -41,7 +41,7 @@ class SimMetadataStore:
         del self.records[ledger_id]
 
     def listed(self, name: str) -> set[int]:
-        """A listing, without the newborn now and then."""
+        """Return a listing, sometimes without new ledgers."""
         stale = self.not_listed
         if self._faults.happens(0.5, "stale listing", name):
             stale = set(self.records)

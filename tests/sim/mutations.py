@@ -1,7 +1,7 @@
 """Named defects: each replaces one method or function of the shipped code while it is applied.
 
-The shipped code has no switches. A mutation is a known mistake (docs/PROTOCOL.md), and the
-counterexample that is named after the same rule must fail while it is on.
+The shipped code has no switches. A mutation is a known mistake (docs/PROTOCOL.md). The
+counterexample with the name of the same rule must fail while the mutation is applied.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from tests.sim.handlers import replace as replace_in
 
 @dataclass(frozen=True)
 class Mutation:
-    """What is replaced, and what breaks.
+    """The replaced code, and the rule that this breaks.
 
     Attributes:
         patches: (owner, attribute, replacement) triples.
-        rule: Of docs/PROTOCOL.md.
+        rule: The rule of docs/PROTOCOL.md.
     """
 
     rule: str
@@ -125,7 +125,7 @@ def _keep_acks(self: AddPipeline, pending: SentRun, index: int) -> None:
 
 
 def _forget_one_by_one(self: AddPipeline, ensemble: Any, indexes: Any) -> list[Any]:
-    """PROTOCOL.md#B12: forgets run by run and confirms in between, as one known client does."""
+    """Break PROTOCOL.md#B12: forget run by run, and confirm in between, as a known client does."""
     self.ensemble = ensemble
     effects: list[Any] = []
     self.is_paused = False
@@ -270,7 +270,7 @@ def _fenced_rejects_recovery(request: Any, state: Any, *rest: Any) -> Any:
 
 
 def _admitted_before_fence(self: AddPath, *add: Any, is_compared: bool = False) -> None:
-    """What was admitted before it waited is stored after it waited, fence or no fence."""
+    """Store an add that was admitted before a wait, even if a fence was set during the wait."""
     if is_compared:
         self._store(*add)
     else:
@@ -280,20 +280,20 @@ def _admitted_before_fence(self: AddPath, *add: Any, is_compared: bool = False) 
 def _fence_in_memory(
     self: Fences, ledger_id: int, key: bytes, then: Callable[[Code], None]
 ) -> None:
-    """Fenced, answered, and never written."""
+    """Fence a ledger in memory and answer, but never write the fence."""
     self._shared.state_of(ledger_id, key).is_fenced = True
     then(Code.OK)
 
 
 async def _entry_log_is_never_synced(self: SimFile, offset: int, buffers: Any) -> None:
-    """Entry-log files are only written; what else is synced stays synced."""
+    """Write entry-log files without a sync. Other files are still synced."""
     await self.write(offset, buffers)
     if not self.name.startswith("slot-"):
         await self.datasync()
 
 
 def _fence_skips_queue(_state: Any) -> int:
-    """The fence is durable in a place of its own, before the adds that were accepted first."""
+    """Answer a fence without a wait for the adds that were accepted before it."""
     return 0
 
 
@@ -301,7 +301,7 @@ _dropped = Drops.on_durable
 
 
 def _gc_forgets_fence(self: Drops, record: JournalRecord) -> None:
-    """Nothing is left of a dropped ledger, so its next add makes a new one."""
+    """Forget a dropped ledger completely, so that its next add creates it again."""
     _dropped(self, record)
     self._shared.states[record.ledger_id] = HeldLedger(record.ledger_id)
 

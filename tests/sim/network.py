@@ -1,4 +1,4 @@
-"""Messages in virtual time: delayed, reordered, dropped, doubled, cut off, or held by a script."""
+"""Messages in virtual time: delayed, reordered, dropped, duplicated, or held by a script."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.sim.runtime import Scheduler
 
 @dataclass(slots=True)
 class Message:
-    """One message on its way.
+    """One message in flight.
 
     Attributes:
-        kind: add, read, cas, load, ... and the same with `_reply`.
-        entry_id: The first entry it is about, None where it is about none.
-        fence: Of a read.
-        is_recovery: Of an add.
+        kind: add, read, cas, load, ... or one of these names with `_reply`.
+        entry_id: The first entry of the message; None for a message without entries.
+        fence: Whether the message is a fencing read.
+        is_recovery: Whether the message is a recovery add.
     """
 
     kind: str
@@ -47,7 +47,7 @@ def matching(
     fence: bool | None = None,
     is_recovery: bool | None = None,
 ) -> Match:
-    """Messages with these fields; None stands for any."""
+    """Return a match for messages with these fields; None matches any value."""
 
     def match(message: Message) -> bool:
         return (
@@ -64,12 +64,12 @@ def matching(
 
 @dataclass
 class Network:
-    """All links.
+    """All links between clients, bookies and the store.
 
     Attributes:
-        cut: (source, target) pairs that nothing passes.
-        drops: Scripts' rules: what matches is lost.
-        holds: Scripts' rules: what matches waits in `held` for `release`.
+        cut: (source, target) pairs between which no message passes.
+        drops: Matches of scripts: a matching message is lost.
+        holds: Matches of scripts: a matching message waits in `held` until `release`.
     """
 
     scheduler: Scheduler
@@ -122,7 +122,7 @@ class Network:
         message.deliver()
 
     def release(self, match: Match) -> int:
-        """Let what scripts hold go on; how many messages that were."""
+        """Deliver the matching held messages, and return their number."""
         free = [message for message in self.held if match(message)]
         self.held = [message for message in self.held if not match(message)]
         for message in free:

@@ -1,4 +1,4 @@
-"""What one schedule is like: sizes, workload, and which faults are on at all."""
+"""The options of one schedule: sizes, workload, and the enabled faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.sim.draws import Draws
 LEDGER = 7
 """The ledger that every schedule has."""
 IMPATIENT_MS = 15
-"""With deadlines up to this an ordinary answer may be late."""
+"""With time limits up to this, an ordinary answer may be late."""
 
 QUORUMS = (
     Quorum(3, 3, 2),
@@ -27,28 +27,29 @@ QUORUMS = (
 
 @dataclass(frozen=True)
 class Options:
-    """One schedule. Times are virtual milliseconds, rates are chances for each message.
+    """The options of one schedule. Times are virtual milliseconds; rates are per message.
 
     Attributes:
-        span_ms: The workload takes about so long; faults come in this time.
-        streams: Applications that each write one ledger after the other.
-        roll_entries: A stream closes its ledger after so many entries and begins another one.
+        span_ms: Approximate duration of the workload. Faults happen in this time.
+        streams: Number of applications that each write one ledger after the other.
+        roll_entries: Number of entries after which a stream begins another ledger.
         restarts: How often a stream whose writer died seals its ledger and begins another one.
-        floor: None, or what recoverers are told about entries that something durable refers to:
-            "confirmed" what is, "beyond" more than there is.
-        faults_max: So many faults by chance, and no more.
-            away_max: So many bookies are down at a time, and no more.
-        entry_size_bytes: Payloads have at least so many bytes.
-        read_frames: So many frames fit what a reader may hold; None for its own bound.
-        old_record_rate: Readers that know only the record as it was created, and the confirmed end.
-        delete_closed_rate: Ledgers that are deleted at the moment of their close.
-        write_back_crash_rate: Bookies that die when recovery writes an entry back.
-        change_crash_rate: Writers that die when they have changed their ensemble.
-        late_add_rate: Bookies that were replaced and get adds of before, twice, after that.
-        overload_attempts: Of readers that only busy bookies answer.
-        refused_read_rate: Reads of one entry that a bookie refuses, for it is busy.
-        recovery_buffered_entries: So many entries wait to be written back; None for its own bound.
-        cuts: Writers that no bookie of their ensemble, or no bookie at all, hears for a while.
+        floor: The floor that recoveries get: None, "confirmed" for the confirmed end, or "beyond"
+            for a floor after the last entry.
+        faults_max: Maximum number of random faults.
+        away_max: Maximum number of bookies that are down at a time.
+        entry_size_bytes: Minimum size of a payload.
+        read_frames: Number of frames that a reader may hold; None for the limit of the client.
+        old_record_rate: Part of the readers that have only the first record and the confirmed end.
+        delete_closed_rate: Part of the ledgers that are deleted at the moment of their close.
+        write_back_crash_rate: Part of the written-back entries at which the bookie dies.
+        change_crash_rate: Part of the ensemble changes after which the writer dies.
+        late_add_rate: Part of the replaced bookies that get earlier adds again, twice.
+        overload_attempts: Number of attempts of a reader that gets answers only from busy bookies.
+        refused_read_rate: Part of the single reads that a bookie refuses because it is busy.
+        recovery_buffered_entries: Maximum number of entries that wait to be written back; None for
+            the limit of the client.
+        cuts: Number of times that a writer is cut off from its ensemble or from all bookies.
     """
 
     quorum: Quorum = QUORUMS[0]
@@ -124,13 +125,13 @@ class Options:
 
 
 def drawn(draws: Draws) -> Options:
-    """The options of a seed: every kind of fault is on in some seeds and off in others."""
+    """Return the options of a seed. Each kind of fault is enabled in some seeds only."""
     tight = draws.uniform("tight") < 0.2
     return _with_faults(_workload(draws, tight=tight), draws, tight=tight)
 
 
 def _workload(draws: Draws, *, tight: bool) -> Options:
-    """Sizes and what clients do; a tight schedule is a short one in which everything meets."""
+    """Return sizes and actions of clients. A tight schedule is short, with all actions at once."""
     quorum = draws.pick(QUORUMS, "quorum")
     low, high = draws.pick(((8, 40), (40, 90), (50, 110), (80, 200)), "size")
     entries = draws.integer(1, 14, "entries") if tight else draws.integer(low, high, "entries")
@@ -185,7 +186,7 @@ def _workload(draws: Draws, *, tight: bool) -> Options:
 
 
 def _with_faults(options: Options, draws: Draws, *, tight: bool) -> Options:
-    """The same schedule with the faults of a seed, twice as many when they are heavy."""
+    """Return the same schedule with the faults of a seed, twice as many in a heavy one."""
     heavy = draws.uniform("heavy") < 0.3
 
     def rate(kind: str, most: float, chance: float = 0.5) -> float:

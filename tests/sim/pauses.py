@@ -1,4 +1,4 @@
-"""How patient a reader is with bookies that are busy: as often as it is told, with one entry."""
+"""Checks how often a reader retries a busy bookie: as often as its settings state, per entry."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.sim.checker import require
 
 
 class ReaderPauses:
-    """Counts one reader's pauses since something was read."""
+    """Counts the pauses of one reader after its last read entry."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._pauses = 0
 
     def check(self, machine: Any, effects: Iterable[Any]) -> None:
-        """Whether a machine gives a busy bookie up before it waited enough (PROTOCOL.md#V12)."""
+        """Check that a machine does not give up a busy bookie too early (PROTOCOL.md#V12)."""
         if not isinstance(machine, LedgerReader):
             return
         for effect in effects:

@@ -1,4 +1,4 @@
-"""Which faults of one schedule come when: everything that is not the chance of a single message."""
+"""The plan of the faults of a schedule, except those with a probability for each message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ US = 1_000
 
 
 class FaultPlan:
-    """Draws and arms the faults of one world."""
+    """Draws and schedules the faults of one world."""
 
     def __init__(self, world: World, clients: list[str]) -> None:
         self.world = world
@@ -26,7 +26,7 @@ class FaultPlan:
         self.clients = clients
 
     def arm(self) -> None:
-        """Put every fault of the schedule at its time."""
+        """Schedule every fault at its time."""
         options = self.options
         self._each("kill", options.crashes, self._crash)
         self._each("power", options.power_losses, self._crash)
@@ -131,9 +131,10 @@ class FaultPlan:
         world.scheduler.call_later(lasts_us, lambda: bookie.make_slow((20, 400)))
 
     def _rot(self, kind: str, number: int) -> None:
-        """One bit of one file of entries flips; nothing notices before it is read.
+        """Flip one bit of an entry-log file. Nothing notices this before the bit is read.
 
-        Not in the last groups: what nobody vouches for cannot be told from a torn write.
+        The last groups are not damaged: without a proof of their sync, damage looks like a torn
+        write.
         """
         world, draws, victim = self.world, self.draws, self._victim(kind, number)
         bookie = world.bookies[victim]
@@ -146,7 +147,7 @@ class FaultPlan:
         else:
             name = draws.pick(sorted(vouched), "rot file", number)
             content = bookie.disk.durable_names[name]
-            # Records fill sectors, so most bytes are zeros that nobody looks at.
+            # Records fill whole sectors, so most bytes are padding that is never read.
             used = [at for at, byte in enumerate(content.durable[: vouched[name]]) if byte]
             if not used:
                 return
@@ -158,7 +159,7 @@ class FaultPlan:
         self.world.collect(self._victim(kind, number))
 
     def _freeze(self, _kind: str, number: int) -> None:
-        """A process that is stopped and later goes on as if nothing had happened."""
+        """Pause a process. It later continues as if nothing had happened."""
         world = self.world
         clients = [c for c in world.clients.values() if c.is_alive and c.ended is None]
         if not clients:
@@ -172,9 +173,9 @@ class FaultPlan:
             world.scheduler.call_later(duration_us, client.thaw)
 
     def _cut(self, kind: str, number: int) -> None:
-        """No bookie of a writer's ensemble hears it for a while, or none at all.
+        """Cut a writer from all bookies of its ensemble, or from all bookies, for a while.
 
-        Many are replaced at once then, also by some that never get anything.
+        The writer then replaces many bookies at once, also by bookies that it cannot reach.
         """
         world = self.world
         writers = [

@@ -1,8 +1,8 @@
 """Coroutines in virtual time: one thread, one heap, no asyncio.
 
-A `Scheduler` owns the time. Each simulated machine is a `Host` on it (the Clock and Tasks ports);
-killing a host drops its coroutines where they stand. Events run in the order (time, number of
-the event), so a run depends on nothing but the calls made.
+A `Scheduler` owns the time. Each simulated machine is a `Host` on the scheduler, with the Clock and
+Tasks ports. If a host is killed, its coroutines stop where they are. Events run in the order of
+(time, number of the event), so a run depends only on the calls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class SimFuture(Generic[T]):
-    """A value that comes later, awaited by coroutines of one host."""
+    """A value that is set later. Coroutines of one host await it."""
 
     __slots__ = ("_error", "_is_done", "_result", "_waiters", "host")
 
@@ -55,7 +55,7 @@ class SimFuture(Generic[T]):
             self.host.call_soon(waiter)
 
     def cancel(self) -> None:
-        """End it without a value, as asyncio does to what a cancelled task waits for."""
+        """Cancel the future, as asyncio does if the task that waits for it is cancelled."""
         if not self._is_done:
             self._error = CancelledError()
             self._finish()
@@ -76,9 +76,10 @@ class Scheduler:
     """Virtual time in microseconds, and what happens when.
 
     Attributes:
-        unfinished: Of the class: all that were made and not collected yet, for tests to close.
-        turns: So many turns would an event loop have made: one has everything that is due when it
-            begins.
+        unfinished: All schedulers (an attribute of the class) that are not yet freed, so that tests
+            can close them.
+        turns: Number of turns that an event loop would have made. One turn runs everything that is
+            due when the turn begins.
     """
 
     unfinished: ClassVar[WeakSet[Scheduler]] = WeakSet()
@@ -94,13 +95,13 @@ class Scheduler:
         self.hosts: list[Host] = []
 
     def close(self) -> None:
-        """Kill all hosts; nothing runs any more."""
+        """Kill all hosts, so that nothing runs any more."""
         for host in list(self.hosts):
             host.kill()
         self._heap.clear()
 
     def __del__(self) -> None:
-        # Coroutines that never came to run would complain that nobody awaited them.
+        # Python warns about coroutines that never ran.
         self.close()
 
     def call_at(self, time_us: int, callback: Callable[[], None]) -> None:
@@ -111,7 +112,7 @@ class Scheduler:
         self.call_at(self.now_us + delay_us, callback)
 
     def step(self) -> bool:
-        """Run the next event; False when there is none."""
+        """Run the next event; return False if there is none."""
         if not self._heap:
             return False
         time_us, number, callback = heapq.heappop(self._heap)
@@ -127,7 +128,7 @@ class Scheduler:
         """Run until a condition holds.
 
         Raises:
-            AssertionError: Nothing is left to run, or it took too many events.
+            AssertionError: No event is left, or `events_max` events were not enough.
         """
         for _ in range(events_max):
             if is_reached():
@@ -136,14 +137,14 @@ class Scheduler:
         raise AssertionError(f"not reached within {events_max} events")
 
     def run_for(self, duration_ms: int) -> None:
-        """Run everything that happens within so much virtual time."""
+        """Run all events within this virtual time."""
         end_us = self.now_us + duration_ms * 1_000
         while self._heap and self._heap[0][0] <= end_us:
             self.step()
         self.now_us = end_us
 
     def run(self, coroutine: Coroutine[Any, Any, T], host: Host | None = None) -> T:
-        """Run one coroutine to its end and return what it returns, or raise what it raises."""
+        """Run one coroutine to its end, and return its result or raise its exception."""
         owner = host or Host(self, "main")
         outcome: SimFuture[T] = owner.future()
 
@@ -161,12 +162,12 @@ class Scheduler:
 
 
 class Host:
-    """One simulated process: the Clock and Tasks of what runs in it.
+    """One simulated process: the Clock and Tasks of its code.
 
     Attributes:
-        failure: What ended a coroutine of its own.
-        on_failure: Told of it; None raises it.
-        on_callback_error: Told of what a callback raised; None raises it.
+        failure: The exception that ended a coroutine of the host.
+        on_failure: Called with this exception; if None, the exception is raised.
+        on_callback_error: Called with the exception of a callback; if None, it is raised.
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class Host:
         self.call_later(0, callback)
 
     def call_later(self, delay_us: int, callback: Callable[[], None]) -> None:
-        """Call back unless the host dies first."""
+        """Call `callback` after the delay, unless the host dies before."""
 
         def alive() -> None:
             if not self.is_alive:
@@ -217,7 +218,7 @@ class Host:
         woken: SimFuture[None] = self.future()
 
         def wake() -> None:
-            if not woken.done():  # it is when the sleeper was cancelled
+            if not woken.done():  # it is done if the sleeper was cancelled
                 woken.set_result(None)
 
         self.call_later(duration_us, wake)
@@ -227,7 +228,7 @@ class Host:
         self.begin(name, coroutine)
 
     def begin(self, name: str, coroutine: Coroutine[Any, Any, None]) -> Callable[[], None]:
-        """Run a coroutine of its own; returns what cancels it, as asyncio cancels a task."""
+        """Run a coroutine, and return a function that cancels it, as asyncio cancels a task."""
         if not self.is_alive:
             coroutine.close()
             return lambda: None
@@ -273,7 +274,7 @@ class Host:
         return cancel
 
     def kill(self) -> None:
-        """Stop everything where it stands: no coroutine and no callback of this host runs on."""
+        """Stop the host: none of its coroutines and callbacks continues."""
         self.is_alive = False
         if self in self.scheduler.hosts:
             self.scheduler.hosts.remove(self)

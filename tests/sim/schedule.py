@@ -17,10 +17,10 @@ from tests.sim.world import World
 
 @dataclass
 class Outcome:
-    """What became of a schedule.
+    """The result of a schedule.
 
     Attributes:
-        violation: The invariant that broke, None when all held.
+        violation: The broken invariant; None if all invariants held.
         deviations: Names of all faults that happened, in order.
     """
 
@@ -40,7 +40,7 @@ def run_schedule(
     suppressed: frozenset[str] = frozenset(),
     keeps_trace: bool = False,
 ) -> Outcome:
-    """Run one seed: first faults and the workload, then a healed cluster and the audit."""
+    """Run one seed: the workload with faults, then the audit of the healed cluster."""
     world = World(
         seed,
         options or drawn(Draws(seed)),
@@ -76,7 +76,7 @@ def run_schedule(
 
 
 class Workload:
-    """Who does what when."""
+    """The clients of a schedule, with the times of their actions."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -113,7 +113,7 @@ class Workload:
         FaultPlan(world, clients).arm()
         world.run_until(self._is_over, options.horizon_ms)
         for stream in self.streams:
-            # From here on nothing new begins.
+            # From now on, no new work begins.
             stream.left = 0
 
     def _at(self, time_ms: float, action: Any) -> None:
@@ -126,14 +126,14 @@ class Workload:
         )
 
     def _on_stored(self, entry_id: int) -> None:
-        """Recovery just when an add is between its first and its last acknowledgement."""
+        """Begin a recovery while an add is between its first and its last acknowledgement."""
         when = self.options.recover_when_stored
         if when is not None and entry_id >= when:
             self.world.checker.on_stored = None
             self.world.scheduler.call_later(0, lambda: self._recover(9))
 
     def _ledger(self, *key: object) -> int:
-        """One of the ledgers there are, the first one half of the time."""
+        """Return a random ledger; in half of the cases, the first one."""
         ids = sorted(self.world.store.records)
         if not ids or self.draws.uniform("which", *key) < 0.5:
             return LEDGER
@@ -151,7 +151,7 @@ class Workload:
             world.scheduler.call_later(delay_us, client.crash)
 
     def _intrude(self, number: int) -> None:
-        """Somebody without the password wants to recover a ledger."""
+        """Try to recover a ledger without its password."""
         if self.world.faults.take(f"password {number}"):
             intruder = self.world.recoverer(f"intruder{number}", password=b"guess")
             intruder.may_ask_bookies = False
@@ -181,7 +181,7 @@ class Workload:
             record = self.world.store.load(ledger_id, is_synced=False, name=name)
             last = indication.last_add_confirmed
             if self.draws.uniform("old record", number) < self.options.old_record_rate:
-                # It opened the ledger long ago, and was told the end by the writer.
+                # The reader opened the ledger long ago, and got the end from the writer.
                 record = self.world.store.first[ledger_id]
                 last = self.world.checkers.of(ledger_id).last_confirmed
             if record is not None:

@@ -1,4 +1,4 @@
-"""What scripted schedules are written with, and the scripts about liveness and false fences."""
+"""Helpers of scripted schedules, and the scripts about liveness and wrong fences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Script = Callable[[], World]
 def world_with(
     quorum: Quorum = CALM.quorum, *, ensemble: tuple[str, ...] | None = None, **options: Any
 ) -> World:
-    """A calm cluster with the writer of a new ledger on b0, b1, ... and every bookie serving."""
+    """Return a cluster without faults, with the writer of a new ledger on b0, b1, ..."""
     world = World(1, replace(CALM, **options), suppressed=frozenset({JITTER}))
     world.create_ledger(quorum, ensemble or tuple(f"b{i}" for i in range(quorum.ensemble_size)))
     world.prefers["*"] = ("b3", "b4", "b5")
@@ -36,7 +36,7 @@ def recover(world: World, name: str = "r", *, attempts_max: int = 1) -> None:
 
 
 def lose(world: World, *matches: tuple[str, str, str]) -> None:
-    """Lose everything of a kind from one to another."""
+    """Lose all messages of these (kind, source, target) triples."""
     for kind, source, target in matches:
         world.network.drops.append(matching(kind, source, target))
 
@@ -47,7 +47,7 @@ def hold(world: World, *matches: tuple[str, str, str]) -> None:
 
 
 def closing_unheard() -> World:
-    """The writer's close is on its way to the store, whose answer is lost."""
+    """Return a world in which the writer's close reaches the store, but its answer is lost."""
     world = world_with(rpc_timeout_ms=20)
     lose(world, ("cas_reply", "zk", "w"))
     world.add()
@@ -57,7 +57,7 @@ def closing_unheard() -> World:
 
 
 def deleted_under(world: World, client: str) -> World:
-    """The closed ledger is deleted before a client loads what became of its write."""
+    """Delete the closed ledger before a client loads the metadata after its write."""
     world.delete_ledger()
     world.run_for(100)
     ended = world.clients[client].ended
@@ -66,10 +66,10 @@ def deleted_under(world: World, client: str) -> World:
 
 
 def v2_recovery_looks_for_stuck_runs_after_every_answer() -> World:
-    """Two runs on their way back and no spare bookie; the second has lost its ack quorum.
+    """Recovery writes back two runs without a spare bookie; the second has lost its ack quorum.
 
-    b2 fails the first run, b1 stores it and fails the second. Nothing is wrong with the first run,
-    so only its confirmation, by b0, shows that the second can never be confirmed.
+    b2 fails the first run. b1 stores the first run and fails the second. The first run can still be
+    confirmed. Only its confirmation by b0 shows that the second run can never be confirmed.
     """
     world = world_with(bookies=3, rpc_timeout_ms=2_000)
     world.add()
@@ -96,7 +96,7 @@ def v2_recovery_looks_for_stuck_runs_after_every_answer() -> World:
 
 
 def f7_a_bookie_that_was_replaced_does_not_fence_an_open_ledger() -> World:
-    """A late add reaches b2 after it lost state and was replaced by b3; then b2 replaces b3."""
+    """b2 loses state and is replaced by b3. A late add reaches b2, and then b2 replaces b3."""
     world = world_with(bookies=4, rpc_timeout_ms=30)
     world.prefers["*"] = ("b3", "b2")
     world.add()
@@ -125,7 +125,7 @@ def b18_a_deleted_record_settles_no_unknown_write() -> World:
 
 
 def b18_recovery_of_a_deleted_record_may_have_closed_it() -> World:
-    """The same of a recovery: its closing write happened, and then the record is gone."""
+    """The same for a recovery: its closing write took effect, and then the record is deleted."""
     world = world_with(rpc_timeout_ms=20)
     world.add()
     world.run_for(10)
@@ -138,7 +138,7 @@ def b18_recovery_of_a_deleted_record_may_have_closed_it() -> World:
 
 
 def b18_a_conflict_may_be_with_the_own_write() -> World:
-    """The close arrives twice. What the first one is answered is lost; the second conflicts."""
+    """The close arrives twice. The answer to the first is lost, and the second conflicts."""
     world = world_with(rpc_timeout_ms=20, metadata_attempts_max=3)
     world.add()
     world.run_for(10)
@@ -159,7 +159,7 @@ def b18_a_conflict_may_be_with_the_own_write() -> World:
 
 
 def b18_a_second_close_does_not_forget_the_first() -> World:
-    """The first close is lost for long; the second one finds that the store is away."""
+    """The first close is delayed for long. The second close cannot reach the store."""
     world = world_with(rpc_timeout_ms=20, metadata_attempts_max=3)
     world.add()
     world.run_for(10)
@@ -183,7 +183,7 @@ def b18_a_second_close_does_not_forget_the_first() -> World:
 
 
 def v10_a_fence_that_rotted_is_no_matter_after_its_ledger_was_deleted() -> World:
-    """b0 and b1 are fenced, that of b0 rots, the ledger is deleted; then an add comes late."""
+    """b0 and b1 are fenced, b0's fence is damaged, the ledger is deleted; a late add comes."""
     world = world_with(rpc_timeout_ms=2_000)
     hold(world, ("add", "w", "b0"), ("add", "w", "b1"), ("add", "w", "b2"))
     world.add()
@@ -228,7 +228,7 @@ def e2_a_reader_of_an_old_record_loads_it_again() -> World:
 
 
 def v2_a_late_answer_makes_room_for_the_next_request() -> World:
-    """Striped; only one frame fits. Entry 0 comes from the other bookie, and then the answer."""
+    """Striped, with room for one frame. Entry 0 comes from another bookie; then the late answer."""
     world = world_with(Quorum(3, 2, 2), read_frames=3, rpc_timeout_ms=2_000)
     for _ in range(6):
         world.add()

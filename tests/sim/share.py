@@ -1,13 +1,13 @@
-"""How many schedules a test plays: fewer in `make test`, whose simulators play more behind it."""
+"""The number of schedules of a test: fewer in `make test`, which runs the simulators after it."""
 
 from __future__ import annotations
 
 import os
 
 IS_FOLLOWED = bool(os.environ.get("LEDGERLOG_SIM_FOLLOWS"))
-"""Set by the Makefile where `make sim` follows."""
+"""The Makefile sets this if `make sim` follows."""
 
 
 def played(schedules: int) -> int:
-    """So many, or a third of them."""
+    """Return `schedules`, or a third of them if `make sim` follows."""
     return -(-schedules // 3) if IS_FOLLOWED else schedules

@@ -1,4 +1,4 @@
-"""Fewer deviations that still break the same invariant (ddmin)."""
+"""Finds fewer deviations that still break the same invariant (ddmin)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def shrink(
     *,
     runs_max: int = 400,
 ) -> list[str]:
-    """Those deviations that are needed.
+    """Return the deviations that are needed to break the invariant.
 
     Args:
-        deviations: Names of all that happened; `JITTER` is added as one more.
-        still_fails: Whether a run without the given deviations breaks the same invariant. A run
-            with some suppressed may meet others that did not happen before; they do not matter.
-        runs_max: Give back the best so far after so many runs.
+        deviations: Names of all deviations that happened. `JITTER` is added as one more.
+        still_fails: Returns whether a run without the given deviations breaks the same invariant.
+            In such a run, new deviations may happen, which do not matter.
+        runs_max: Number of runs after which the best result so far is returned.
     """
     everything = [*dict.fromkeys(deviations), JITTER]
     needed = everything

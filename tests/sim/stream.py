@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """Writes so many entries; all its machines run in one process, `address`.
+    """An application that writes a number of entries. Its machines run in one process, `address`.
 
     Attributes:
-        left: Entries that it did not add yet.
-        is_over: It does nothing any more.
+        left: Number of entries that it has not added yet.
+        is_over: Whether it has ended.
     """
 
     def __init__(self, world: World, number: int) -> None:
@@ -35,7 +35,7 @@ class Stream:
         self.begin_ledger()
 
     def begin_ledger(self) -> None:
-        """Create the next ledger; only the first of all has the name that scripts know."""
+        """Create the next ledger. Only the first ledger has the name that scripts use."""
         world, quorum = self.world, self.options.quorum
         self.ledgers += 1
         is_first = self.number == 0 and self.ledgers == 1
@@ -59,7 +59,7 @@ class Stream:
         self._go_on()
 
     def _go_on(self, delay_us: int = 0) -> None:
-        """Look at the writer again after a while; once for however many reasons."""
+        """Check the writer again after a delay. Several calls cause only one check."""
         if not self._is_due:
             self._is_due = True
             self.world.scheduler.call_later(delay_us, self._step)
@@ -88,12 +88,12 @@ class Stream:
             gap = 2 * self.draws.uniform("gap", self.name, first)
             self._go_on(int(self.options.gap_ms * 1_000 * gap))
         else:
-            # The window empties with answers that confirm nothing, too.
+            # Answers that confirm nothing also make room in the window.
             self._go_on(500)
 
     def _on_writer(self, indication: Any) -> None:
         if isinstance(indication, m.RunConfirmed):
-            # The event is over then; several runs may be confirmed by one.
+            # The check comes after this event, which may confirm several runs.
             if self.left == 0 or self.options.roll_entries is not None:
                 self._go_on()
         elif isinstance(indication, m.EnsembleChanged):
@@ -120,17 +120,17 @@ class Stream:
             self._begin_anew()
 
     def _close_failed(self, writer: SimClient) -> None:
-        """An application that closes its handle although appending failed."""
+        """Close the handle after a failed append, as some applications do."""
         if writer.is_alive and writer.machine.phase is WriterPhase.FAILED:
             writer.feed(m.CloseRequested())
 
     def _die(self) -> None:
-        """The process ends."""
+        """End the process."""
         self.writer.crash()
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Seal what the last writer wrote, and begin another ledger."""
+        """Seal the ledger of the last writer, and begin another ledger."""
         if self.is_over:
             return
         if self.left == 0 or self.restarts >= self.options.restarts:
@@ -152,7 +152,7 @@ class Stream:
         self.begin_ledger()
 
     def end(self) -> None:
-        """What the schedule has for its writer: an early close, or the end of its process."""
+        """End the writer as the schedule requires: with an early close, or with its process."""
         writer = self.writer
         if not writer.is_alive or writer.machine.phase not in ADDING:
             return

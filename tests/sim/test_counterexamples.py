@@ -1,7 +1,8 @@
 """Scripted schedules, one for each known way to lose or fake an acknowledged entry.
 
-Each passes on the shipped code and breaks the named invariant while its mutation is on. The numbers
-are those of docs/PROTOCOL.md. E3/Qw3/Qa2 on b0, b1, b2 unless said; `w` writes, `r` recovers.
+Each passes with the shipped code, and breaks the named invariant while its mutation is applied. The
+numbers are those of docs/PROTOCOL.md. By default, a ledger has E3/Qw3/Qa2 on b0, b1 and b2. `w` is
+the writer, and `r` recovers.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ from tests.sim.world import World
 
 
 def t1_recovery_reads_fence() -> World:
-    """Entry 0 is lost on its way to b0, stored by b1 late, and in flight to b2 for ever so long.
+    """Entry 0 is lost before b0, stored late by b1, and in flight to b2 for very long.
 
-    The fence to b2 is lost, so b2 learns of it only from recovery's read of entry 0.
+    The fence to b2 is lost, so only recovery's read of entry 0 fences b2.
     """
     world = world_with(rpc_timeout_ms=2_000)
     lose(world, ("add", "w", "b0"))
@@ -84,7 +85,7 @@ def t2_recovery_starts_at_the_last_fragment() -> World:
 
 
 def _held_by_b1_and_b2(entries: int, **options: Any) -> World:
-    """Entries that were acknowledged by b1 and b2 and never reached b0; the writer is gone."""
+    """Return a world whose entries b1 and b2 acknowledged and b0 never got. The writer is dead."""
     world = world_with(**options)
     lose(world, ("add", "w", "b0"))
     for _ in range(entries):
@@ -126,7 +127,7 @@ def t6_recovery_commits_fragments_with_the_close() -> World:
 
 
 def t7_silence_is_not_absence() -> World:
-    """b0 says that it has no entry 0, and nothing is heard of b1 and b2."""
+    """b0 answers that it has no entry 0. b1 and b2 do not answer."""
     world = _held_by_b1_and_b2(1)
     hold(world, ("read_reply", "b1", "r"), ("read_reply", "b2", "r"))
     world.network.holds = [
@@ -190,7 +191,7 @@ def t18_recovery_repeats_the_lac_it_found() -> World:
 
 
 def t30_fencing_covers_the_ensemble() -> World:
-    """Only b0 hears of the fence; b1 and b2 are an ack quorum of their own."""
+    """Only b0 gets the fence. b1 and b2 alone are an ack quorum."""
     world = world_with()
     lose(world, ("read", "r", "b1"), ("read", "r", "b2"))
     recover(world)
@@ -201,7 +202,7 @@ def t30_fencing_covers_the_ensemble() -> World:
 
 
 def t9_confirmation_is_contiguous() -> World:
-    """Entry 1 has its ack quorum while entry 0 is on nobody."""
+    """Entry 1 has its ack quorum while entry 0 is on no bookie."""
     world = world_with()
     hold(world, ("add", "w", "b0"), ("add", "w", "b1"), ("add", "w", "b2"))
     world.add()
@@ -213,7 +214,7 @@ def t9_confirmation_is_contiguous() -> World:
 
 
 def t10_a_fragment_starts_after_the_last_confirmed_entry() -> World:
-    """b2 is gone when entries 0 and 1 are added: they belong to the new fragment."""
+    """b2 is down when entries 0 and 1 are added, so they belong to the new fragment."""
     world = world_with()
     world.kill("b2")
     world.add()
@@ -223,7 +224,7 @@ def t10_a_fragment_starts_after_the_last_confirmed_entry() -> World:
 
 
 def t11_acknowledgements_go_with_the_replaced_bookie() -> World:
-    """b2 acknowledged entry 0 and is gone; b0's answer comes after it was replaced."""
+    """b2 acknowledged entry 0 and stopped. b0's answer comes after b2 was replaced."""
     world = world_with(rpc_timeout_ms=2_000)
     lose(world, ("add", "w", "b1"))
     hold(world, ("add_reply", "b0", "w"), ("add", "w", "b3"))
@@ -248,7 +249,7 @@ def t12_nothing_is_sent_before_the_metadata_names_it() -> World:
 
 
 def t13_nothing_is_confirmed_during_a_change() -> World:
-    """Answers for entry 0 come while the new fragment, from 0 on, is being written."""
+    """Answers for entry 0 come while the new fragment, from entry 0 on, is written to the store."""
     world = world_with(rpc_timeout_ms=2_000)
     hold(world, ("cas", "w", "zk"), ("add_reply", "b0", "w"))
     world.kill("b2")
@@ -273,7 +274,7 @@ def t14_the_metadata_is_never_written_blindly() -> World:
 
 
 def t15_an_unknown_write_is_not_taken_for_done() -> World:
-    """The new ensemble is lost before the store saw it."""
+    """The write of the new ensemble is lost before it reaches the store."""
     world = world_with(rpc_timeout_ms=20)
     lose(world, ("add", "w", "b2"), ("cas", "w", "zk"))
     world.add()
@@ -291,7 +292,7 @@ def t15_an_unknown_write_is_not_taken_for_failed() -> World:
 
 
 def t25_the_same_bookie_is_sent_everything_again() -> World:
-    """E3/Qw3/Qa3 and no spare: b2 lost the add, and is the only one to take its own place."""
+    """E3/Qw3/Qa3 and no spare: b2 lost the add, and only b2 itself can take its place."""
     world = world_with(Quorum(3, 3, 3), rpc_timeout_ms=20)
     world.prefers["w"] = ("b0", "b1", "b2")
     lose(world, ("add", "w", "b2"))
@@ -304,7 +305,7 @@ def t25_the_same_bookie_is_sent_everything_again() -> World:
 
 
 def t29_a_close_is_at_the_last_confirmed_entry() -> World:
-    """Entries 1 and 2 are on nobody when the writer closes."""
+    """Entries 1 and 2 are on no bookie when the writer closes the ledger."""
     world = world_with()
     world.add()
     world.run_for(10)
@@ -367,7 +368,7 @@ def t16_a_fence_is_durable_before_it_is_answered() -> World:
 
 
 def t19_a_fenced_bookie_takes_recovery_adds() -> World:
-    """Something has to be written back to bookies that recovery fenced; there are no others."""
+    """Recovery must write back to the bookies that it fenced, because there are no others."""
     world = _held_by_b1_and_b2(1, bookies=3)
     recover(world)
     world.run_for(100)
@@ -375,7 +376,7 @@ def t19_a_fenced_bookie_takes_recovery_adds() -> World:
 
 
 def t20_an_add_is_admitted_again_after_every_wait() -> World:
-    """Entry 0 overtaken by entry 1 is compared with what is held; a fence comes meanwhile."""
+    """Entry 0 comes after entry 1, so it is compared with stored entries. Then a fence comes."""
     world = world_with(rpc_timeout_ms=2_000)
     world.network.holds += [matching("add", "w", name, 0) for name in ("b0", "b1", "b2")]
     world.add()
@@ -423,7 +424,7 @@ def t39_a_fence_waits_for_adds_that_were_accepted_before() -> World:
 
 
 def f5_a_dropped_ledger_stays_fenced() -> World:
-    """Entry 1 is on its way while the ledger is sealed, deleted, dropped."""
+    """Entry 1 is in flight while the ledger is sealed, deleted and dropped."""
     world = world_with(rpc_timeout_ms=2_000)
     world.add()
     world.run_for(10)
@@ -447,7 +448,7 @@ def f5_a_dropped_ledger_stays_fenced() -> World:
 
 
 def t22_a_listing_alone_deletes_nothing() -> World:
-    """The replica that the bookies list from has not heard of the ledger yet."""
+    """The server from which the bookies read the listing does not have the ledger yet."""
     world = world_with()
     world.store.not_listed.add(LEDGER)
     world.add(3)
@@ -510,19 +511,19 @@ IDS = [script.__name__ for script, _, _ in COUNTEREXAMPLES]
 
 @contextmanager
 def ended(script: Script) -> Iterator[World]:
-    """Play a script, then heal the cluster and audit it."""
+    """Run a script, then heal the cluster and audit it."""
     try:
         world = script()
         world.audit()
         yield world
     finally:
-        # A world that a violation ended is garbage with coroutines that nobody ran.
+        # A world that ended with a violation leaves coroutines that never ran.
         for scheduler in list(Scheduler.unfinished):
             scheduler.close()
 
 
 def is_over(world: World) -> bool:
-    """Nothing is left to do in its ledger."""
+    """Whether the writer of the ledger has no work left."""
     return world.checker.is_deleted or world.checker.record.is_closed
 
 

@@ -1,4 +1,4 @@
-"""Reasons for what no schedule reaches: a reason for what is reached fails, unless it is rare."""
+"""The listed reasons for unreached code: a reason for reached code fails, unless it is rare."""
 
 from __future__ import annotations
 

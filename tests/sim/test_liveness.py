@@ -1,4 +1,4 @@
-"""How long things take at most, in virtual time, when something is gone for good."""
+"""Maximum durations, in virtual time, if a bookie or the store never comes back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sim.world import World
 
 DEADLINE_MS = 100
 CHANGE_MS = 10
-"""Listing bookies and one compare-and-swap, a few round trips of one millisecond."""
+"""Time of an ensemble change: the list of bookies and one compare-and-swap, with 1 ms per trip."""
 
 
 def serving(bookies: int = 5, **others: Any) -> World:
@@ -119,7 +119,7 @@ def test_duelling_recoveries_all_end_with_the_same_answer() -> None:
 
 
 def test_an_add_without_its_quorum_is_waited_for_no_longer_than_twice_what_is_allowed() -> None:
-    """The timer is begun by the first add, and is to count for the last one as well."""
+    """The first add starts the timer, which must also limit the last add."""
     world = serving(bookies=3, add_quorum_timeout_ms=200)
     world.add()
     assert confirmed_within(world, 1, DEADLINE_MS)

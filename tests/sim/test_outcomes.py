@@ -1,4 +1,4 @@
-"""What clients report where random schedules seldom get: true, and said as it is."""
+"""The reports of clients in rare situations, which must be true and precise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONG_US = 1 << 40
 
 
 def test_a_close_that_finds_another_end_reports_it() -> None:
-    """The writer heard of none of its entries, and recovery closed behind all of them."""
+    """The writer got no answer for its entries, and recovery closed the ledger with all of them."""
     world = world_with(rpc_timeout_ms=2_000)
     lose(world, *(("add_reply", name, "w") for name in ("b0", "b1", "b2")))
     world.add()
@@ -37,7 +37,7 @@ def test_a_close_that_finds_another_end_reports_it() -> None:
 
 
 def test_a_close_of_unknown_outcome_is_told_from_the_close_of_another() -> None:
-    """The writer's close is lost; recovery closes behind entries that the writer never heard of."""
+    """The writer's close is lost. Recovery closes after entries without an answer to the writer."""
     world = world_with(rpc_timeout_ms=40)
     world.faults.lasts("partition", LONG_US)
     lose(world, *(("add_reply", name, "w") for name in ("b0", "b1", "b2")))
@@ -55,7 +55,7 @@ def test_a_close_of_unknown_outcome_is_told_from_the_close_of_another() -> None:
 
 
 def test_a_recovery_goes_on_without_a_bookie_that_has_no_successor() -> None:
-    """What it owes is not waited for, or nothing further would fit the window."""
+    """Recovery does not wait for this bookie. Otherwise no further entry would fit the window."""
     world = world_with(bookies=3, rpc_timeout_ms=2_000)
     lose(world, *(("add_reply", name, "w") for name in ("b0", "b1", "b2")))
     for _ in range(6):
@@ -151,7 +151,7 @@ def test_a_lac_read_knows_what_was_confirmed_before_the_last_fragment() -> None:
 
 
 def test_an_entry_that_one_replica_denies_and_the_others_do_not_answer_for_is_unknown() -> None:
-    """b0 never had the entry; b1 and b2 have it and are not heard."""
+    """b0 never had the entry. b1 and b2 have it, but their answers are lost."""
     world = world_with()
     world.faults.lasts("partition", LONG_US)
     lose(world, ("add", "w", "b0"))
@@ -169,7 +169,7 @@ def test_an_entry_that_one_replica_denies_and_the_others_do_not_answer_for_is_un
 
 
 def test_a_writer_that_may_change_no_ensemble_waits_for_a_bookie_that_is_busy() -> None:
-    """So long that it would be replaced else."""
+    """The bookie is busy so long that it would otherwise be replaced."""
     world = world_with(ensemble_changes_max=0)
     world.bookies["b2"].refuses_adds = True
     world.add()
@@ -185,7 +185,7 @@ def test_a_writer_that_may_change_no_ensemble_waits_for_a_bookie_that_is_busy() 
     "failure", [Failure.BOOKIE_FAILED, Failure.NOT_ENOUGH_BOOKIES, Failure.TOO_MANY_CHANGES]
 )
 def test_a_failure_in_a_calm_cluster_is_explained_by_nothing(failure: Failure) -> None:
-    """Not by the first starts of its bookies either, which every schedule has."""
+    """The first starts of the bookies, which every schedule has, do not explain it either."""
     world = world_with()
     world.add()
     world.run_for(20)
@@ -199,7 +199,7 @@ def test_a_failure_in_a_calm_cluster_is_explained_by_nothing(failure: Failure) -
 
 
 def test_a_lac_that_a_bookie_told_is_not_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when it is that of a ledger without entries."""
+    """This also holds for the LAC of a ledger without entries."""
     world = world_with()
     monkeypatch.setattr(LacReader, "_finish", _unknown)
     world.lac_reader("lac", world.checker.record)

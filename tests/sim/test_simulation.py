@@ -63,7 +63,7 @@ MARKS = (
     "writer cut off",
     "writer died after a change",
 )
-"""Situations that random schedules must meet, or they test less than they seem to."""
+"""Situations that random schedules must reach. Otherwise they test less than intended."""
 
 met: dict[str, int] = {}
 

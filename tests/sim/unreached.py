@@ -39,7 +39,7 @@ FILES = (
     "bookie_server/storage/reading/reads.py",
     "bookie_server/storage/replay.py",
 )
-"""Whose lines count."""
+"""Files and folders whose lines must be reached."""
 
 CODES = (
     "AddReplied.BUSY",
@@ -177,4 +177,4 @@ RARE: dict[str, str] = {
     "*/replay_decision.py:_hides_a_record": "gaps of lost records: test_replay_decision",
     "*/held.py:Pins.when_past": "a slot is freed while it is read: tests/unit/bookie/test_drops.py",
 }
-"""What 5,000 schedules reach, and 2,500 may not."""
+"""Rare cases: 5,000 schedules reach them, but 2,500 may not."""

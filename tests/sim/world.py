@@ -38,15 +38,15 @@ from tests.sim.options import IMPATIENT_MS, LEDGER, Options
 from tests.sim.runtime import Scheduler
 
 ANSWERED_MS = 1_000
-"""A bookie whose disk failed has answered everything within so much virtual time."""
+"""A bookie whose disk failed has answered all requests within this virtual time."""
 
 
 class World:
     """Everything of one schedule.
 
     Attributes:
-        dies_at_change: Writers that end right after their next ensemble change.
-        trace: Lines of what happened, kept only when asked for.
+        dies_at_change: Writers that die immediately after their next ensemble change.
+        trace: Lines that describe the events, kept only if requested.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class World:
 
     @property
     def checker(self) -> Checker:
-        """Of the ledger that every schedule has."""
+        """The checker of the ledger that every schedule has."""
         return self.checkers.of(LEDGER)
 
     def create_ledger(
@@ -121,7 +121,7 @@ class World:
         name: str = "w",
         address: str = "",
     ) -> SimClient:
-        """The writer of a new ledger."""
+        """Return the writer of a new ledger."""
         metadata = LedgerMetadata(quorum, (Fragment(0, ensemble),))
         record = self.store.create(ledger_id, metadata)
         self.checkers.of(ledger_id).created(record)
@@ -186,7 +186,7 @@ class World:
         return payload + bytes(max(0, self.options.entry_size_bytes - len(payload)))
 
     def add(self, entries: int = 1, name: str = "w") -> None:
-        """Let a writer add a run."""
+        """Let a writer add a run of entries."""
         writer = self.clients[name]
         out, window = writer.entries_asked, self.options.window_entries
         require(out < window, "V12", f"{name} has {out} entries on their way, allowed are {window}")
@@ -199,7 +199,7 @@ class World:
         writer.feed(m.AddRequested(payloads))
 
     def candidates(self, client: str, number: int, up: list[str]) -> tuple[str, ...]:
-        """Bookies that take writes, shuffled, or in the order a script prefers."""
+        """Return the bookies that accept writes, in random order or in the order of a script."""
         preferred = self.prefers.get(client, self.prefers.get("*"))
         if preferred is not None:
             return tuple(name for name in preferred if name in up)
@@ -212,7 +212,7 @@ class World:
         self.bookies[name].stop(power=power)
 
     def stop_failed(self, name: str, host: object, *, waited_ms: int = 0) -> None:
-        """The process of a bookie ends itself after a write or sync error, once it has answered."""
+        """End the process of a bookie after a failed write or sync, when it has answered."""
         bookie = self.bookies[name]
         if bookie.host is not host:
             return
@@ -231,7 +231,7 @@ class World:
             self.scheduler.call_later(20_000, lambda: self.restart(name))
 
     def replay_adds(self, ledger_id: int, replaced: tuple[str, ...]) -> None:
-        """Bookies that were replaced get their last adds again, twice, late."""
+        """Send replaced bookies their last adds again: late, and twice."""
         rate = self.options.late_add_rate
         for name in replaced:
             bookie = self.bookies[name]
@@ -251,14 +251,14 @@ class World:
         if bookie.is_up:
             return
         if bookie.host is not None:
-            # It is on its way down, cleanly, and has not ended yet.
+            # The bookie is stopping cleanly, but has not ended yet.
             self.scheduler.call_later(1_000, lambda: self.restart(name))
             return
         self.note(name, "starts")
         bookie.start()
 
     def crash(self, name: str, why: str) -> None:
-        """A bookie dies at a chosen moment and comes back after a while."""
+        """Let a bookie die now, and restart it after a while."""
         bookie = self.bookies[name]
         if not bookie.is_up or self.faults.is_healed:
             return
@@ -276,7 +276,7 @@ class World:
                 self.checkers.mark("connection reset")
 
     def announce(self, name: str, *, is_written: bool = True) -> None:
-        """A writer gives its LAC to its ensemble, to write or to remember; nobody waits for it."""
+        """Send a writer's LAC to its ensemble, to write or to remember. No client waits for it."""
         writer = self.clients[name]
         lac, ledger_id = writer.machine.last_add_confirmed, writer.ledger_id
         if not writer.is_alive or lac == NO_ENTRY:
@@ -309,7 +309,7 @@ class World:
         self.checkers.of(ledger_id).is_deleted = True
 
     def collect(self, name: str) -> None:
-        """Let a bookie look for deleted ledgers."""
+        """Let a bookie run a pass of garbage collection."""
         self.note(name, "collects garbage")
         self.checkers.mark("garbage collected")
         self.bookies[name].collect()
@@ -321,7 +321,7 @@ class World:
             self.scheduler.step()
 
     def run_until(self, is_reached: Callable[[], bool], within_ms: int) -> bool:
-        """Run until a condition holds; False when it did not within so much virtual time."""
+        """Run until a condition holds. Return False if it does not hold within the virtual time."""
         end_us = self.scheduler.now_us + within_ms * 1_000
         while not is_reached():
             if self.scheduler.now_us > end_us or not self.scheduler.step():
@@ -329,7 +329,7 @@ class World:
         return True
 
     def heal(self) -> None:
-        """The end of all faults: every bookie runs, every message arrives."""
+        """End all faults: every bookie runs, and every message arrives."""
         self.faults.is_healed = True
         self.network.heal()
         for name, bookie in self.bookies.items():
@@ -339,11 +339,11 @@ class World:
         self.note("world", "healed")
 
     def audit(self) -> None:
-        """Heal, and hold everything against its invariants (tests/sim/audit.py)."""
+        """Heal the cluster, and check all invariants (tests/sim/audit.py)."""
         Audit(self).run()
 
     def let_go(self) -> None:
-        """After the audit: delete everything, and see that bookies drop it (PROTOCOL.md#V10)."""
+        """After the audit, delete all ledgers, and check that bookies drop them (V10)."""
         Audit(self).let_go()
 
     def reader(
@@ -355,7 +355,7 @@ class World:
         ledger_id: int = LEDGER,
         pause_us: int = 0,
     ) -> SimClient:
-        """A client that reads from the beginning to `last_entry_id` (inclusive)."""
+        """Return a client that reads from the beginning to `last_entry_id` (inclusive)."""
         frames = self.options.read_frames
         machine = LedgerReader(
             metadata=metadata,
@@ -397,7 +397,7 @@ class World:
     def lac_reader(
         self, name: str, metadata: LedgerMetadata, *, ledger_id: int = LEDGER
     ) -> SimClient:
-        """A client that asks how far the ledger is confirmed, knowing the record as it was."""
+        """Return a client that reads the LAC of a ledger, and has the metadata `metadata`."""
         machine = LacReader(metadata=metadata, waits_for_all=True)
         client = self.client(name, machine, ledger_id)
         client.feed(m.Start())

@@ -130,13 +130,16 @@ class SimBookie:
     """One bookie: the server of `SmallConnection`s.
 
     Attributes:
-        place: The machine of the bookie; changes if it restarts on another machine. is_up: Whether
-        it accepts connections. is_stuck: Whether its connections stay open without any data.
-        is_slow: Whether its answers take seconds. is_rotten: Whether most of its reads return
-        damaged entries. is_rotten_for_good: Whether all its reads return damaged entries, until
-        this is reset. answer_delay_ms: Additional delay of each answer. control_delay_ms:
-        Additional delay of each answer of its control service. takes_runs: Whether its registration
-        lists ADD_RUN. is_older: Whether it refuses ADD_RUN, even if its registration lists it.
+        place: The machine of the bookie; changes if it restarts on another machine.
+        is_up: Whether it accepts connections.
+        is_stuck: Whether its connections stay open without any data.
+        is_slow: Whether its answers take seconds.
+        is_rotten: Whether most of its reads return damaged entries.
+        is_rotten_for_good: Whether all its reads return damaged entries, until this is reset.
+        answer_delay_ms: Additional delay of each answer.
+        control_delay_ms: Additional delay of each answer of its control service.
+        takes_runs: Whether its registration lists ADD_RUN.
+        is_older: Whether it refuses ADD_RUN, even if its registration lists it.
         has_control: Whether it has a control service.
     """
 

@@ -158,7 +158,8 @@ class OddTransport:
     """A transport of another program, whose answers get lost or come twice.
 
     Attributes:
-        is_deaf: Whether no answer comes. is_doubling: Whether each answer comes twice.
+        is_deaf: Whether no answer comes.
+        is_doubling: Whether each answer comes twice.
     """
 
     def __init__(self, process: Process) -> None:

@@ -35,8 +35,9 @@ class LogStory:
     """The known facts about the log.
 
     Attributes:
-        known: Values by offset that were acknowledged, or seen by a reader. definite: Values whose
-        append failed with a definite error. reigns: All leaders that ever began to open the log.
+        known: Values by offset that were acknowledged, or seen by a reader.
+        definite: Values whose append failed with a definite error.
+        reigns: All leaders that ever began to open the log.
     """
 
     def __init__(self, world: HandleWorld) -> None:

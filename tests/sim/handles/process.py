@@ -185,7 +185,8 @@ class Process:
     """A program that uses ledgers.
 
     Attributes:
-        is_over: Whether it crashed or closed its client. followers: The followers that it made.
+        is_over: Whether it crashed or closed its client.
+        followers: The followers that it made.
         ends: For each ledger, the last end that a handle knew, and whether the ledger was closed.
         lookups_failed: Time in seconds at which the look-up of a bookie last failed.
     """

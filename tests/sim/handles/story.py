@@ -57,10 +57,11 @@ class Story:
     """One ledger, and the handle of its writer.
 
     Attributes:
-        face: The blocking handle for its appends, if it has one. payloads: The accepted payloads by
-        entry id, in the order of the calls. acknowledged: The number of acknowledged entries. They
-        come before all other entries. is_contested: Whether another process began to seal the
-        ledger. closed: The record of the closed ledger, after the first call that returned it.
+        face: The blocking handle for its appends, if it has one.
+        payloads: The accepted payloads by entry id, in the order of the calls.
+        acknowledged: The number of acknowledged entries. They come before all other entries.
+        is_contested: Whether another process began to seal the ledger.
+        closed: The record of the closed ledger, after the first call that returned it.
     """
 
     def __init__(

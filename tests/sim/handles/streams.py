@@ -43,9 +43,10 @@ class Table:
     """The known facts about the log.
 
     Attributes:
-        batches: By batch id, the payloads of each attempt, and the result of its commit. runs: All
-        runs that ever began. ledgers: All ledgers that ranges were written to. sealed: The ledgers
-        that another process began to seal.
+        batches: By batch id, the payloads of each attempt, and the result of its commit.
+        runs: All runs that ever began.
+        ledgers: All ledgers that ranges were written to.
+        sealed: The ledgers that another process began to seal.
     """
 
     def __init__(self, world: HandleWorld) -> None:

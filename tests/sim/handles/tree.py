@@ -32,13 +32,13 @@ class HandleTree(SimTree):
     """The session of one process.
 
     Attributes:
-        refusals: Number of requests that an access list refused. refuses: Whether an access list
-        refuses every change. loses_answer: Whether the next change is made, but its answer is lost,
-        and the store is away
+        refusals: Number of requests that an access list refused.
+        refuses: Whether an access list refuses every change.
+        loses_answer: Whether the next change is made, but its answer is lost, and the store is away
             after that.
         behind: The data that reads see until the next sync, if the session's server is behind.
-        answer_delay_ms: Time between a read in the store and its answer. returns: Number of
-        sessions that began with a server that was behind.
+        answer_delay_ms: Time between a read in the store and its answer.
+        returns: Number of sessions that began with a server that was behind.
     """
 
     refusals = 0

@@ -90,11 +90,13 @@ class HandleWorld:
     """Virtual time, and the known facts about bookies, processes and ledgers.
 
     Attributes:
-        is_faulty: Whether faults may happen now. has_faults: Whether faults may have happened.
-        set_back_ms: Time by which the clock of the store was set back. truth: The true records in
-        the store. still_until_ms: Time before which the store answers no request. is_calm: Whether
-        no fault happens, and the effects of all faults are over. is_busy: Whether actors begin new
-        work.
+        is_faulty: Whether faults may happen now.
+        has_faults: Whether faults may have happened.
+        set_back_ms: Time by which the clock of the store was set back.
+        truth: The true records in the store.
+        still_until_ms: Time before which the store answers no request.
+        is_calm: Whether no fault happens, and the effects of all faults are over.
+        is_busy: Whether actors begin new work.
     """
 
     def __init__(self, seed: int) -> None:

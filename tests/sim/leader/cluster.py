@@ -48,7 +48,8 @@ class ClusterLedger(SimLedger):
     """A ledger of the cluster. `stored` has the entries that its writer sent.
 
     Attributes:
-        client: The client that runs its writer. changes: Number of ensemble changes.
+        client: The client that runs its writer.
+        changes: Number of ensemble changes.
     """
 
     client: Any = None

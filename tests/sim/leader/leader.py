@@ -64,9 +64,11 @@ class SimLeader:
     """One process that leads the log, or tries to lead it.
 
     Attributes:
-        number: Number of the process. appends: The appends, in the numbering of the machine.
-        opened: The indication that it leads the log; None before. stopped: The indication that it
-        stopped; None before. resumed_ms: Time of the end of its last pause.
+        number: Number of the process.
+        appends: The appends, in the numbering of the machine.
+        opened: The indication that it leads the log; None before.
+        stopped: The indication that it stopped; None before.
+        resumed_ms: Time of the end of its last pause.
     """
 
     def __init__(self, world: LeaderWorld, number: int) -> None:

@@ -37,11 +37,13 @@ class SimLedger:
     """A ledger and its only writer.
 
     Attributes:
-        writer: Number of the leader that created it. stored: The sent entries, in order. Those from
-        index `quorum` on are in flight. quorum: Number of entries on their ack quorum. confirmed:
-        Number of entries that are confirmed to the writer. is_fenced: Whether no more adds reach
-        their quorum. is_sealed_by_other: Whether another process began to recover it. is_broken:
-        Whether the writer failed. No more entries are confirmed to it.
+        writer: Number of the leader that created it.
+        stored: The sent entries, in order. Those from index `quorum` on are in flight.
+        quorum: Number of entries on their ack quorum.
+        confirmed: Number of entries that are confirmed to the writer.
+        is_fenced: Whether no more adds reach their quorum.
+        is_sealed_by_other: Whether another process began to recover it.
+        is_broken: Whether the writer failed. No more entries are confirmed to it.
     """
 
     ledger_id: int
@@ -87,10 +89,11 @@ class SimLedgers:
     """All ledgers of one world.
 
     Args:
-        later: Calls a function after a number of ms. now_ms: Returns the virtual time.
+        later: Calls a function after a number of ms.
+        now_ms: Returns the virtual time.
         on_confirmed: Called with (ledger, last entry) when the writer gets a confirmation.
-        on_broken: Called once with (ledger, whether it is lost) when the writer fails. on_moved:
-        Called when more of a ledger is readable, or when it ended.
+        on_broken: Called once with (ledger, whether it is lost) when the writer fails.
+        on_moved: Called when more of a ledger is readable, or when it ended.
     """
 
     def __init__(

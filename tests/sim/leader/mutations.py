@@ -34,8 +34,9 @@ class Mutation:
     """The replaced methods, and the violation that they cause.
 
     Attributes:
-        rule: The broken rule of docs/LOGS.md; empty for the rule that everything ends. caught_by:
-        Pattern of the violation. patches: (owner, attribute, replacement) triples.
+        rule: The broken rule of docs/LOGS.md; empty for the rule that everything ends.
+        caught_by: Pattern of the violation.
+        patches: (owner, attribute, replacement) triples.
     """
 
     rule: str

@@ -30,10 +30,11 @@ class OpeningStory:
     """The requests of one leader, which decide what its opening may report at its end.
 
     Attributes:
-        began_ms: Time of the call that opens the leader. attempts: Attempts to change the list with
-        an unknown outcome, including running ones. dropped: Ledgers that the leader dropped.
-        refused: Ledgers that can never be listed, according to an answer of the store. denies:
-        Whether the opening failed with a definite error.
+        began_ms: Time of the call that opens the leader.
+        attempts: Attempts to change the list with an unknown outcome, including running ones.
+        dropped: Ledgers that the leader dropped.
+        refused: Ledgers that can never be listed, according to an answer of the store.
+        denies: Whether the opening failed with a definite error.
     """
 
     def __init__(self, leader: SimLeader) -> None:

@@ -63,8 +63,8 @@ class LeaderStore(SimStore):
     """A store that answers every request at some time. Only a dead client gets no answer.
 
     Attributes:
-        loss: Additional probability that the reply to a write of the head is lost. silence: Factor
-        of the probability that a read cannot reach the store.
+        loss: Additional probability that the reply to a write of the head is lost.
+        silence: Factor of the probability that a read cannot reach the store.
     """
 
     loss = 0.0
@@ -142,16 +142,16 @@ class LeaderWorld(World):
     """Virtual time, leaders and their ledgers, and the checks.
 
     Attributes:
-        open_timeout_ms: Time limit of each opening. give_up_probability: Probability that a caller
-        gives up an opening, or that the client of a
+        open_timeout_ms: Time limit of each opening.
+        give_up_probability: Probability that a caller gives up an opening, or that the client of a
             leader is closed.
         staging_ttl_ms: Time after which the sweeper deletes a ledger that was not listed.
         set_back_ms: Maximum time by which the clock for append times is set back.
         leave_probability: Probability that a leader is given up while a request of one kind runs.
         early_break_probability: Probability that a writer fails before its leader has the ledger.
         behind_probability: Probability that a server without the log answers a leader's read.
-        deleted_ms: Time of the deletion of the log; None while it exists. extra: Random numbers for
-        situations of only some schedules. They are separate, so that the
+        deleted_ms: Time of the deletion of the log; None while it exists.
+        extra: Random numbers for situations of only some schedules. They are separate, so that the
             other random numbers stay the same.
     """
 

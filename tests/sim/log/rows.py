@@ -1,8 +1,8 @@
-"""Schemas and passwords of what jobs write: what planning a write decides, drawn at random.
+"""Random schemas and passwords of jobs, which the planning of a write decides.
 
-A schema is a set of one-letter columns. A write that adds rows keeps the log's columns or adds to
-them; an overwrite may replace them (`overwriteSchema`), and so does the first commit of a log,
-whatever it was made with.
+A schema is a set of columns with one letter each. A write that adds rows keeps or extends the
+columns of the log. An overwrite may replace them (`overwriteSchema`). The first commit of a log
+always replaces the columns that the log was created with.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 COLUMNS = "abcdef"
 SCHEMA_SIZE_BYTES = 40
-"""So long that a small head has no room for more than two."""
+"""Size of a schema: so large that a small head has room for at most two."""
 
 PASSWORD = b"the-logs-own-secret"
 WRONG_PASSWORDS = (b"another-secret", b"")
@@ -37,18 +37,18 @@ def columns_of(schema: bytes) -> set[str]:
 
 
 def drawn_schema(random: Random) -> bytes:
-    """Any one, of few columns."""
+    """Return a random schema of few columns."""
     return schema_of(random.sample(COLUMNS, random.randint(1, 2)))
 
 
 def chosen_schema(random: Random, state: LogState, mode: WriteMode, usual: bytes) -> bytes:
-    """What the log's schema is to be after a write that was planned on `state`.
+    """Return the schema that the log gets from a write that was planned on `state`.
 
     Args:
-        random: Draws.
-        state: Of the log.
-        mode: Of the write.
-        usual: Of most rows that a first write brings.
+        random: The random numbers.
+        state: The state of the log.
+        mode: The mode of the write.
+        usual: The schema of most first writes.
     """
     current = state.schema
     if mode is WriteMode.OVERWRITE and random.random() < 0.3:
@@ -61,24 +61,24 @@ def chosen_schema(random: Random, state: LogState, mode: WriteMode, usual: bytes
 
 
 def wider_schema(random: Random, state: LogState) -> bytes:
-    """The log's columns and one more, perhaps one that it has."""
+    """Return the columns of the log with one more, which the log may already have."""
     return schema_of(columns_of(state.schema or b"") | {random.choice(COLUMNS)})
 
 
 def drawn_password(random: Random) -> bytes:
-    """Of a log: most have none."""
+    """Return the random password of a log. Most logs have none."""
     return PASSWORD if random.random() < 0.4 else b""
 
 
 def password_given(random: Random, right: bytes) -> bytes:
-    """What somebody gives who is to give `right`, now and then the wrong one."""
+    """Return the password that a user gives: `right`, or sometimes a wrong one."""
     if random.random() < 0.95:
         return right
     return random.choice([wrong for wrong in (*WRONG_PASSWORDS, PASSWORD) if wrong != right])
 
 
 def is_password(stored: str, password: bytes) -> bool:
-    """Whether a head that says this of its password takes rows of that one."""
+    """Whether `stored`, the head's information about its password, fits `password`."""
     try:
         compare_password("log", stored, password)
     except UnauthorizedError:
@@ -87,13 +87,13 @@ def is_password(stored: str, password: bytes) -> bool:
 
 
 def leaks(head: LogHead) -> bool:
-    """Whether the head shows a password in what is stored or printed of it."""
+    """Whether the stored or printed form of the head shows a password."""
     shown = encode_head(head) + repr(head).encode()
     return any(secret in shown for secret in (PASSWORD, *WRONG_PASSWORDS) if secret)
 
 
 def leaks_in(error: LedgerLogError) -> bool:
-    """Whether a failure tells a password to whoever prints it."""
+    """Whether the printed form of an error shows a password."""
     fields: Any = vars(error)
     shown = (repr(error) + str(error) + repr(fields)).encode()
     return any(secret in shown for secret in (PASSWORD, *WRONG_PASSWORDS) if secret)

@@ -55,19 +55,19 @@ SMALL: Mapping[Any, Mapping[str, Any]] = {
     range_writer: {"PENDING_SIZE_BYTES_MAX": 45},
     sweeper: {"STEP_LEDGERS_MAX": 2, "PAGES_AT_ONCE": 2, "FAILED_SEALS_MAX": 2},
 }
-"""Bounds so small that most commits write pages and an index of them, work takes several steps,
-and machines give up now and then."""
+"""Limits so small that most commits write pages and an index of pages, that work takes several
+steps, and that machines sometimes give up."""
 
 
 def use_small_heads(set_attribute: Callable[[object, str, Any], None] = setattr) -> None:
-    """From now on, or until what `set_attribute` did is undone."""
+    """Apply small limits, permanently or until the effect of `set_attribute` is undone."""
     for module, values in SMALL.items():
         for name, value in values.items():
             set_attribute(module, name, value)
 
 
 def trace_under_two_hash_seeds(program: str) -> str:
-    """What `python -m program --trace` prints of five schedules, the same in both runs."""
+    """Run `python -m program --trace` twice, and return its output, which must be the same."""
     traces = {
         subprocess.run(
             [sys.executable, "-m", program, "--schedules", "5", "--trace"],
@@ -84,20 +84,20 @@ def trace_under_two_hash_seeds(program: str) -> str:
 
 
 class Played(Protocol):
-    """A world after its schedule, as far as it is counted."""
+    """The counts of a world after its schedule."""
 
     @property
     def events(self) -> int:
-        """The requests that were made."""
+        """The number of requests."""
 
     @property
     def counts(self) -> Counter[str]:
-        """What happened, by name."""
+        """The number of occurrences of each situation, by name."""
 
 
 @dataclass
 class Counts:
-    """What schedules went through without a violation."""
+    """Counts of what happened in schedules without a violation."""
 
     schedules: int = 0
     events: int = 0
@@ -119,7 +119,7 @@ def run_host_schedules(
     run: Callable[[int], Played] = host_schedule,
     what: str = "log hosts",
 ) -> str:
-    """As `run_schedules` of the shipped hosts; the line that counts what happened."""
+    """Run schedules of the shipped hosts until the first violation; return a line with counts."""
     schedules = events = 0
     counts: Counter[str] = Counter()
     for seed in seeds:
@@ -134,7 +134,7 @@ def run_host_schedules(
 
 
 def run_schedules(seeds: Iterable[int], on_end: Callable[[World], None] | None = None) -> Counts:
-    """Run one schedule for each seed; the first `Violation` ends it and names its seed."""
+    """Run one schedule for each seed. The first `Violation` ends the run and names its seed."""
     counts = Counts()
     for seed in seeds:
         world = schedule(seed)

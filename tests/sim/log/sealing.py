@@ -1,4 +1,4 @@
-"""The end of a recovery, as the simulated bookies of logs have it."""
+"""The last check of a recovery, for the simulated ledgers of logs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ledgerlog_spark.errors import NeedsOperatorError
 def check_close(ledger_id: int, *, last_entry_id: int, floor_entry_id: int) -> None:
     """Raise unless a ledger may be closed at `last_entry_id`, inclusive (LOGS.md#S2).
 
-    `RecoveryMachine` of the ledger protocol refuses the same; its own simulator holds it.
+    `RecoveryMachine` of the ledger protocol refuses the same closes, as its own simulator checks.
     """
     if last_entry_id < floor_entry_id:
         raise NeedsOperatorError(

@@ -1,8 +1,9 @@
-"""A store of one log that is late, forgetful and stale, and checks the log at every change.
+"""A store of one log with late, lost and old answers, which checks the log at every change.
 
-A write may be lost on its way, lose its reply, or be *delayed*: its sender is told "unknown", its
-session is dead, and the write is carried out much later all the same. A read may be served from
-any state that the session has not seen a newer one of; `Sync` ends that.
+A write or its reply may be lost. A write may also be *delayed*: the sender gets the outcome
+"unknown", its session is dead, and the write is still carried out much later. A read may return any
+state that is not older than the newest state that its session has seen. After `Sync`, reads return
+the newest state.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Register:
-    """Create and register a ledger under a producer record at a version; answered by Written."""
+    """Create and register a ledger under a version of a producer record. The reply is Written."""
 
     request: int
     app: str
@@ -34,7 +35,7 @@ class Register:
 
 @dataclass(frozen=True)
 class State:
-    """Everything the store holds; replaced, never changed."""
+    """The whole state of the store. A state is replaced, and never changed."""
 
     head: Versioned[LogHead]
     producers: dict[str, Versioned[ProducerRecord]] = field(default_factory=dict)
@@ -45,13 +46,13 @@ class State:
 
 @dataclass
 class Session:
-    """What one client has seen: it never reads anything older."""
+    """The newest state that one client has seen. It never reads an older state."""
 
     seen: int = 0
     is_slow: bool = False
-    """Whether its requests take long now and then."""
+    """Whether its requests sometimes take long."""
     is_crossed: bool = False
-    """Whether something else changes the head just before each change of its own."""
+    """Whether another change of the head comes just before each of its changes."""
 
 
 SLOW_MS_MAX = 250
@@ -69,17 +70,17 @@ READS = (
 
 
 class SimStore:
-    """Carries requests out in virtual time.
+    """Carries out requests in virtual time.
 
     Args:
-        later: Calls a function after so many ms.
+        later: Calls a function after a number of ms.
         on_change: Called with (old, new) after each change of the state.
-        drop: Seals and deletes a ledger; False when it could not be sealed.
-        pages: That the first head names.
-        password_of: Of a ledger, None when it has no record.
+        drop: Seals and deletes a ledger; returns False if it could not be sealed.
+        pages: The pages that the first head names.
+        password_of: Returns the password of a ledger; None if it has no metadata.
 
     Attributes:
-        unanswered: Requests whose client died over them.
+        unanswered: Requests whose client died before the reply.
     """
 
     def __init__(
@@ -202,8 +203,8 @@ class SimStore:
         return kind(request.request, outcome)
 
     def _time(self, needed: m.TimeNeeded) -> int:
-        """The store's clock; where the last answer's will do, that came some time ago."""
-        # The server that dates may be another one than before, whose clock is behind.
+        """Return the time of the store, or of the store's last answer if this is enough."""
+        # Another server than before may give the time, and its clock may be behind.
         skew_ms = self.random.choice((0, 0, 0, 60)) if self.faulty else 0
         behind_ms = {
             m.TimeNeeded.EXACT: skew_ms,

@@ -1,4 +1,4 @@
-"""Moments of hosts that random schedules meet rarely: what is a violation, and what is not."""
+"""Rare situations of hosts: which of them are violations, and which are not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def play(scenario: Callable[[HostWorld, Process, Log], Awaitable[None]]) -> HostWorld:
-    """The world after this happened to a new log, of which one process is alive."""
+    """Run a scenario with a new log and one live process, and return the world."""
 
     async def run(seed: int) -> HostWorld:
         world = HostWorld(seed)
@@ -47,7 +47,7 @@ def play(scenario: Callable[[HostWorld, Process, Log], Awaitable[None]]) -> Host
 
 
 async def replaced_and_back(_: HostWorld, process: Process, log: Log, *, wait_s: float) -> None:
-    """A run begins again after another one took over, and after a pass of the sweeper."""
+    """Begin a run again after another run took over, and after a pass of the sweeper."""
     await log.begin(app="nightly", batch_id=0, run="first")
     await log.begin(app="nightly", batch_id=0, run="second")
     await asyncio.sleep(wait_s)
@@ -71,7 +71,7 @@ def test_a_run_that_the_record_names_must_not_take_over_again(
 
 
 def test_a_failed_first_write_leaves_its_producer_on_a_log_that_stays() -> None:
-    """So its tasks, if some are left, cannot take over from the next run of the producer."""
+    """So its remaining tasks cannot take over from the next run of the producer."""
 
     async def failed(_: HostWorld, __: Process, log: Log) -> None:
         begun = await log.begin(app="nightly", run="first", is_log_new=True)
@@ -85,7 +85,7 @@ def test_a_failed_first_write_leaves_its_producer_on_a_log_that_stays() -> None:
 
 
 def test_a_deleted_log_says_nothing_of_the_commit_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The transaction whose reply was lost got through, and then the log was deleted."""
+    """The transaction took effect, but its reply was lost. After that, the log was deleted."""
     monkeypatch.setattr(commit, "UNKNOWN_MAX", 0)
     monkeypatch.setattr(actors, "_timeout_ms", lambda _: CHANGE_TIMEOUT_MS)
 
@@ -138,7 +138,7 @@ def test_a_range_moves_when_its_ledger_is_closed_before_its_first_row(
 async def listed_and_sealed(
     world: HostWorld, process: Process, log: Log, *, patch: pytest.MonkeyPatch, is_listed_late: bool
 ) -> None:
-    """A seal that misses the last entry where it may, and stalls for long behind its floor."""
+    """Seal a ledger: miss the last entry if allowed, and stall after the floor was read."""
     begun = await log.begin(schema=world.usual_schema, app="nightly", run="first")
     written = await ranges.staged(process, log, begun)
     call = Call(world, process, log.log_id, begun.app, begun.run, begun.batch_id)
@@ -155,7 +155,7 @@ async def listed_and_sealed(
         await actors._commit(process, log, begun, [written], call)
     patch.setattr(process.ledgers, "seal", stalled)
     world.is_faulty = True
-    patch.setattr(world.random, "random", lambda: 0.15)  # of faults only that of `_found`
+    patch.setattr(world.random, "random", lambda: 0.15)  # only the fault of `_found` happens
     await log.seal(written.ledger_id)
 
 

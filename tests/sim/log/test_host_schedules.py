@@ -1,4 +1,4 @@
-"""Random schedules of hosts and stores as they ship; the mutations they catch."""
+"""Random schedules of shipped hosts and stores, and the mutations that they notice."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_error_that_nobody_gets_ends_a_schedule() -> None:
 
 
 def test_clocks_of_a_world_are_ahead_by_exactly_what_was_waited() -> None:
-    """Also where floats add up to a little less: else no judge finds that a deadline has passed."""
+    """This holds even if floats add up to slightly less. Otherwise time limits would seem unmet."""
 
     async def run(seed: int) -> list[tuple[int, int, int | None]]:
         world = Hosts(seed)

@@ -1,4 +1,4 @@
-"""Random schedules of long lists; the mutations they catch."""
+"""Random schedules of long lists, and the mutations that they notice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random schedules of commits, zombies, sweepers, seals and upkeep; the mutations they catch."""
+"""Random schedules of commits, replaced runs, sweepers, seals and upkeep, with their mutations."""
 
 from __future__ import annotations
 

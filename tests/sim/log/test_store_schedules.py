@@ -1,4 +1,4 @@
-"""Random schedules of calls of the metadata stores as they ship; the mutations they catch."""
+"""Random schedules of calls of the shipped metadata stores, and the mutations they notice."""
 
 from __future__ import annotations
 

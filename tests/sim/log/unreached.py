@@ -33,7 +33,7 @@ FILES = (
     "ledgerlog_spark/metadata/store_clock.py",
     "ledgerlog_spark/upkeep/upkeep.py",
 )
-"""Whose lines count."""
+"""Files and folders whose lines must be reached."""
 
 CALLER = "a mistake of a caller, which the actors do not make: unit tests"
 LEADERS = "of leader logs: tests/sim/leader"
@@ -148,6 +148,6 @@ CODES = (
     "TruncateMachine.ConfigurationError",
     "SnapshotMachine.VersionNotAvailableError",
 )
-"""Outcomes and failures that schedules are to reach."""
+"""Outcomes and failures that schedules must reach."""
 
 WANTED = Wanted(FILES, REASONS, codes=CODES)

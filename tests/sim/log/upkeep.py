@@ -1,4 +1,4 @@
-"""Actors that merge, truncate, restore and retain, and readers that must not notice."""
+"""Actors that merge, truncate, restore and apply retention, and readers that must not notice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SETTLE_PASSES = 4
 
 
 def actors(world: World) -> Iterator[Actor]:
-    """Some of everything, in some schedules none."""
+    """Return some actors of each kind; none in some schedules."""
     random = world.random
     for _ in range(random.choice((0, 1, 1, 2))):
         yield merger(world)
@@ -55,7 +55,7 @@ def actors(world: World) -> Iterator[Actor]:
 def _tried(
     world: World, session: Session, make: Any, attempts: int = 3
 ) -> Generator[Any, Any, Any]:
-    """The machine's result; made anew while the outcome is unknown. None when it failed."""
+    """Return the result of a machine, or None if it failed. Retry while the outcome is unknown."""
     for _ in range(attempts):
         machine: LogMachine[Any] = make()
         try:
@@ -67,7 +67,7 @@ def _tried(
 
 
 def _begun(world: World, session: Session, app: str) -> Generator[Any, Any, Any]:
-    """A producer of its own; None when that failed."""
+    """Begin a new producer. None if this failed."""
     return (
         yield from _tried(
             world,
@@ -80,7 +80,7 @@ def _begun(world: World, session: Session, app: str) -> Generator[Any, Any, Any]
 def _copied(
     world: World, session: Session, app: str, names: list[int], of: Ledger
 ) -> Generator[Any, Any, StagedRange | None]:
-    """A range of copies in a new ledger of the app; None when it could not be made."""
+    """Return a range of copies in a new ledger of the app; None if it could not be created."""
     joined = yield from _begun(world, session, app)
     if joined is None:
         return None
@@ -108,7 +108,7 @@ def _snapshot(
 
 
 def merger(world: World) -> Actor:
-    """Copies a run of ranges and switches; sometimes dies in between."""
+    """Copy consecutive ranges, and replace them by the copy; sometimes die in between."""
     session, random = world.new_session(), world.random
     for _ in range(random.randint(2, 5)):
         yield world.sleep(random.randint(30, 250))
@@ -178,7 +178,7 @@ def _retention(world: World, *, by_age: bool, page_sizes: PageSizes) -> Retentio
 
 
 def _check_retained(world: World, machine: RetentionMachine) -> None:
-    """What it dropped, if anything, was too old or too much, and freed a ledger (LOGS.md#U8)."""
+    """Check that dropped ranges were too old or too many, and freed a ledger (LOGS.md#U8)."""
     states = world.store.states
     tokens = [state.head.value.token for state in states]
     if machine._token not in tokens:
@@ -252,7 +252,7 @@ def restorer(world: World, number: int) -> Actor:
 
 
 def reader(world: World) -> Actor:
-    """Plans, reads slowly, and is done just before the grace of what it reads may be over."""
+    """Plan a read, read slowly, and end just before the grace period of the ranges may end."""
     from tests.sim.log.world import GRACE_MS
 
     session, random = world.new_session(), world.random
@@ -287,9 +287,9 @@ def property_setter(world: World) -> Actor:
 
 
 def settle(world: World) -> Actor:
-    """When nobody is left: what every time of grace has passed for goes, and nothing else is left.
+    """After all actors ended, let all grace periods pass. No unneeded data may be left.
 
-    Then the newest version is read whole.
+    After that, read the whole newest version.
     """
     from tests.sim.log.world import GRACE_MS, STAGING_TTL_MS
 
@@ -332,7 +332,7 @@ def settle(world: World) -> Actor:
 def _retained_to_the_end(
     world: World, session: Session, *, by_age: bool
 ) -> Generator[Any, Any, None]:
-    """Step after step, all that is due goes, however long the list is (LOGS.md#U8)."""
+    """Check that retention drops all due ranges step by step, for any list (LOGS.md#U8)."""
     page_sizes: PageSizes = {}
     is_due = True
     while is_due:

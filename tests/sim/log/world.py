@@ -1,4 +1,4 @@
-"""One schedule: producers, zombies, sweepers, sealers and upkeep on one log."""
+"""One schedule: producers, replaced runs, sweepers, sealers and upkeep of one log."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ GRACE_MS = 300
 RETENTION_MS = 400
 EVENTS_MAX = 20_000
 REQUESTS_MAX = 1_000
-"""Of one machine, which makes a bounded number of attempts."""
+"""Maximum number of requests of one machine, whose number of attempts is limited."""
 Actor = Generator[Any, Any, None]
 
 
 @dataclass
 class Ledger:
-    """What became of one ledger.
+    """The state of one ledger.
 
     Attributes:
-        entries: Names of what is on its ack quorum: entry k (from 1) holds `entries[k - 1]`. An
-            entry has `ENTRY_ROWS` rows.
-        schema: Of its rows.
-        password: In its record.
+        entries: Names of the entries on their ack quorum: entry k (from 1) has the name `entries[k
+            - 1]`. An entry has `ENTRY_ROWS` rows.
+        schema: The schema of its rows.
+        password: The password in its metadata.
     """
 
     entries: list[int] = field(default_factory=list)
@@ -72,21 +72,21 @@ class World:
     seed: int
     random: Random = field(init=False)
     extra: Random = field(init=False)
-    """Draws what was added later, so that the schedules of a seed stay nearly the same."""
+    """Random numbers for situations added later, so that the schedules of a seed stay similar."""
     now: int = 1_000
     ledgers: dict[int, Ledger] = field(default_factory=dict)
     owners: dict[Place, tuple[str, int, str]] = field(default_factory=dict)
-    """App, batch and run that wrote a range."""
+    """The app, batch and run that wrote each range."""
     known: dict[str, KnownLog] = field(default_factory=dict)
-    """What some commit of an app left, which its later commits may start from."""
+    """By app, the log that one of its commits knew, from which later commits may start."""
     open: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Ledgers that a run of an app goes on with."""
+    """The ledger that each run of an app continues to write."""
     usual_schema: bytes = field(init=False)
-    """Of most rows that a first write brings."""
+    """The schema of most first writes."""
     password: bytes = field(init=False)
-    """That a job is to give; which one the log has, its first commit decides."""
+    """The password that jobs should give. The first commit decides which one the log has."""
     is_old_release: bool = field(init=False)
-    """Whether some jobs store no word of the password, and list ledgers all the same."""
+    """Whether some jobs store no password information in the head, but list ledgers."""
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
@@ -138,7 +138,7 @@ class World:
         raise self.violation("the schedule does not end")
 
     def check_all_ended(self) -> None:
-        """Nothing stands still: whoever has not ended died over a request."""
+        """Check that each actor has ended, or died during a request."""
         names = [getattr(actor, "__name__", "?") for actor in self._running]
         is_explained = len(names) == self.store.unanswered
         self.require(is_explained, f"{self.store.unanswered} clients died, and {names} do not end")
@@ -183,7 +183,7 @@ class World:
         return lambda resume: self.store.submit(session, request, resume)
 
     def expected(self, version: int) -> int | None:
-        """What a job that read `version` expects: mostly nothing, now and then a wrong version."""
+        """Return the version that a job expects: mostly None, and sometimes a wrong version."""
         if self.extra.random() < 0.8:
             return None
         return version if self.extra.random() < 0.8 else max(0, version - 1)
@@ -196,7 +196,7 @@ class World:
     def new_ledger(
         self, session: Session, app: str, version: Version, *, schema: bytes, password: bytes
     ) -> Generator[Any, Any, int | None]:
-        """A ledger that was registered for certain, None for none."""
+        """Register a new ledger; return None unless it was definitely registered."""
         ledger_id = next(self._numbers)
         answer = yield self.request(session, Register(0, app, version, ledger_id))
         if answer.outcome is not Outcome.OK:
@@ -205,14 +205,14 @@ class World:
         return ledger_id
 
     def password_of(self, ledger_id: int) -> bytes | None:
-        """What the record of a ledger says, None when it has none."""
+        """Return the password in the metadata of a ledger; None without metadata."""
         ledger = self.ledgers.get(ledger_id)
         return None if ledger is None or ledger.is_deleted else ledger.password
 
     def written(
         self, ledger_id: int, owner: tuple[str, int, str], count: int, copies: Sequence[int] = ()
     ) -> StagedRange:
-        """A range of new entries, or of copies of others, behind what the ledger holds."""
+        """Append new entries, or copies of others, to a ledger, and return their range."""
         ledger = self.ledgers[ledger_id]
         new = list(copies) or [next(self._entries) for _ in range(count)]
         first = ledger.last + 1
@@ -225,7 +225,7 @@ class World:
         return StagedRange(ledger_id, first, ledger.last, index, rows=rows, size_bytes=rows * 10)
 
     def new_session(self) -> Session:
-        """Of an actor that may be slow, or whose changes somebody always crosses."""
+        """Return a session that may be slow, or whose changes always conflict with others."""
         random = self.random
         return Session(is_slow=random.random() < 0.15, is_crossed=random.random() < 0.06)
 
@@ -251,7 +251,7 @@ class World:
                     continue
 
     def pages_sweeper(self) -> Actor:
-        """Sweeps pages all the time, also those of commits that are on their way."""
+        """Sweep pages all the time, including those of running commits."""
         session = self.new_session()
         for _ in range(12):
             yield self.sleep(self.random.randint(10, 150))
@@ -268,13 +268,13 @@ class World:
         return sweeper.due_ledgers(marks, self.now, GRACE_MS)
 
     def some_due(self) -> dict[int, int]:
-        """Those of one step, in any order."""
+        """Return the due ledgers of one step, in any order."""
         due = list(self.due().items())
         self.random.shuffle(due)
         return dict(due)
 
     def sealer(self) -> Actor:
-        """Seals ledgers although bookies are missing, so that less than all may be found."""
+        """Seal ledgers while bookies are missing, so that some entries may not be found."""
         session = Session()
         for _ in range(3):
             yield self.sleep(self.random.randint(50, 400))
@@ -288,13 +288,13 @@ class World:
             if items:
                 floor = floors[ledger_id]
                 listed = min(listed, self.listed_last(ledger_id))
-                # Entries that are listed may be missed; of others nobody says that they are there.
+                # A seal may miss a listed entry. Other entries are not reported to any reader.
                 last = self.ledgers[ledger_id].last
                 found = last - (last == listed and self.random.random() < 0.3)
                 self.close(ledger_id, found, floor)
 
     def listed_last(self, ledger_id: int) -> int:
-        """The last entry of it that is listed now, -1 for none."""
+        """Return the last entry of a ledger that is listed now; -1 for none."""
         items = self.checks.items(self.store.state)
         return max((i.last_entry_id for i in items if i.ledger_id == ledger_id), default=-1)
 
@@ -327,7 +327,7 @@ class World:
 
 
 def schedule(seed: int) -> World:
-    """One random schedule to its end; raises `Violation`."""
+    """Run one random schedule to its end, or raise `Violation`."""
     world = World(seed)
     try:
         _play(world)

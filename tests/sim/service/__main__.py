@@ -12,5 +12,5 @@ from tests.sim.service.world import run_schedules
 
 if __name__ == "__main__":
     quiet = structlog.make_filtering_bound_logger(logging.ERROR)
-    structlog.configure(wrapper_class=quiet)  # connections are closed all the time
+    structlog.configure(wrapper_class=quiet)  # each closed connection logs a line
     sys.exit(play("tests.sim.service", run_schedules))

@@ -1,4 +1,4 @@
-"""Who connects: peers that behave, and others."""
+"""The peers: good peers and bad peers."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ RECOVERY = 6
 HIGH_PRIORITY = 4
 SIZES = (10, 200, 3_000, 20_000, 60_000)
 ANSWERED_SECONDS = 20.0
-"""A request that waits for the disk alone; the disk stands still for less."""
+"""Time limit of the answer to a request that only waits for the disk. The disk stalls for less."""
 QUICK_SECONDS = 4.0
-"""Reads and recovery wait for no add."""
+"""Time limit of the answers to reads and recovery, which do not wait for adds."""
 
 
 def payload_of(ledger_id: int, entry_id: int, size: int) -> bytes:
@@ -36,13 +36,13 @@ def payload_of(ledger_id: int, entry_id: int, size: int) -> bytes:
 
 
 class Request:
-    """One that is out.
+    """A request without an answer.
 
     Attributes:
-        frame: Its bytes.
-        key: What its answer is told by.
-        check: Whether an answer is right.
-        end: How many bytes were sent over its connection up to its end.
+        frame: The bytes of the request.
+        key: The key by which its answer is found.
+        check: Returns whether an answer is right.
+        end: Number of bytes sent on its connection up to the end of its frame.
     """
 
     def __init__(self, frame: bytes, key: tuple[Any, ...], check: Callable[[Any], bool]) -> None:
@@ -54,10 +54,10 @@ class Request:
 
 
 class GoodPeer:
-    """Sends whole frames, takes its answers, asks again what was refused as BUSY.
+    """A peer that sends whole frames, takes its answers, and repeats requests that get BUSY.
 
     Attributes:
-        lane: "adds", "reads" or "control": what it asks for.
+        lane: The lane of its requests: "adds", "reads" or "control".
     """
 
     def __init__(self, world: ServiceWorld, number: int) -> None:
@@ -76,7 +76,7 @@ class GoodPeer:
         self._refused_at: float | None = None
 
     async def run(self) -> None:
-        """All its requests, one connection after the other."""
+        """Send all requests, with one connection after the other."""
         world = self.world
         if self.lane != "adds":
             self._store_what_is_read()
@@ -111,9 +111,10 @@ class GoodPeer:
             await asyncio.sleep(world.random.choice((0.001, 0.004)))
             if world.random.random() < 0.01 and not self.out:
                 pipe.leave()
-        await asyncio.sleep(0.1)  # what the kernels have still comes
+        await asyncio.sleep(0.1)  # bytes in the buffers of the kernels still arrive
         self._take_answers(pipe)
-        # A frame that is not whole yet keeps no place: else who never completes one would.
+        # An incomplete frame does not protect a connection from being replaced. Otherwise a peer
+        # that never completes a frame would keep its place.
         whole = [one.key for one in self.out.values() if one.end <= pipe.delivered_bytes]
         is_fair = not whole or world.is_stopping or not pipe.closed_by_bookie
         world.require(is_fair, f"{self} was closed with requests out: {whole}")
@@ -151,9 +152,9 @@ class GoodPeer:
                 self.world.require(request.check(answer), f"{self} gets {answer} for {key}")
 
     def _check_refusal(self, request: Request) -> None:
-        """A read that is retried over the same connection waits in line: it is not refused again.
+        """Check that a read that is retried on the same connection is not refused again.
 
-        The entries of a peer are all of one size.
+        It waits in line, because all entries of a peer have the same size.
         """
         if self.lane != "reads" or request.key[0] != "ReadAnswer":
             return
@@ -211,7 +212,7 @@ class GoodPeer:
 
     def _recover(self) -> Request:
         if self.world.random.random() < 0.5:
-            self._next += 100  # beyond what is read
+            self._next += 100  # after all entries that are read
             return self._add(RECOVERY)
         return self._read(HIGH_PRIORITY)
 
@@ -245,7 +246,7 @@ def _is_ok(answer: Any) -> bool:
 
 
 def key_of(answer: Any) -> tuple[Any, ...]:
-    """What tells which request an answer belongs to."""
+    """Return the key that identifies the request of an answer."""
     name = type(answer).__name__
     if name in ("AddRunAnswer", "BatchReadAnswer", "SliceReadAnswer"):
         return (name, answer.ledger_id, answer.first_entry_id, answer.request_id)
@@ -254,13 +255,14 @@ def key_of(answer: Any) -> tuple[Any, ...]:
 
 CUT_CODES = {Code.OK, Code.NO_ENTRY, Code.BAD_REQUEST, Code.BUSY}
 CUT_SECONDS = 30.0
-"""The largest requests for slices wait until a lane is empty, and up to 40 wait for each other."""
+"""Time limit of the largest requests for slices. They wait until a lane is empty, and up to 40 of
+them wait for each other."""
 SLICES_SIZE_BYTES_MAX = 65_000
-"""Of a frame, which has to fit into the bound of the bookie."""
+"""Maximum size of a frame, which must be within the limit of the bookie."""
 
 
 def cutting_frame(random: Random, ledger_id: int) -> bytes:
-    """A request for few bytes in many ranges. Every other one is malformed."""
+    """Return a request for few bytes in many ranges. Every second request is malformed."""
     count = random.choice((1, 30, 1_000))
     ranges = max(1, (random.choice((900, 20_000, SLICES_SIZE_BYTES_MAX)) - 44 - 12 * count) // 8)
     each = [(257 + 9 * place, 1 + place % 3) for place in range(max(1, ranges // count))]
@@ -274,21 +276,21 @@ def cutting_frame(random: Random, ledger_id: int) -> bytes:
     elif kind == 1:
         body += bytes(random.randrange(1, 300))
     elif kind == 2:
-        body = body[:28] + random.randbytes(4) + body[32:]  # another count of entries
+        body = body[:28] + random.randbytes(4) + body[32:]  # a wrong count of entries
     elif kind == 3:
         body = body[:-8] + random.randbytes(8)
     return len(body).to_bytes(4, "big") + body
 
 
 class BadPeer:
-    """Takes no answers, sends half a frame, leaves, floods, sends nonsense, or says nothing.
+    """A peer that takes no answers, sends half a frame, leaves, floods, or sends invalid bytes.
 
-    One that hoards asks for a few large answers from a host of its own, so that it holds a part of
-    a lane and waits for nothing itself. One that cuts sends the largest requests for slices, for
-    little answers, of which some are malformed.
+    A peer that hoards requests a few large answers from its own host, so that it holds a part of a
+    lane and waits for nothing itself. A peer that cuts sends the largest requests for slices, with
+    small answers. Some of these requests are malformed.
 
     Attributes:
-        closes_in_seconds: It is to be closed within that, for it never ends by itself.
+        closes_in_seconds: Time in which the bookie must close it, if it never ends by itself.
     """
 
     KINDS = ("sink", "drip", "leave", "garble", "silent", "cut")
@@ -339,7 +341,7 @@ class BadPeer:
             pipe.leave()
 
     async def _cut(self, pipe: Pipe, frames: list[bytes]) -> None:
-        """Send requests for slices, each of which gets one answer over the same connection."""
+        """Send requests for slices. Each gets one answer on the same connection."""
         began = self.world.loop.time()
         pipe.send(b"".join(frames))
         missing = len(frames)
@@ -354,8 +356,8 @@ class BadPeer:
             waited = self.world.loop.time() - began
             self.world.require(waited < CUT_SECONDS, f"{missing} cuts wait for {waited:.1f} s")
             if missing and pipe.is_lost:
-                # Without a whole frame, a connection may be refused, or may lose its place. Who
-                # waits in line that long, and holds what it sent, may be closed too.
+                # Without a whole frame, a connection may be refused, or may lose its place. A
+                # connection that waits in line for this time, and holds bytes, may be closed too.
                 whole = sum(end <= pipe.delivered_bytes for end in ends)
                 is_answered = whole <= len(frames) - missing
                 is_fair = is_answered or waited >= WAIT_SECONDS_MAX or self.world.is_stopping
@@ -370,7 +372,7 @@ class BadPeer:
         return make.get(self.lane, self.maker._recover)().frame
 
     def _check(self, pipe: Pipe, seconds: float) -> None:
-        """What holds something and does not move is closed in time."""
+        """Check that a connection that holds bytes without progress is closed in time."""
         stall = self.world.settings.stall_timeout_ms / 1_000
         first = self.world.settings.first_request_timeout_ms / 1_000
         is_stalled = self.kind in ("drip", "silent") or pipe.get_write_buffer_size() > 0

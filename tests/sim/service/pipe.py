@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from tests.sim.service.world import ServiceWorld
 
 KERNEL_BYTES = 20_000
-"""What each kernel keeps for a side that does not take it."""
+"""Size of the buffer of each kernel, for bytes that its side has not taken."""
 PIECE_BYTES = 16_384
 
 
 class Pipe(asyncio.Transport):
-    """The bookie's end; the peer's is `send`, `answers` and `leave`.
+    """The bookie's end of a connection. The peer uses `send`, `answers` and `leave`.
 
     Attributes:
-        answers: That came to the peer whole, oldest first.
-        is_taking: Whether the peer takes what the bookie sends.
-        is_lost: The bookie was told that the connection is over.
-        closed_by_bookie: It ended the connection.
-        stuck_since: The kernels took nothing of what is unsent since then; None without any.
+        answers: Complete answers that reached the peer, oldest first.
+        is_taking: Whether the peer takes the bytes that the bookie sends.
+        is_lost: Whether the bookie was notified of the end of the connection.
+        closed_by_bookie: Whether the bookie ended the connection.
+        stuck_since: Time since which the kernels took no unsent bytes; None without unsent bytes.
     """
 
     def __init__(self, world: ServiceWorld, host: str) -> None:
@@ -120,11 +120,11 @@ class Pipe(asyncio.Transport):
 
     @property
     def unanswered_bytes(self) -> int:
-        """Received by the bookie and held there, as far as the peer can tell."""
+        """Bytes that the bookie received and has not answered, as far as the peer can know."""
         return self._unsent_bytes
 
     def send(self, data: bytes) -> None:
-        """Give the kernels something for the bookie."""
+        """Pass bytes for the bookie to the kernels."""
         if not self.is_lost:
             self.sent_bytes += len(data)
             self._to_bookie += data
@@ -132,11 +132,11 @@ class Pipe(asyncio.Transport):
 
     @property
     def is_sent(self) -> bool:
-        """Whether the bookie took everything."""
+        """Whether the bookie has taken all bytes."""
         return not self._to_bookie
 
     def leave(self) -> None:
-        """The peer's process is gone."""
+        """End the process of the peer."""
         self._to_bookie.clear()
         self._unsent.clear()
         self._unsent_bytes = 0
@@ -163,7 +163,7 @@ class Pipe(asyncio.Transport):
             self._deliver_soon()
 
     def take(self) -> None:
-        """The peer takes what comes from now on."""
+        """Let the peer take all bytes from now on."""
         self.is_taking = True
         self._take_soon()
 

@@ -1,4 +1,4 @@
-"""A storage that answers late, in any order, and watches the memory that it was given."""
+"""A storage that answers late and in any order, and checks the memory of the requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def memory_of(value: Any) -> int:
-    """Bytes of nested tuples of numbers."""
+    """Return the memory of nested tuples of numbers, in bytes."""
     parts = sum(map(memory_of, value)) if isinstance(value, tuple) else 0
     return getsizeof(value) + parts
 
@@ -26,9 +26,9 @@ class LateStorage:
     """The storage port over entries in memory.
 
     Attributes:
-        is_stuck: Regular adds are not answered.
-        open_bytes: Of adds that are not answered, and of requests for slices.
-        requests: Not answered.
+        is_stuck: Whether regular adds get no answer.
+        open_bytes: Size of the adds and of the requests for slices without an answer.
+        requests: The requests without an answer.
     """
 
     def __init__(self, world: ServiceWorld) -> None:
@@ -41,7 +41,7 @@ class LateStorage:
         self._newest: dict[int, int] = {}
 
     def release(self) -> None:
-        """Adds are answered again."""
+        """Answer adds again."""
         self.is_stuck = False
         stuck, self._stuck = self._stuck, []
         for answer in stuck:
@@ -80,7 +80,8 @@ class LateStorage:
         self._answer_later(self._once(lambda: self.inner.read_batch(request, on_done)))
 
     def read_slices(self, request: Any, on_done: Callable[..., None]) -> None:
-        # A lane may be too small for the largest request, which then takes all that a share may.
+        # If the lane is too small for the largest request, the request takes the maximum of a
+        # share.
         largest = self.world.lanes.reads.size_bytes_max // FREE_PARTS_OF_SHARE
         size_bytes = min(memory_of(request.entries), largest)
         self.open_bytes += size_bytes

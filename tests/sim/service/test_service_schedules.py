@@ -1,4 +1,4 @@
-"""Random schedules of a bookie's data plane; the mutations they catch."""
+"""Random schedules of a bookie's data plane, and the mutations that they notice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_same_seed_gives_the_same_history() -> None:
 
 
 def waits_for_itself(patch: pytest.MonkeyPatch) -> None:
-    """A request waits for the memory that it lies in."""
+    """A request waits for the memory that contains it."""
     patch.setattr(PeerConnection, "_waits_for_itself", lambda *_: False)
 
 
@@ -42,7 +42,7 @@ def everybody_is_in_the_way(patch: pytest.MonkeyPatch) -> None:
 
 
 def memory_goes_with_the_first_answer(patch: pytest.MonkeyPatch) -> None:
-    """Memory is used again although other requests in it are open."""
+    """Memory is reused although it contains other open requests."""
     free = ReceiveMemory.free
 
     def free_all(self: Any, buffer: Any) -> bool:
@@ -53,7 +53,7 @@ def memory_goes_with_the_first_answer(patch: pytest.MonkeyPatch) -> None:
 
 
 def slices_cost_nothing(patch: pytest.MonkeyPatch) -> None:
-    """A decoded request for slices is in memory, and no lane holds it."""
+    """No lane counts the memory of a decoded request for slices."""
     patch.setattr(operations, "slices_cost", lambda _: 0)
 
 

@@ -1,4 +1,4 @@
-"""One schedule: a bookie's data plane, its peers, and what has to hold of them."""
+"""One schedule: the data plane of a bookie, its peers, and the checks."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 FRAME_BYTES_MAX = 65_536
 END_SECONDS = 90
 BAD_SECONDS = 40
-"""So long those that do not move are watched."""
+"""Time for which peers without progress are watched."""
 STUCK_SECONDS_MAX = 5.0
 RELIEF_SECONDS = 2.0
 DRAIN_MS = 8_000
 
 
 class _InOrder(dict[Any, None]):
-    """A set that goes through its members in the same order each time."""
+    """A set with a fixed order of iteration."""
 
     def add(self, member: Any) -> None:
         self[member] = None
@@ -47,11 +47,11 @@ class _InOrder(dict[Any, None]):
 
 
 class SheddingError(Exception):
-    """Of one connection that cannot be looked at once."""
+    """An error of one check of a connection."""
 
 
 class SheddingFails(V2Operations):
-    """A connection, of which the sweeper's look may fail once."""
+    """A connection for which one check of the sweeper may fail."""
 
     is_failing = False
 
@@ -63,15 +63,15 @@ class SheddingFails(V2Operations):
 
 
 class ServiceWorld:
-    """Virtual time, one bookie, and everybody who is connected.
+    """Virtual time, one bookie, and all connected peers.
 
     Attributes:
-        is_stopping: The bookie was told to stop.
-        is_ending: Peers that misbehave begin nothing new.
-        answers: That peers that behave got.
-        refused: Of them, with BUSY.
+        is_stopping: Whether the bookie is stopping.
+        is_ending: Whether bad peers begin no new requests.
+        answers: Number of answers to good peers.
+        refused: Number of these answers with BUSY.
         refused_cuts: Malformed requests for slices that got an answer.
-        storage_ms_max: The storage answers within this, adds aside while it is stuck.
+        storage_ms_max: Maximum time of an answer of the storage, except for adds while it is stuck.
     """
 
     def __init__(self, seed: int) -> None:
@@ -125,7 +125,7 @@ class ServiceWorld:
         return connection
 
     def check_bytes_held(self) -> None:
-        """What is held for peers, counted from outside, is within the bound."""
+        """Check that the bytes held for peers, counted from outside, are within the limit."""
         unsent = sum(pipe.get_write_buffer_size() for pipe in self.pipes if not pipe.is_lost)
         held, counted = self.storage.open_bytes + unsent, self.lanes.held_bytes
         self.require(held <= counted, f"{held} bytes are held, and {counted} are counted")
@@ -137,7 +137,7 @@ class ServiceWorld:
         self.check_lines()
 
     def check_lines(self) -> None:
-        """Nobody waits for what there is, unless somebody before him is to have it."""
+        """Check that a share waits only if bytes are missing, or a share before it gets them."""
         for lane in self.lanes.all:
             for share in lane.waiting:
                 is_in_vain = share.wanted_bytes <= lane.allowance_of(share)
@@ -146,7 +146,7 @@ class ServiceWorld:
                     break
 
     def check_relief(self) -> None:
-        """While somebody waits for a lane, who holds it and does not move is closed soon."""
+        """Check that, while a share waits, holders without progress are closed soon."""
         now = self.loop.time()
         before, self._in_the_way = self._in_the_way, {}
         for number, lane in enumerate(self.lanes.held):
@@ -163,7 +163,7 @@ class ServiceWorld:
                 self.require(now - since < RELIEF_SECONDS, f"{said} for {now - since:.1f} s")
 
     async def run(self) -> None:
-        """Peers come, the storage stands still now and then, all end, nothing is left."""
+        """Run the peers and stalls of the storage, until all peers end and no bytes are held."""
         random = self.random
         good = [GoodPeer(self, number) for number in range(random.choice((1, 3, 6, 14)))]
         kind = random.choice((None, None, "sink", "hoard", "cut"))
@@ -210,7 +210,7 @@ class ServiceWorld:
             raise self._failure
 
     async def _stop(self, good: list[GoodPeer]) -> None:
-        """What was accepted is answered; what was not is dropped."""
+        """Stop the bookie. Accepted requests are answered, and others are dropped."""
         began = self.loop.time()
         self.is_stopping = True
         sinks = [pipe for pipe in self.pipes if not pipe.is_taking]
@@ -244,7 +244,7 @@ async def _run(seed: int) -> ServiceWorld:
 
 
 def service_schedule(seed: int) -> ServiceWorld:
-    """One random schedule to its end; raises `Violation`."""
+    """Run one random schedule to its end, or raise `Violation`."""
     failures: list[dict[str, Any]] = []
 
     def note(context: dict[str, Any]) -> None:
@@ -263,7 +263,7 @@ def service_schedule(seed: int) -> ServiceWorld:
 
 
 def run_schedules(seeds: Iterable[int]) -> str:
-    """One schedule for each seed, the first `Violation` ends it; the line that counts."""
+    """Run one schedule for each seed until the first `Violation`; return a line with counts."""
     schedules = answers = refused = malformed = swept = pauses = 0
     for seed in seeds:
         world = service_schedule(seed)

@@ -1,6 +1,6 @@
 """Schedules of the shipped v2 transport, byte by byte, in virtual time.
 
-One `V2Transport` asks bookies whose connections split, join, hold back, cut off and damage what
-goes over them (`wire.py`, `bookie.py`). Each request is judged where it was made (`judge.py`):
-answered once, with what its own answer said or with a fault that happened, within a bound.
+One `V2Transport` sends requests to bookies. Their connections split, join, delay, cut and damage
+the bytes (`wire.py`, `bookie.py`). `judge.py` checks each request: it must get one result in
+bounded time, which is its own answer or a fault that happened.
 """

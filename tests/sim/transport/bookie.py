@@ -1,4 +1,4 @@
-"""A bookie that answers late, out of order, wrongly, in halves, with nonsense, or not at all."""
+"""A bookie that answers late, out of order, wrongly, partly, with invalid bytes, or not at all."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ ANSWER_MS_MAX = 8
 CONNECT_SECONDS = 0.4
 RECONNECT_MS_MAX = 160
 HEALS_SECONDS = CONNECT_SECONDS + RECONNECT_MS_MAX / 1e3 + 0.1
-"""After a fault it takes no longer until requests pass again."""
+"""Maximum time from the end of a fault until requests succeed again."""
 
 SLOW_MS_MAX = 700
 LATE_SECONDS_MIN = 0.16
-"""Some have timed out by then."""
+"""Minimum delay of a late answer, after which some requests have timed out."""
 
 DOORS = ("refuses", "refuses", "hangs", "slow", "resets")
 LOOKUPS = ("unknown", "hangs", "slow", "nonsense", "port")
@@ -49,12 +49,12 @@ class Bookie:
     """One bookie.
 
     Attributes:
-        life: Counts its processes; what one of them was asked no other answers.
-        door: What becomes of new connections: "open", or one of DOORS.
-        lookup: What becomes of look-ups: "found", or one of LOOKUPS.
-        takes_runs: Knows ADD_RUN; `says_runs` is what its registration says.
-        slow_lanes: Where answers take up to SLOW_MS_MAX.
-        calm_at: From then on requests to it are quick again, seconds.
+        life: Number of its process. A process answers only its own requests.
+        door: The handling of new connections: "open", or one of DOORS.
+        lookup: The result of look-ups: "found", or one of LOOKUPS.
+        takes_runs: Whether it supports ADD_RUN. `says_runs` is what its registration lists.
+        slow_lanes: The lanes in which answers take up to SLOW_MS_MAX.
+        calm_at: Time in seconds from which on requests to it are quick again.
     """
 
     def __init__(self, world: TransportWorld, name: str) -> None:
@@ -85,7 +85,7 @@ class Bookie:
         )  # fmt: skip
 
     async def let_in(self, port: int) -> None:
-        """Return once there is a connection.
+        """Return when there is a connection.
 
         Raises:
             OSError: There is none.
@@ -113,11 +113,11 @@ class Bookie:
         return self.info
 
     def disturb(self, until: float) -> None:
-        """Requests to it may take long, or fail, until a while after that."""
+        """Record that requests to it may be slow or fail until some time after `until`."""
         self.calm_at = max(self.calm_at, until + HEALS_SECONDS)
 
     def restart(self) -> None:
-        """Another process, perhaps of another version; connections to the last one are reset."""
+        """Restart, perhaps as another version. All connections are reset."""
         random = self.world.random
         self.life += 1
         was = self.takes_runs
@@ -128,12 +128,12 @@ class Bookie:
             line.reset()
 
     def downgrade(self) -> None:
-        """A version without ADD_RUN behind the same address: it resets over the next one."""
+        """Become a version without ADD_RUN, at the same address. It resets at the next ADD_RUN."""
         self.takes_runs = self.says_runs = False
         self.refuses_silently = True
 
     def arrived(self, frame: Frame) -> None:
-        """A whole request is here."""
+        """Handle a complete request."""
         world, line, request = self.world, frame.line, frame.request
         world.events += 1
         if isinstance(request, AddRunRequest) and not self.takes_runs:
@@ -251,7 +251,7 @@ class Bookie:
         return pack(">qqqq", ledger_id, entry_id, self._serial, size) + bytes(size)
 
     def _nonsense(self, frame: Frame) -> bytes:
-        """What no bookie answers here."""
+        """Return bytes that are no valid answer to this request."""
         request, ledger_id = frame.request, frame.request.ledger_id  # type: ignore[union-attr]
         add = answers.encode_add_answer(Code.OK, ledger_id, UNKNOWN_ENTRY)
         right = self._encoded(frame)[1]
@@ -280,14 +280,15 @@ class Bookie:
             ids = ledger_id, request.first_entry_id, request.request_id
             (whole,) = [b"".join(answers.encode_batch_read_answer(Code.OK, *ids, [b"entry"]))]
             of_its_own += [
-                answers.encode_add_run_answer(Code.OK, *ids),  # it answers a run
+                answers.encode_add_run_answer(Code.OK, *ids),  # an answer to a run
                 whole[:36] + pack(">i", 6) + whole[40:],  # an entry that ends beyond the frame
                 pack(">i", 38) + whole[4:36] + pack(">i", 1) + b"ab",
             ]
         if isinstance(request, SliceReadRequest):
             ids = ledger_id, request.entries[0][0], request.request_id
             of_its_own += [
-                b"".join(answers.encode_batch_read_answer(Code.OK, *ids, [b"x"])),  # of a batch
+                # an answer to a batch
+                b"".join(answers.encode_batch_read_answer(Code.OK, *ids, [b"x"])),
             ]
         if isinstance(request, AddRunRequest):
             ids = ledger_id, request.entry_ids[0], request.request_id

@@ -1,4 +1,4 @@
-"""What is true of requests and connections, looked at whenever one of them changes."""
+"""The invariants of requests and connections, checked whenever one of them changes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ UNSENT_BYTES_MAX = 12_000
 LINKS_MAX = 7
 LATE_REQUESTS_MAX = 12
 PROMPT_SECONDS = 0.12
-"""Within so long a request is answered that nothing disturbs."""
+"""Time limit of the answer to a request without faults."""
 
 LOOSE_SECONDS = CONNECT_SECONDS + 0.02
-"""So long a request may be neither on the wire, nor behind another one, nor about to be sent."""
+"""Maximum time for which a request may be neither sent, nor behind another one, nor about to be
+sent."""
 
 TOLD_SECONDS = 0.002
 NUMBERED = ("batch", "slices")
@@ -47,7 +48,7 @@ _SERIOUS = (
     (Code.IO_ERROR, Code.DIGEST_MISMATCH, Code.UNAVAILABLE, Code.TIMEOUT),
     (Code.FENCED, Code.UNAUTHORIZED),
 )
-"""What is said of a run: the last that any of its entries was answered with."""
+"""Codes in ascending order of severity. The code of a run is the most severe of its entries."""
 
 
 def seriousness(code: Code) -> int:
@@ -55,13 +56,13 @@ def seriousness(code: Code) -> int:
 
 
 class Asked:
-    """One request at the port.
+    """One request of a user.
 
     Attributes:
-        keys: What its answers carry where they carry no id of a request.
-        answers: That came in for it, with the key of each.
-        is_excused: Its own answer is late or lost.
-        before: Requests that were open when it was made, for the same entries.
+        keys: The keys of its answers, if the answers have no request id.
+        answers: The received answers, with the key of each.
+        is_excused: Whether its own answer is late or lost.
+        before: Open requests for the same entries at the time when it was made.
     """
 
     def __init__(
@@ -92,12 +93,12 @@ class Lane:
     """One link of the transport, as it should behave.
 
     Attributes:
-        lost_at: When a connection of it was last lost, not made, or not looked up.
-        cut_at: The same, where a run is sent again and all else is lost.
-        held_at: When a connection ended on which requests waited to be taken.
-        failures: Since something came in: at least so many, and at most.
-        next_at: Before it no attempt is made (the first), after it one is (the second).
-        calm_at: From then on its requests are quick again, unless the bookie is the cause.
+        lost_at: Time at which a connection was last lost, or a connect or look-up last failed.
+        cut_at: The same for losses after which a run is sent again and other requests fail.
+        held_at: Time of the end of a connection on which requests waited to be taken.
+        failures: Minimum and maximum number of failures after the last received bytes.
+        next_at: Time before which no attempt is made, and time by which an attempt is made.
+        calm_at: Time from which on its requests are quick again, except for faults of the bookie.
     """
 
     def __init__(self, world: TransportWorld, bookie: Bookie, name: str, link: V2Link) -> None:
@@ -116,7 +117,7 @@ class Lane:
         self.lines: list[Line] = []
         self.attempt_at = -9.0
         self.ended: dict[Any, float] = {}
-        """By key: when the last request with it ended."""
+        """Time at which the last request with each key ended."""
 
     @property
     def open_lines(self) -> list[Line]:
@@ -124,7 +125,7 @@ class Lane:
         return self.lines
 
     def disturb(self, until: float) -> None:
-        """Requests of this lane may take long, or fail, until a while after that."""
+        """Record that requests of this lane may be slow or fail until some time after `until`."""
         self.calm_at = max(self.calm_at, until + HEALS_SECONDS)
 
     def is_disturbed(self, since: float) -> bool:
@@ -139,7 +140,7 @@ class Lane:
             self.next_at[place] = now + delay_ms / 1e3
 
     def attempt(self) -> None:
-        """A link pauses after each failure, longer each time."""
+        """Check an attempt to connect: a link pauses after each failure, each time longer."""
         now = self.world.loop.time()
         self.attempt_at = now
         is_for_cut_off = now == self.lost_at
@@ -154,7 +155,7 @@ class Lane:
 
 
 def lane_of(request: Request) -> str:
-    """The lane that a request belongs to, by its bytes."""
+    """Return the lane of a request, from its bytes."""
     match request:
         case AddRunRequest() | AddRequest():
             return "control" if request.flags & Flag.RECOVERY_ADD else "adds"
@@ -168,7 +169,7 @@ def lane_of(request: Request) -> str:
 
 
 class Judge:
-    """Follows every request, connection and attempt; its methods raise violations."""
+    """Follows every request, connection and attempt. Its methods raise violations."""
 
     def __init__(self, world: TransportWorld) -> None:
         self.world = world
@@ -210,7 +211,7 @@ class Judge:
             )
 
     def _is_of_its_answer(self, asked: Asked, code: Code, result: Any) -> bool:
-        """Whether an answer to this request has just come in that says so."""
+        """Whether an answer with this result to this request has just arrived."""
         if asked.what == "run":
             return self._is_of_answers_to_run(asked, code)
         for answer in self.coming_in:
@@ -241,7 +242,7 @@ class Judge:
             return False
         worst = max(map(seriousness, codes))
         is_whole = {key for key, _ in asked.answers} >= asked.keys
-        is_lost = asked.lane.lost_at >= asked.begun  # and with it the rest of the run
+        is_lost = asked.lane.lost_at >= asked.begun  # the rest of the run is lost too
         if not is_whole and not (worst == len(_SERIOUS) - 1 and is_lost):
             return False
         return code in codes and seriousness(code) >= worst
@@ -280,9 +281,9 @@ class Judge:
         self.world.require(is_full or is_stuck, f"{asked} is BUSY for nothing")
 
     def slowed(self, frame: Frame) -> None:
-        """The answer to a request comes late or never.
+        """Record that the answer to a request comes late or never.
 
-        Those that were made before it may have come behind it, by a move to another connection.
+        Earlier requests may be behind it, because they moved to another connection.
         """
         asked = frame.asked
         latest = frame.at if asked is None else asked.begun
@@ -293,7 +294,7 @@ class Judge:
     # Frames and answers.
 
     def written(self, line: Line, request: Request) -> Frame:
-        """A request goes out: one that was asked for, on its lane, and not beside its double."""
+        """Check a sent request: a user made it, its lane is right, and it is not sent twice."""
         world, lane = self.world, line.lane
         world.require(
             lane_of(request) == lane.name, f"{request} goes over the connection of {lane.name}"
@@ -311,7 +312,8 @@ class Judge:
                     f"{asked} goes twice over one connection",
                 )
                 world.require(
-                    not line.refused_runs or asked.begun < line.refused_at,  # its bytes waited
+                    # Bytes from before the refusal may still have waited.
+                    not line.refused_runs or asked.begun < line.refused_at,
                     f"{asked} goes as a run that was refused",
                 )
                 world.require(
@@ -393,7 +395,7 @@ class Judge:
         )
 
     def coming(self, line: Line, answers: list[Answer]) -> None:
-        """These answers are whole now; what they answer is told in this moment."""
+        """Record answers that are complete now. The results of their requests come now."""
         self.coming_in = answers
         for answer in answers:
             frame = answer.frame
@@ -416,7 +418,7 @@ class Judge:
                 frame.asked.answered_as_run = answer.code
 
     def came(self, line: Line, answers: list[Answer]) -> None:
-        """What came in was dealt with."""
+        """Check the requests after their answers were handled."""
         self.coming_in = []
         world, lane = self.world, line.lane
         if line.has_garbage:
@@ -432,7 +434,7 @@ class Judge:
     # Connections.
 
     def lost(self, line: Line, *, over_a_run: bool = False) -> None:
-        """A fault ends it; over a run, what is cut off is to be sent again."""
+        """Record that a fault ended a connection. With `over_a_run`, requests are sent again."""
         lane, now = line.lane, self.world.loop.time()
         lane.disturb(now)
         lane.cut_at = now
@@ -440,21 +442,24 @@ class Judge:
             lane.lost_at = now
 
     def closing(self, line: Line) -> None:
-        """Its protocol is about to be told that it is lost."""
+        """Record that the protocol is about to be notified of the loss of a connection."""
         connection = line.lane.link._connection
         is_its_own = connection is not None and connection is line.protocol
         if is_its_own and not line.protocol.has_answered:
             line.lane.failed()
 
     def aborted(self, line: Line) -> None:
-        """Our end closes it: over nonsense, for two newer ones, or because nobody waits there."""
+        """Check the reason for which the client closes a connection.
+
+        The reasons are invalid bytes, two newer connections, or no waiting request.
+        """
         lane, now = line.lane, self.world.loop.time()
         is_older = any(other.made_at >= line.made_at and other is not line for other in lane.lines)
         if line.has_nonsense or is_older or self.world.is_closed or self.world.is_over(lane):
             lane.lost_at = now
 
     def check_lines(self, lane: Lane) -> None:
-        """One connection in use and one that is retired, as long as somebody waits there."""
+        """Check that a lane has one connection in use, and one retired one with open requests."""
         world, link = self.world, lane.link
         lines = lane.open_lines
         settled = [line for line in lines if line.protocol is not link._connection]
@@ -470,7 +475,7 @@ class Judge:
             world.require(is_wanted, f"a retired connection to {lane.bookie.name} stays")
 
     def check_open(self, lane: Lane) -> None:
-        """Whatever is open is on the wire, behind another one, or about to be sent."""
+        """Check that each open request is sent, behind another one, or about to be sent."""
         world, now = self.world, self.world.loop.time()
         busy_lines = [line for line in lane.open_lines if line.is_held]
         is_trying = now - lane.attempt_at < CONNECT_SECONDS
@@ -497,7 +502,7 @@ class Judge:
     def _is_on_the_wire(self, asked: Asked, now: float) -> bool:
         is_behind = any(
             one.is_open or now - one.ended_at < LOOSE_SECONDS for one in asked.before
-        )  # which then are on the wire
+        )  # so these requests are sent
         return is_behind or any(
             frame.asked is asked or (frame.key in asked.keys and frame.at >= asked.begun)
             for line in asked.lane.open_lines
@@ -506,4 +511,4 @@ class Judge:
 
 
 SIZE_BASE = 10_000
-"""Batches are told apart by the size that they want: this and a serial number."""
+"""Batches are distinguished by their requested size: this number plus a serial number."""

@@ -8,4 +8,4 @@ from tests.sim.log.schedules import run_host_schedules
 from tests.sim.transport.world import transport_schedule
 
 run_schedules = partial(run_host_schedules, run=transport_schedule, what="transport")
-"""One schedule for each seed, the first `Violation` ends it; the line that counts."""
+"""Runs one schedule for each seed until the first `Violation`, and returns a line with counts."""

@@ -1,4 +1,4 @@
-"""Random schedules of the transport, byte by byte; the mutations they catch."""
+"""Random schedules of the transport, byte by byte, and the mutations that they notice."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def late_answers_pass_for_others(patch: pytest.MonkeyPatch) -> None:
 
 
 def those_behind_a_late_answer_are_not_wanted(patch: pytest.MonkeyPatch) -> None:
-    """A callback that asks again fails who waited behind the request that timed out."""
+    """If the callback of a time-out makes a new request, the requests behind it fail."""
 
     def is_wanted(self: Any) -> bool:
         held = (*self._by_id.values(), *self._by_key.values())
@@ -65,7 +65,7 @@ def those_behind_a_late_answer_are_not_wanted(patch: pytest.MonkeyPatch) -> None
 
 
 def pauses_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A bookie that is down is tried with each request."""
+    """Each request tries to connect to a bookie that is down."""
 
     def lengthen(self: Any) -> None:
         self._failures = 0

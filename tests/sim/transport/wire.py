@@ -1,4 +1,4 @@
-"""Connections of which every byte is known: split and joined anywhere, held back, cut off."""
+"""Connections that split and join bytes anywhere, delay them, and cut them off."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 HANGS_SECONDS = 120.0
 LATE_SECONDS = 30.0
-"""How long a socket may take to go that is closed."""
+"""Maximum time that a closed socket takes to end."""
 
 BYTEWISE_BYTES_MAX = 96
-"""What is longer is not sent byte by byte: it would take for ever."""
+"""Longer data is not sent byte by byte, because that would take too long."""
 
 
 class WireLoop(AutojumpLoop):
-    """Connects within `world`, whatever the address."""
+    """An event loop that makes all connections within `world`, for any address."""
 
     world: TransportWorld
 
@@ -39,8 +39,8 @@ class Frame:
     """A request on a connection.
 
     Attributes:
-        asked: Who asked; None for reads, whose frames name nobody, and for LACs.
-        is_answered: Its answer came out at our end.
+        asked: The request of the user; None for reads, whose frames have no id, and for LACs.
+        is_answered: Whether its answer reached the client.
     """
 
     __slots__ = ("asked", "at", "is_answered", "key", "line", "request")
@@ -55,7 +55,7 @@ class Frame:
 
 
 class Answer:
-    """What comes back for a frame; without a frame it is no answer at all."""
+    """The answer to a frame. Without a frame, it is no valid answer."""
 
     __slots__ = ("code", "frame", "is_used", "result")
 
@@ -72,21 +72,21 @@ class _Socket:
 
 
 class Line(asyncio.Transport):
-    """One connection: our end of it, and the bytes that are on their way in either direction.
+    """One connection: the client's end, and the bytes in flight in both directions.
 
     Attributes:
-        is_over: No byte gets through any more.
-        is_deaf: The bookie reads nothing, so that what we send stays.
-        is_mute: What the bookie sent does not arrive.
+        is_over: Whether no more bytes pass.
+        is_deaf: Whether the bookie reads nothing, so that sent bytes stay in flight.
+        is_mute: Whether bytes of the bookie do not arrive.
         open_frames: Requests without an answer, by key.
-        refused_runs: The bookie answered here that it does not know ADD_RUN.
-        refused_at: When it answered so. Frames from before it may still wait for the socket.
-        refused_lacs: The same of TELL_LAC.
-        late: Requests whose answers the bookie sends behind another one, or never.
+        refused_runs: Whether the bookie answered that it does not support ADD_RUN.
+        refused_at: Time of that answer. Earlier frames may still wait for the socket.
+        refused_lacs: Whether the bookie answered that it does not support TELL_LAC.
+        late: Requests whose answers the bookie sends after later answers, or never.
         told_after: The number of the last request before the last LAC.
-        has_garbage: Something came that is no answer.
-        has_nonsense: It was sent, and its first bytes may have come.
-        is_silent: The bookie sent a part of an answer, and nothing more.
+        has_garbage: Whether bytes arrived that are no answer.
+        has_nonsense: Whether such bytes were sent, so that the first of them may have arrived.
+        is_silent: Whether the bookie sent a part of an answer, and nothing more.
     """
 
     def __init__(self, world: TransportWorld, bookie: Bookie, lane: Lane, protocol: Any) -> None:
@@ -127,7 +127,7 @@ class Line(asyncio.Transport):
 
     @property
     def is_held(self) -> bool:
-        """Whether what we send may have to wait on our side."""
+        """Whether sent bytes may have to wait at the client's end."""
         return self.is_full or self.is_deaf
 
     # Our end, as the protocol uses it.
@@ -178,13 +178,13 @@ class Line(asyncio.Transport):
     # What happens to it.
 
     def reset(self) -> None:
-        """Whatever is on it is gone."""
+        """Reset the connection. All bytes in flight are lost."""
         if not self.is_over:
             self.world.judge.lost(self)
             self.end(ConnectionResetError())
 
     def end_of_stream(self) -> None:
-        """The bookie sends no more; ours closes then."""
+        """End the bytes of the bookie. The client then closes the connection."""
         if not self.is_over:
             self.world.judge.lost(self)
             self.world.require(not self.protocol.eof_received(), "half a connection stays")
@@ -215,7 +215,7 @@ class Line(asyncio.Transport):
             self._move("in")
 
     def send_back(self, data: bytes, answer: Answer | None) -> None:
-        """The bookie's end writes; without `answer` it is the first part of one, and the last."""
+        """Write bytes at the bookie's end. Without `answer`, they are a part, without the rest."""
         if self.is_over or self.is_silent:
             return
         self.is_silent = answer is None

@@ -1,4 +1,4 @@
-"""One schedule: requests, faults, peace, faults again, and an end at any moment."""
+"""One schedule: requests, faults, a time without faults, more faults, and an end at any time."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ CALM_SECONDS = HEALS_SECONDS + 0.6
 WRITE_BUFFER_BYTES_MAX = 2_000
 TIMEOUTS_MS = (150, 150, 400, 400, 1_500)
 CLOSE_SECONDS_MAX = 6.5
-"""Two connections of a link, each of which may not go."""
+"""Maximum time of a close: each of two connections of a link may not end by itself."""
 
 QUIET_SECONDS = HANGS_SECONDS + LATE_SECONDS
 LANES = {"adds": V2Lane.ADDS, "reads": V2Lane.READS, "control": V2Lane.CONTROL}
 ENTRIES = 5
-"""So few that requests for the same entry meet."""
+"""Number of entries: so few that there are several requests for the same entry at a time."""
 
 
 class TransportWorld:
     """Virtual time, bookies, connections, and one transport.
 
     Attributes:
-        is_faulty: Faults may happen now.
-        is_closed: The transport is being closed, or was.
+        is_faulty: Whether faults may happen now.
+        is_closed: Whether the transport is closed or being closed.
     """
 
     def __init__(self, seed: int) -> None:
@@ -97,7 +97,7 @@ class TransportWorld:
 
     def require(self, holds: bool, what: str) -> None:
         if not holds:
-            # Kept as well: whoever catches errors must not swallow it.
+            # Also keep the failure, so that code that catches errors cannot hide it.
             self._fail(self.violation(what))
             raise self.violation(what)
 
@@ -116,12 +116,12 @@ class TransportWorld:
         self._fail(said)
 
     async def rest(self, seconds: float) -> None:
-        """Let so much time pass; raises what was found wrong meanwhile."""
+        """Let time pass, and raise a violation that was found meanwhile."""
         await asyncio.wait([self._failed], timeout=seconds)
         self.raise_failure()
 
     def raise_failure(self) -> None:
-        """Also of what was found out when the last tasks were freed."""
+        """Raise the first failure, including failures in freed tasks."""
         if self._failed.done():
             self._failed.result()
 
@@ -139,7 +139,7 @@ class TransportWorld:
         return [line for lane in lanes for line in lane.open_lines]
 
     def is_over(self, lane: Lane) -> bool:
-        """Whether its link was closed, when nobody waited there."""
+        """Whether the link of a lane was closed without waiting requests."""
         return not lane.open and lane.link not in self.transport._links.values()
 
     # What the transport calls.
@@ -202,7 +202,7 @@ class TransportWorld:
         keys: list[Any],
         again: Callable[[], None],
     ) -> None:
-        """One request; some are made again from within the callback of the last one."""
+        """Make one request. Some are repeated in the callback of the previous one."""
         serial, random = self.serial, self.random
         lane_name = "adds" if what == "run" else "reads"
         if (
@@ -317,7 +317,7 @@ class TransportWorld:
         again()
 
     def tell(self, bookie: str) -> None:
-        """A LAC that was told is with the socket, behind the adds before it."""
+        """Announce a LAC, and check that the socket got it after the adds before it."""
         if self.random.random() < 0.5:
             self.add(bookie, is_recovery=False)
         self.serial += 1
@@ -354,7 +354,7 @@ class TransportWorld:
                     call(bookie)
 
     async def look(self) -> None:
-        """Every now and then, at everything."""
+        """Check everything, repeatedly."""
         while True:
             await asyncio.sleep(0.05)
             for lane in list(self.lanes.values()):
@@ -411,7 +411,7 @@ class TransportWorld:
                 self.later(5 * place, partial(self._press, line))
 
     def _press(self, line: Line) -> None:
-        """A large run to a connection that takes nothing."""
+        """Send a large run on a connection that takes no bytes."""
         if self.is_busy and not self.is_closed and line.lane.name != "reads":
             self.add(line.bookie.name, size=1_500, is_recovery=line.lane.name == "control")
 
@@ -444,7 +444,7 @@ class TransportWorld:
         self.loop.call_later(seconds, open_again)
 
     def _flap(self, bookie: Bookie) -> None:
-        """It is away for a while, there for a moment, and away again for a moment."""
+        """Let a bookie be away for a while, there for a moment, and away again for a moment."""
         if bookie.door != "open" or bookie.lookup != "found":
             return
         self.fault("flaps")
@@ -462,7 +462,7 @@ class TransportWorld:
             self.later(at_ms, partial(self._try, bookie.name))
 
     def _try(self, bookie: str) -> None:
-        """Somebody wants something in each lane."""
+        """Make a request in each lane."""
         if self.is_busy and not self.is_closed:
             self.add(bookie, is_recovery=False)
             self.add(bookie, is_recovery=True)
@@ -470,7 +470,7 @@ class TransportWorld:
             self.read_slices(bookie)
 
     def make_peace(self) -> None:
-        """No more faults, and those that wait for their moment do not come."""
+        """End all faults, including those that are planned for later."""
         now = self.loop.time()
         self.is_faulty = False
         for bookie in self.bookies.values():
@@ -494,7 +494,7 @@ async def _run(seed: int) -> TransportWorld:
     try:
         await _play(world, loop)
     finally:
-        world.is_busy = False  # whoever is failed at the end does not ask again
+        world.is_busy = False  # requests that fail at the end are not repeated
     return world
 
 
@@ -526,7 +526,7 @@ async def _close(world: TransportWorld) -> None:
     world.is_closed = True
     closing = asyncio.ensure_future(world.transport.aclose())
     await asyncio.sleep(0)
-    for name in world.bookies:  # while links are about to be closed
+    for name in world.bookies:  # the links are about to be closed
         for call in (world.add, world.read, world.read_batch, world.read_slices):
             call(name)
     await closing
@@ -545,7 +545,7 @@ async def _close(world: TransportWorld) -> None:
 
 @contextlib.contextmanager
 def _small_limits() -> Iterator[None]:
-    """Limits so small that they are met."""
+    """Set limits so small that schedules reach them."""
     deadlines = partial(Deadlines, requests_max=REQUESTS_MAX)
     with contextlib.ExitStack() as patches:
         for patch in (
@@ -561,7 +561,7 @@ def _small_limits() -> Iterator[None]:
 
 
 def transport_schedule(seed: int) -> TransportWorld:
-    """One random schedule to its end; raises `Violation`."""
+    """Run one random schedule to its end, or raise `Violation`."""
     with _small_limits(), asyncio.Runner(loop_factory=WireLoop) as runner:
         world = runner.run(_run(seed))
     gc.collect(0)

@@ -23,10 +23,12 @@ class Truth:
     """Checks that records keep their offsets, and that acknowledged and failed appends are true.
 
     Attributes:
-        values: By offset, the values that any reader or leader reported. places: By value, the
-        offsets of `values`. appends: By value, the acknowledged appends with their times. failed:
-        Values whose append failed with a definite error. times_ms: By offset, the append time in
-        the entry that was sent last. shown: The largest end of the log that a reader saw.
+        values: By offset, the values that any reader or leader reported.
+        places: By value, the offsets of `values`.
+        appends: By value, the acknowledged appends with their times.
+        failed: Values whose append failed with a definite error.
+        times_ms: By offset, the append time in the entry that was sent last.
+        shown: The largest end of the log that a reader saw.
     """
 
     view: LeaderView

@@ -22,9 +22,10 @@ class LeaderView:
 
     Attributes:
         marked_at_ms: Time at which each ledger was marked, including ledgers never listed.
-        head_changes: Number of changes of the head. oldest_moved: Whether the log was truncated.
-        deleted_at_ms: Time of the deletion; None while the log exists. runs_of: All runs of
-        producers; always empty, because a leader log has no producers.
+        head_changes: Number of changes of the head.
+        oldest_moved: Whether the log was truncated.
+        deleted_at_ms: Time of the deletion; None while the log exists.
+        runs_of: All runs of producers; always empty, because a leader log has no producers.
     """
 
     def __init__(self, host: LeaderHosts, log_id: str) -> None:

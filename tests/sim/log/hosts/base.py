@@ -42,10 +42,11 @@ class Hosts:
     """Virtual time, the store, and all actors. `_look` checks each change of the store.
 
     Attributes:
-        views: The state of each log in the store, by log id, including deleted logs. newest_id: The
-        id of the log that was created last. is_faulty: Whether faults happen. is_busy: Whether
-        actors continue; False if they must end. still_until_ms: Time before which the store answers
-        no request.
+        views: The state of each log in the store, by log id, including deleted logs.
+        newest_id: The id of the log that was created last.
+        is_faulty: Whether faults happen.
+        is_busy: Whether actors continue; False if they must end.
+        still_until_ms: Time before which the store answers no request.
     """
 
     def __init__(self, seed: int) -> None:

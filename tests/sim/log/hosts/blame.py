@@ -43,12 +43,16 @@ class Call:
     """One call of an actor, with the state at its beginning.
 
     Attributes:
-        log_id: The id of the log. app: The producer; None for a call without a producer. run: The
-        run of the producer. batch_id: The id of the batch; -1 for a call without a batch. since_ms:
-        Time at which its job began, to explain that something is too old. ledger_id: The ledger of
-        the call; -1 for no ledger. password: The password of the call. at_ms: The requested time.
-        is_limited: Whether the call has a short time limit. since_faults: Number of faults of its
-        process before the call; -1 for the present number.
+        log_id: The id of the log.
+        app: The producer; None for a call without a producer.
+        run: The run of the producer.
+        batch_id: The id of the batch; -1 for a call without a batch.
+        since_ms: Time at which its job began, to explain that something is too old.
+        ledger_id: The ledger of the call; -1 for no ledger.
+        password: The password of the call.
+        at_ms: The requested time.
+        is_limited: Whether the call has a short time limit.
+        since_faults: Number of faults of its process before the call; -1 for the present number.
     """
 
     world: Any

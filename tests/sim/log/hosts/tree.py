@@ -26,10 +26,11 @@ class SimTree(MemoryTree):
     """The session of one process.
 
     Attributes:
-        requests: Number of its requests. faults: Number of faults of its requests. is_dead: Whether
-        its process crashed. After this, its requests have no effect. stall_probability: Probability
-        of a stall during a request. is_crossed: Whether another change of a head comes just before
-        each of its changes.
+        requests: Number of its requests.
+        faults: Number of faults of its requests.
+        is_dead: Whether its process crashed. After this, its requests have no effect.
+        stall_probability: Probability of a stall during a request.
+        is_crossed: Whether another change of a head comes just before each of its changes.
     """
 
     def __init__(self, world: Hosts) -> None:

@@ -61,12 +61,14 @@ class LogView:
     """The newest state of one log, with its checks. It is the `world` of the checks.
 
     Attributes:
-        committed_at_ms: Time of each version, by the clock of the store. unlisted_at_ms: Time at
-        which each ledger was last removed from the list. truncated_to: The largest offset of all
-        requested truncations. runs_of: All runs that took over each producer, in order. last_query:
-        For each producer, the query that committed its last batch. oldest_moved: Whether a version
-        may have been dropped. is_old_release: Always False here: all heads store what they know
-        about the password. deleted_at_ms: Time of the deletion; None while the log exists.
+        committed_at_ms: Time of each version, by the clock of the store.
+        unlisted_at_ms: Time at which each ledger was last removed from the list.
+        truncated_to: The largest offset of all requested truncations.
+        runs_of: All runs that took over each producer, in order.
+        last_query: For each producer, the query that committed its last batch.
+        oldest_moved: Whether a version may have been dropped.
+        is_old_release: Always False here: all heads store what they know about the password.
+        deleted_at_ms: Time of the deletion; None while the log exists.
     """
 
     host: HostWorld

@@ -1,13 +1,13 @@
-"""Schedules of the metadata stores as they ship, call by call.
+"""Schedules of the shipped metadata stores, call by call.
 
-Each process has a session that is late, forgetful and behind, and makes calls of one kind. The
-world keeps what each node held at every moment. So a call is judged by what was true while it ran,
-and a failure that is certain by what came afterwards.
+Each process has a session with late, lost and old answers, and makes calls of one kind. The world
+keeps the history of each node. So a call is checked with the data of the time while it ran, and a
+definite failure also with later data.
 
-- `world`: sessions, what the nodes held, and what must hold after each change.
+- `world`: sessions, the history of the nodes, and the checks after each change.
 - `logs`: names, heads, pages and the removal of deleted logs.
 - `ledgers`: registrations, marks, listings.
-- `small`: ids, records of ledgers, the queue, leases and the clock.
-- `held`: the lease as a pass of upkeep holds it.
+- `small`: ids, metadata of ledgers, the queue, leases and the clock.
+- `held`: the lease of upkeep during a pass.
 - `schedule`: one schedule.
 """

@@ -1,4 +1,4 @@
-"""The lease of upkeep as a pass holds it: given back however the pass ends."""
+"""The lease of upkeep during a pass. It is released in whatever way the pass ends."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 HARM = 8
 CANCELLED_SECONDS_MAX = 10
-"""For a pass that is cancelled in an outage: one more request, of a process that may stall."""
+"""A cancelled pass ends within this time during an outage: after one more request, with a stall."""
 
 
 async def hold(process: StoreProcess) -> None:
-    """Passes that end, fail, find no lease, or are cancelled in an outage."""
+    """Make passes that end, fail, get no lease, or are cancelled during an outage."""
     world, random = process.world, process.world.random
     services = SimpleNamespace(leases=process.stores.leases)
     client = SimpleNamespace(services=services)
@@ -44,7 +44,7 @@ async def _pass(process: StoreProcess, client: Any) -> None:
         if is_held:
             await process.sleep(300)
             if process.world.random.random() < 0.3:
-                await process.logs.names()  # which may fail
+                await process.logs.names()  # this call may fail
 
 
 async def _cancelled(process: StoreProcess, task: asyncio.Future[None]) -> None:
@@ -58,11 +58,11 @@ async def _cancelled(process: StoreProcess, task: asyncio.Future[None]) -> None:
     is_soon = seconds < CANCELLED_SECONDS_MAX
     world.require(is_soon, f"a pass that was cancelled went on for {seconds:.0f} s")
     process.tree.connect()
-    process.tree.expire_session()  # who is cancelled ends
+    process.tree.expire_session()  # as if a cancelled process had ended
 
 
 def _is_given_back(process: StoreProcess) -> None:
-    """Unless its creation was late, and came after the last look."""
+    """Check that the lease was released, unless its creation was late and came after that."""
     world, path = process.world, f"{process.world.root}-leases/{LEASE}"
     node = world.nodes.current.nodes.get(path)
     if node is not None and node.owner == process.tree.session_id:

@@ -1,4 +1,4 @@
-"""Ledgers of logs: who registers them, what ends that, and which of them are listed."""
+"""Ledgers of logs: their registrations, the ends of registrations, and their listing."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ NOT_MADE = (
     MetadataUnavailableError,
     MetadataVersionError,
 )
-"""Failures that say for certain that a ledger is not there."""
+"""Definite failures: after them, the ledger does not exist."""
 
 
 async def produce(process: StoreProcess) -> None:
-    """Registers ledgers, and ends registrations, of any producer."""
+    """Register ledgers of any producer, and end registrations."""
     world, random = process.world, process.world.random
     for _ in range(random.randint(10, 16)):
         await process.sleep(50)
@@ -50,7 +50,7 @@ async def produce(process: StoreProcess) -> None:
 
 
 async def end_registrations(process: StoreProcess) -> None:
-    """Of any producer, soon after they were made."""
+    """End registrations of any producer, soon after they were made."""
     world, random = process.world, process.world.random
     for _ in range(random.randint(15, 25)):
         await process.sleep(15)
@@ -80,7 +80,7 @@ async def _register(process: StoreProcess, call: StoreCall, log_id: str, app: st
 
 
 def _stood(process: StoreProcess, proof: str, ledger_id: int) -> None:
-    """What makes a ledger count was there when it was asked for last, or came then."""
+    """Check that `proof`, the node that makes a ledger valid, existed or came during the call."""
     world = process.world
     stood = any(each is not None for each in world.seen(proof, process.tree.tried))
     world.require(stood, f"ledger {ledger_id} was made, and is already given up")
@@ -89,15 +89,15 @@ def _stood(process: StoreProcess, proof: str, ledger_id: int) -> None:
 
 def _refused(process: StoreProcess, ledger_id: int, proof: str, error: LedgerLogError) -> None:
     world = process.world
-    # Whoever deletes it takes the record first, and the proof behind it.
+    # A deletion removes the metadata first, and then the proof.
     is_there = None not in (world.held(proof), world.held(world.record(ledger_id)))
     world.require(not is_there, f"ledger {ledger_id} is there, and its maker was told {error!r}")
-    if all(each is None for each in world.seen(proof, 0)):  # else somebody ended it meanwhile
+    if all(each is None for each in world.seen(proof, 0)):  # otherwise it was ended meanwhile
         world.refused.add(ledger_id)
 
 
 async def _end(process: StoreProcess, call: StoreCall, log_id: str, app: str) -> None:
-    """As the sweeper, or as a run that takes over."""
+    """End registrations, as the sweeper does, or as a run that takes over."""
     del call
     world, random = process.world, process.world.random
     found = await process.logs.producers.read(log_id, app)
@@ -107,7 +107,7 @@ async def _end(process: StoreProcess, call: StoreCall, log_id: str, app: str) ->
         i for i in await process.logs.producers.registered(log_id, app) if random.random() < 0.5
     ]
     staged = [i for i in ended if i not in world.listed]
-    is_deleted = world.is_deleted(log_id)  # whoever removes it deals with what is listed
+    is_deleted = world.is_deleted(log_id)  # the removal of the log handles listed ledgers
     listed = [i for i in ended if i in world.listed and not is_deleted]
     record = replace(found.value, epoch=found.value.epoch + random.randint(0, 1))
     await process.logs.producers.write(log_id, app, record, found.version, staged, listed)
@@ -132,7 +132,7 @@ async def _forget(process: StoreProcess, call: StoreCall, log_id: str, app: str)
 
 
 async def lead(process: StoreProcess) -> None:
-    """Makes ledgers as leaders do, lists them, claims them, and lets go of them."""
+    """Create ledgers as leaders do, list them, claim them, and release them."""
     world, random = process.world, process.world.random
     for _ in range(random.randint(12, 20)):
         await process.sleep(50)
@@ -155,7 +155,7 @@ async def _make(process: StoreProcess, call: StoreCall, log_id: str) -> None:
 
 
 def _made(process: StoreProcess, log_id: str) -> list[int]:
-    """Ledgers of the log that leaders made."""
+    """Return the ledgers of the log that leaders created."""
     world = process.world
     return [
         i
@@ -165,7 +165,7 @@ def _made(process: StoreProcess, log_id: str) -> list[int]:
 
 
 async def _list(process: StoreProcess, call: StoreCall, log_id: str) -> None:
-    """The same change again while its outcome is unknown."""
+    """List a ledger. Repeat the same change while its outcome is unknown."""
     world = process.world
     found = await head_of(process, log_id)
     if found is None:
@@ -198,7 +198,7 @@ async def _list(process: StoreProcess, call: StoreCall, log_id: str) -> None:
             if is_moved or not all(mark is None for mark in marks):
                 return
             world.require(not is_synced, f"it never ends: {error!r}")
-            await process.logs.sync()  # a replica may show a mark that has gone
+            await process.logs.sync()  # a server may still show a deleted mark
             is_synced = True
             continue
         world.counts["ledgers listed"] += 1

@@ -25,7 +25,7 @@ NAMES = ("a", "b", "c")
 
 
 async def keep_logs(process: StoreProcess) -> None:
-    """Makes logs of a few names, finds, deletes and removes them."""
+    """Create, find, delete and remove logs of a few names."""
     random = process.world.random
     for _ in range(random.randint(6, 12)):
         await process.sleep(100)
@@ -35,7 +35,7 @@ async def keep_logs(process: StoreProcess) -> None:
 
 
 async def remove_logs(process: StoreProcess) -> None:
-    """Removes what is deleted, as a sweeper."""
+    """Remove deleted logs, as a sweeper does."""
     random = process.world.random
     for _ in range(random.randint(6, 12)):
         await process.sleep(60)
@@ -44,7 +44,7 @@ async def remove_logs(process: StoreProcess) -> None:
 
 
 async def make_others(process: StoreProcess) -> None:
-    """Logs of names that nobody else wants."""
+    """Create logs of names that no other process uses."""
     for _ in range(8):
         name = f"name-{next(process.world.numbers)}"
         with StoreCall(process) as call:
@@ -63,7 +63,7 @@ async def _create(process: StoreProcess, call: StoreCall, name: str = "") -> Non
     try:
         await process.logs.create_log(head, pages)
     except (LogExistsError, MetadataUnavailableError) as error:
-        # What was sent before and is late may still come, once the name is free.
+        # An earlier, late request may still create the log once the name is free.
         since = process.tree.tried if isinstance(error, LogExistsError) else world.moment
         is_there = None not in world.seen(world.paths.head(head.log_id), since)
         world.require(not is_there, f"the log was made, and its maker was told {error!r}")
@@ -99,7 +99,7 @@ async def _find(process: StoreProcess, call: StoreCall) -> None:
 
 
 async def head_of(process: StoreProcess, log_id: str) -> Versioned[LogHead] | None:
-    """The head of a log that is not deleted, as far as the process sees it."""
+    """Return the head of a log; None if the log is deleted, as far as the process knows."""
     found = await process.logs.read_head(log_id)
     return None if found is None or found.value.deleted_ms else found
 
@@ -116,7 +116,7 @@ async def _delete(process: StoreProcess, call: StoreCall) -> None:
 
 
 async def _remove(process: StoreProcess) -> None:
-    """As the sweeper: registrations, ledgers, then the records."""
+    """Remove logs as the sweeper does: registrations, ledgers, then the nodes of the log."""
     world, logs = process.world, process.logs
     deleted = [log_id for log_id in world.logs if world.is_deleted(log_id)]
     if not deleted:
@@ -130,9 +130,9 @@ async def _remove(process: StoreProcess) -> None:
 
 
 async def _drop_some(process: StoreProcess, log_id: str) -> None:
-    """What is listed goes all; of the rest the removal has to find what is left.
+    """Drop all listed ledgers, and some of the others: the removal must find the rest.
 
-    A deleted log lists nothing any more, so each pass deletes the same ones of its list.
+    A deleted log gets no new items, so each pass drops the same listed ledgers.
     """
     world, logs = process.world, process.logs
     for app in await logs.producers.names(log_id):
@@ -152,7 +152,7 @@ async def _drop_some(process: StoreProcess, log_id: str) -> None:
 
 
 async def change_heads(process: StoreProcess) -> None:
-    """Writes pages and names them, as a commit does."""
+    """Write pages and heads that name the pages, as a commit does."""
     world, random = process.world, process.world.random
     for _ in range(random.randint(3, 6)):
         await process.sleep(100)
@@ -171,7 +171,7 @@ async def change_heads(process: StoreProcess) -> None:
 
 
 async def sweep_pages(process: StoreProcess) -> None:
-    """Touches pages that no head names, and deletes them."""
+    """Touch pages that no head names, and delete them."""
     world, random = process.world, process.world.random
     for _ in range(random.randint(6, 12)):
         await process.sleep(60)

@@ -49,6 +49,6 @@ async def _run(seed: int) -> StoreWorld:
 
 
 def store_schedule(seed: int) -> StoreWorld:
-    """One random schedule to its end; raises `Violation`."""
+    """Run one random schedule to its end, or raise `Violation`."""
     world: StoreWorld = play_hosts(seed, _run)
     return world

@@ -1,4 +1,4 @@
-"""Ids, records of ledgers, the queue, leases and the store's clock."""
+"""Ids, metadata of ledgers, the queue, leases and the clock of the store."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 QUEUE = "/queue"
 CONTESTED = range(1_000_000, 1_000_002)
-"""Ids of ledgers that several processes want to make."""
+"""Ids of ledgers that several processes try to create."""
 
 CLOCK_ERROR_MS_MAX = 31
-"""Of what is counted on for ten minutes."""
+"""Maximum error of a time that is computed for ten minutes without an answer of the store."""
 
 
 class Counted:
-    """What processes did to the records of contested ledgers.
+    """The changes that processes made to the metadata of contested ledgers.
 
     Attributes:
-        added: Changes that got through, and those that may have.
-        refused: Tokens that were refused for certain.
+        added: Successful changes, and changes with an unknown outcome.
+        refused: Tokens of changes with a definite failure.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Counted:
         self.refused: set[int] = set()
 
     def check(self, world: StoreWorld) -> None:
-        """No change was lost, and nothing that was refused is there."""
+        """Check that no change was lost, and that no refused change took effect."""
         for ledger_id, (known, unknown) in self.added.items():
             records = [
                 decode_ledger_metadata(each)
@@ -58,7 +58,7 @@ class Counted:
 
 
 async def number(process: StoreProcess, counted: Counted) -> None:
-    """Draws ids, and makes and changes records of ledgers that others want too."""
+    """Draw ids, and create and change metadata of contested ledgers."""
     world, random = process.world, process.world.random
     given: set[int] = set()
     for _ in range(random.randint(8, 14)):
@@ -106,7 +106,7 @@ async def _count(process: StoreProcess, counted: Counted) -> None:
 
 
 async def queue_up(process: StoreProcess) -> None:
-    """Joins the queue, waits for whoever is before, and leaves."""
+    """Join the queue, wait for the members before, and leave."""
     world, random = process.world, process.world.random
     queue = CommitQueue(process.tree, QUEUE)
     for _ in range(random.randint(3, 6)):
@@ -133,7 +133,7 @@ async def queue_up(process: StoreProcess) -> None:
 
 
 def _waits_for_nobody(process: StoreProcess, token: str) -> None:
-    """A member that may have joined was looked for after a sync."""
+    """Check that, after a join with an unknown outcome, the member was searched after a sync."""
     world = process.world
     for name in world.nodes.current.names.get(QUEUE, ()):
         came = world.history[f"{QUEUE}/{name}"][0][0]
@@ -142,7 +142,7 @@ def _waits_for_nobody(process: StoreProcess, token: str) -> None:
 
 
 async def lease(process: StoreProcess) -> None:
-    """Takes the lease, holds it, and gives it back."""
+    """Take the lease, hold it, and release it."""
     world, random = process.world, process.world.random
     leases, path = process.stores.leases, f"{world.root}-leases/upkeep"
     mine = process.name.encode()
@@ -165,7 +165,7 @@ async def lease(process: StoreProcess) -> None:
 
 
 async def look_at_clock(process: StoreProcess) -> None:
-    """What is dated by the store's clock is never ahead of the server that was asked last."""
+    """Check that times of the store's clock are never after the server of the last answer."""
     world = process.world
     for _ in range(10):
         await asyncio.sleep(world.random.choice((0.1, 0.1, 5, 500, 20_000)))

@@ -1,4 +1,4 @@
-"""Sessions on one store, what each node held at every moment, and what must always hold."""
+"""Sessions of one store, the history of each node, and the invariants."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from ledgerlog_spark.testing.memory.nodes import NodeChange
 
 HARMS = (1, 1, 2, 2, 8)
-"""How much more often the requests of a call fail here than in the simulation of hosts."""
+"""Factors by which the requests of a call fail more often than in the simulation of hosts."""
 
 DRIFT = 1 - 5e-5
-"""How fast clocks of processes count, beside the store's."""
+"""Speed of the clocks of processes, relative to the clock of the store."""
 
 LOST = ("requests lost", "replies lost", "late writes")
 
 
 class NotedClock(StoreClock):
-    """Remembers how far the server that dated last was ahead."""
+    """A clock that remembers by how much the server of its last time was ahead."""
 
     def __init__(self, world: StoreWorld) -> None:
         super().__init__(elapsed=lambda: int(world.elapsed_ns() * DRIFT))
@@ -50,10 +50,10 @@ class StoreTree(SimTree):
     """A session that counts its lost answers.
 
     Attributes:
-        harm: How often requests fail.
-        lost: Writes of which it is not known whether they were carried out.
-        tried: The moment before its last write was carried out.
-        synced: The moment of its last sync.
+        harm: Factor of the probability that requests fail.
+        lost: Number of writes with an unknown outcome.
+        tried: Moment before its last write was carried out.
+        synced: Moment of its last sync.
     """
 
     def __init__(self, world: StoreWorld) -> None:
@@ -98,11 +98,11 @@ class StoreProcess:
 
 
 class StoreCall:
-    """One call: what was so when it began. As a context it judges the failure that ends it.
+    """One call, with the state at its beginning. As a context manager, it checks its failure.
 
     Attributes:
-        since: The moment when it began.
-        lost_min: Answers that have to be lost before it may not tell what it did.
+        since: Moment of its beginning.
+        lost_min: Number of lost answers from which on its outcome may be unknown.
     """
 
     def __init__(self, process: StoreProcess) -> None:
@@ -135,19 +135,19 @@ class StoreCall:
 
 
 class StoreWorld(Hosts):
-    """Everything that the store held.
+    """The history of the store.
 
     Attributes:
-        ahead_ms: How far the clock of the server that answers is ahead.
-        moment: Changes that were carried out so far.
-        history: What each node held, and from which moment on; None for none.
-        logs: Ids of the logs that somebody tried to make.
-        apps: Producers of each log.
-        ledgers: The log of each ledger, once it was registered or made.
-        listed: Ledgers that a version names.
-        listed_in: The version of the head that listed a ledger first.
-        pages: The version of the pages' node that each attempt wrote.
-        refused: Ledgers of which somebody was told that they are not, and will not be, made.
+        ahead_ms: Time by which the clock of the answering server is ahead.
+        moment: The number of changes so far. A moment is a value of this number.
+        history: The data of each node, with the moment of each change; None for no node.
+        logs: Ids of the logs that a process tried to create.
+        apps: The producers of each log.
+        ledgers: The log of each ledger that was registered or created.
+        listed: The ledgers that a version names.
+        listed_in: The version of the head that first listed each ledger.
+        pages: The version of the node of pages that each attempt wrote.
+        refused: Ledgers whose creation failed with a definite error.
     """
 
     def __init__(self, seed: int) -> None:
@@ -170,7 +170,7 @@ class StoreWorld(Hosts):
         return super().now_ms() + self.ahead_ms
 
     def some_log(self) -> str:
-        """Most often one that is not deleted."""
+        """Return a random log, most often one that is not deleted."""
         living = [i for i in self.logs if self.held(self.paths.head(i)) is not None]
         living = [i for i in living if not self.is_deleted(i)]
         return self.random.choice(living if living and self.random.random() < 0.7 else self.logs)
@@ -182,12 +182,12 @@ class StoreWorld(Hosts):
         return self._layout.path(ledger_id)
 
     def held(self, path: str) -> bytes | None:
-        """What a node holds, None for no node."""
+        """Return the data of a node; None if it does not exist."""
         node = self.nodes.current.nodes.get(path)
         return None if node is None else node.data
 
     def seen(self, path: str, since: int) -> list[bytes | None]:
-        """What a node held from a moment on."""
+        """Return the data of a node at and after the moment `since`, in order."""
         found: list[bytes | None] = [None]
         for moment, data in self.history.get(path, ()):
             found = [data] if moment <= since else [*found, data]
@@ -227,18 +227,18 @@ class StoreWorld(Hosts):
             self._head(log_id, data)
         elif above == "unlisted":
             if changed.get(self.record(int(name)), b"") is None:
-                self.listed.discard(int(name))  # deleted, and made again by an attempt that is late
+                self.listed.discard(int(name))  # deleted, and created again by a late attempt
             is_head = self.paths.head(log_id) in changed
             self._mark(log_id, int(name), before, data, is_head=is_head)
         elif above.endswith("/ledgers") and data is not None:
             self.ledgers[int(name)] = log_id
             self._registrations[int(name)] = path
             if int(name) % 3 == 0 and not self.is_deleted(log_id):
-                self.listed.add(int(name))  # and is released in the end
+                self.listed.add(int(name))  # it is released at the end
             self.require(int(name) not in self.refused, f"ledger {name} was refused")
 
     def _head(self, log_id: str, data: bytes) -> None:
-        """Pages that somebody touched since they were written are named by nobody."""
+        """Check that the head names no page that was touched after it was written."""
         head = decode_head(data)
         if head.token in self.pages:
             node = self.nodes.current.nodes.get(self.paths.pages(log_id, head.token))
@@ -254,7 +254,10 @@ class StoreWorld(Hosts):
         *,
         is_head: bool,
     ) -> None:
-        """A mark goes with its ledger, or when that is listed; what is listed has grace."""
+        """Check that a mark is deleted only with its ledger, or after the ledger was listed.
+
+        A listed ledger that leaves the list gets a new mark, which starts its grace period.
+        """
         if data is None:
             if is_head:
                 self.require(before == b"made", f"ledger {ledger_id} was listed: {before!r}")
@@ -271,7 +274,7 @@ class StoreWorld(Hosts):
             self.listed.discard(ledger_id)
 
     def _accounts(self) -> None:
-        """Every ledger that is there is listed, marked, or registered (nothing leaks)."""
+        """Check that every existing ledger is listed, marked or registered, so none leaks."""
         nodes = self.nodes.current.nodes
         for ledger_id, log_id in self.ledgers.items():
             if self.record(ledger_id) not in nodes:
