@@ -343,7 +343,7 @@ class World:
         Audit(self).run()
 
     def let_go(self) -> None:
-        """After the audit, delete all ledgers, and check that bookies drop them (V10)."""
+        """After the audit, delete all ledgers. Bookies must drop them (PROTOCOL.md#V10)."""
         Audit(self).let_go()
 
     def reader(

@@ -102,7 +102,7 @@ class LeaderChecks:
         self.require(opened[len(opened) - len(added) :] == added, f"{opened}: order (LOGS.md#M1)")
 
     def check_left(self, left: list[int], old: State, new: State, request: m.WriteHead) -> None:
-        """Check that a ledger that is no longer open is closed and listed (LOGS.md#M2, M5)."""
+        """Check that a ledger that was open is closed and listed (LOGS.md#M2, LOGS.md#M5)."""
         offset = old.head.value.end_offset
         items = {item.ledger_id: item for item in self.items(new)}
         for ledger_id in left:

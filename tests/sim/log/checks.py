@@ -180,7 +180,7 @@ class Checks:
     def batch(
         self, request: m.WriteHead, old: State, new: State, places: tuple[Place, ...]
     ) -> None:
-        """Check that a version has the ranges of one job, and no batch twice (LOGS.md#K2, K5)."""
+        """Check that a version has one job's ranges, no batch twice (LOGS.md#K2, LOGS.md#K5)."""
         assert request.app is not None
         assert request.producer is not None
         app, batch_id, run = (
