@@ -21,7 +21,7 @@ final class EntryRows(
     ownBody: Option[ArrowBuf]
 ) extends AutoCloseable {
 
-  /** The range with the times of these rows. */
+  /** The range with the append time of these rows as its commit time. */
   def timed(range: ScanRange): ScanRange =
     appendTimeMs.fold(range)(ms => range.copy(commitTimes = Seq(Long.MaxValue -> Some(ms))))
 
@@ -33,7 +33,7 @@ object EntryRows {
   /** Decode an entry of a range, in the form that the range has.
     *
     * @param sliced
-    *   if the bytes are slices of an entry, the body that these make
+    *   where the columns are, if the bytes are only some slices of an entry
     */
   def decode(
       range: ScanRange,

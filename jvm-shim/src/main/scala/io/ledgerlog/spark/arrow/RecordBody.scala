@@ -9,8 +9,8 @@ import org.apache.arrow.memory.{ArrowBuf, BufferAllocator}
 
 /** The records of an entry of a leader log, as the body of a record batch with one binary column.
   *
-  * The body of the entry has the lengths of the records, and then the records. With a zero before
-  * the lengths, their sums are the offsets of the column, in the same place.
+  * The body of the entry has the lengths of the records, and then the records. The column needs
+  * offsets: zero, and then the running sums of the lengths. So each sum replaces its length.
   */
 object RecordBody {
   private val lengthSize = LeaderHeader.LengthSize

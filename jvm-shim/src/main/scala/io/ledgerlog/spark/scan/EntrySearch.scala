@@ -5,9 +5,9 @@ import scala.collection.mutable
 import io.ledgerlog.spark.plan.ScanRange
 import io.ledgerlog.spark.wire.LeaderHeader
 
-/** Finds the entries of a leader log's range that have the wanted rows, from the headers of a few.
+/** Finds the entries with the wanted rows in a range of a leader log. It reads only a few headers.
   *
-  * As `entries_between` in `ledgerlog_spark/datasource/scan/ranges.py`.
+  * It does the same as `entries_between` in `ledgerlog_spark/datasource/scan/ranges.py`.
   *
   * @param header
   *   reads the header of an entry; it is called at most once for each entry
@@ -35,7 +35,7 @@ final class EntrySearch(range: ScanRange, header: Long => LeaderHeader) {
       )
   }
 
-  /** The entry of a row and its header, otherwise the first entry after the row. */
+  /** The entry that has a row, and its header. If none has the row, the first entry after it. */
   private def find(offset: Long): (Long, Option[LeaderHeader]) = {
     var (low, end) = (range.firstEntryId, range.lastEntryId + 1)
     val edges = range.entryRows.map { case (from, until) =>

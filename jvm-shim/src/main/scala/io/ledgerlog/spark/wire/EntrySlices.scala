@@ -5,10 +5,11 @@ import java.util.zip.CRC32C
 
 import io.ledgerlog.spark.LedgerLogException
 
-/** The slices of a range's entries, of which a reader requests some (LOGS.md#G14).
+/** The slices of a range's entries. A reader requests some of these slices (LOGS.md#G14).
   *
-  * Slice 0 of an entry is the header of its record batch, and slice `n + 1` is column `n`. As
-  * `RequestedSlices` in `ledgerlog_spark/arrow/column_slices.py`. Several threads may use one object.
+  * Slice 0 of an entry is the header of its record batch, and slice `n + 1` is column `n`. The
+  * class does the same as `RequestedSlices` in `ledgerlog_spark/arrow/column_slices.py`. Several
+  * threads may use one object.
   *
   * @param entries
   *   for each entry the length and the CRC32C of each slice, alternately. An entry has at least one

@@ -6,7 +6,7 @@ import io.ledgerlog.spark.LedgerLogException
 
 /** The header of an entry of a leader log (LOGS.md#G10).
   *
-  * As `LeaderEntryHeader` in `ledgerlog_spark/protocol/leader/entry.py`.
+  * It has the fields of `LeaderEntryHeader` in `ledgerlog_spark/protocol/leader/entry.py`.
   *
   * @param count
   *   the number of records or rows
@@ -28,10 +28,10 @@ final case class LeaderHeader(
 object LeaderHeader {
   val Size: Int = 28
 
-  /** Limit of a body before compression. */
+  /** Maximum size of a body before compression. */
   val BodySizeMax: Int = 16 << 20
 
-  /** The length of a record in a body. */
+  /** The size of a length of a record, in a body. */
   val LengthSize: Int = 4
 
   private val Magic: Short = 0x4c45 // "LE"
