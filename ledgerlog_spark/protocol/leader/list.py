@@ -121,9 +121,9 @@ class ListChange(HeadTransaction[LogHead]):
         token: str,
         numbers: RequestNumbers,
     ) -> None:
-        """`mine` are the open ledgers before the change, oldest first. `closed` begins this list.
+        """`mine` are the open ledgers before the change, oldest first.
 
-        `added` is the ledger to list, or None.
+        `closed` contains the first ledgers of `mine`. `added` is the ledger to list, or None.
         """
         super().__init__(log, token=token, numbers=numbers)
         self._mine = tuple(mine)

@@ -86,7 +86,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         )
 
     def _plan(self, head: LogHead) -> Plan[LogHead]:
-        """Plan the change of the list in `head`, even after a failed attempt."""
+        """Plan the change of the list in `head`. An earlier attempt may have failed."""
         self._head_of(head, writes=LogKind.LEADER)
         if self._own is not None and open_ids(head) == (self._own,):
             return Finished(head)

@@ -200,7 +200,7 @@ Request = (
 
 
 class AddReplied(NamedTuple):
-    """One bookie's answer to a `SendAdd`. A deadline and a lost connection also give an answer."""
+    """One bookie's answer to a `SendAdd`. The host also replies after a deadline or a lost link."""
 
     request: int
     code: Code
@@ -261,7 +261,7 @@ class BookiesListed:
     """Answer to a `ListBookies`."""
 
     request: int
-    # shuffled by the host, and preferred in this order; empty if the list cannot be read
+    # in the order of preference, after the host has shuffled them; empty if the list cannot be read
     candidates: tuple[str, ...]
 
 
@@ -389,7 +389,7 @@ class RangeRead:
 class ReadFailed:
     """The reader delivered everything before `entry_id` and cannot continue."""
 
-    failure: Failure  # ENTRY_ABSENT only if all bookies of the write set denied the entry
+    failure: Failure  # ENTRY_ABSENT only if the whole write set reported the entry absent
     entry_id: int
     codes: tuple[tuple[str, Code | None], ...] = ()  # the last answer of each bookie
 

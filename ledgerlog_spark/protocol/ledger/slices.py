@@ -18,10 +18,13 @@ class SliceSource(Protocol):
     """The wanted ranges of bytes of each entry, and the check of the received bytes."""
 
     def ranges_of(self, entry_id: int) -> Sequence[tuple[int, int]]:
-        """Offsets and lengths in the payload, rising and without overlaps. At least one range."""
+        """The offset in the payload and the length of each range, rising and without overlaps.
+
+        There is at least one range.
+        """
 
     def payload_of(self, entry_id: int, data: Payload) -> Payload | None:
-        """Make a payload of the joined ranges; None if these are not the bytes of the entry."""
+        """Make a payload of `data`, the bytes of all ranges; None if the entry has other bytes."""
 
     def note_given_up(self, count: int) -> None:
         """Count the requests for slices that no bookie answered, so that entries were read whole.

@@ -74,7 +74,7 @@ _TOKEN_END = 1 << 128
 
 
 def token_after(token: str, count: int = 1) -> str:
-    """Return the token for the attempt `count` attempts later. Each attempt needs another."""
+    """Return the token of the attempt that is `count` attempts later. All attempts differ in it."""
     return f"{(int(token, 16) + count) % _TOKEN_END:032x}"
 
 
@@ -234,7 +234,9 @@ class LogMachine(ABC, Generic[R_co]):
         self._missed_token = token
 
     def _head_of(self, head: LogHead | None, *, writes: LogKind | None) -> LogHead:
-        """The head, if this release may use the log. With `writes` None, the log is only read.
+        """The head, if this release may use the log.
+
+        `writes` is the kind of log that the caller writes to, or None if it only reads.
 
         Raises:
             LogNotFoundError: The log does not exist.

@@ -96,7 +96,7 @@ class StagedRead(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class RegistrationsRead(LogReply):
-    """Reply to `ReadRegistrations`: producers sorted by name, each with its requested ledgers."""
+    """Reply to `ReadRegistrations`: per producer, by name, the ledgers that it registered."""
 
     registrations: tuple[tuple[str, Versioned[ProducerRecord], tuple[int, ...]], ...] = ()
 
@@ -276,4 +276,4 @@ class Failed:
 LogEffect = LogRequest[Any] | Finished[R_co] | Failed
 
 LogEffects = list[LogEffect[R_co]]
-"""The effects of a machine with that result."""
+"""The effects of a machine whose result has this type."""

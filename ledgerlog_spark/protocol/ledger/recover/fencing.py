@@ -36,7 +36,8 @@ class Fencing:
     numbers: RequestNumbers
     known: int = 0  # bits of the fenced indexes
     last_add_confirmed: int = NO_ENTRY  # the largest LAC in the answers
-    last_entry_ids: dict[int, int] = field(default_factory=dict)  # by index, from answers
+    # by index, from the answers with an entry
+    last_entry_ids: dict[int, int] = field(default_factory=dict)
     state: FencingState = FencingState.UNDECIDED
     _sent: dict[int, int] = field(default_factory=dict)
 

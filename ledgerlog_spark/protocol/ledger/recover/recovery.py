@@ -230,7 +230,7 @@ class LedgerRecovery(UpdatingMachine):
         return self._begin_update(self._base, self._decide_close)
 
     def _decide_close(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
-        """The CLOSED metadata with this attempt's result, if the last fragment is the same."""
+        """The CLOSED metadata with this attempt's result, if the last fragment has not changed."""
         if current.state is LedgerState.CLOSED:
             return Refusal(None)
         read = self._base.value

@@ -63,7 +63,7 @@ class WriteBack:
 
     ledger_id: int
     metadata: LedgerMetadata
-    found: int  # the LAC that fencing found; the first entry follows it
+    found: int  # the last safe entry, which fencing found; the entries after it are taken
     numbers: RequestNumbers
     window: Window
     buffered_size_bytes_max: int
@@ -75,7 +75,7 @@ class WriteBack:
 
     @property
     def last_add_confirmed(self) -> int:
-        """Last entry on an ack quorum; at first the LAC that fencing found."""
+        """Last entry on an ack quorum; at first the last safe entry that fencing found."""
         return self.found if self.pipeline is None else self.pipeline.last_add_confirmed
 
     @property
@@ -148,7 +148,7 @@ class WriteBack:
 
 
 class RecoveryTail:
-    """Copies the entries after the LAC, in one attempt of a recovery.
+    """Reads the entries after the LAC and writes them back, in one attempt of a recovery.
 
     The owner of the tail sets IN_RECOVERY in the metadata, fences the ledger and closes it. After
     every reply, in any order of replies, `_advance` decides the next step. It also checks whether
@@ -270,7 +270,7 @@ class RecoveryTail:
         return [*self._reads.hedge(), timer]
 
     def measure(self) -> list[m.Effect]:
-        """Read the length from the last safe entry.
+        """Read the length of the ledger from the header of the last safe entry.
 
         This is needed when no entry was written back (PROTOCOL.md#C22).
         """

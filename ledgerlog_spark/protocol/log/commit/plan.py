@@ -33,7 +33,7 @@ class CommitRequest:
 
     Attributes:
         app: The name of the producer.
-        batch_id: If the producer has committed this batch before, the commit does nothing.
+        batch_id: If the producer has committed this batch or a later one, the commit does nothing.
         ranges: Sorted by partition, then by their order in the partition.
         schema: The schema of the rows; empty for a log of records.
         schema_id: The log's id of `schema`; None when the log does not have this schema.
@@ -91,7 +91,7 @@ class CommitRequest:
         return bool(self.schema) and self.schema_id != self.base_schema_id
 
     def is_done_by(self, current_schema: bytes | None) -> bool:
-        """Whether the batch adds only columns, and others have added exactly these meanwhile."""
+        """Whether the batch appends no rows, and the log already has the schema of the batch."""
         return self._appends_nothing and self.schema == current_schema
 
     @property
@@ -151,8 +151,9 @@ def plan_commit(
     `current_schema` is needed if `needs_current_schema` is true. The errors are definite.
 
     Raises:
-        ConcurrentCommitError: Another commit followed after the job was planned. The job's rows
-            cannot be listed together with the rows of that commit, or replace them.
+        ConcurrentCommitError: Another commit followed after the job was planned. The job's rows can
+            neither be listed together with the rows of that commit nor replace them. Or the log got
+            another schema.
         SchemaMismatchError: The schema is too large to be stored.
     """
     overwrites = request.mode is WriteMode.OVERWRITE
@@ -237,7 +238,7 @@ def created(
 def listed(
     head: LogHead, ranges: Sequence[StagedRange | Item], schema_id: int, commit_time_ms: int
 ) -> Iterator[Item]:
-    """Items that list these ranges at the log's end. The log may already have items of a range."""
+    """Items that list these ranges at the log's end. A range may be listed already, as an item."""
     is_large = head.items.count + len(ranges) > LARGE_LOG_ITEMS
     offset = head.end_offset
     for staged in ranges:

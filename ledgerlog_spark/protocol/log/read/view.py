@@ -1,6 +1,6 @@
 """The state from which a stream continues, read in as few requests as possible.
 
-Offsets are dense over all versions, so a stream reads all *retained* rows, not the rows of one
+Offsets have no gaps between versions, so a stream reads all *retained* rows, not the rows of one
 version. These include rows that were overwritten in the meantime, as long as a version with these
 rows is retained.
 """
@@ -24,8 +24,8 @@ from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, SCHEMAS
 from ledgerlog_spark.protocol.log.state.walk import Walk
 
 VERSIONS_AT_ONCE = 64
-"""Number of versions in the first read, if the caller has no version. Each further read doubles the
-number of versions that were read."""
+"""Number of versions in the first read, if the caller has no version. Each further read requests as
+many versions as all earlier reads together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class ViewMachine(LogMachine[LogView]):
             oldest = older[0]
             if oldest.version <= head.oldest_version or oldest.end_offset < self._first_offset:
                 break
-            count = head.version + 1 - oldest.version  # as many as all reads before
+            count = head.version + 1 - oldest.version  # as many as in all earlier reads
             older = yield from self._history(head, oldest.version - count, oldest.version)
             versions = (*older, *versions)
         return versions

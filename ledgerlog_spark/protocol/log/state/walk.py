@@ -33,7 +33,7 @@ class Walk(Generic[T]):
         self._paged = paged
         self._first_key, self._end_key = first_key, end_key
         self._records_min = records_min
-        self.is_cut = False  # the walk ends before the range, because of `records_min`
+        self.is_cut = False  # the walk ends before the end of the range, because of `records_min`
         self.loaded: Loaded = {}  # all pages and index pages that were read
         self.refs: list[PageRef] = []  # the pages of the range, oldest first
         index = overlapping(paged.index, first_key, end_key)
