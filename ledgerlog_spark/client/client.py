@@ -221,7 +221,7 @@ class LedgerClient:
             ConfigurationError: No ledger can have this id.
             LedgerNotFoundError: The ledger does not exist, even after a sync with ZooKeeper.
             UnauthorizedError: The password is wrong; no bookie was contacted.
-            EntryUnknownError: Too few bookies answered to determine the last add confirmed.
+            EntryUnknownError: No bookie of the last ensemble reported a last add confirmed.
             MetadataUnavailableError: The metadata could not be read.
         """
         self.check_open()
@@ -265,7 +265,8 @@ class LedgerClient:
             LedgerRecoveryError: The seal could not find out whether an entry exists. The ledger
                 stays IN_RECOVERY, and a second seal is safe.
             NotEnoughBookiesError: Too few bookies can store recovered entries; retriable.
-            NeedsOperatorError: The closed ledger would not contain `floor_entry_id`.
+            NeedsOperatorError: The recovered ledger would not contain `floor_entry_id`. The end of
+                a ledger that is already closed is not checked.
             MetadataUnavailableError: The metadata could not be read or written; retriable.
         """
         check_type("floor_entry_id", floor_entry_id, int)
@@ -402,9 +403,9 @@ class LedgerClient:
     async def aclose(self) -> None:
         """End all connections. Ledgers that are being written stay open, and can be sealed later.
 
-        Leaders stop without closing their ledgers. A leader first deletes its unlisted ledgers.
-        This takes at most 5 s, or `close_timeout_ms` if that is shorter. The next leader seals the
-        other ledgers.
+        Leaders stop without closing their ledgers. A leader first deletes its unlisted ledgers. The
+        deletion takes at most 5 s, or `close_timeout_ms` if that is shorter. The next leader seals
+        the other ledgers.
         """
         try:
             await self._users.leave(self.services.settings.close_timeout_ms)

@@ -47,9 +47,9 @@ def _nothing() -> None:
 class Inbox:
     """Appends that callers' threads pass to the event loop. Their number and size are limited.
 
-    It costs more to wake the loop for a small append than to append. So the loop *dozes* while
-    earlier appends linger, and a small append does not wake the dozing loop. The loop takes new
-    appends when `on_sent` reports that the earlier appends were sent or have failed.
+    To wake the loop for a small append would cost more than the append itself. So the loop *dozes*
+    while earlier appends linger, and a small append does not wake the dozing loop. The loop takes
+    new appends when `on_sent` reports that the earlier appends were sent or have failed.
     """
 
     def __init__(self, settings: ClientSettings, loop_thread: LoopThread) -> None:
@@ -240,8 +240,8 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
 
         Raises:
             LocalProtocolError: Nothing was appended. Either the payload is not bytes or is too
-                large, or another process created the ledger, or a callback of an append called this
-                method while 16 times the backlog waits to be sent. A callback cannot wait.
+                large, or another process created the ledger, or a callback of an append, which
+                cannot wait, called this method while 16 times the backlog waits to be sent.
         """
         return self._append(checked_payload(payload))
 

@@ -70,8 +70,8 @@ class WriteHandle:
         """Create the handle of a new ledger, which has no entries.
 
         If `changes_ensemble` is false, the first failure of a bookie ends the handle. `on_failed`
-        gets the reason why appends are no longer accepted. `on_failed` is called after all pending
-        appends have failed, even if no append was pending.
+        gets the reason why appends are no longer accepted. If appends are pending, they fail before
+        this call.
         """
         metadata = created.value
         settings = services.settings
@@ -236,7 +236,7 @@ class WriteHandle:
         self._host.post(AddRequested(run.payloads))
 
     def send_now(self) -> None:
-        """Send the queued appends, as far as the window and the batching allow it."""
+        """Send the queued appends, as far as the window and the linger allow it."""
         self.queue.send_now()
 
     # --- indications of the machine ---
@@ -348,7 +348,7 @@ class WriteHandle:
 
 
 def _look_at_outcome(closing: asyncio.Future[LedgerMetadata]) -> None:
-    """Mark an error as seen. Without this, asyncio reports it when no caller waits any more."""
+    """Mark an error as seen. Otherwise asyncio reports the error if no caller waits any more."""
     if not closing.cancelled():
         closing.exception()
 

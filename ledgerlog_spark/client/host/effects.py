@@ -144,8 +144,7 @@ class MachineHost(EventQueue[Event]):
                 self.replies += 1
             self.post(event)
 
-    # --- bookies: the transport answers each request exactly once, at its deadline at the latest
-    # ---
+    # --- bookies: the transport answers each request once, at its deadline at the latest ---
 
     def _send_add(self, effect: SendAdd) -> None:
         encoded = effect.run.attachment
@@ -277,7 +276,7 @@ class MachineHost(EventQueue[Event]):
         except LedgerLogError as error:
             outcome = _outcome_or_raise(error)
             if outcome in (MetadataOutcome.UNKNOWN, MetadataOutcome.CONFLICT):
-                # Nothing was written, so the outcome is certain.
+                # A load writes nothing, so its outcome cannot be unknown.
                 outcome = MetadataOutcome.UNAVAILABLE
         self._reply(MetadataLoaded(effect.request, outcome, versioned))
 

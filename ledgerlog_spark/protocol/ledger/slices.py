@@ -36,7 +36,7 @@ class SliceSource(Protocol):
 def last_fitting(
     slices: SliceSource, first_entry_id: int, last_entry_id: int, size_bytes_max: int
 ) -> int:
-    """The last entry whose slices fit into one request and one answer, at least the first one."""
+    """The last entry of a request whose slices fit into one frame; at least `first_entry_id`."""
     size_bytes, ranges_left = _HEAD_SIZE_BYTES, SLICE_RANGES_MAX
     last_entry_id = min(last_entry_id, first_entry_id + SLICED_ENTRIES_MAX - 1)
     for entry_id in range(first_entry_id, last_entry_id + 1):

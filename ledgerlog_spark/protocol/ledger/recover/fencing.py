@@ -15,7 +15,9 @@ from ledgerlog_spark.protocol.ledger.quorum import is_covered
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 FENCED_CODES = (Code.OK, Code.NO_ENTRY, Code.NO_LEDGER, Code.DIGEST_MISMATCH)
-"""Answers that prove that a bookie is fenced. A bad digest only hides the LAC (PROTOCOL.md#C4)."""
+"""Answers that prove that a bookie is fenced, even if a bad digest makes the answer's LAC unknown
+(PROTOCOL.md#C4).
+"""
 
 
 class FencingState(Enum):

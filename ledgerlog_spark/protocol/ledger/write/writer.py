@@ -77,8 +77,8 @@ FATAL_ADD_CODES = {
     Code.UNAUTHORIZED: m.Failure.UNAUTHORIZED,
     Code.BAD_REQUEST: m.Failure.BAD_REQUEST,
 }
-"""Answers that end the writer (PROTOCOL.md#A9). After all others except OK and BUSY, the bookie
-counts as failed.
+"""Answers that end the writer (PROTOCOL.md#A9). After any other answer except OK and
+BUSY, the bookie counts as failed.
 """
 
 
