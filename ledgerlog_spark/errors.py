@@ -106,7 +106,7 @@ class ConfigurationError(LedgerLogError, ValueError):
 
 
 class LocalProtocolError(LedgerLogError):
-    """The caller used the API wrongly; nothing was changed."""
+    """The caller used the API wrongly. If `definite` is true, nothing was changed."""
 
 
 class RemoteProtocolError(LedgerLogError):
@@ -114,7 +114,7 @@ class RemoteProtocolError(LedgerLogError):
 
 
 class WireFormatError(RemoteProtocolError, ValueError):
-    """Bytes do not match their format. Decoders raise no other error."""
+    """Bytes do not match their format. Decoders raise only this and `MetadataFormatError`."""
 
 
 class LedgerError(LedgerLogError):
@@ -202,7 +202,7 @@ class MetadataFormatError(MetadataError):
 
 
 class MetadataUnavailableError(MetadataError):
-    """The metadata store could not be reached. The operation was not carried out."""
+    """The metadata store could not be reached. If `definite` is true, nothing was changed."""
 
     retriable = True
 
@@ -303,6 +303,6 @@ class DataLossError(LogError):
 
 
 class InternalError(LedgerLogError):
-    """A bug of ledgerlog. Please report the bug with the events in the error's message."""
+    """A bug of ledgerlog. Please report the bug with the error's field `events`, if it has one."""
 
     definite = False

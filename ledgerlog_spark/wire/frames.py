@@ -32,7 +32,7 @@ frame."""
 
 ENTRY_SIZE_BYTES_MAX: Final = 5 * 1024 * 1024 - 128
 """Maximum stored bytes (header, digest, payload) of an entry. An entry of this size fits into every
-kind of frame, even if an Apache bookie has its default limit of 5 MiB."""
+kind of frame, even with the default limit of an Apache bookie, which is 5 MiB."""
 
 
 class ReceiveBuffer(bytearray):
@@ -65,7 +65,7 @@ _REFERENCES_WHEN_UNSHARED = _references_when_unshared()
 
 
 def chunk_size_bytes(size_bytes: int) -> int:
-    """Size of the chunk for `size_bytes`. The chunk is larger by at most 4 KiB or an eighth."""
+    """Size of the chunk for `size_bytes`: at most 4 KiB or an eighth more (the larger of both)."""
     unit = max(_CHUNK_UNIT_BYTES, 1 << max(0, size_bytes.bit_length() - 4))
     return -(-size_bytes // unit) * unit
 

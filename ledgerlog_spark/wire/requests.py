@@ -13,8 +13,8 @@
     TELL_LAC    = ledger id i64 | last add confirmed i64 | master key [20]
     READ_SLICES = see `slice_requests`
 
-Each `encode_*` function returns a whole frame, or the head of a frame before unchanged stored
-entries. `decode_request` takes the body of one frame from `frames.FrameSplitter`.
+Each `encode_*` function returns a whole frame, or the part of a frame before its stored entries,
+which are sent unchanged. `decode_request` takes the body of one frame from `frames.FrameSplitter`.
 """
 
 from __future__ import annotations

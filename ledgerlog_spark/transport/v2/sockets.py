@@ -52,7 +52,7 @@ def _socket_within_host(host: str) -> socket.socket | None:
 def unpace(unconnected: socket.socket) -> None:
     """Set a congestion control without pacing, `reno`, on a socket or on a listener.
 
-    Connections of the listener have it too.
+    The connections that a listener accepts have the same congestion control.
 
     BBR, the default of many machines, estimates the rate of the network and uses timers to send at
     this rate. Within one machine there is no network to protect, and the timers are expensive:
