@@ -36,7 +36,7 @@ SLICED_ENTRIES_MAX = 1_024
 SLICE_RANGES_MAX = 8_192
 """Maximum number of byte ranges in one request for slices."""
 PASSWORD_SIZE_BYTES_MAX = 1_024
-"""Maximum size of a new ledger's password. The metadata contains the password, so it must be small.
+"""Maximum size of a new ledger's password. The metadata contains it, so it is small.
 
 Ledgers of other programs may have longer passwords."""
 

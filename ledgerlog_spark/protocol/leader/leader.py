@@ -87,10 +87,9 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         self._ledgers: LeaderLedgers  # set by `_on_opened`; not used before that
         # the machine of the opening; when the leader is LEADING, it has ended
         self._opening = LeaderOpening(log, token=self._take_token(), numbers=numbers)
-        self._list: HeadTransaction[LogHead] = self._opening  # changes the list; the newest one
+        self._list: HeadTransaction[LogHead] = self._opening  # the newest change of the list
         self._change: Change | None = None  # stays until an attempt settles it (LOGS.md#J4)
-        # Only `_closing` and `_creating` begin requests. `_listing` and `_looking` count failures
-        # of the machines `_list` and `_look`, which number their requests themselves.
+        # Only `_closing` and `_creating` begin requests. `_list` and `_look` number their own.
         attempts = [Attempts(self._settings.retry, numbers) for _ in range(4)]
         self._closing, self._creating, self._listing, self._looking = attempts
         self._look: HeadMachine | None = None  # the newest read of the head (LOGS.md#J12)

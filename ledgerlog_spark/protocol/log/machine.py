@@ -74,7 +74,7 @@ _TOKEN_END = 1 << 128
 
 
 def token_after(token: str, count: int = 1) -> str:
-    """Return the token of the attempt that is `count` attempts later. All attempts differ in it."""
+    """Return the token of the attempt `count` attempts later. Each attempt has another token."""
     return f"{(int(token, 16) + count) % _TOKEN_END:032x}"
 
 

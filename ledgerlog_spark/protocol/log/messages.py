@@ -96,7 +96,7 @@ class StagedRead(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class RegistrationsRead(LogReply):
-    """Reply to `ReadRegistrations`: per producer, by name, the ledgers that it registered."""
+    """Reply to `ReadRegistrations`: producers by name, with the requested ledgers of each."""
 
     registrations: tuple[tuple[str, Versioned[ProducerRecord], tuple[int, ...]], ...] = ()
 
@@ -276,4 +276,4 @@ class Failed:
 LogEffect = LogRequest[Any] | Finished[R_co] | Failed
 
 LogEffects = list[LogEffect[R_co]]
-"""The effects of a machine whose result has this type."""
+"""The effects of a machine whose result has the type `R_co`."""

@@ -22,7 +22,7 @@ APP_KEY = "ledgerlog.app"
 """Custom metadata: the producer under which the ledger was registered."""
 
 SINCE_KEY = "ledgerlog.since"
-"""Custom metadata: the first offset at which the log may list the ledger, decimal."""
+"""Custom metadata: the first offset at which the log may list the ledger, as decimal text."""
 
 
 def since_offset(custom: Mapping[str, bytes]) -> int:

@@ -52,10 +52,10 @@ class RetentionMachine(TruncateMachine):
     ) -> None:
         """A limit of -1 keeps all rows.
 
-        Pages in `page_sizes` are not read to get their size. The pass replaces the contents of
-        `page_sizes` with the sizes of the current pages. `untimed_to` is the result of an earlier
-        pass. Items before this offset are not read again, and are dropped with the first later item
-        that is due.
+        `page_sizes` has the sizes of pages that need not be read for their size. The pass replaces
+        the contents of `page_sizes` with the sizes of the current pages. `untimed_to` is the result
+        of an earlier pass. Items before this offset are not read again, and are dropped with the
+        first later item that is due.
         """
         super().__init__(log, offset=0, token=token)
         self._retention_ms = retention_ms
@@ -114,7 +114,7 @@ class RetentionMachine(TruncateMachine):
     ) -> int:
         """The first row that stays; 0 when no row is dropped.
 
-        With `is_cut`, unread items follow after `items`. With `is_prefix_unread`, unread items
+        With `is_cut`, unread items come after `items`. With `is_prefix_unread`, unread items
         without a time come before `items`.
         """
         offset, is_all_due = 0, False
@@ -127,7 +127,7 @@ class RetentionMachine(TruncateMachine):
             is_all_due |= newest.is_cut and by_size >= records[-1].end_offset
             items = (*items, *records)
             offset = max(offset, by_size)
-        if is_all_due:  # drop them even if no ledger becomes free: the next step reads on
+        if is_all_due:  # drop them even if no ledger becomes free; the next pass reads later items
             self.is_more_due = True
             self.next_due_ms = self._now_ms
             return offset
@@ -200,7 +200,7 @@ def due_by_age(items: Sequence[Item], *, since_ms: int) -> int:
 
 
 def due_by_size(items: Sequence[Item], *, surplus_bytes: int, is_all: bool = True) -> int:
-    """The end offset of the oldest items with at most `surplus_bytes` in total; 0 without one.
+    """The end offset of the oldest items that have at most `surplus_bytes` together, or 0.
 
     With `is_all`, the last of `items` is the last item of the log, which is never dropped.
     """

@@ -8,7 +8,7 @@ hold.
 An unknown outcome is settled, never guessed (LOGS.md#K7). After a `Sync`, the machine reads the
 head and the producer record again:
 
-- If one of these records contains the token, the transaction happened.
+- If one of these records contains the token of the transaction, the transaction happened.
 - If both records still have the versions that the transaction compares, the transaction may still
   be in flight. The machine sends the same transaction again. Only one of the two can succeed.
 - If only the head changed, the transaction did not happen, and cannot happen any more.
@@ -20,7 +20,7 @@ A producer with consecutive commits need not read its own writes, because the ma
 the state after the last commit (LOGS.md#K11). After a conflict, a commit reads only the new head,
 and uses the producer record that it already has (LOGS.md#K14). The records that a commit starts
 from may be old. That is safe for the transaction, which compares their versions. Before the machine
-returns any other result, it sends a `Sync` and reads the records.
+returns a result without a successful transaction, it sends a `Sync` and reads the records.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ from ledgerlog_spark.protocol.log.transaction import (
 )
 
 UNKNOWN_MAX = 10
-"""Limit of unknown outcomes and failed reads after them, together. One more fails the machine."""
+"""Limit of unknown outcomes plus failed reads after them. After one more, the machine fails."""
 
 REBASES_MAX = 3
 """After more conflicts in a row than this, the producer record is read again too (LOGS.md#K14)."""
@@ -416,7 +416,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return True
 
     def _has_token(self, token: str) -> bool:
-        """Whether a record that was just read shows the transaction with this token."""
+        """Whether the records that were just read contain this token."""
         if self._producer is not None and self._producer.value.token == token:
             return True
         if self._head is None:

@@ -151,9 +151,8 @@ def plan_commit(
     `current_schema` is needed if `needs_current_schema` is true. The errors are definite.
 
     Raises:
-        ConcurrentCommitError: Another commit followed after the job was planned. The job's rows can
-            neither be listed together with the rows of that commit nor replace them. Or the log got
-            another schema.
+        ConcurrentCommitError: Another commit followed after the job was planned. That commit
+            changed the schema, or it changed rows that the job's overwrite would replace.
         SchemaMismatchError: The schema is too large to be stored.
     """
     overwrites = request.mode is WriteMode.OVERWRITE

@@ -38,7 +38,8 @@ class LogView:
         end_offset: The offset of the next row (exclusive). In a leader log, the visible end.
         first_offset: The offset from which `items` is complete; at least `oldest_offset`.
         items: Sorted by offset. The first item may begin before `first_offset`.
-        versions: The newest versions, as many as requested, in ascending order and without gaps.
+        versions: The newest versions that the caller does not have, in ascending order and without
+            gaps.
         schemas: The current schema and the schemas of the items, by id, without `known_schemas`.
         schema_id: Id of the current schema.
         properties: The stored properties, by name.

@@ -1,6 +1,6 @@
 """Heads, pages and producer records as bytes (LOGS.md#formats).
 
-Every stored record begins with this header, and the body follows:
+Every stored record begins with this envelope. The body follows:
 
     4s   magic b"LLOG"
     u8   kind: 1 head, 2 items, 3 history, 4 schemas, 5 references, 6 producer record

@@ -26,8 +26,8 @@ class Walk(Generic[T]):
     ) -> None:
         """Walk over the keys [first_key, end_key).
 
-        With `records_min`, only the oldest pages are read, until they have more records than this.
-        The records of the head are included only if the last page is included.
+        With `records_min`, only the oldest pages are read, until they have more than `records_min`
+        records. The records of the head are included only if the last page is included.
         """
         self._kind = kind
         self._paged = paged
