@@ -39,7 +39,7 @@ REFUSED: Final = Unhandled.REFUSED
 
 Handler = Callable[[M, Any], list[F]]
 """A method of a machine that handles one event type. The signature of `on` lets mypy check the
-type.
+type of the event.
 """
 
 Handled = tuple[type, Handler[M, F]]

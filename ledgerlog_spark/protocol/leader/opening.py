@@ -56,7 +56,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
 
     def give_up(self, timeout_ms: int) -> LeaderTimeoutError:
         """Return the error for an opening that ends without the reply to its pending request."""
-        may_lead = self.may_write  # the list may contain the ledger, now or later
+        may_lead = self.may_write  # the list may contain the created ledger, now or later
         waited_for = _PHASES.get(type(self._out), _LISTING)
         ledger: dict[str, Any] = {}
         named = ""
@@ -104,7 +104,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         if self._own is None:
             list_change(
                 head, closed, None, self._now_ms
-            )  # refuses a gap before anything is created
+            )  # raises if a ledger is missing, before another is created
             properties = LogProperties.from_mapping(head.properties)
             reply = yield from self._reply_to(CreateLedger(properties))
             if reply.error is not None:

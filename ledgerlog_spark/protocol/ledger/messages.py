@@ -200,7 +200,7 @@ Request = (
 
 
 class AddReplied(NamedTuple):
-    """One bookie's answer to a `SendAdd`. The host also replies after a deadline or a lost link."""
+    """One bookie's answer to a `SendAdd`; after a deadline or a lost connection, the host's."""
 
     request: int
     code: Code
@@ -337,7 +337,7 @@ class EnsembleChanged:
 
 @dataclass(frozen=True, slots=True)
 class NoReplacement:
-    """Some failed bookies have no replacement. The writer continues with the others for a while.
+    """Some failed bookies have no replacement. The writer goes on with the others for a while.
 
     The writer retries the failed bookies. Entries that these bookies have not stored stay in the
     window. When the window is full, the writer accepts no add. When `WriterSettings.replacement`
@@ -406,7 +406,7 @@ class LacRead:
     """The largest LAC that the last ensemble reported. The LAC read has ended."""
 
     last_add_confirmed: int
-    is_covered: bool  # whether no later recovery can find a smaller LAC
+    is_covered: bool  # True: every later recovery finds this LAC or a larger one
 
 
 Indication = (

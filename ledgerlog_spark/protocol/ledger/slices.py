@@ -36,7 +36,10 @@ class SliceSource(Protocol):
 def last_fitting(
     slices: SliceSource, first_entry_id: int, last_entry_id: int, size_bytes_max: int
 ) -> int:
-    """The last entry of a request whose slices fit into one frame; at least `first_entry_id`."""
+    """The last entry up to which the slices fit into one request and one answer.
+
+    The result is at least `first_entry_id`, even if the slices of this entry do not fit.
+    """
     size_bytes, ranges_left = _HEAD_SIZE_BYTES, SLICE_RANGES_MAX
     last_entry_id = min(last_entry_id, first_entry_id + SLICED_ENTRIES_MAX - 1)
     for entry_id in range(first_entry_id, last_entry_id + 1):

@@ -2,9 +2,9 @@
 
 `LedgerRecovery` first marks the metadata IN_RECOVERY (PROTOCOL.md#C7). Then it fences the last
 ensemble, until the bookies that are not fenced contain no ack quorum. A `RecoveryTail` writes the
-entries after the largest LAC back to an ack quorum. Then the recovery closes the ledger after the
-last of these entries. Several recoveries may run at once: the first close wins, and the other
-recoveries accept its result (PROTOCOL.md#C13).
+entries after the largest LAC back to an ack quorum. Then the recovery closes the ledger at the last
+of these entries. Several recoveries may run at once: the first close wins, and the other recoveries
+accept its result (PROTOCOL.md#C13).
 
 An attempt that cannot decide is repeated from the beginning, within `RecoverySettings.retry`. If no
 attempt can decide, the metadata stays IN_RECOVERY, which is a legal final state. The floor is the

@@ -227,7 +227,7 @@ class AddPipeline:
         return [effect for index in indexes for effect in self._send_missing(index)]
 
     def resend(self, index: int) -> list[SendAdd]:
-        """Send the same bookie all runs that it has not stored, including later runs."""
+        """End the suspension of `index`, and send its bookie all runs that it has not stored."""
         self._suspended &= ~(1 << index)
         return self._send_missing(index)
 

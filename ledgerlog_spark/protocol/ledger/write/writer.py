@@ -115,7 +115,8 @@ class LedgerWriter(UpdatingMachine):
             window=self._settings.window,
         )
         self._failed = FailedBookies()  # the pipeline suspends their indexes
-        self._busy = BusyBookies(self._numbers)  # also suspended, until their timers fire
+        # their indexes are suspended too, until their timers fire
+        self._busy = BusyBookies(self._numbers)
         self._change: FragmentChange | None = None  # the pending change; set in CHANGING
         self._listing = 0  # request of the newest list of bookies; other answers are ignored
         # A timer is 0 while it does not run.

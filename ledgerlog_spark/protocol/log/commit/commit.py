@@ -205,7 +205,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return None
 
     def _read_all(self) -> Steps[Ended | None]:
-        """Read the head and the producer record. Returns the end if the batch is in the log."""
+        """Read both records. Return the machine's end if the log has the batch, otherwise None."""
         self._is_synced = True
         self._rebases = 0
         yield from self._read_records()
