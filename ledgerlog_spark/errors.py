@@ -257,7 +257,7 @@ class CommitUnknownError(LogError):
 
 
 class ProducerFencedError(LogError):
-    """A later run of the same producer took over, so this run cannot commit any more."""
+    """This run cannot commit: a later run took over, or the producer or its ledgers expired."""
 
 
 class LeaderTimeoutError(LogError):

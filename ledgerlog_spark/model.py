@@ -36,7 +36,7 @@ SLICED_ENTRIES_MAX = 1_024
 SLICE_RANGES_MAX = 8_192
 """Maximum number of byte ranges in one request for slices."""
 PASSWORD_SIZE_BYTES_MAX = 1_024
-"""Maximum size of a new ledger's password. The metadata contains it, so it is small.
+"""Maximum size of a new ledger's password. It is small, because the metadata contains the password.
 
 Ledgers of other programs may have longer passwords."""
 
@@ -80,7 +80,7 @@ class DigestType(IntEnum):
 
 
 class LedgerState(IntEnum):
-    """State of a ledger in its metadata. The state only changes to a higher number."""
+    """State of a ledger in its metadata. The state changes only to a higher number."""
 
     OPEN = 1
     IN_RECOVERY = 2

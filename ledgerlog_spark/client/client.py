@@ -211,7 +211,7 @@ class LedgerClient:
         Args:
             ledger_id: Id of the ledger.
             password: The password that the ledger was created with.
-            is_listed: Whether the caller will only read ranges that a durable list contains. The
+            is_listed: Whether the caller will read only ranges that a durable list contains. The
                 last add confirmed is then not read from bookies, but is NO_ENTRY or the value that
                 this client saw before.
             may_be_outdated: Whether metadata that this client read in the last 60 s may be used. If
@@ -251,7 +251,8 @@ class LedgerClient:
     ) -> LedgerMetadata:
         """Fence the ledger, recover its entries, close it, and return its metadata. Idempotent.
 
-        Each entry that was ever acknowledged is then in the closed ledger, on an ack quorum.
+        After the call, each entry that was ever acknowledged is in the closed ledger, on an ack
+        quorum.
 
         Args:
             ledger_id: Id of the ledger.
@@ -312,8 +313,8 @@ class LedgerClient:
     async def recent_records(self, ledger_ids: Iterable[int]) -> dict[int, LedgerMetadata]:
         """Return the metadata of ledgers by ledger id. The metadata is at most 60 s old.
 
-        Ledgers that do not exist are omitted. The result contains the first ledgers whose metadata
-        fits into 16 MiB in total.
+        Ledgers that do not exist are omitted. If all the metadata exceeds 16 MiB, the result
+        contains only the first ledgers.
 
         Raises:
             MetadataUnavailableError: The metadata of a ledger could not be read.

@@ -73,7 +73,7 @@ def chunk_size_bytes(size_bytes: int) -> int:
 class ChunkPool:
     """Chunks of memory to receive into. A chunk is reused when no view of it is left.
 
-    New memory takes more time than the receiving into it, because its pages are mapped and zeroed
+    New memory costs more time than receiving bytes into it, because its pages are mapped and zeroed
     one by one (measured: 47 of 57 us for a frame of 64 KiB). A chunk may be returned while views of
     it still exist. The chunk that was returned first is tried first. Chunks have the sizes of
     `chunk_size_bytes`. Many splitters may use one pool, all on one thread.

@@ -4,8 +4,8 @@ The end of an open ledger is the largest last add confirmed of the bookies that 
 read may get answers only from bookies that lag, or metadata from a metadata server that lags. So
 each read of the end starts from the end that this client saw before (PROTOCOL.md#E12).
 
-A bookie may report an end that is too large. If no replica has one of the entries up to that end,
-the client drops this end. But the client never drops a LAC that it read in an entry. Such a LAC is
+A bookie may report an end that is too large. If an entry up to that end is on no replica, the
+client drops this end. But the client never drops a LAC that it read in an entry. Such a LAC is
 correct, because the digest of the entry was checked.
 """
 

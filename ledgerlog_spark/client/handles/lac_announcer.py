@@ -26,7 +26,7 @@ EXPLICIT_LAC = b"explicit"
 """
 
 QUICK_SECONDS = 0.002
-"""If the last pause was shorter, the writer probably appends again soon, which also sends the LAC.
+"""After a shorter pause, the writer probably appends again soon, and the entry contains the LAC.
 Then nothing is written to a herald that does not support notifications."""
 
 ATTEMPTS_MAX = 8

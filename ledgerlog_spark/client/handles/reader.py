@@ -99,8 +99,8 @@ class ReadHandle:
         """Last entry that is known to be acknowledged; NO_ENTRY (-1) if there is no such entry.
 
         For a closed ledger, this value is the last entry. For an open ledger, the value may lag
-        until `refresh`. The value is never below a value that another handle of the same client saw
-        before this handle was opened or refreshed.
+        until `refresh`. When this handle is opened or refreshed, the value is at least each value
+        that other handles of the client have seen before.
         """
         return self._last_add_confirmed
 
@@ -115,12 +115,12 @@ class ReadHandle:
         return self.metadata.length
 
     async def refresh(self) -> int:
-        """Read the metadata and the LAC of the bookies, and return the last add confirmed.
+        """Read the metadata, and the LAC from the bookies. Return the last add confirmed.
 
         Raises:
             LedgerNotFoundError: The ledger was deleted.
             MetadataUnavailableError: The metadata could not be read; retriable.
-            EntryUnknownError: No bookie of the last ensemble answered; retriable.
+            EntryUnknownError: No bookie of the last ensemble reported a LAC; retriable.
             LocalProtocolError: This handle is closed.
         """
         self._check_open()
@@ -188,7 +188,7 @@ class ReadHandle:
         """Read the LAC from the bookies of the last ensemble, and return the largest known LAC.
 
         Raises:
-            EntryUnknownError: No bookie of the last ensemble answered; retriable.
+            EntryUnknownError: No bookie of the last ensemble reported a LAC; retriable.
         """
         self._check_open()
         self._raise_lac(self._ends.last_add_confirmed(self.id))

@@ -70,8 +70,8 @@ class WriteHandle:
         """Create the handle of a new ledger, which has no entries.
 
         If `changes_ensemble` is false, the first failure of a bookie ends the handle. `on_failed`
-        gets the reason why appends are no longer accepted. If appends are pending, they fail before
-        this call.
+        gets the reason why appends are no longer accepted. Pending appends fail before `on_failed`
+        is called.
         """
         metadata = created.value
         settings = services.settings

@@ -307,7 +307,7 @@ class StallWatch:
     """Ends the wait for a machine that gets no more replies, on the event loop's thread.
 
     Each request of a machine is answered by its deadline at the latest. So a waiting machine gets
-    an answer within the longest deadline. A machine that only gets events of its own timers is
+    an answer within the longest deadline. A machine that gets only events of its own timers is
     stuck because of a bug of ledgerlog, but the caller must not wait forever. So `on_stall` is
     called after each `stall_ms` without a new reply. No request takes as long as `stall_ms`.
     """

@@ -103,7 +103,7 @@ class GrpcTransport:
         asyncio.get_running_loop().call_soon(on_reply, Code.BAD_REQUEST, ())
 
     def announce_lac(self, bookie_id: str, request: port.WriteLac) -> bool:  # noqa: ARG002 - the port's
-        """Return False, because the control service only accepts LACs that the bookie stores."""
+        """Return False, because the control service accepts only LACs that the bookie stores."""
         check_ids(request.ledger_id, request.last_add_confirmed)
         checked_key(request.master_key)
         return False

@@ -348,7 +348,7 @@ class LedgerWriter(UpdatingMachine):
         return [changed, *self._pipeline.replace(fragment.ensemble, change.replacements)]
 
     def _on_close_requested(self, _event: m.CloseRequested) -> list[m.Effect]:
-        """Close at the last add confirmed, even in a change (PROTOCOL.md#D2, PROTOCOL.md#D3)."""
+        """Close at the last add confirmed, even during a change (PROTOCOL.md#D2-D3)."""
         self.phase = WriterPhase.CLOSING
         withdrawn = self._pipeline.withdraw()
         if self._withdrawn_from is None:
