@@ -150,7 +150,7 @@ class LedgerMetadata:
         fragments: Fragments, ascending by `first_entry_id`; the first one starts at entry 0.
         last_entry_id: Id of the last entry. NO_ENTRY if the ledger is not CLOSED, or is empty.
         length: Payload bytes of the whole ledger; 0 if the ledger is not CLOSED.
-        password: The password in the clear, as in BookKeeper. It only prevents mistakes.
+        password: The password in the clear, as in BookKeeper. The password only prevents mistakes.
         created_ms: Time of creation, in ms since 1970.
         custom: Custom metadata, which maps names to bytes.
         token: Random number by which a creator recognises the metadata that it wrote.

@@ -103,8 +103,8 @@ class LedgerClient:
             password: Needed to read or seal the ledger; at most 1,024 bytes, stored in the clear.
             custom_metadata: Names and bytes that are stored in the metadata of the ledger.
             explicit_lac: Whether an idle writer writes its last add confirmed to the bookies,
-                through their control service. Readers then see the last entry within 100 ms without
-                another append. The choice is stored as custom metadata `ledgerlog.lac`.
+                through their control service. If so, readers see the last entry within 100 ms
+                without another append. The choice is stored as custom metadata `ledgerlog.lac`.
             changes_ensemble: Whether failed bookies are replaced. If false, the first failure of a
                 bookie ends the handle.
 
@@ -203,7 +203,7 @@ class LedgerClient:
         is_listed: bool = False,
         may_be_outdated: bool = False,
     ) -> ReadHandle:
-        """Return a read handle of a ledger in any state. This never fences, and changes nothing.
+        """Return a read handle of a ledger in any state. The call never fences and changes nothing.
 
         The end of the ledger is never before an end that this client has seen. The client keeps the
         ends of the last 10,000 ledgers.
@@ -211,8 +211,8 @@ class LedgerClient:
         Args:
             ledger_id: Id of the ledger.
             password: The password that the ledger was created with.
-            is_listed: Whether the caller will read only ranges that a durable list contains. The
-                last add confirmed is then not read from bookies, but is NO_ENTRY or the value that
+            is_listed: Whether the caller will read only ranges that a durable list contains. If so,
+                the last add confirmed is not read from bookies: it is NO_ENTRY, or the value that
                 this client saw before.
             may_be_outdated: Whether metadata that this client read in the last 60 s may be used. If
                 a read of entries shows that the metadata is outdated, the metadata is read again.
@@ -301,7 +301,7 @@ class LedgerClient:
             yield ledger_id
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
-        """Return the current metadata of a ledger. This needs no password.
+        """Return the current metadata of a ledger. The call needs no password.
 
         Raises:
             ConfigurationError: No ledger can have this id.

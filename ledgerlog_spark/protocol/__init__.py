@@ -47,7 +47,7 @@ The asyncio client and the simulator are hosts. Every host follows this contract
    errors of the metadata store have no matching reply event, for example a refusal by its access
    list. After such an error, the handle fails with this error.
 
-A machine ignores all replies after its last indication. Then the host may drop the machine. The
-last indication is `LedgerClosed`, `RangeRead`, `ReadFailed`, `LacRead`, or `LedgerFailed` from a
+A machine ignores all replies after its last indication, so the host may drop the machine. The last
+indication is `LedgerClosed`, `RangeRead`, `ReadFailed`, `LacRead`, or `LedgerFailed` from a
 recovery or from a LAC read.
 """

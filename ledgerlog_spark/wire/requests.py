@@ -104,7 +104,7 @@ class BatchReadRequest(NamedTuple):
 
 
 class TellLacRequest(NamedTuple):
-    """An announcement of the LAC of the ledger's writer. It gets an answer only if refused."""
+    """An announcement of the LAC of the ledger's writer. Only a refused one gets an answer."""
 
     version: int
     flags: int

@@ -159,13 +159,13 @@ class BlockingAppends(BlockingHandle[A], Closing):
         appender.queue.listener = inbox
 
     def _append(self, payload: Payload) -> AddFuture[Any]:
-        """Pass on one checked payload. This blocks only while the backlog is full."""
+        """Pass on one checked payload. The call blocks only while the backlog is full."""
         future: AddFuture[Any] = AddFuture(self._inbox.condition)
         self._put(payload, future, 1, len(payload))
         return future
 
     def _append_all(self, payloads: list[Payload]) -> AddFuture[Any]:
-        """Pass on checked payloads. This blocks only while the backlog is full."""
+        """Pass on checked payloads. The call blocks only while the backlog is full."""
         if not payloads:
             return completed(self._inbox.condition, self._queue.nothing)
         future: AddFuture[Any] = AddFuture(self._inbox.condition)
@@ -235,8 +235,8 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
     def append_async(self, payload: bytes | bytearray | memoryview) -> AddFuture[int]:
         """Append an entry, and return a `concurrent.futures.Future` of its id.
 
-        This blocks only while the settings' backlog of appends waits to be sent. The errors of the
-        future are those of `append`.
+        The call blocks only while the settings' backlog of appends waits to be sent. The errors of
+        the future are those of `append`.
 
         Raises:
             LocalProtocolError: Nothing was appended. Either the payload is not bytes or is too
@@ -255,8 +255,8 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
     ) -> AddFuture[range]:
         """Append several entries, and return a `concurrent.futures.Future` of the range of ids.
 
-        This blocks only while the settings' backlog of appends waits to be sent. The errors of the
-        future are those of `append`.
+        The call blocks only while the settings' backlog of appends waits to be sent. The errors of
+        the future are those of `append`.
 
         Raises:
             LocalProtocolError: The same reasons as in `append_async`. Nothing was appended.

@@ -22,12 +22,12 @@ from ledgerlog_spark.transport.port import WriteLac
 
 EXPLICIT_LAC_KEY = "ledgerlog.lac"
 EXPLICIT_LAC = b"explicit"
-"""Custom metadata of a ledger whose writer announces LACs. Readers then request the announced LAC.
+"""Custom metadata of a ledger whose writer announces LACs. Its readers request the announced LAC.
 """
 
 QUICK_SECONDS = 0.002
 """After a shorter pause, the writer probably appends again soon, and the entry contains the LAC.
-Then nothing is written to a herald that does not support notifications."""
+So nothing is written to a herald that does not support notifications."""
 
 ATTEMPTS_MAX = 8
 """Maximum number of attempts to write a LAC to bookies. A bookie without a control service never

@@ -170,8 +170,8 @@ class ReadHandle:
     def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Entry]:
         """Return the entries of a range that are in the last report to a follower, without gaps.
 
-        The result may be short or empty even if the ledger has more entries. Then the caller must
-        read the missing entries.
+        If the result is short or empty, the ledger may still have the missing entries, and the
+        caller must read them.
 
         Args:
             first_entry_id: The first wanted entry.
@@ -238,9 +238,9 @@ class ReadHandle:
 
         Args:
             first_entry_id: At least 0.
-            last_entry_id: None means `last_add_confirmed`; the range may then be empty.
+            last_entry_id: None means `last_add_confirmed`, so that the range may be empty.
             is_listed: Whether a durable list of the caller proves that the range was acknowledged.
-                The range may then end after `last_add_confirmed`.
+                If so, the range may end after `last_add_confirmed`.
             place: Limits the memory of this read and other reads together. If the consumer takes
                 another range first, this read may wait for room.
             slices: The parts of the entries to read, with their checksums. Some entries may be read

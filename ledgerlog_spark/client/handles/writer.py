@@ -188,8 +188,8 @@ class WriteHandle:
         retriable error. If the handle failed, its ledger is closed at the last confirmed entry,
         unless another client took the ledger over.
 
-        Pending appends may take up to twice `add_quorum_timeout_ms`. The metadata store must
-        then answer within `close_timeout_ms` (30 s by default). Otherwise the call raises
+        Pending appends may take up to twice `add_quorum_timeout_ms`. After that, the metadata store
+        must answer within `close_timeout_ms` (30 s by default). Otherwise the call raises
         MetadataUnavailableError, and the close continues in the background. The close also
         continues if the waiting call is cancelled or interrupted, until the client is closed.
 

@@ -133,7 +133,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         is_gone = isinstance(reply.error, LedgerNotFoundError)
         if is_gone and self._head.version != self._missed:
             # Another leader may have removed the ledger from the list before the ledger was
-            # deleted. Then the new head does not list it.
+            # deleted. If so, the new head does not list the ledger.
             self._missed = self._head.version
             return False
         if reply.error is not None:

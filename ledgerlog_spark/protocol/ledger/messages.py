@@ -337,7 +337,7 @@ class EnsembleChanged:
 
 @dataclass(frozen=True, slots=True)
 class NoReplacement:
-    """Some failed bookies have no replacement. The writer goes on with the others for a while.
+    """Some failed bookies have no replacement. The writer goes on without them for a while.
 
     The writer retries the failed bookies. Entries that these bookies have not stored stay in the
     window. When the window is full, the writer accepts no add. When `WriterSettings.replacement`

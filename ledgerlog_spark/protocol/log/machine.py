@@ -97,8 +97,8 @@ class LogMachine(ABC, Generic[R_co]):
     ) -> None:
         """With `is_fresh`, the machine sends a `Sync` before it reads the head.
 
-        Otherwise the head may be old. An old head is enough to read more rows, but it does not
-        prove that something does not exist. A machine inside another machine gets the request
+        Without a `Sync`, the head may be old. An old head is enough to read more rows, but it does
+        not prove that something does not exist. A machine inside another machine gets the request
         numbers of the outer machine in `numbers`.
         """
         self.log = log

@@ -41,7 +41,8 @@ class FloorMachine(LogMachine[dict[int, int]]):
     A ledger's metadata contains the first offset at which the ledger may be listed, so that only
     later items are read. Ledgers of older releases have no such offset. For them the whole list is
     read. Ends with `Finished(dict)`: for each ledger its last listed entry (inclusive), or NO_ENTRY
-    if no retained version names the ledger. Fails with `LogNotFoundError` or the store's errors.
+    if no retained version names the ledger. Fails with `LogNotFoundError`, `DataLossError` or the
+    store's errors.
     """
 
     def __init__(self, log: str, since_offsets: Mapping[int, int]) -> None:

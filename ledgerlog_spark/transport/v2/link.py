@@ -4,10 +4,10 @@ A request is sent on the existing connection, or waits for the connection that i
 the connection cannot be opened, all waiting requests fail with `Code.UNAVAILABLE`. Further requests
 also fail until the next attempt is due.
 
-The answer to a request may be indistinguishable from the late answer to an earlier request. Then
-the request needs another connection, and the connection in use is *retired*: it gets no more
-requests, and is closed when its last request was answered or timed out. So a slow request never
-makes other requests fail.
+If the answer to a request could be mistaken for the late answer to an earlier request, the request
+needs another connection. The connection in use is *retired*: it gets no more requests, and is
+closed when its last request was answered or timed out. So a slow request never makes other requests
+fail.
 """
 
 from __future__ import annotations

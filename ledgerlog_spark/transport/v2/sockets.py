@@ -71,8 +71,8 @@ def write_all(
     """Write the pieces in order. The transport pauses its protocol if it holds too many bytes.
 
     `writelines` of asyncio does not pause the protocol in Python 3.12.0 to 3.12.8, 3.13.0 and
-    3.13.1 (CVE-2024-12254). The bytes that a peer does not accept would then have no limit. `write`
-    pauses the protocol in all Python versions.
+    3.13.1 (CVE-2024-12254). In these versions, the bytes that a peer does not accept would have no
+    limit. `write` pauses the protocol in all Python versions.
     """
     if PAUSES or not type(transport).__module__.startswith("asyncio"):
         transport.writelines(pieces)

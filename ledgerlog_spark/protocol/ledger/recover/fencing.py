@@ -1,7 +1,7 @@
 """Fences the bookies of an ensemble by reads of their last entries, which also return the LAC.
 
 Some bookies may not answer, so they may not be fenced. If these bookies contain no ack quorum, the
-ensemble is *covered*. Then the old writer cannot confirm another entry (PROTOCOL.md#C3).
+ensemble is *covered*. After that, the old writer cannot confirm another entry (PROTOCOL.md#C3).
 """
 
 from __future__ import annotations

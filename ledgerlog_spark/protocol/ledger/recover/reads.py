@@ -1,10 +1,10 @@
 """The reads of a recovery. They read many entries after the LAC at once.
 
 The recovery takes the entries in order. Every read of a single entry also fences (PROTOCOL.md#C2).
-One positive answer makes an entry present. It is absent only when Qw - Qa + 1 bookies of its write
-set reported this entry absent, each in the answer to a fencing read. All other answers (a timeout,
-a bad digest, an I/O error) decide nothing (PROTOCOL.md#C8). One bookie gets the first request for
-an entry. The other bookies get a request if the first answer is slow or does not contain the entry.
+One positive answer makes an entry present. An entry is absent only when Qw - Qa + 1 bookies of its
+write set reported it absent, each in the answer to a fencing read. All other answers (a timeout, a
+bad digest, an I/O error) decide nothing (PROTOCOL.md#C8). One bookie gets the first request for an
+entry. The other bookies get a request if the first answer is slow or does not contain the entry.
 
 If every bookie stores every entry (E == Qw), batches find the present entries. Then all bookies get
 a read of the first entry that is in no batch.
@@ -39,8 +39,8 @@ class ReadAhead:
     """How far recovery reads ahead of the entries that it wrote back.
 
     Attributes:
-        entries_first: Limit of the requested entries at first. It grows with the number of entries
-            found.
+        entries_first: Maximum number of requested entries at first. The limit grows with the number
+            of entries found.
         entries_max: Number up to which this limit grows.
         size_bytes_max: Maximum size of the requested entries, estimated from the largest entry so
             far. It also limits the entries that wait to be written back.

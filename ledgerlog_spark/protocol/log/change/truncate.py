@@ -63,9 +63,9 @@ class Truncated:
 class TruncateMachine(HeadTransaction[Truncated]):
     """Truncates a log to an offset; ends with `Finished(Truncated)`.
 
-    The log then begins at the offset. If it already began later, its beginning does not change.
-    Fails with `ConfigurationError` (the offset is negative, or above the end of the rows that can
-    be dropped), `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
+    After that, the log begins at the offset, or later if it already began later. Fails with
+    `ConfigurationError` (the offset is negative, or above the end of the rows that can be dropped),
+    `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
     """
 
     def __init__(self, log: str, *, offset: int, token: str) -> None:

@@ -116,7 +116,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         """`known` is the state after the app's last commit, and may be old.
 
         If `known` is None, all records are read. `now_ms` is a time by the store's clock, and is
-        only used with `known`.
+        used only with `known`.
         """
         super().__init__(log, token=token)
         self._request = request
@@ -196,7 +196,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return HeadChange(new.build, committed, wanted=new.pages_to_merge())
 
     def _start_from(self, known: KnownLog) -> Steps[Ended | None]:
-        """Skip the reads, because the transaction compares both versions (LOGS.md#K11)."""
+        """Skip the reads: the transaction compares the versions of both records (LOGS.md#K11)."""
         self._head, self._producer = known.head, known.producer
         if self._missing(known.registered):
             yield from self._check_registered()
@@ -268,8 +268,8 @@ class CommitMachine(HeadTransaction[CommitResult]):
     def _compare_password(self, head: LogHead) -> Steps[None]:
         """Compare the password of the batch's ledgers with the log's password (LOGS.md#G11).
 
-        The head stores a check of the log's password. A head of an older release may list ledgers
-        but contain no check. Then the password is compared with the metadata of a listed ledger.
+        The head stores a check of the log's password. If a head of an older release lists ledgers
+        but contains no check, the password is compared with the metadata of a listed ledger.
         """
         check_password(self.log, head, self._request.password)
         if PASSWORD_CHECK in head.properties or self._is_compared:

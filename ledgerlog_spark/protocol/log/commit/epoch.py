@@ -86,9 +86,10 @@ class EpochMachine(LogMachine[Joined]):
         tasks of a batch job pass False: the job has created the record before. So a missing record
         was deleted, and must not be created again.
 
-        With `syncs_first` False, the record is first read without a `Sync`. If the run is the
-        current run in this record, the machine ends. The result may be old, so the caller checks
-        the returned version. Otherwise the machine sends a `Sync` and reads the record again.
+        With `syncs_first` False, the record is first read without a `Sync`. If the record is
+        missing or names another current run, the machine sends a `Sync` and reads the record again.
+        Otherwise the machine ends, and the caller checks the returned version, because the record
+        may be old.
         """
         super().__init__(log)
         self._may_create = may_create

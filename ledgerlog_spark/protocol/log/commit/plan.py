@@ -42,7 +42,7 @@ class CommitRequest:
         overwrite_if_changed: Whether an overwrite also replaces rows of later commits.
         expected_version: The only version of the log on which the batch may be committed, even
             without rows. None if the caller requires no version.
-        is_first: Whether the job was planned on a log without commits. Then `schema` replaces the
+        is_first: Whether the job was planned on a log without commits. If so, `schema` replaces the
             schema of the new log, and is committed even without rows.
 
     Raises:

@@ -1,7 +1,7 @@
 """The state from which a stream continues, read in as few requests as possible.
 
 Offsets have no gaps between versions, so a stream reads all *retained* rows, not the rows of one
-version. These include rows that were overwritten in the meantime, as long as a version with these
+version. Rows that were overwritten in the meantime are retained as long as a version with these
 rows is retained.
 """
 
