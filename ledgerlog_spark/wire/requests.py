@@ -68,7 +68,7 @@ class AddRequest(NamedTuple):
 
 
 class AddRunRequest(NamedTuple):
-    """A request to store all entries of a run. If this is impossible, nothing is stored."""
+    """A request to store a run. If the bookie cannot store all its entries, it stores none."""
 
     version: int
     flags: int

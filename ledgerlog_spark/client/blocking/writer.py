@@ -37,7 +37,7 @@ A = TypeVar("A", bound="Appender")
 T = TypeVar("T")
 
 DOZE_SIZE_BYTES_MAX = 64 << 10
-"""New appends of this total size wake the dozing loop, because these appends may fill an entry."""
+"""Total size of new appends that wakes the dozing loop, because they may fill an entry."""
 
 
 def _nothing() -> None:

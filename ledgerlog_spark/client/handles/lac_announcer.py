@@ -35,8 +35,8 @@ accepts a LAC.
 """
 
 TIMER_SLACK_MS = 1.0
-"""If less than this time is left, the writer counts as idle, because another timer would cost more.
-"""
+"""If less than this time of `explicit_lac_ms` is left, the writer counts as idle, because another
+timer would cost more."""
 
 
 def announces(metadata: LedgerMetadata) -> bool:

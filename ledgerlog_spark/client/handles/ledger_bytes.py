@@ -73,7 +73,7 @@ class LedgerBytes:
         return None if columns is None else EntryBatch(first_entry_id, *columns)
 
     def slice_read(self, effect: SendReadSlices) -> ReadSlices:
-        """Return the request for slices, with ranges from the start of the stored entry."""
+        """Return the request for slices. Its ranges count from the start of the stored entry."""
         before = self.codec.overhead_bytes
         ids = range(effect.first_entry_id, effect.last_entry_id + 1)
         return ReadSlices(

@@ -94,7 +94,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         self._closing, self._creating, self._listing, self._looking = attempts
         self._look: HeadMachine | None = None  # the newest read of the head (LOGS.md#J12)
         self._is_look_due = False  # the head has changed since the newest read began
-        self._to_close: LeaderLedger | None = None  # set while `_closing` has a request
+        self._to_close: LeaderLedger | None = None  # the ledger that `_closing` closes
         self._open_timer = 0  # set in OPENING
         self._age_timer = 0  # 0 while it does not run
         self._aging: LeaderLedger | None = None  # the ledger that the age timer was started for

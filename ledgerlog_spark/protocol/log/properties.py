@@ -39,7 +39,8 @@ class LogProperties:
     Attributes:
         roll_bytes: Payload bytes after which a writer continues in a new ledger.
         retention_ms: Rows older than this may be dropped; -1 keeps all rows.
-        retention_bytes: If the log is larger, the oldest rows may be dropped; -1 keeps all rows.
+        retention_bytes: If the log is larger than this, the oldest rows may be dropped; -1 keeps
+            all rows.
         version_retention_ms: How long a replaced version can still be read.
         deleted_retention_ms: How long a ledger is kept when no version names it any more.
         staging_ttl_ms: Maximum time from the creation of a ledger to the commit of the job that

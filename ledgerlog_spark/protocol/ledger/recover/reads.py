@@ -106,7 +106,7 @@ class PresenceBatches:
 
     ensemble: tuple[str, ...]
     order: list[int]  # indexes; the first one gets the next batch
-    last_entry_ids: Mapping[int, int]  # by index, from the answers to fencing
+    last_entry_ids: Mapping[int, int]  # ids by index, from the fencing answers
     read_ahead: ReadAhead
     numbers: RequestNumbers
     is_refused: bool = False  # True: a bookie does not support batches

@@ -113,7 +113,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         known: KnownLog | None = None,
         now_ms: int = 0,
     ) -> None:
-        """`known` is the state after the app's last commit, and may be old.
+        """`known` is the state after the producer's last commit, and may be old.
 
         If `known` is None, all records are read. `now_ms` is a time by the store's clock, and is
         used only with `known`.

@@ -39,8 +39,8 @@ SHARES: Mapping[str, HeadShare] = {
     HISTORY.name: HeadShare(recent_size_bytes_max=3_072, pages_max=24),
     SCHEMAS.name: HeadShare(recent_size_bytes_max=2_048, pages_max=12),
 }
-"""With these limits, the head stays below 16 KiB before compression, including the properties (up to
-2 KiB) and the names."""
+"""With these limits, the head stays below 16 KiB before compression, including the properties
+(up to 2 KiB) and the names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,8 @@ class ColumnStatistics:
 
     column: int  # place among the schema's top-level fields
     null_count: int
-    minimum: Bound | None = None  # at most the smallest value; None if unknown or all are null
-    maximum: Bound | None = None  # at least the largest value; None if unknown or all are null
+    minimum: Bound | None = None  # at most the smallest value; None if unknown or without values
+    maximum: Bound | None = None  # at least the largest value; None if unknown or without values
     is_minimum_exact: bool = True
     is_maximum_exact: bool = True
 
