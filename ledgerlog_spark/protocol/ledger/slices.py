@@ -27,9 +27,9 @@ class SliceSource(Protocol):
         """Make a payload of `data`, the bytes of all ranges; None if the entry has other bytes."""
 
     def note_given_up(self, count: int) -> None:
-        """Count the requests for slices that no bookie answered, so that entries were read whole.
+        """Count the requests for slices that were given up, so that entries were read whole.
 
-        The reader calls this once at its end, with 0 if it got all slices.
+        The read handle calls this once at the end of a read, with 0 if the read got all slices.
         """
 
 
