@@ -239,9 +239,9 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
         the future are those of `append`.
 
         Raises:
-            LocalProtocolError: Nothing was appended. Either the payload is not bytes or is too
-                large, or another process created the ledger, or a callback of an append, which
-                cannot wait, called this method while 16 times the backlog waits to be sent.
+            LocalProtocolError: Nothing was appended. The payload is not bytes, or is too large. Or
+                another process created the ledger. Or a callback of an append called this method
+                while 16 times the backlog waits to be sent: a callback cannot wait.
         """
         return self._append(checked_payload(payload))
 

@@ -429,7 +429,7 @@ class _Range:
         reserved = self.reader.reserved_size_bytes
         self._host.post(RoomMade())
         if self.reader.reserved_size_bytes > reserved:
-            self._waits += 1  # counts as progress: no reply was due without room for a request
+            self._waits += 1  # counts as progress: without room for a request, no reply was due
 
     def _on_indication(self, indication: Indication) -> None:
         if isinstance(indication, EntriesRead):

@@ -104,7 +104,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         if self._own is None:
             list_change(
                 head, closed, None, self._now_ms
-            )  # raises if a ledger is missing, before another is created
+            )  # only checks for a gap, before a ledger is created
             properties = LogProperties.from_mapping(head.properties)
             reply = yield from self._reply_to(CreateLedger(properties))
             if reply.error is not None:

@@ -274,7 +274,7 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The first event of a recovery, a reader and a LAC read."""
+    """The first event of a recovery, of a reader or of a LAC read."""
 
 
 class AddRequested(NamedTuple):

@@ -50,7 +50,7 @@ def _socket_within_host(host: str) -> socket.socket | None:
 
 
 def unpace(unconnected: socket.socket) -> None:
-    """Set a congestion control without pacing, `reno`, on a socket or on a listener.
+    """Set the congestion control `reno`, which has no pacing, on a socket or on a listener.
 
     The connections that a listener accepts have the same congestion control.
 

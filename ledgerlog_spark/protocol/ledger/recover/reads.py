@@ -124,7 +124,7 @@ class PresenceBatches:
         return self._current != 0
 
     def ends_before(self, entry_id: int) -> bool:
-        """Whether the bookie for the next batch had no entry from `entry_id` on, when fenced."""
+        """Whether the next batch's bookie had no entry from `entry_id` on when it was fenced."""
         return entry_id > self.last_entry_ids.get(self.order[0], LAST_ID)
 
     def request(self, first_entry_id: int) -> m.SendReadBatch:

@@ -105,7 +105,7 @@ class AddPipeline:
         self.last_add_confirmed = last_add_confirmed
         self.length = length  # payload bytes up to and including last_add_confirmed
         self.next_entry_id = last_add_confirmed + 1  # first entry of the next run
-        # entries of the runs that some of their bookies have not stored, even if they are confirmed
+        # entries of the runs that some of their bookies have not stored, including confirmed runs
         self.entries_in_flight = 0
         self.size_bytes_in_flight = 0  # payload of the same runs
         self.is_paused = False  # while it is set, `last_add_confirmed` does not change

@@ -186,7 +186,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         if needs_current_schema(head, self._request):
             schema = yield from self._current_schema(head)
             if self._request.is_done_by(schema):
-                # If the head may be old, the columns may have been replaced since (LOGS.md#K11).
+                # An old head does not show that the columns were replaced since (LOGS.md#K11).
                 nothing = Finished(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
                 return nothing if self._is_synced else None
         new = plan_commit(head, self._request, now_ms=self._now_ms, current_schema=schema)

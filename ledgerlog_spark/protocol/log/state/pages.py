@@ -1,12 +1,12 @@
 """The parts of a log's sequences: records in the head, and records in pages (LOGS.md#G2).
 
 A sequence grows at its end. New records go to the head while they fit there. When they do not fit,
-all records of the head are *spilled* into pages. If the last page has room, a new page replaces it.
-The new page contains the records of the last page and of the head. Otherwise the records of the
-head go into new pages after it. When the head names too many pages, an index page names all of them
-except the last. If the last index page has room, a new index page replaces it. So a commit of one
-range usually writes only the head. About every fiftieth commit also writes one page. A full page is
-never rewritten.
+all records of the head are *spilled* into pages. If the last page has room, it is replaced by a new
+page with its records and those of the head. Otherwise the records of the head go into new pages.
+When the head names too many pages, an index page names all of them except the last. If the last
+index page has room, a new index page with these names replaces it. So a commit of one range usually
+writes only the head. About every fiftieth commit also writes one page. A full page is never
+rewritten.
 """
 
 from __future__ import annotations

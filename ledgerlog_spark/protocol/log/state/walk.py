@@ -64,7 +64,7 @@ class Walk(Generic[T]):
         return select(self._kind, everything, self._first_key, self._end_key)
 
     def _oldest(self, refs: list[PageRef]) -> list[PageRef]:
-        """The oldest pages. The first is not counted: some of its records may be dropped."""
+        """The oldest pages. The first page is not counted: some of its records may be dropped."""
         if self._records_min is None:
             return refs
         count = 0
