@@ -34,7 +34,7 @@
     │   ├── LeaderTimeoutError         .waited_for .timeout_ms
     │   ├── LogTimeoutError            .timeout_ms
     │   ├── SchemaMismatchError  VersionNotAvailableError  PositionNotAvailableError
-    │   └── DataLossError              rows to read were deleted, or are on no bookie
+    │   └── DataLossError              rows to read were deleted, or data is lost
     └── InternalError                  a bug of ledgerlog
 
 If `retriable` is true, the same call may succeed later without a change. If `definite` is true, the
@@ -150,7 +150,7 @@ class NeedsOperatorError(LedgerError):
 
 
 class UnauthorizedError(LedgerError):
-    """The password differs from the password with which the ledger was created."""
+    """The password is not the password of the ledger, or of the log."""
 
 
 class EntryError(LedgerLogError):
@@ -246,7 +246,7 @@ class LogKindError(LogError):
 
 
 class ConcurrentCommitError(LogError):
-    """Another commit conflicts with this one, or the log has another id or version than wanted."""
+    """Another commit conflicts with this one, or the log's id or version is unexpected."""
 
 
 class CommitUnknownError(LogError):
@@ -299,7 +299,7 @@ class PositionNotAvailableError(LogError):
 
 
 class DataLossError(LogError):
-    """Rows to read were truncated, overwritten or deleted with the log, or are on no bookie."""
+    """Rows to read were truncated, overwritten or deleted, or data of the log is lost."""
 
 
 class InternalError(LedgerLogError):

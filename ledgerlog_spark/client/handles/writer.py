@@ -144,6 +144,7 @@ class WriteHandle:
                 this handle learned of the fence before the append.
             AddTimeoutError: The ack quorum was not reached in time; not definite.
             NotEnoughBookiesError: Failed bookies could not be replaced; not definite.
+            QuorumError: Bookies stay overloaded, or may not be replaced; not definite.
             MetadataUnavailableError: A failed bookie could not be replaced; not definite.
         """
         future = self.queue.append(checked_payload(payload), at_once=True)
