@@ -68,7 +68,7 @@ class AddRequest(NamedTuple):
 
 
 class AddRunRequest(NamedTuple):
-    """A request to store a run. If the bookie cannot store all its entries, it stores none."""
+    """A request to store a run of entries. The bookie stores all of them or none."""
 
     version: int
     flags: int

@@ -91,7 +91,7 @@ class CommitRequest:
         return bool(self.schema) and self.schema_id != self.base_schema_id
 
     def is_done_by(self, current_schema: bytes | None) -> bool:
-        """Whether the batch appends no rows, and the log already has the schema of the batch."""
+        """Whether the batch appends no rows, and its schema is the log's current schema already."""
         return self._appends_nothing and self.schema == current_schema
 
     @property
@@ -151,8 +151,8 @@ def plan_commit(
     `current_schema` is needed if `needs_current_schema` is true. The errors are definite.
 
     Raises:
-        ConcurrentCommitError: Another commit followed after the job was planned. That commit
-            changed the schema, or it changed rows that the job's overwrite would replace.
+        ConcurrentCommitError: Another commit followed after the job was planned. The job's schema
+            does not fit the log any more, or the job's overwrite would replace rows of that commit.
         SchemaMismatchError: The schema is too large to be stored.
     """
     overwrites = request.mode is WriteMode.OVERWRITE
