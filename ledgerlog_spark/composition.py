@@ -78,7 +78,10 @@ def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -
 
 @contextlib.asynccontextmanager
 async def registration(uri: str | None = None) -> AsyncIterator[Registration]:
-    """Yield the registration of the cluster at `uri`. Close its stores after the `async with`."""
+    """Yield the registration of the cluster at `uri`.
+
+    At the end of the `async with` block, the stores of the registration are closed.
+    """
     stores = await _open_stores(uri, ClientSettings())
     try:
         yield stores.registration

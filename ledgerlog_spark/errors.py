@@ -34,7 +34,7 @@
     │   ├── LeaderTimeoutError         .waited_for .timeout_ms
     │   ├── LogTimeoutError            .timeout_ms
     │   ├── SchemaMismatchError  VersionNotAvailableError  PositionNotAvailableError
-    │   └── DataLossError              rows to read were deleted, or are on no bookie
+    │   └── DataLossError              rows to read were deleted, or data is lost
     └── InternalError                  a bug of ledgerlog
 
 If `retriable` is true, the same call may succeed later without a change. If `definite` is true, the
@@ -106,7 +106,7 @@ class ConfigurationError(LedgerLogError, ValueError):
 
 
 class LocalProtocolError(LedgerLogError):
-    """The caller used the API wrongly; nothing was changed."""
+    """The caller used the API wrongly. If `definite` is true, nothing was changed."""
 
 
 class RemoteProtocolError(LedgerLogError):
@@ -114,7 +114,7 @@ class RemoteProtocolError(LedgerLogError):
 
 
 class WireFormatError(RemoteProtocolError, ValueError):
-    """Bytes do not match their format. Decoders raise no other error."""
+    """Bytes do not match their format. Decoders raise only this and `MetadataFormatError`."""
 
 
 class LedgerError(LedgerLogError):
@@ -150,7 +150,7 @@ class NeedsOperatorError(LedgerError):
 
 
 class UnauthorizedError(LedgerError):
-    """The password differs from the password with which the ledger was created."""
+    """The password is not the password of the ledger, or of the log."""
 
 
 class EntryError(LedgerLogError):
@@ -202,7 +202,7 @@ class MetadataFormatError(MetadataError):
 
 
 class MetadataUnavailableError(MetadataError):
-    """The metadata store could not be reached. The operation was not carried out."""
+    """The metadata store could not be reached. If `definite` is true, nothing was changed."""
 
     retriable = True
 
@@ -246,7 +246,7 @@ class LogKindError(LogError):
 
 
 class ConcurrentCommitError(LogError):
-    """Another commit conflicts with this one, or the log has another id or version than wanted."""
+    """Another commit conflicts with this one, or the log's id or version is unexpected."""
 
 
 class CommitUnknownError(LogError):
@@ -257,7 +257,7 @@ class CommitUnknownError(LogError):
 
 
 class ProducerFencedError(LogError):
-    """A later run of the same producer took over, so this run cannot commit any more."""
+    """This run cannot commit: a later run took over, or the producer or its ledgers expired."""
 
 
 class LeaderTimeoutError(LogError):
@@ -299,10 +299,10 @@ class PositionNotAvailableError(LogError):
 
 
 class DataLossError(LogError):
-    """Rows to read were truncated, overwritten or deleted with the log, or are on no bookie."""
+    """Rows to read were truncated, overwritten or deleted, or data of the log is lost."""
 
 
 class InternalError(LedgerLogError):
-    """A bug of ledgerlog. Please report the bug with the events in the error's message."""
+    """A bug of ledgerlog. Please report the bug with the error's field `events`, if it has one."""
 
     definite = False

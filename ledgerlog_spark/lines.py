@@ -109,8 +109,8 @@ class LogLines(io.TextIOBase):
             try:
                 left = left[os.write(self._descriptor, left) :]
             except BlockingIOError:
-                # The descriptor is non-blocking. A process that shares the descriptor may have set
-                # this. So wait until it is writable.
+                # The descriptor is non-blocking, perhaps because a process that shares it has made
+                # it so. So wait until it is writable.
                 poll = select.poll()
                 poll.register(self._descriptor, select.POLLOUT)
                 poll.poll()

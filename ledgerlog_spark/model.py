@@ -36,7 +36,7 @@ SLICED_ENTRIES_MAX = 1_024
 SLICE_RANGES_MAX = 8_192
 """Maximum number of byte ranges in one request for slices."""
 PASSWORD_SIZE_BYTES_MAX = 1_024
-"""Maximum size of a new ledger's password. The metadata contains the password, so it must be small.
+"""Maximum size of a new ledger's password. It is small, because the metadata contains the password.
 
 Ledgers of other programs may have longer passwords."""
 
@@ -80,7 +80,7 @@ class DigestType(IntEnum):
 
 
 class LedgerState(IntEnum):
-    """State of a ledger in its metadata. The state only changes to a higher number."""
+    """State of a ledger in its metadata. The state changes only to a higher number."""
 
     OPEN = 1
     IN_RECOVERY = 2
@@ -150,7 +150,7 @@ class LedgerMetadata:
         fragments: Fragments, ascending by `first_entry_id`; the first one starts at entry 0.
         last_entry_id: Id of the last entry. NO_ENTRY if the ledger is not CLOSED, or is empty.
         length: Payload bytes of the whole ledger; 0 if the ledger is not CLOSED.
-        password: The password in the clear, as in BookKeeper. It only prevents mistakes.
+        password: The password in the clear, as in BookKeeper. The password only prevents mistakes.
         created_ms: Time of creation, in ms since 1970.
         custom: Custom metadata, which maps names to bytes.
         token: Random number by which a creator recognises the metadata that it wrote.

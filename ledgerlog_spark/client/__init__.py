@@ -1,7 +1,8 @@
 """The asyncio client, its handles, and the blocking client.
 
 - `client`: creates, opens, seals, lists and deletes ledgers. `handles`: ledgers that are open.
-- `host`: performs the effects of the machines. `blocking`: the same calls without `await`.
+- `host`: performs the effects of the machines. `blocking`: the calls of clients and handles,
+  without `await`.
 - `append_queue`: gathers appends into runs. `payloads`: checks of appended payloads. `arguments`:
   checks of the types of arguments.
 - `services`: state that handles share. `settings`: time-outs and limits. `users`: ends registered

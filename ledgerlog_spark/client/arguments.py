@@ -12,7 +12,7 @@ from ledgerlog_spark.errors import LocalProtocolError
 
 
 def check_type(argument: str, value: object, kind: type) -> None:
-    """Raise LocalProtocolError if the value of an argument has another type."""
+    """Raise LocalProtocolError if the value of an argument is not of type `kind`."""
     # Other types of integers, such as those of numpy, and other objects with bytes are accepted.
     accepted = (bytes, bytearray, memoryview) if kind is bytes else kind
     if not (hasattr(value, "__index__") if kind is int else isinstance(value, accepted)):
@@ -20,7 +20,7 @@ def check_type(argument: str, value: object, kind: type) -> None:
 
 
 def check_optional(argument: str, value: object, kind: type) -> None:
-    """Raise LocalProtocolError if the value of an argument has another type and is not None."""
+    """Raise LocalProtocolError if the value of an argument is neither None nor of type `kind`."""
     if value is not None:
         check_type(argument, value, kind)
 

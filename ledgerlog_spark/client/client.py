@@ -103,8 +103,8 @@ class LedgerClient:
             password: Needed to read or seal the ledger; at most 1,024 bytes, stored in the clear.
             custom_metadata: Names and bytes that are stored in the metadata of the ledger.
             explicit_lac: Whether an idle writer writes its last add confirmed to the bookies,
-                through their control service. Readers then see the last entry within 100 ms without
-                another append. The choice is stored as custom metadata `ledgerlog.lac`.
+                through their control service. If so, readers see the last entry within 100 ms
+                without another append. The choice is stored as custom metadata `ledgerlog.lac`.
             changes_ensemble: Whether failed bookies are replaced. If false, the first failure of a
                 bookie ends the handle.
 
@@ -203,7 +203,7 @@ class LedgerClient:
         is_listed: bool = False,
         may_be_outdated: bool = False,
     ) -> ReadHandle:
-        """Return a read handle of a ledger in any state. This never fences, and changes nothing.
+        """Return a read handle of a ledger in any state. The call never fences and changes nothing.
 
         The end of the ledger is never before an end that this client has seen. The client keeps the
         ends of the last 10,000 ledgers.
@@ -211,8 +211,8 @@ class LedgerClient:
         Args:
             ledger_id: Id of the ledger.
             password: The password that the ledger was created with.
-            is_listed: Whether the caller will only read ranges that a durable list contains. The
-                last add confirmed is then not read from bookies, but is NO_ENTRY or the value that
+            is_listed: Whether the caller will read only ranges that a durable list contains. If so,
+                the last add confirmed is not read from bookies: it is NO_ENTRY, or the value that
                 this client saw before.
             may_be_outdated: Whether metadata that this client read in the last 60 s may be used. If
                 a read of entries shows that the metadata is outdated, the metadata is read again.
@@ -221,7 +221,7 @@ class LedgerClient:
             ConfigurationError: No ledger can have this id.
             LedgerNotFoundError: The ledger does not exist, even after a sync with ZooKeeper.
             UnauthorizedError: The password is wrong; no bookie was contacted.
-            EntryUnknownError: Too few bookies answered to determine the last add confirmed.
+            EntryUnknownError: No bookie of the last ensemble reported a last add confirmed.
             MetadataUnavailableError: The metadata could not be read.
         """
         self.check_open()
@@ -251,7 +251,8 @@ class LedgerClient:
     ) -> LedgerMetadata:
         """Fence the ledger, recover its entries, close it, and return its metadata. Idempotent.
 
-        Each entry that was ever acknowledged is then in the closed ledger, on an ack quorum.
+        After the call, each entry that was ever acknowledged is in the closed ledger, on an ack
+        quorum.
 
         Args:
             ledger_id: Id of the ledger.
@@ -265,7 +266,8 @@ class LedgerClient:
             LedgerRecoveryError: The seal could not find out whether an entry exists. The ledger
                 stays IN_RECOVERY, and a second seal is safe.
             NotEnoughBookiesError: Too few bookies can store recovered entries; retriable.
-            NeedsOperatorError: The closed ledger would not contain `floor_entry_id`.
+            NeedsOperatorError: The recovered ledger would not contain `floor_entry_id`. The end of
+                a ledger that is already closed is not checked.
             MetadataUnavailableError: The metadata could not be read or written; retriable.
         """
         check_type("floor_entry_id", floor_entry_id, int)
@@ -299,7 +301,7 @@ class LedgerClient:
             yield ledger_id
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
-        """Return the current metadata of a ledger. This needs no password.
+        """Return the current metadata of a ledger. The call needs no password.
 
         Raises:
             ConfigurationError: No ledger can have this id.
@@ -311,8 +313,8 @@ class LedgerClient:
     async def recent_records(self, ledger_ids: Iterable[int]) -> dict[int, LedgerMetadata]:
         """Return the metadata of ledgers by ledger id. The metadata is at most 60 s old.
 
-        Ledgers that do not exist are omitted. The result contains the first ledgers whose metadata
-        fits into 16 MiB in total.
+        Ledgers that do not exist are omitted. If all the metadata exceeds 16 MiB, the result
+        contains only the first ledgers.
 
         Raises:
             MetadataUnavailableError: The metadata of a ledger could not be read.
@@ -402,9 +404,9 @@ class LedgerClient:
     async def aclose(self) -> None:
         """End all connections. Ledgers that are being written stay open, and can be sealed later.
 
-        Leaders stop without closing their ledgers. A leader first deletes its unlisted ledgers.
-        This takes at most 5 s, or `close_timeout_ms` if that is shorter. The next leader seals the
-        other ledgers.
+        Leaders stop without closing their ledgers. A leader first deletes its unlisted ledgers. The
+        deletion takes at most 5 s, or `close_timeout_ms` if that is shorter. The next leader seals
+        the other ledgers.
         """
         try:
             await self._users.leave(self.services.settings.close_timeout_ms)

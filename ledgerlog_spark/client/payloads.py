@@ -20,7 +20,7 @@ def checked_payloads(payloads: Iterable[object], *, what: str = "an entry") -> l
 
 
 def check_several(payloads: object, what: str, argument: str = "payloads") -> None:
-    """Raise an error for a value that is not a list, and for a single payload."""
+    """Raise an error if `payloads` cannot be iterated over, or is a single payload."""
     check_iterable(argument, payloads)
     if isinstance(payloads, bytes | bytearray | memoryview):
         raise LocalProtocolError(

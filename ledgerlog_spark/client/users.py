@@ -46,8 +46,8 @@ class Users:
     async def leave(self, timeout_ms: int) -> None:
         """Call `leave` of all objects at the same time. A second call only waits for their end.
 
-        The wait ends after `timeout_ms` or `LEAVE_MS_MAX`, whichever is shorter. Then, or if this
-        call is cancelled, each unfinished `leave` is cancelled.
+        The wait ends after `timeout_ms` or `LEAVE_MS_MAX`, whichever is shorter. At the end of the
+        wait, or if this call is cancelled, each unfinished `leave` is cancelled.
         """
         if not self._are_leaving:
             self._are_leaving = True

@@ -18,9 +18,9 @@ docs/PROTOCOL.md lists the numbered rules.
 
 A machine consists of smaller parts that do not depend on the machine: `AddPipeline` (the runs of
 one ensemble), `MetadataUpdate` (one compare-and-swap loop), `RecoveryTail` (writes back the entries
-after the LAC). A part returns its results. Each machine has a `phase`. A table below the class of
-the machine maps a phase and an event type to the method that handles the event. If a phase of the
-table does not contain the event, the event is our bug, and an assertion fails.
+after the LAC). A part returns its results to its machine. Each machine has a `phase`. A table below
+the class of the machine maps a phase and an event type to the method that handles the event. If a
+phase of the table does not contain the event, the event is our bug, and an assertion fails.
 
 The asyncio client and the simulator are hosts. Every host follows this contract:
 
@@ -47,7 +47,7 @@ The asyncio client and the simulator are hosts. Every host follows this contract
    errors of the metadata store have no matching reply event, for example a refusal by its access
    list. After such an error, the handle fails with this error.
 
-A machine ignores all replies after its last indication. Then the host may drop the machine. The
-last indication is `LedgerClosed`, `RangeRead`, `ReadFailed`, `LacRead`, or `LedgerFailed` from a
+A machine ignores all replies after its last indication, so the host may drop the machine. The last
+indication is `LedgerClosed`, `RangeRead`, `ReadFailed`, `LacRead`, or `LedgerFailed` from a
 recovery or from a LAC read.
 """

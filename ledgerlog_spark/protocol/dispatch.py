@@ -39,7 +39,7 @@ REFUSED: Final = Unhandled.REFUSED
 
 Handler = Callable[[M, Any], list[F]]
 """A method of a machine that handles one event type. The signature of `on` lets mypy check the
-type.
+type of the event.
 """
 
 Handled = tuple[type, Handler[M, F]]
@@ -49,7 +49,7 @@ Row = Mapping[type, Handler[M, F] | Unhandled]
 """Maps each event type of a phase to its handler, to IGNORED or to REFUSED."""
 
 Table = Mapping[Enum, Row[M, F]]
-"""Maps each phase to its row. An event that is missing in the row is our bug (an assertion)."""
+"""Maps each phase to its row. An event that the row does not contain fails an assertion."""
 
 
 def on(event: type[E], handler: Callable[[M, E], list[F]]) -> Handled[M, F]:
@@ -85,7 +85,7 @@ class TableMachine(Generic[E, F]):
         """Handle one event, and return the effects that the host then performs in order.
 
         Raises:
-            LocalProtocolError: The phase does not allow this request. Nothing has changed.
+            LocalProtocolError: The phase does not allow this call. Nothing has changed.
             AssertionError: The event is impossible in this phase, so ledgerlog has a bug (clause 9
                 of the contract in `protocol/__init__.py`).
         """

@@ -11,8 +11,8 @@ contract of all transports.
 
 import os
 
-# gRPC's fork handlers crash a forked child if another thread is in a call. A process that followed
-# a log forked children to start programs, such as Spark's gateway to Java. A quarter of these
-# children died before the program started. Without the handlers, such a child works. gRPC reads
+# gRPC's fork handlers crash a forked child if another thread is in a call. For example, when a
+# process that followed a log forked children to start Spark's gateway to Java, a quarter of these
+# children died before the gateway started. Without the handlers, such a child works. gRPC reads
 # this variable when it is first used.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")

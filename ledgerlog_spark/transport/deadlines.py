@@ -12,7 +12,7 @@ REQUESTS_MAX = 32_768
 """Maximum number of watched requests. A transport answers further requests with `Code.BUSY`."""
 
 _PRUNE_SECONDS = 0.05
-"""While queues are full, answered requests are removed from them once in this time at most."""
+"""While queues are full, answered requests are removed from them at most once in this time."""
 
 
 class Deadlines:

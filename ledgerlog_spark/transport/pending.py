@@ -106,7 +106,7 @@ class PendingRun(Pending):
 
 
 class PendingKeyed(Pending):
-    """A request whose answer has no request id. A connection sends one at a time for each key."""
+    """A request whose answer has no request id. A connection sends one for each key at a time."""
 
     __slots__ = ("followers", "key")
 

@@ -7,8 +7,8 @@ returned. A missed deadline and a lost connection are also reported as replies (
 
 The last add confirmed (LAC) is written, read and watched through the control service of each
 bookie, even if entries use another transport. Bookies of Apache BookKeeper have no control service,
-so the code of these requests is `Code.UNAVAILABLE`. `announce_lac`, which guarantees nothing, uses
-the connection of the entries.
+so for them these requests are answered with `Code.UNAVAILABLE`. `announce_lac`, which guarantees
+nothing, uses the connection of the entries.
 """
 
 from __future__ import annotations

@@ -21,8 +21,7 @@ from ledgerlog_spark.wire.requests import (
 )
 
 GATHERED_BYTES_MIN: Final = 8_192
-"""If buffers have this size on average, it is cheaper to pass them to the kernel than to join them.
-"""
+"""Average size of buffers from which it is cheaper to pass them to the kernel than to join them."""
 
 _RECOVERY = Flag.RECOVERY_ADD | Flag.HIGH_PRIORITY
 

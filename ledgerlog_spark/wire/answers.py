@@ -148,7 +148,8 @@ def encode_batch_read_answer(
 ) -> list[Buffer]:
     """The buffers of a BATCH_READ answer. Only an OK answer has `entries`, which are not copied.
 
-    The answer to a READ_SLICES has the same layout. `entries` are then the slices of each entry.
+    The answer to a READ_SLICES has the same layout. In that answer, `entries` are the slices of
+    each entry.
     """
     lengths = list(map(len, entries))
     size_bytes = _NUMBERED_BODY_SIZE_BYTES + LENGTH_SIZE_BYTES * len(lengths)

@@ -26,8 +26,8 @@ _new_tuple = tuple.__new__
 _I64_MAX = (1 << 63) - 1
 
 FEW_ENTRIES = 3
-"""Up to this number of entries, it is faster to decode the entries one by one. An entry takes 3 us,
-but columns take at least 30 us."""
+"""Up to this number of entries, it is faster to decode the entries one by one. That takes 3 us for
+an entry, but decoding by columns takes at least 30 us."""
 
 EncodedEntry = tuple[bytes, Buffer]
 """The header with the digest, and the payload as the caller passed it."""

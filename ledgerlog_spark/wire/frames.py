@@ -32,7 +32,7 @@ frame."""
 
 ENTRY_SIZE_BYTES_MAX: Final = 5 * 1024 * 1024 - 128
 """Maximum stored bytes (header, digest, payload) of an entry. An entry of this size fits into every
-kind of frame, even if an Apache bookie has its default limit of 5 MiB."""
+kind of frame, even with the default limit of an Apache bookie, which is 5 MiB."""
 
 
 class ReceiveBuffer(bytearray):
@@ -65,7 +65,7 @@ _REFERENCES_WHEN_UNSHARED = _references_when_unshared()
 
 
 def chunk_size_bytes(size_bytes: int) -> int:
-    """Size of the chunk for `size_bytes`. The chunk is larger by at most 4 KiB or an eighth."""
+    """Size of the chunk for `size_bytes`: at most 4 KiB or an eighth more (the larger of both)."""
     unit = max(_CHUNK_UNIT_BYTES, 1 << max(0, size_bytes.bit_length() - 4))
     return -(-size_bytes // unit) * unit
 
@@ -73,10 +73,10 @@ def chunk_size_bytes(size_bytes: int) -> int:
 class ChunkPool:
     """Chunks of memory to receive into. A chunk is reused when no view of it is left.
 
-    New memory takes more time than the bytes that arrive in it, because its pages are mapped and
-    zeroed one by one (measured: 47 of 57 us for a frame of 64 KiB). A chunk may be returned while
-    views of it still exist. The chunk that was returned first is tried first. Chunks have the sizes
-    of `chunk_size_bytes`. Many splitters may use one pool, all on one thread.
+    New memory costs more time than receiving bytes into it, because its pages are mapped and zeroed
+    one by one (measured: 47 of 57 us for a frame of 64 KiB). A chunk may be returned while views of
+    it still exist. The chunk that was returned first is tried first. Chunks have the sizes of
+    `chunk_size_bytes`. Many splitters may use one pool, all on one thread.
     """
 
     __slots__ = ("_chunks", "_size_bytes", "_size_bytes_max")
@@ -121,7 +121,8 @@ class FrameSplitter:
     A body stays valid while it is referenced, because memory is reused only when no view of it is
     left. The splitter keeps at most one incomplete frame, of up to `frame_size_max` bytes. If a
     small frame does not end in its chunk, its first part is copied once, to the next chunk. If a
-    large frame leaves no room for another one, the memory of `get_buffer` ends with this frame.
+    large frame leaves no room for another one, the memory that `get_buffer` returns ends at the end
+    of this frame.
 
     Use: `n = receive_into(splitter.get_buffer())`, then `for body in splitter.received(n)`.
 

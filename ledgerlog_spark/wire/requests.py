@@ -13,8 +13,8 @@
     TELL_LAC    = ledger id i64 | last add confirmed i64 | master key [20]
     READ_SLICES = see `slice_requests`
 
-Each `encode_*` function returns a whole frame, or the head of a frame before unchanged stored
-entries. `decode_request` takes the body of one frame from `frames.FrameSplitter`.
+Each `encode_*` function returns a whole frame, or the part of a frame before its stored entries,
+which are sent unchanged. `decode_request` takes the body of one frame from `frames.FrameSplitter`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class AddRequest(NamedTuple):
 
 
 class AddRunRequest(NamedTuple):
-    """A request to store all entries of a run. If this is impossible, nothing is stored."""
+    """A request to store a run of entries. The bookie stores all of them or none."""
 
     version: int
     flags: int
@@ -104,7 +104,7 @@ class BatchReadRequest(NamedTuple):
 
 
 class TellLacRequest(NamedTuple):
-    """An announcement of the LAC of the ledger's writer. It gets an answer only if refused."""
+    """An announcement of the LAC of the ledger's writer. Only a refused one gets an answer."""
 
     version: int
     flags: int

@@ -116,7 +116,7 @@ def _decoded(view: memoryview, count: int) -> list[EntryRanges]:
 
 
 def _are_valid(entries: Sequence[EntryRanges]) -> bool:
-    """Whether ids and ranges rise. Then the slices of an entry are never larger than the entry."""
+    """Whether ids and ranges rise, so that the slices of an entry are not larger than the entry."""
     if not 1 <= len(entries) <= SLICED_ENTRIES_MAX:
         return False
     if sum(len(ranges) for _, ranges in entries) > SLICE_RANGES_MAX:

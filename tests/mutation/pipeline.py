@@ -57,9 +57,9 @@ MUTATIONS = [
     Mutation(
         "pipeline_stays_suspended_after_resend",
         f"{PROTOCOL}/ledger/write/add_pipeline.py",
-        """including later runs.\"\"\"
+        """all runs that it has not stored.\"\"\"
         self._suspended &= ~(1 << index)""",
-        """including later runs.\"\"\"""",
+        """all runs that it has not stored.\"\"\"""",
         "a bookie that is tried again gets nothing new",
     ),
     Mutation(

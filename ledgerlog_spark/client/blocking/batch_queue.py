@@ -27,7 +27,10 @@ AHEAD_SIZE_BYTES_MAX: Final = 16 << 20
 
 
 class _End:
-    """Marks the end of the iteration, after the last batch. Contains its error, or None."""
+    """Marks the end of the iteration, after the last batch.
+
+    `error` is the error that ended the iteration, or None.
+    """
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error

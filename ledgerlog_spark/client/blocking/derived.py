@@ -117,7 +117,7 @@ class Shown(property, Generic[R]):
     """A property of the twin, which any thread may read."""
 
     def __init__(self, of: Callable[[Any], R]) -> None:
-        """Return the value of a property of the twin. `of` is the property, read from its class."""
+        """Show the property `of` of the twin. `of` is read from the class of the twin."""
         found: Any = of  # for mypy, a property that is read from its class is a function
         super().__init__(lambda handle: found.fget(handle._twin))  # noqa: SLF001
         self.__doc__ = found.__doc__

@@ -27,7 +27,7 @@ class LoopThread:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = _new_loop()
-        """Other threads may only call the thread-safe methods of the loop."""
+        """Other threads may call only the thread-safe methods of the loop."""
         self.closers: set[Closer] = set()
         """Functions that are called when the interpreter exits, to close clients."""
         self._thread = threading.Thread(target=self._run, name="ledgerlog", daemon=True)

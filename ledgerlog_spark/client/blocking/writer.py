@@ -37,7 +37,7 @@ A = TypeVar("A", bound="Appender")
 T = TypeVar("T")
 
 DOZE_SIZE_BYTES_MAX = 64 << 10
-"""New appends of this total size wake the dozing loop, because these appends may fill an entry."""
+"""Total size of new appends that wakes the dozing loop, because they may fill an entry."""
 
 
 def _nothing() -> None:
@@ -47,9 +47,9 @@ def _nothing() -> None:
 class Inbox:
     """Appends that callers' threads pass to the event loop. Their number and size are limited.
 
-    It costs more to wake the loop for a small append than to append. So the loop *dozes* while
-    earlier appends linger, and a small append does not wake the dozing loop. The loop takes new
-    appends when `on_sent` reports that the earlier appends were sent or have failed.
+    To wake the loop for a small append would cost more than the append itself. So the loop *dozes*
+    while earlier appends linger, and a small append does not wake the dozing loop. The loop takes
+    new appends when `on_sent` reports that the earlier appends were sent or have failed.
     """
 
     def __init__(self, settings: ClientSettings, loop_thread: LoopThread) -> None:
@@ -159,13 +159,13 @@ class BlockingAppends(BlockingHandle[A], Closing):
         appender.queue.listener = inbox
 
     def _append(self, payload: Payload) -> AddFuture[Any]:
-        """Pass on one checked payload. This blocks only while the backlog is full."""
+        """Pass on one checked payload. The call blocks only while the backlog is full."""
         future: AddFuture[Any] = AddFuture(self._inbox.condition)
         self._put(payload, future, 1, len(payload))
         return future
 
     def _append_all(self, payloads: list[Payload]) -> AddFuture[Any]:
-        """Pass on checked payloads. This blocks only while the backlog is full."""
+        """Pass on checked payloads. The call blocks only while the backlog is full."""
         if not payloads:
             return completed(self._inbox.condition, self._queue.nothing)
         future: AddFuture[Any] = AddFuture(self._inbox.condition)
@@ -235,13 +235,13 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
     def append_async(self, payload: bytes | bytearray | memoryview) -> AddFuture[int]:
         """Append an entry, and return a `concurrent.futures.Future` of its id.
 
-        This blocks only while the settings' backlog of appends waits to be sent. The errors of the
-        future are those of `append`.
+        The call blocks only while the settings' backlog of appends waits to be sent. The errors of
+        the future are those of `append`.
 
         Raises:
-            LocalProtocolError: Nothing was appended. Either the payload is not bytes or is too
-                large, or another process created the ledger, or a callback of an append called this
-                method while 16 times the backlog waits to be sent. A callback cannot wait.
+            LocalProtocolError: Nothing was appended. The payload is not bytes, or is too large. Or
+                another process created the ledger. Or a callback of an append called this method
+                while 16 times the backlog waits to be sent: a callback cannot wait.
         """
         return self._append(checked_payload(payload))
 
@@ -255,8 +255,8 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
     ) -> AddFuture[range]:
         """Append several entries, and return a `concurrent.futures.Future` of the range of ids.
 
-        This blocks only while the settings' backlog of appends waits to be sent. The errors of the
-        future are those of `append`.
+        The call blocks only while the settings' backlog of appends waits to be sent. The errors of
+        the future are those of `append`.
 
         Raises:
             LocalProtocolError: The same reasons as in `append_async`. Nothing was appended.

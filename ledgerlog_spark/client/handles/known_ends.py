@@ -4,9 +4,9 @@ The end of an open ledger is the largest last add confirmed of the bookies that 
 read may get answers only from bookies that lag, or metadata from a metadata server that lags. So
 each read of the end starts from the end that this client saw before (PROTOCOL.md#E12).
 
-A bookie may report an end that is too large. If no replica has one of the entries up to that end,
-the client drops this end. It keeps the LACs in entries that were read. These LACs are correct,
-because the digests were checked.
+A bookie may report an end that is too large. If an entry up to that end is on no replica, the
+client drops this end. But the client never drops a LAC that it read in an entry. Such a LAC is
+correct, because the digest of the entry was checked.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class KnownEnds:
         self._ends: OrderedDict[int, _End] = OrderedDict()
 
     def last_add_confirmed(self, ledger_id: int) -> int:
-        """Return the largest last add confirmed that was seen; NO_ENTRY if there was no value."""
+        """Return the largest last add confirmed that was seen; NO_ENTRY if none was seen."""
         return self._of(ledger_id).last_entry_id
 
     def rise(self, ledger_id: int, last_add_confirmed: int) -> None:
@@ -65,7 +65,7 @@ class KnownEnds:
         return loaded.closed(last_entry_id=known.last_entry_id, length=known.length)
 
     def forget_from(self, ledger_id: int, absent_entry_id: int) -> None:
-        """Forget the ends that bookies reported at or after an entry that no replica has.
+        """Forget a reported end that is not before `absent_entry_id`, an entry that no replica has.
 
         The LAC in entries that were read is kept. If this LAC is not before the absent entry, the
         entry was confirmed and is lost.

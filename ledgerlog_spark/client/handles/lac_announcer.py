@@ -22,12 +22,12 @@ from ledgerlog_spark.transport.port import WriteLac
 
 EXPLICIT_LAC_KEY = "ledgerlog.lac"
 EXPLICIT_LAC = b"explicit"
-"""Custom metadata of a ledger whose writer announces LACs. Readers then request the announced LAC.
+"""Custom metadata of a ledger whose writer announces LACs. Its readers request the announced LAC.
 """
 
 QUICK_SECONDS = 0.002
-"""If the last pause was shorter, the writer probably appends again soon, which also sends the LAC.
-Then nothing is written to a herald that does not support notifications."""
+"""After a shorter pause, the writer probably appends again soon, and the entry contains the LAC.
+So nothing is written to a herald that does not support notifications."""
 
 ATTEMPTS_MAX = 8
 """Maximum number of attempts to write a LAC to bookies. A bookie without a control service never
@@ -35,8 +35,8 @@ accepts a LAC.
 """
 
 TIMER_SLACK_MS = 1.0
-"""If less than this time is left, the writer counts as idle, because another timer would cost more.
-"""
+"""If less than this time of `explicit_lac_ms` is left, the writer counts as idle, because another
+timer would cost more."""
 
 
 def announces(metadata: LedgerMetadata) -> bool:

@@ -99,8 +99,8 @@ class ReadHandle:
         """Last entry that is known to be acknowledged; NO_ENTRY (-1) if there is no such entry.
 
         For a closed ledger, this value is the last entry. For an open ledger, the value may lag
-        until `refresh`. The value is never below a value that another handle of the same client saw
-        before this handle was opened or refreshed.
+        until `refresh`. When this handle is opened or refreshed, the value is at least each value
+        that other handles of the client have seen before.
         """
         return self._last_add_confirmed
 
@@ -115,12 +115,12 @@ class ReadHandle:
         return self.metadata.length
 
     async def refresh(self) -> int:
-        """Read the metadata and the LAC of the bookies, and return the last add confirmed.
+        """Read the metadata, and the LAC from the bookies. Return the last add confirmed.
 
         Raises:
             LedgerNotFoundError: The ledger was deleted.
             MetadataUnavailableError: The metadata could not be read; retriable.
-            EntryUnknownError: No bookie of the last ensemble answered; retriable.
+            EntryUnknownError: No bookie of the last ensemble reported a LAC; retriable.
             LocalProtocolError: This handle is closed.
         """
         self._check_open()
@@ -170,8 +170,8 @@ class ReadHandle:
     def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Entry]:
         """Return the entries of a range that are in the last report to a follower, without gaps.
 
-        The result may be short or empty even if the ledger has more entries. Then the caller must
-        read the missing entries.
+        If the result is short or empty, the ledger may still have the missing entries, and the
+        caller must read them.
 
         Args:
             first_entry_id: The first wanted entry.
@@ -188,7 +188,7 @@ class ReadHandle:
         """Read the LAC from the bookies of the last ensemble, and return the largest known LAC.
 
         Raises:
-            EntryUnknownError: No bookie of the last ensemble answered; retriable.
+            EntryUnknownError: No bookie of the last ensemble reported a LAC; retriable.
         """
         self._check_open()
         self._raise_lac(self._ends.last_add_confirmed(self.id))
@@ -238,9 +238,9 @@ class ReadHandle:
 
         Args:
             first_entry_id: At least 0.
-            last_entry_id: None means `last_add_confirmed`; the range may then be empty.
+            last_entry_id: None means `last_add_confirmed`, so that the range may be empty.
             is_listed: Whether a durable list of the caller proves that the range was acknowledged.
-                The range may then end after `last_add_confirmed`.
+                If so, the range may end after `last_add_confirmed`.
             place: Limits the memory of this read and other reads together. If the consumer takes
                 another range first, this read may wait for room.
             slices: The parts of the entries to read, with their checksums. Some entries may be read
@@ -429,7 +429,7 @@ class _Range:
         reserved = self.reader.reserved_size_bytes
         self._host.post(RoomMade())
         if self.reader.reserved_size_bytes > reserved:
-            self._waits += 1  # counts as progress: no reply was due without room for a request
+            self._waits += 1  # counts as progress: without room for a request, no reply was due
 
     def _on_indication(self, indication: Indication) -> None:
         if isinstance(indication, EntriesRead):

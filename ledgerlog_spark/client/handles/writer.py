@@ -70,8 +70,8 @@ class WriteHandle:
         """Create the handle of a new ledger, which has no entries.
 
         If `changes_ensemble` is false, the first failure of a bookie ends the handle. `on_failed`
-        gets the reason why appends are no longer accepted. `on_failed` is called after all pending
-        appends have failed, even if no append was pending.
+        gets the reason why appends are no longer accepted. Pending appends fail before `on_failed`
+        is called.
         """
         metadata = created.value
         settings = services.settings
@@ -144,6 +144,7 @@ class WriteHandle:
                 this handle learned of the fence before the append.
             AddTimeoutError: The ack quorum was not reached in time; not definite.
             NotEnoughBookiesError: Failed bookies could not be replaced; not definite.
+            QuorumError: Bookies stay overloaded, or may not be replaced; not definite.
             MetadataUnavailableError: A failed bookie could not be replaced; not definite.
         """
         future = self.queue.append(checked_payload(payload), at_once=True)
@@ -188,8 +189,8 @@ class WriteHandle:
         retriable error. If the handle failed, its ledger is closed at the last confirmed entry,
         unless another client took the ledger over.
 
-        Pending appends may take up to twice `add_quorum_timeout_ms`. The metadata store must
-        then answer within `close_timeout_ms` (30 s by default). Otherwise the call raises
+        Pending appends may take up to twice `add_quorum_timeout_ms`. After that, the metadata store
+        must answer within `close_timeout_ms` (30 s by default). Otherwise the call raises
         MetadataUnavailableError, and the close continues in the background. The close also
         continues if the waiting call is cancelled or interrupted, until the client is closed.
 
@@ -236,7 +237,7 @@ class WriteHandle:
         self._host.post(AddRequested(run.payloads))
 
     def send_now(self) -> None:
-        """Send the queued appends, as far as the window and the batching allow it."""
+        """Send the queued appends, as far as the window and the linger allow it."""
         self.queue.send_now()
 
     # --- indications of the machine ---
@@ -348,7 +349,7 @@ class WriteHandle:
 
 
 def _look_at_outcome(closing: asyncio.Future[LedgerMetadata]) -> None:
-    """Mark an error as seen. Without this, asyncio reports it when no caller waits any more."""
+    """Mark an error as seen. Otherwise asyncio reports the error if no caller waits any more."""
     if not closing.cancelled():
         closing.exception()
 

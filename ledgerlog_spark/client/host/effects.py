@@ -144,8 +144,7 @@ class MachineHost(EventQueue[Event]):
                 self.replies += 1
             self.post(event)
 
-    # --- bookies: the transport answers each request exactly once, at its deadline at the latest
-    # ---
+    # --- bookies: the transport answers each request once, at its deadline at the latest ---
 
     def _send_add(self, effect: SendAdd) -> None:
         encoded = effect.run.attachment
@@ -277,7 +276,7 @@ class MachineHost(EventQueue[Event]):
         except LedgerLogError as error:
             outcome = _outcome_or_raise(error)
             if outcome in (MetadataOutcome.UNKNOWN, MetadataOutcome.CONFLICT):
-                # Nothing was written, so the outcome is certain.
+                # A load writes nothing, so its outcome cannot be unknown.
                 outcome = MetadataOutcome.UNAVAILABLE
         self._reply(MetadataLoaded(effect.request, outcome, versioned))
 
@@ -308,7 +307,7 @@ class StallWatch:
     """Ends the wait for a machine that gets no more replies, on the event loop's thread.
 
     Each request of a machine is answered by its deadline at the latest. So a waiting machine gets
-    an answer within the longest deadline. A machine that only gets events of its own timers is
+    an answer within the longest deadline. A machine that gets only events of its own timers is
     stuck because of a bug of ledgerlog, but the caller must not wait forever. So `on_stall` is
     called after each `stall_ms` without a new reply. No request takes as long as `stall_ms`.
     """

@@ -4,7 +4,7 @@ If an event arrives while `handle` of the machine runs, the event waits until `h
 An exception in a machine is a bug of ledgerlog. The exception is reported once, with the last
 events, and the machine is never called again. Some errors of the metadata store, such as a refusal
 by an access list, cannot be expressed as a reply. Such an error also ends the machine. It is
-reported unchanged, but never as definite.
+reported with its type and message, but never as definite.
 """
 
 from __future__ import annotations

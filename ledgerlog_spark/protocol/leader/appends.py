@@ -133,7 +133,7 @@ class LeaderAppends:
         return bool(self._ordered)
 
     def deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
-        """The error of this leader after another leader took over, as the error `reason` has shown.
+        """The error of this leader after another leader took over, which the error `reason` shows.
 
         The message of `reason` is written for the writer of a single ledger, so this error has
         another message.

@@ -85,23 +85,23 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         self._numbers = numbers = RequestNumbers()  # shared: a number names only one request
         self._appends = LeaderAppends(log, self._settings.window)  # empty before LEADING
         self._ledgers: LeaderLedgers  # set by `_on_opened`; not used before that
-        # this machine has ended when the leader is LEADING
+        # the machine of the opening; when the leader is LEADING, it has ended
         self._opening = LeaderOpening(log, token=self._take_token(), numbers=numbers)
-        self._list: HeadTransaction[LogHead] = self._opening  # the newest machine for the list
+        self._list: HeadTransaction[LogHead] = self._opening  # the newest change of the list
         self._change: Change | None = None  # stays until an attempt settles it (LOGS.md#J4)
-        # Only `_closing` and `_creating` count requests; `_list` and `_look` send their own.
+        # Only `_closing` and `_creating` begin requests. `_list` and `_look` number their own.
         attempts = [Attempts(self._settings.retry, numbers) for _ in range(4)]
         self._closing, self._creating, self._listing, self._looking = attempts
         self._look: HeadMachine | None = None  # the newest read of the head (LOGS.md#J12)
         self._is_look_due = False  # the head has changed since the newest read began
-        self._to_close: LeaderLedger | None = None  # set while `_closing` has a request
+        self._to_close: LeaderLedger | None = None  # the ledger that `_closing` closes
         self._open_timer = 0  # set in OPENING
         self._age_timer = 0  # 0 while it does not run
         self._aging: LeaderLedger | None = None  # the ledger that the age timer was started for
         self._dropping: set[int] = set()  # pending requests that delete a ledger
         self._is_unsure = False  # an attempt at `_change` may have changed the list
         self._broken_early: set[int] = set()  # ledgers that broke before `LedgerCreated` arrived
-        self._now_ms = 0  # time of the newest append; at first, when the first ledger was opened
+        self._now_ms = 0  # time of the newest append; before it, when the first ledger was opened
 
     @property
     def can_add(self) -> bool:
@@ -224,7 +224,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
 
     @property
     def _is_finishing(self) -> bool:
-        """Whether the leader is closing, and only its ledgers have to be closed and listed."""
+        """Whether the leader is closing, and only has to close and list its ledgers."""
         return self.phase is LeaderPhase.CLOSING and self._appends.is_empty
 
     def _switch(self) -> list[LeaderEffect]:
@@ -287,7 +287,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         return [timer, *self._advance()]
 
     def _forgive(self) -> None:
-        """Reset the numbers of failures, because they are from a time without waiting appends."""
+        """Reset the numbers of failures, because no call waited when these failures happened."""
         for attempts in (self._closing, self._creating, self._listing):
             attempts.forgive()
 
@@ -492,7 +492,7 @@ LEADER_TABLE: Table[LeaderLog, LeaderEffect] = {
         on(CloseRequested, LeaderLog._on_close_requested),
     ),
     LeaderPhase.CLOSING: row(*_LEADS, refused=_CALLS),
-    # A leader is closed after the replies to all its requests. Only reads of the head may be late.
+    # A leader is closed after the replies to all its requests, except a read of the head.
     LeaderPhase.CLOSED: row(ignored=(Synced, HeadRead, *_AFTER_THE_END), refused=_CALLS),
     LeaderPhase.STOPPED: row(*_LATE, ignored=(*_OF_LEDGERS, *_AFTER_THE_END), refused=_CALLS),
 }

@@ -103,8 +103,8 @@ class ListChange(HeadTransaction[LogHead]):
     """One change of the list by the current leader; ends with `Finished(LogHead)`.
 
     After a lost reply, the plan compares the open ledgers in the head with the open ledgers before
-    and after the change. This shows whether the change was made, because only this leader lists its
-    ledgers, and another leader removes them only when it takes over (LOGS.md#J2, LOGS.md#J4).
+    and after the change. The comparison shows whether the change was made: only this leader lists
+    its ledgers, and another leader removes them only when it takes over (LOGS.md#J2, LOGS.md#J4).
 
     Fails with `LeaderDeposedError` when the head contains another leader's list, so that no attempt
     can succeed any more. Fails with `LedgerNotFoundError` when the ledger to add was deleted, so
@@ -121,9 +121,9 @@ class ListChange(HeadTransaction[LogHead]):
         token: str,
         numbers: RequestNumbers,
     ) -> None:
-        """`mine` are the open ledgers before the change, oldest first. `closed` begins this list.
+        """`mine` are the open ledgers before the change, oldest first.
 
-        `added` is the ledger to list, or None.
+        `closed` contains the first ledgers of `mine`. `added` is the ledger to list, or None.
         """
         super().__init__(log, token=token, numbers=numbers)
         self._mine = tuple(mine)

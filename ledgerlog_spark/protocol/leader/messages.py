@@ -18,7 +18,7 @@ Duties of the host for the writer of each ledger that `CreateLedger` made:
    `CloseAnswered` of the same ledger. The host never confirms an entry that the writer withdrew.
 2. The host reports the first failure of a writer with one `LedgerBroken`. After that the host
    reports only `CloseAnswered` for this ledger.
-3. If `changes_ensemble` is false, the writer may not replace a bookie. Then the first failed bookie
+3. If `changes_ensemble` is false, the writer may not replace a bookie, so the first failed bookie
    breaks the ledger (`WriterSettings.ensemble_changes_max=0`).
 4. The host keeps the payload of an append until `AppendsAcknowledged` contains the append, because
    the machine may move the append to another ledger. The offset and the time stay the same. So the

@@ -56,7 +56,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
 
     def give_up(self, timeout_ms: int) -> LeaderTimeoutError:
         """Return the error for an opening that ends without the reply to its pending request."""
-        may_lead = self.may_write  # the list may contain the ledger, now or later
+        may_lead = self.may_write  # the list may contain the created ledger, now or later
         waited_for = _PHASES.get(type(self._out), _LISTING)
         ledger: dict[str, Any] = {}
         named = ""
@@ -86,7 +86,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         )
 
     def _plan(self, head: LogHead) -> Plan[LogHead]:
-        """Plan the change of the list in `head`, even after a failed attempt."""
+        """Plan the change of the list in `head`. An earlier attempt may have failed."""
         self._head_of(head, writes=LogKind.LEADER)
         if self._own is not None and open_ids(head) == (self._own,):
             return Finished(head)
@@ -104,7 +104,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         if self._own is None:
             list_change(
                 head, closed, None, self._now_ms
-            )  # refuses a gap before anything is created
+            )  # only checks for a gap, before a ledger is created
             properties = LogProperties.from_mapping(head.properties)
             reply = yield from self._reply_to(CreateLedger(properties))
             if reply.error is not None:
@@ -133,7 +133,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         is_gone = isinstance(reply.error, LedgerNotFoundError)
         if is_gone and self._head.version != self._missed:
             # Another leader may have removed the ledger from the list before the ledger was
-            # deleted. Then the new head does not list it.
+            # deleted. If so, the new head does not list the ledger.
             self._missed = self._head.version
             return False
         if reply.error is not None:

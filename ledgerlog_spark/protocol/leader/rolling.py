@@ -136,7 +136,7 @@ class LeaderLedgers:
 
         At least one ledger stays open, unless the same change lists the next ledger or the leader
         ends. If the list had no open ledger of this leader, this leader could not detect that
-        another leader took over and ended (LOGS.md#J3).
+        another leader took over and closed the log (LOGS.md#J3).
         """
         done: dict[int, LedgerEnd] = {}
         for ledger in self.listed:

@@ -200,7 +200,7 @@ Request = (
 
 
 class AddReplied(NamedTuple):
-    """One bookie's answer to a `SendAdd`. A deadline and a lost connection also give an answer."""
+    """One bookie's answer to a `SendAdd`; after a deadline or a lost connection, the host's."""
 
     request: int
     code: Code
@@ -261,7 +261,7 @@ class BookiesListed:
     """Answer to a `ListBookies`."""
 
     request: int
-    # shuffled by the host, and preferred in this order; empty if the list cannot be read
+    # in the order of preference, after the host has shuffled them; empty if the list cannot be read
     candidates: tuple[str, ...]
 
 
@@ -274,7 +274,7 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The first event of a recovery, a reader and a LAC read."""
+    """The first event of a recovery, of a reader or of a LAC read."""
 
 
 class AddRequested(NamedTuple):
@@ -337,7 +337,7 @@ class EnsembleChanged:
 
 @dataclass(frozen=True, slots=True)
 class NoReplacement:
-    """Some failed bookies have no replacement. The writer continues with the others for a while.
+    """Some failed bookies have no replacement. The writer goes on without them for a while.
 
     The writer retries the failed bookies. Entries that these bookies have not stored stay in the
     window. When the window is full, the writer accepts no add. When `WriterSettings.replacement`
@@ -389,7 +389,7 @@ class RangeRead:
 class ReadFailed:
     """The reader delivered everything before `entry_id` and cannot continue."""
 
-    failure: Failure  # ENTRY_ABSENT only if all bookies of the write set denied the entry
+    failure: Failure  # ENTRY_ABSENT only if the whole write set reported the entry absent
     entry_id: int
     codes: tuple[tuple[str, Code | None], ...] = ()  # the last answer of each bookie
 
@@ -406,7 +406,7 @@ class LacRead:
     """The largest LAC that the last ensemble reported. The LAC read has ended."""
 
     last_add_confirmed: int
-    is_covered: bool  # whether no later recovery can find a smaller LAC
+    is_covered: bool  # True: every later recovery finds this LAC or a larger one
 
 
 Indication = (

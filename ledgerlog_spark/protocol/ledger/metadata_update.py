@@ -1,10 +1,11 @@
 """One change of the ledger metadata by compare-and-swap, repeated until its outcome is known.
 
-The loop proposes a change. After a conflict, the loop loads the metadata and proposes again. If the
-outcome of a write is unknown, the loop loads the metadata after a sync (PROTOCOL.md#B18). If the
-loaded metadata is as wanted, the write happened. If the metadata still has the version that was
-compared, the outcome stays unknown. The loop then resends the same write at the same version, so
-that only one of the two writes can succeed. In all other cases the loop repeats its decision.
+`MetadataUpdate` is a loop that proposes a change. After a conflict, the loop loads the metadata and
+proposes again. If the outcome of a write is unknown, the loop loads the metadata after a sync
+(PROTOCOL.md#B18). If the loaded metadata is as wanted, the write happened. If the metadata still
+has the version that was compared, the outcome stays unknown. The loop then resends the same write
+at the same version, so that only one of the two writes can succeed. In all other cases the loop
+repeats its decision.
 
 The loop never assumes that a write failed, not even after a conflict. A conflict shows that the
 metadata changed. Only the load shows whether our own write changed the metadata, because a request

@@ -25,7 +25,7 @@ ALONE_ROUNDS = 16
 class _Busy:
     """The state of one busy bookie."""
 
-    level: int = 0  # number of refusals that made the wait longer
+    level: int = 0  # refusals since the bookie became busy; they make the wait longer
     rounds: int = 0  # refusals since the bookie last stored a run
     timer: int = 0  # request number of the running timer; 0 if no timer is running
     owed: int = 0  # number of runs that were resent after the wait and are not stored yet

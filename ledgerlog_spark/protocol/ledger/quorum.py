@@ -1,4 +1,4 @@
-"""Computes which bookies of an ensemble store an entry, and how many answers are enough.
+"""Computes which bookies of an ensemble store an entry, and which answers of bookies are enough.
 
 A set of indexes of an ensemble is a bit mask: bit i is for index i. Entry ids of 2**31 and more
 need no special care, because Python integers do not overflow. (Apache casts the id to 32 bits.)

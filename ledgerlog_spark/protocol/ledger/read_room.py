@@ -1,9 +1,9 @@
 """A limit for the memory of all readers of one consumer.
 
 While a consumer takes the entries of one range, other readers read the next ranges ahead. Each
-reader has its own limits (`read/budget.py`), and a `ReadRoom` limits the sum. The reader whose
-entries the consumer takes now has the *turn*. All other readers together have a smaller limit, and
-they wait when there is no room. So they never make the reader with the turn wait.
+reader has its own limits (`read/budget.py`), and a `ReadRoom` limits the memory of all. The reader
+whose entries the consumer takes now has the *turn*. All other readers together have a smaller
+limit, and they wait when there is no room. So they never make the reader with the turn wait.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ReadPlace:
 
     def __init__(self, room: ReadRoom) -> None:
         self.has_turn = False  # the consumer takes this range now
-        self.is_denied = False  # the reader was denied room, and was not notified since
+        self.is_denied = False  # the reader was denied room, and has not been notified since
         # payload that the consumer took and still uses; it is counted from the next event on
         self.handed_size_bytes = 0
         self._room = room

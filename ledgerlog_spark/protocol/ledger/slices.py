@@ -18,22 +18,28 @@ class SliceSource(Protocol):
     """The wanted ranges of bytes of each entry, and the check of the received bytes."""
 
     def ranges_of(self, entry_id: int) -> Sequence[tuple[int, int]]:
-        """Offsets and lengths in the payload, rising and without overlaps. At least one range."""
+        """The offset in the payload and the length of each range, rising and without overlaps.
+
+        There is at least one range.
+        """
 
     def payload_of(self, entry_id: int, data: Payload) -> Payload | None:
-        """Make a payload of the joined ranges; None if these are not the bytes of the entry."""
+        """Make a payload of `data`, the bytes of all ranges; None if the entry has other bytes."""
 
     def note_given_up(self, count: int) -> None:
-        """Count the requests for slices that no bookie answered, so that entries were read whole.
+        """Count the requests for slices that were given up, so that entries were read whole.
 
-        The reader calls this once at its end, with 0 if it got all slices.
+        The read handle calls this once at the end of a read, with 0 if the read got all slices.
         """
 
 
 def last_fitting(
     slices: SliceSource, first_entry_id: int, last_entry_id: int, size_bytes_max: int
 ) -> int:
-    """The last entry whose slices fit into one request and one answer, at least the first one."""
+    """The last entry up to which the slices fit into one request and one answer.
+
+    The result is at least `first_entry_id`, even if the slices of this entry do not fit.
+    """
     size_bytes, ranges_left = _HEAD_SIZE_BYTES, SLICE_RANGES_MAX
     last_entry_id = min(last_entry_id, first_entry_id + SLICED_ENTRIES_MAX - 1)
     for entry_id in range(first_entry_id, last_entry_id + 1):

@@ -13,7 +13,7 @@ Each change is a transaction on the head of the log. An attempt of a transaction
      │                                                                        │
     WriteHead, if the versions are those that were read: LOGS.md#K5           │
      ├─ OK ──────────────────────────────────────────────> Finished           │
-     ├─ CONFLICT: a version is another one, LOGS.md#K6 ───────────────────────┤
+     ├─ CONFLICT: a version has changed, LOGS.md#K6 ──────────────────────────┤
      ├─ UNKNOWN, not a commit: the change is idempotent, LOGS.md#U1 ──────────┤
      └─ UNKNOWN, a commit: read both records again, LOGS.md#K7                │
          ├─ the token or the batch id is there ──────────> Finished           │

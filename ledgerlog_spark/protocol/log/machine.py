@@ -74,7 +74,7 @@ _TOKEN_END = 1 << 128
 
 
 def token_after(token: str, count: int = 1) -> str:
-    """Return the token for the attempt `count` attempts later. Each attempt needs another."""
+    """Return the token of the attempt `count` attempts later. Each attempt has another token."""
     return f"{(int(token, 16) + count) % _TOKEN_END:032x}"
 
 
@@ -97,8 +97,8 @@ class LogMachine(ABC, Generic[R_co]):
     ) -> None:
         """With `is_fresh`, the machine sends a `Sync` before it reads the head.
 
-        Otherwise the head may be old. An old head is enough to read more rows, but it does not
-        prove that something does not exist. A machine inside another machine gets the request
+        Without a `Sync`, the head may be old. An old head is enough to read more rows, but it does
+        not prove that something does not exist. A machine inside another machine gets the request
         numbers of the outer machine in `numbers`.
         """
         self.log = log
@@ -234,7 +234,9 @@ class LogMachine(ABC, Generic[R_co]):
         self._missed_token = token
 
     def _head_of(self, head: LogHead | None, *, writes: LogKind | None) -> LogHead:
-        """The head, if this release may use the log. With `writes` None, the log is only read.
+        """The head, if this release may use the log.
+
+        `writes` is the kind of log that the caller writes to, or None if it only reads.
 
         Raises:
             LogNotFoundError: The log does not exist.

@@ -96,7 +96,7 @@ class StagedRead(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class RegistrationsRead(LogReply):
-    """Reply to `ReadRegistrations`: producers sorted by name, each with its requested ledgers."""
+    """Reply to `ReadRegistrations`: producers by name, with the requested ledgers of each."""
 
     registrations: tuple[tuple[str, Versioned[ProducerRecord], tuple[int, ...]], ...] = ()
 
@@ -177,9 +177,9 @@ class WriteHead(LogRequest[Written]):
 
     The transaction also compares the version of the pages' node. If one version differs, nothing
     changes. `listed` are ledgers of a leader that the new head adds. The outcome is `GONE` when one
-    of these ledgers was deleted or is being deleted. Then no transaction that lists the ledger has
-    succeeded, and none can succeed later. `unlisted` are ledgers that no retained version names any
-    more.
+    of these ledgers was deleted or is being deleted. After this outcome, no transaction that lists
+    the ledger has succeeded, and none can succeed later. `unlisted` are ledgers that no retained
+    version names any more.
     """
 
     token: str
@@ -276,4 +276,4 @@ class Failed:
 LogEffect = LogRequest[Any] | Finished[R_co] | Failed
 
 LogEffects = list[LogEffect[R_co]]
-"""The effects of a machine with that result."""
+"""The effects of a machine whose result has the type `R_co`."""

@@ -16,7 +16,7 @@ from ledgerlog_spark.protocol.log.transaction import HeadTransaction, Plan, rewr
 
 NAME_LENGTH_MAX = 200
 JOB_APP_PREFIX = "job:"
-"""Prefix of the names of producers with a single job; they are deleted some time after the job."""
+"""Prefix of the names of producers that serve one job. They are deleted some time after the job."""
 
 CHANGE_ENSEMBLE = "change_ensemble"
 ON_BOOKIE_FAILURE = (CHANGE_ENSEMBLE, "roll_ledger")
@@ -39,10 +39,12 @@ class LogProperties:
     Attributes:
         roll_bytes: Payload bytes after which a writer continues in a new ledger.
         retention_ms: Rows older than this may be dropped; -1 keeps all rows.
-        retention_bytes: If the log is larger, the oldest rows may be dropped; -1 keeps all rows.
+        retention_bytes: If the log is larger than this, the oldest rows may be dropped; -1 keeps
+            all rows.
         version_retention_ms: How long a replaced version can still be read.
-        deleted_retention_ms: How long a ledger is kept after no version names it.
-        staging_ttl_ms: Maximum time of a job from a ledger's creation to its commit.
+        deleted_retention_ms: How long a ledger is kept when no version names it any more.
+        staging_ttl_ms: Maximum time from the creation of a ledger to the commit of the job that
+            created it.
         txn_retention_ms: How long a producer's replaced runs are kept.
         on_bookie_failure: Reaction of a leader to a failed bookie: `change_ensemble` replaces it in
             the ledger, `roll_ledger` closes the ledger and continues in another.
@@ -107,7 +109,7 @@ class LogProperties:
             return self
 
     def to_mapping(self) -> dict[str, str]:
-        """The stored form: the properties that are not the default, by option name."""
+        """The stored form: the properties that differ from their defaults, by option name."""
         defaults = LogProperties().to_full_mapping()
         mine = self.to_full_mapping()
         return {option: value for option, value in mine.items() if value != defaults[option]}
@@ -124,7 +126,7 @@ _FIXED = {"name", "kind", "content", "schema", "id"}
 
 
 def _field_of(option: str) -> str:
-    """The field of a property, for its option name in upper or lower case."""
+    """The field of the property with this option name, in upper or lower case."""
     name = _FIELD_OF.get(option.lower())
     if name is not None:
         return name

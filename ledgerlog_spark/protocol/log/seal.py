@@ -22,7 +22,7 @@ APP_KEY = "ledgerlog.app"
 """Custom metadata: the producer under which the ledger was registered."""
 
 SINCE_KEY = "ledgerlog.since"
-"""Custom metadata: the first offset at which the log may list the ledger, decimal."""
+"""Custom metadata: the first offset at which the log may list the ledger, as decimal text."""
 
 
 def since_offset(custom: Mapping[str, bytes]) -> int:
@@ -41,7 +41,8 @@ class FloorMachine(LogMachine[dict[int, int]]):
     A ledger's metadata contains the first offset at which the ledger may be listed, so that only
     later items are read. Ledgers of older releases have no such offset. For them the whole list is
     read. Ends with `Finished(dict)`: for each ledger its last listed entry (inclusive), or NO_ENTRY
-    if no retained version names the ledger. Fails with the errors of `SnapshotMachine`.
+    if no retained version names the ledger. Fails with `LogNotFoundError`, `DataLossError` or the
+    store's errors.
     """
 
     def __init__(self, log: str, since_offsets: Mapping[int, int]) -> None:

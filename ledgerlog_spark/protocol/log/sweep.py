@@ -38,8 +38,8 @@ of 1 MiB."""
 class PagesSweep(LogMachine[tuple[str, ...]]):
     """Deletes the pages of the given tokens, except pages that the head names (LOGS.md#W2).
 
-    Ends with `Finished(tuple[str, ...])`, the tokens whose pages were deleted. If the touch of a
-    token has an unknown outcome, a later sweep deletes its pages.
+    Ends with `Finished(tuple[str, ...])`, the tokens whose pages were deleted. If `TouchPages` does
+    not succeed for a token, the pages of this token stay until a later sweep.
     """
 
     def __init__(self, log: str, tokens: tuple[str, ...]) -> None:
@@ -85,13 +85,13 @@ class PagesSweep(LogMachine[tuple[str, ...]]):
 class Deregistered:
     """The result of one step of `StagedSweep`."""
 
-    unlisted: tuple[int, ...] = ()  # marked ledgers, which no version and no commit can name
+    unlisted: tuple[int, ...] = ()  # ledgers that got a mark, because the log does not list them
     released: tuple[int, ...] = ()  # ledgers that the log lists
     is_complete: bool = True  # nothing more was due; False after a concurrent change
 
 
 class StagedSweep(LogMachine[Deregistered]):
-    """Ends registrations of one producer that are too old (LOGS.md#W3).
+    """Deletes those registrations of one producer that are too old (LOGS.md#W3).
 
     The producer record is read before the head, and is replaced at the version that was read. So a
     commit in between makes this sweep fail.
@@ -197,5 +197,5 @@ class OrphansMachine(HeadTransaction[tuple[int, ...]]):
         unlisted = tuple(ledger for ledger in self._ledger_ids if ledger not in listed)
         if not unlisted:
             return Finished(())
-        # The head gets another token, so every pending change of it fails.
+        # This change writes the head, so every pending change of the head fails.
         return rewritten(head, lambda _: unlisted, unlisted=unlisted)

@@ -18,7 +18,7 @@ REQUEST_SIZE_BYTES_MAX: Final = 65_536
 
 PART_SIZE_BYTES: Final = 49_152
 PART_SIZE_BYTES_MIN: Final = 16_384
-"""Minimum size of a part of a body, except the first and the last one."""
+"""Minimum size of each part of a body except the first and the last part."""
 
 _HEAD_SIZE_BYTES: Final = 64
 """Maximum number of bytes that `more_size_bytes` and the sizes of fields add to a request."""

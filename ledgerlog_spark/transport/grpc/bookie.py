@@ -31,7 +31,7 @@ BEGIN_SECONDS_MAX = 3.0
 
 
 class GrpcRequest(Pending):
-    """One request. `forget` removes the request from its stream after a time-out."""
+    """One request. After a time-out, `forget` removes it from its stream or cancels its call."""
 
     __slots__ = ("_on_reply", "forget", "message")
 

@@ -52,7 +52,7 @@ async def outcome_of(
     retire: Callable[[ChannelTask], None],
     use: Callable[[Any], Awaitable[Code]],
 ) -> Code:
-    """Call `use` with the stub of a channel, and return its code, or the code of its failure.
+    """Call `use` with the stub of a channel, and return the code of the result or of the failure.
 
     If the channel is broken, call `retire` with the channel.
     """
@@ -65,8 +65,8 @@ async def outcome_of(
     except UNREACHABLE:
         retire(channel)
     except asyncio.CancelledError:
-        # If another call fails, `retire` closes the channel. This cancels the call, not the task.
-        # In that case, the error must not end the task.
+        # If another call fails, `retire` closes the channel, which cancels this call, but not its
+        # task. In that case, the CancelledError must not end the task.
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise

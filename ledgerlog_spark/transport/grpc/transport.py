@@ -24,7 +24,7 @@ from ledgerlog_spark.wire.requests import (
 )
 
 BOOKIES_MAX = 256
-"""When this number of bookies have open channels, idle ones are closed before another is opened."""
+"""When this number of bookies have channels, idle channels are closed before another is opened."""
 
 
 class GrpcTransport:
@@ -103,7 +103,7 @@ class GrpcTransport:
         asyncio.get_running_loop().call_soon(on_reply, Code.BAD_REQUEST, ())
 
     def announce_lac(self, bookie_id: str, request: port.WriteLac) -> bool:  # noqa: ARG002 - the port's
-        """Return False, because the control service only accepts LACs that the bookie stores."""
+        """Return False, because the control service accepts only LACs that the bookie stores."""
         check_ids(request.ledger_id, request.last_add_confirmed)
         checked_key(request.master_key)
         return False
@@ -187,7 +187,7 @@ class GrpcTransport:
         return bookie
 
     def _drop_idle(self) -> None:
-        """Close the oldest idle channels, because some of their bookies no longer exist."""
+        """Close the oldest idle channels, because their bookies may no longer exist."""
         idle = [bookie_id for bookie_id, bookie in self._bookies.items() if bookie.is_idle]
         for bookie_id in idle[: max(1, BOOKIES_MAX // 4)]:
             task = self._loop.create_task(self._bookies.pop(bookie_id).close())

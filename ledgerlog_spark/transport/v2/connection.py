@@ -344,8 +344,8 @@ class V2Connection(asyncio.BufferedProtocol):
             run.fail(answer.code)
 
     def _id_of_run(self, answer: AddRunAnswer) -> int:
-        # The answer of a bookie without this operation has the ledger and entry ids, and no
-        # request id.
+        # A bookie that does not support ADD_RUN may answer with the ledger id and the entry id, but
+        # without the request id.
         late = None
         for request_id, pending in self._by_id.items():
             if not isinstance(pending, PendingRun):

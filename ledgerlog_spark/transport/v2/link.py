@@ -4,10 +4,10 @@ A request is sent on the existing connection, or waits for the connection that i
 the connection cannot be opened, all waiting requests fail with `Code.UNAVAILABLE`. Further requests
 also fail until the next attempt is due.
 
-The answer to a request may be indistinguishable from the late answer to an earlier request. Then
-the request needs another connection, and the connection in use is *retired*: it gets no more
-requests, and is closed when its last request was answered or timed out. So a slow request never
-makes other requests fail.
+If the answer to a request could be mistaken for the late answer to an earlier request, the request
+needs another connection. The connection in use is *retired*: it gets no more requests, and is
+closed when its last request was answered or timed out. So a slow request never makes other requests
+fail.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class V2Link:
         if task is not None:
             task.cancel()
             await forever(asyncio.wait([task]), "a task that is cancelled ends")
-            self._connecting = None  # a task that never began does not do this
+            self._connecting = None  # a task that never began did not do this itself
         connections = self._connections
         self.drop()
         for connection in connections:
@@ -139,9 +139,9 @@ class V2Link:
         self._connection = None
         unanswered = connection.take_unanswered()
         if connection.takes_runs and not self._is_closed:
-            # A bookie that was downgraded to a release without ADD_RUN resets the connection. The
-            # registration of the bookie shows whether it supports ADD_RUN now. It is safe to add
-            # the same entries twice.
+            # A bookie that was downgraded to a release without ADD_RUN may reset the connection.
+            # The registration of the bookie shows whether it supports ADD_RUN now. It is safe to
+            # add the same entries twice.
             runs = [one for one in unanswered if isinstance(one, PendingRun) and one.is_open]
             if runs:
                 self._cut_off += runs

@@ -50,9 +50,9 @@ def _socket_within_host(host: str) -> socket.socket | None:
 
 
 def unpace(unconnected: socket.socket) -> None:
-    """Set a congestion control without pacing, `reno`, on a socket or on a listener.
+    """Set the congestion control `reno`, which has no pacing, on a socket or on a listener.
 
-    Connections of the listener have it too.
+    The connections that a listener accepts have the same congestion control.
 
     BBR, the default of many machines, estimates the rate of the network and uses timers to send at
     this rate. Within one machine there is no network to protect, and the timers are expensive:
@@ -71,8 +71,8 @@ def write_all(
     """Write the pieces in order. The transport pauses its protocol if it holds too many bytes.
 
     `writelines` of asyncio does not pause the protocol in Python 3.12.0 to 3.12.8, 3.13.0 and
-    3.13.1 (CVE-2024-12254). The bytes that a peer does not accept would then have no limit. `write`
-    pauses the protocol in all Python versions.
+    3.13.1 (CVE-2024-12254). In these versions, the bytes that a peer does not accept would have no
+    limit. `write` pauses the protocol in all Python versions.
     """
     if PAUSES or not type(transport).__module__.startswith("asyncio"):
         transport.writelines(pieces)

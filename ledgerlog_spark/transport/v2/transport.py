@@ -173,7 +173,7 @@ class V2Transport:
         return link
 
     def _drop_idle(self) -> None:
-        """Close the oldest idle links, because some of their bookies no longer exist."""
+        """Close the oldest idle links, because their bookies may no longer exist."""
         idle = [key for key, link in self._links.items() if link.is_idle]
         for key in idle[: max(1, LINKS_MAX // 4)]:
             self._links.pop(key).drop()

@@ -47,7 +47,7 @@ _MEMBERS: Final[Mapping[str, type[IntEnum]]] = {"state": LedgerState, "digestTyp
 
 
 def message_of_text(body: bytes) -> bytes:
-    """The binary message of a record in format 2, which is the same message as protobuf text."""
+    """The binary message of a record in format 2, which has the same message as text."""
     message = parse(body)
     names = [name for name, _ in message.values]
     if len(set(names)) < len(names):

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class BatchInFlight:
     """Consecutive entries that are requested together.
 
-    One bookie gets the first request. If this bookie fails or is slow, the next bookie gets one.
+    One bookie gets the first request. If this bookie fails or is slow, the next bookie gets a
+    request for the rest.
     """
 
     next_entry_id: int  # the first entry that was not received yet

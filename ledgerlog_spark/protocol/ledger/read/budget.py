@@ -76,7 +76,7 @@ class ReadBudget:
         self._likely_size_bytes = max(FIRST_SIZE_BYTES, self._usual_size_bytes)
 
     def keep(self, entries: EntryBatch) -> None:
-        """Count received entries until `take`, and adjust the expected size of entries."""
+        """Count received entries as held until `take`, and adjust the expected size of entries."""
         self.held_size_bytes += entries.size_bytes
         largest = max(map(len, entries.payloads))
         # The estimate rises immediately and falls slowly, because too many requests cost memory,

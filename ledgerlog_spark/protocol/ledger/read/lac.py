@@ -31,7 +31,7 @@ class LacPhase(Enum):
 
 
 class LacReader(TableMachine[m.Event, m.Effect]):
-    """One LAC read. The last indication is `LacRead`, or `LedgerFailed` if no bookie answered."""
+    """One LAC read. The last indication is `LacRead`, or `LedgerFailed` without a usable answer."""
 
     def __init__(
         self,

@@ -320,7 +320,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         if batch.tried < len(batch.order) and self._takes_batches:
             return [self._request_next_of(batch)]
         self.slices_given_up += is_sliced
-        self._slices = None  # if these were slices, their checksums may be wrong
+        self._slices = None  # if the batch was of slices, their checksums may be wrong
         first = batch.next_entry_id
         self._put_back(batch, first + 1)
         return self._request_one(first)

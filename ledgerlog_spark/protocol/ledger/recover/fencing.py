@@ -1,7 +1,7 @@
 """Fences the bookies of an ensemble by reads of their last entries, which also return the LAC.
 
 Some bookies may not answer, so they may not be fenced. If these bookies contain no ack quorum, the
-ensemble is *covered*. Then the old writer cannot confirm another entry (PROTOCOL.md#C3).
+ensemble is *covered*. After that, the old writer cannot confirm another entry (PROTOCOL.md#C3).
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from ledgerlog_spark.protocol.ledger.quorum import is_covered
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 FENCED_CODES = (Code.OK, Code.NO_ENTRY, Code.NO_LEDGER, Code.DIGEST_MISMATCH)
-"""Answers that prove that a bookie is fenced. A bad digest only hides the LAC (PROTOCOL.md#C4)."""
+"""Answers that prove that a bookie is fenced, even if a bad digest makes the answer's LAC unknown
+(PROTOCOL.md#C4).
+"""
 
 
 class FencingState(Enum):
@@ -36,7 +38,8 @@ class Fencing:
     numbers: RequestNumbers
     known: int = 0  # bits of the fenced indexes
     last_add_confirmed: int = NO_ENTRY  # the largest LAC in the answers
-    last_entry_ids: dict[int, int] = field(default_factory=dict)  # by index, from answers
+    # by index, from the answers with an entry
+    last_entry_ids: dict[int, int] = field(default_factory=dict)
     state: FencingState = FencingState.UNDECIDED
     _sent: dict[int, int] = field(default_factory=dict)
 

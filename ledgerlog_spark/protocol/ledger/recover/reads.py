@@ -1,12 +1,10 @@
 """The reads of a recovery. They read many entries after the LAC at once.
 
-The recovery takes the entries in order. Every read of a single entry also fences
-(PROTOCOL.md#C2). One
-positive answer makes an entry present. An entry is absent only when Qw - Qa + 1 bookies of its
-write set reported this entry absent, each in the answer to a fencing read. All other answers (a
-timeout, a bad digest, an I/O error) decide nothing (PROTOCOL.md#C8). One bookie gets the first
-request for an entry. The other bookies get a request if the first answer is slow or does not
-contain the entry.
+The recovery takes the entries in order. Every read of a single entry also fences (PROTOCOL.md#C2).
+One positive answer makes an entry present. An entry is absent only when Qw - Qa + 1 bookies of its
+write set reported it absent, each in the answer to a fencing read. All other answers (a timeout, a
+bad digest, an I/O error) decide nothing (PROTOCOL.md#C8). One bookie gets the first request for an
+entry. The other bookies get a request if the first answer is slow or does not contain the entry.
 
 If every bookie stores every entry (E == Qw), batches find the present entries. Then all bookies get
 a read of the first entry that is in no batch.
@@ -41,8 +39,9 @@ class ReadAhead:
     """How far recovery reads ahead of the entries that it wrote back.
 
     Attributes:
-        entries_first: The first limit of entries. It grows with the number of entries found.
-        entries_max: Maximum of the growing limit of entries.
+        entries_first: Maximum number of requested entries at first. The limit grows with the number
+            of entries found.
+        entries_max: Number up to which this limit grows.
         size_bytes_max: Maximum size of the requested entries, estimated from the largest entry so
             far. It also limits the entries that wait to be written back.
         slow_member_ms: After one to two times this time, other bookies get the request too.
@@ -107,7 +106,7 @@ class PresenceBatches:
 
     ensemble: tuple[str, ...]
     order: list[int]  # indexes; the first one gets the next batch
-    last_entry_ids: Mapping[int, int]  # by index, from the answers to fencing
+    last_entry_ids: Mapping[int, int]  # ids by index, from the fencing answers
     read_ahead: ReadAhead
     numbers: RequestNumbers
     is_refused: bool = False  # True: a bookie does not support batches
@@ -125,7 +124,7 @@ class PresenceBatches:
         return self._current != 0
 
     def ends_before(self, entry_id: int) -> bool:
-        """Whether the bookie for the next batch had no entry from `entry_id` on, when fenced."""
+        """Whether the next batch's bookie had no entry from `entry_id` on when it was fenced."""
         return entry_id > self.last_entry_ids.get(self.order[0], LAST_ID)
 
     def request(self, first_entry_id: int) -> m.SendReadBatch:
@@ -190,7 +189,7 @@ class RecoveryReads:
     """Reads the entries from `first_entry_id` on, from the ensemble that recovery has fenced."""
 
     quorum: Quorum
-    ensemble: tuple[str, ...]  # that of the last fragment (PROTOCOL.md#C11)
+    ensemble: tuple[str, ...]  # the ensemble of the last fragment (PROTOCOL.md#C11)
     answering: int  # bits of the indexes that answered recently; they get the first requests
     first_entry_id: int
     read_ahead: ReadAhead

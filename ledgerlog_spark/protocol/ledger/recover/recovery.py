@@ -2,9 +2,9 @@
 
 `LedgerRecovery` first marks the metadata IN_RECOVERY (PROTOCOL.md#C7). Then it fences the last
 ensemble, until the bookies that are not fenced contain no ack quorum. A `RecoveryTail` writes the
-entries after the largest LAC back to an ack quorum. Then the recovery closes the ledger after the
-last of these entries. Several recoveries may run at once: the first close wins, and the other
-recoveries accept its result (PROTOCOL.md#C13).
+entries after the largest LAC back to an ack quorum. Then the recovery closes the ledger at the last
+of these entries. Several recoveries may run at once: the first close wins, and the other recoveries
+accept its result (PROTOCOL.md#C13).
 
 An attempt that cannot decide is repeated from the beginning, within `RecoverySettings.retry`. If no
 attempt can decide, the metadata stays IN_RECOVERY, which is a legal final state. The floor is the
@@ -230,7 +230,7 @@ class LedgerRecovery(UpdatingMachine):
         return self._begin_update(self._base, self._decide_close)
 
     def _decide_close(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
-        """The CLOSED metadata with this attempt's result, if the last fragment is the same."""
+        """The CLOSED metadata with this attempt's result, if the last fragment has not changed."""
         if current.state is LedgerState.CLOSED:
             return Refusal(None)
         read = self._base.value

@@ -1,9 +1,10 @@
-"""Reads the entries after the LAC that fencing found, and writes these entries back.
+"""Reads the entries after the last safe entry, and writes these entries back.
 
-The entries are written back with this LAC in their headers. So no reader ever sees a LAC after the
-last entry of the closed ledger (PROTOCOL.md#C10). Bookies that fail at this time are replaced
-only in memory. The compare-and-swap that closes the ledger also writes the replacements to the
-metadata (PROTOCOL.md#C11).
+The last safe entry is the LAC that fencing found, or the entry before the last fragment if that
+entry is later. The headers of the entries that are written back contain the last safe entry as
+their LAC. So no reader ever sees a LAC after the last entry of the closed ledger (PROTOCOL.md#C10).
+Bookies that fail at this time are replaced only in memory. The compare-and-swap that closes the
+ledger also writes the replacements to the metadata (PROTOCOL.md#C11).
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ class WriteBack:
     """Buffers the recovered entries, and sends them as runs with the RECOVERY_ADD flag.
 
     Each entry keeps its id, its payload and the ledger's length in its header. All headers contain
-    the LAC that fencing found (PROTOCOL.md#C10).
+    the last safe entry as their LAC (PROTOCOL.md#C10).
     """
 
     ledger_id: int
     metadata: LedgerMetadata
-    found: int  # the LAC that fencing found; the first entry follows it
+    found: int  # the last safe entry, which fencing found; the entries after it are taken
     numbers: RequestNumbers
     window: Window
     buffered_size_bytes_max: int
@@ -75,7 +76,7 @@ class WriteBack:
 
     @property
     def last_add_confirmed(self) -> int:
-        """Last entry on an ack quorum; at first the LAC that fencing found."""
+        """Last entry on an ack quorum; at first the last safe entry that fencing found."""
         return self.found if self.pipeline is None else self.pipeline.last_add_confirmed
 
     @property
@@ -148,7 +149,7 @@ class WriteBack:
 
 
 class RecoveryTail:
-    """Copies the entries after the LAC, in one attempt of a recovery.
+    """Reads the entries after the last safe entry and writes them back, in one attempt.
 
     The owner of the tail sets IN_RECOVERY in the metadata, fences the ledger and closes it. After
     every reply, in any order of replies, `_advance` decides the next step. It also checks whether
@@ -270,7 +271,7 @@ class RecoveryTail:
         return [*self._reads.hedge(), timer]
 
     def measure(self) -> list[m.Effect]:
-        """Read the length from the last safe entry.
+        """Read the length of the ledger from the header of the last safe entry.
 
         This is needed when no entry was written back (PROTOCOL.md#C22).
         """

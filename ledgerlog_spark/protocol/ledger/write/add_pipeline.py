@@ -105,7 +105,7 @@ class AddPipeline:
         self.last_add_confirmed = last_add_confirmed
         self.length = length  # payload bytes up to and including last_add_confirmed
         self.next_entry_id = last_add_confirmed + 1  # first entry of the next run
-        # entries of all runs, confirmed or not, that some of their bookies have not stored
+        # entries of the runs that some of their bookies have not stored, including confirmed runs
         self.entries_in_flight = 0
         self.size_bytes_in_flight = 0  # payload of the same runs
         self.is_paused = False  # while it is set, `last_add_confirmed` does not change
@@ -122,7 +122,7 @@ class AddPipeline:
         # the runs from last_add_confirmed + 1 to next_entry_id - 1, in order, until `withdraw`
         self._unconfirmed: deque[SentRun] = deque()
         self._late: dict[int, SentRun] = {}  # confirmed runs that an owner has not stored
-        # by request number: exactly the sends in `requests` of all runs above
+        # by request number: all sends in the `requests` of the runs in `_unconfirmed` and `_late`
         self._sent: dict[int, tuple[SentRun, int]] = {}
 
     @property
@@ -227,7 +227,7 @@ class AddPipeline:
         return [effect for index in indexes for effect in self._send_missing(index)]
 
     def resend(self, index: int) -> list[SendAdd]:
-        """Send the same bookie all runs that it has not stored, including later runs."""
+        """End the suspension of `index`, and send its bookie all runs that it has not stored."""
         self._suspended &= ~(1 << index)
         return self._send_missing(index)
 

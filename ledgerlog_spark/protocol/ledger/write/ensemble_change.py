@@ -30,8 +30,8 @@ class FailedBookies:
     """
 
     def __init__(self) -> None:
-        # answers that made bookies fail, until the bookie answers or is replaced; the newest is
-        # last
+        # the answer that made a bookie fail, until the bookie answers again or is replaced; the
+        # newest answer is last
         self.codes: dict[str, Code] = {}
         self.counts: dict[str, int] = {}  # number of failures of each bookie in this ledger
         # number of waits of each index for a replacement, since its bookie last answered

@@ -77,8 +77,8 @@ FATAL_ADD_CODES = {
     Code.UNAUTHORIZED: m.Failure.UNAUTHORIZED,
     Code.BAD_REQUEST: m.Failure.BAD_REQUEST,
 }
-"""Answers that end the writer (PROTOCOL.md#A9). After all others except OK and BUSY, the bookie
-counts as failed.
+"""Answers that end the writer (PROTOCOL.md#A9). After any other answer except OK and
+BUSY, the bookie counts as failed.
 """
 
 
@@ -115,7 +115,8 @@ class LedgerWriter(UpdatingMachine):
             window=self._settings.window,
         )
         self._failed = FailedBookies()  # the pipeline suspends their indexes
-        self._busy = BusyBookies(self._numbers)  # also suspended, until their timers fire
+        # their indexes are suspended too, until their timers fire
+        self._busy = BusyBookies(self._numbers)
         self._change: FragmentChange | None = None  # the pending change; set in CHANGING
         self._listing = 0  # request of the newest list of bookies; other answers are ignored
         # A timer is 0 while it does not run.
@@ -347,7 +348,7 @@ class LedgerWriter(UpdatingMachine):
         return [changed, *self._pipeline.replace(fragment.ensemble, change.replacements)]
 
     def _on_close_requested(self, _event: m.CloseRequested) -> list[m.Effect]:
-        """Close at the last add confirmed, even in a change (PROTOCOL.md#D2, PROTOCOL.md#D3)."""
+        """Close at the last add confirmed, even during a change (PROTOCOL.md#D2-D3)."""
         self.phase = WriterPhase.CLOSING
         withdrawn = self._pipeline.withdraw()
         if self._withdrawn_from is None:

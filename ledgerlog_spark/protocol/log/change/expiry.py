@@ -1,7 +1,8 @@
 """Deletes versions that were replaced long ago, and the items that only these versions name.
 
-LOGS.md#W5, LOGS.md#Q5. Intervals of versions only move forward. So the items that end at or before
-the start of the oldest retained version are in no retained version.
+LOGS.md#W5, LOGS.md#Q5. From version to version, the start and the end of the interval never
+decrease. So the items that end at or before the start of the oldest retained version are in no
+retained version.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ledgerlog_spark.protocol.log.state.walk import Walk
 
 STEP_ITEMS_MAX = 1_000
 VERSIONS_AT_ONCE = 1_000
-"""Number of versions in one read, beginning with the oldest. The last page is read completely."""
+"""Minimum number of versions that one read returns, unless fewer are left. Pages are read whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryStep:
-    """One step. `head` is the head after the step, with its old token."""
+    """One step. `head` is the head after the step, but with the token from before the step."""
 
     head: LogHead
     unlisted: tuple[int, ...]
@@ -52,7 +53,8 @@ class ExpiryMachine(LogMachine[Expired]):
     """One step of the expiry; ends with `Finished(Expired)`. The last step has `is_complete` set.
 
     After a conflict or an unknown outcome the step ends, and a later step reads the head again. A
-    step need not synchronise (`is_fresh`), because it writes at the version that it read.
+    step needs no `Sync` before its read (`is_fresh`), because its write fails if the head has
+    changed since the read.
     """
 
     time_needed = TimeNeeded.EXACT
@@ -62,12 +64,12 @@ class ExpiryMachine(LogMachine[Expired]):
     ) -> None:
         """Versions that were replaced longer ago than `version_retention_ms` expire.
 
-        With None no version expires, and the step only drops items that no retained version names.
+        With None no version expires, and the step drops only items that no retained version names.
         """
         super().__init__(log, is_fresh=is_fresh)
         self._retention_ms = version_retention_ms
         self._token = token
-        self.next_due_ms = 0  # when the next of the versions that were read expires
+        self.next_due_ms = 0  # when the next version expires, among those that were read
 
     def _run(self) -> Steps[Expired]:
         step = yield from self._look(self._step_of)
@@ -110,7 +112,7 @@ def oldest_retained(history: Sequence[VersionInterval], since_ms: int) -> Versio
 
 
 def oldest_versions(head: LogHead, first: int) -> Walk[VersionInterval]:
-    """A walk over some versions, beginning with `first`."""
+    """A walk over at least `VERSIONS_AT_ONCE` versions from `first` on, or over all of them."""
     return Walk(HISTORY, head.history, first, head.version + 1, records_min=VERSIONS_AT_ONCE)
 
 

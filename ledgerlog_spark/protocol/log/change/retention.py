@@ -1,8 +1,9 @@
 """Drops rows because of `retentionMs` and `retentionBytes` (LOGS.md#U8).
 
-Items are dropped only when that frees a ledger, because otherwise versions would end and no space
-would become free. If all items that a pass read are due, the pass drops them even when that frees
-no ledger. Otherwise no later pass would read the items after them.
+Items are dropped only when that frees a ledger. Otherwise versions would be lost, but no space
+would become free. There is one exception: if all items that a pass read are due, the pass drops
+them even when that frees no ledger, because otherwise no later pass would read the items after
+them.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from ledgerlog_spark.protocol.log.state.walk import Walk
 from ledgerlog_spark.protocol.log.transaction import Plan
 
 PageSizes = dict[tuple[str, int], int]
-"""Payload bytes of a page's items, by its token and number."""
+"""Payload bytes of the items of each page, by the token and the number of the page."""
 
 ITEMS_AT_ONCE = 8_000
-"""Number of items that one pass reads. Each pass that drops items creates one version."""
+"""Minimum number of items that one read returns, unless fewer are left. Pages are read whole."""
 
 KEPT = -1
 """Value of a retention property that keeps all rows."""
@@ -51,10 +52,10 @@ class RetentionMachine(TruncateMachine):
     ) -> None:
         """A limit of -1 keeps all rows.
 
-        Pages in `page_sizes` are not read for their size. The pass replaces the contents of
-        `page_sizes` with the sizes of the current pages. `untimed_to` is the result of an earlier
-        pass. Items before this offset are not read again, and are dropped with the first later item
-        that is due.
+        `page_sizes` has the sizes of pages that need not be read for their size. The pass replaces
+        the contents of `page_sizes` with the sizes of the current pages. `untimed_to` is the result
+        of an earlier pass. Items before this offset are not read again, and are dropped with the
+        first later item that is due.
         """
         super().__init__(log, offset=0, token=token)
         self._retention_ms = retention_ms
@@ -71,7 +72,7 @@ class RetentionMachine(TruncateMachine):
         ages = [_items_from(head, first)]
         dropped = ages[0]
         is_prefix_unread = first > head.oldest_offset
-        if is_prefix_unread:  # the step drops items from the oldest one on, so read them too
+        if is_prefix_unread:  # the step drops items from the oldest one on, so read the oldest too
             dropped = oldest_of(head, STEP_ITEMS_MAX)
             yield from self._walk(dropped)
         yield from self._walk(ages[0])
@@ -86,7 +87,7 @@ class RetentionMachine(TruncateMachine):
         return (yield from self._drop(head, dropped, offset))
 
     def _look_on(self, head: LogHead, ages: list[Walk[Item]]) -> Steps[None]:
-        """Read the following items, until an item has the time of its rows."""
+        """Read further items, until an item has the time of its newest row."""
         while self._retention_ms != KEPT and ages[-1].is_cut:
             items = ages[-1].records()
             if any(item.newest_ms for item in items):
@@ -113,7 +114,8 @@ class RetentionMachine(TruncateMachine):
     ) -> int:
         """The first row that stays; 0 when no row is dropped.
 
-        With `is_cut`, more items follow. With `is_prefix_unread`, items without a time come before.
+        With `is_cut`, unread items come after `items`. With `is_prefix_unread`, unread items
+        without a time come before `items`.
         """
         offset, is_all_due = 0, False
         if self._retention_ms != KEPT:
@@ -125,12 +127,12 @@ class RetentionMachine(TruncateMachine):
             is_all_due |= newest.is_cut and by_size >= records[-1].end_offset
             items = (*items, *records)
             offset = max(offset, by_size)
-        if is_all_due:  # even if each of their ledgers has later items, which the next step reads
+        if is_all_due:  # drop them even if no ledger becomes free; the next pass reads later items
             self.is_more_due = True
             self.next_due_ms = self._now_ms
             return offset
         if is_prefix_unread and offset >= self.untimed_to:
-            return offset  # the unread items before are dropped too, which may free their ledgers
+            return offset  # the unread items are dropped too, which may free their ledgers
         gone = {item.ledger_id for item in items if item.end_offset <= offset}
         kept = {item.ledger_id for item in items if item.end_offset > offset}
         return offset if gone - kept else 0
@@ -170,13 +172,13 @@ class _NewestVersion(Walk[Item]):
         return (ref.token, ref.number) in self._page_sizes
 
     def size_bytes(self) -> int:
-        """Payload bytes of the version. Keeps the payload bytes of each of its pages."""
+        """Payload bytes of the version. Stores those of each of its pages in `page_sizes`."""
         known: PageSizes = {}
         recent = select(ITEMS, self._paged.recent, self._first_key, self._end_key)
         left = sum(item.size_bytes for item in recent)
         for ref in self.all_refs:
             place = ref.token, ref.number
-            page = self.loaded.get(place)  # for the first page, only the rows of the version count
+            page = self.loaded.get(place)  # in the first page, only items of the version count
             if page is None:
                 size_bytes = self._page_sizes[place]
             else:
@@ -190,7 +192,7 @@ class _NewestVersion(Walk[Item]):
 
 
 def due_by_age(items: Sequence[Item], *, since_ms: int) -> int:
-    """The end of the items whose youngest row is older than `since_ms`; 0 if there are none.
+    """The end offset of the items whose newest row is older than `since_ms`; 0 if there are none.
 
     Items without a time are dropped with the next item that has a time.
     """
@@ -198,7 +200,7 @@ def due_by_age(items: Sequence[Item], *, since_ms: int) -> int:
 
 
 def due_by_size(items: Sequence[Item], *, surplus_bytes: int, is_all: bool = True) -> int:
-    """The end of the oldest items of at most `surplus_bytes` in total; 0 if there are none.
+    """The end offset of the oldest items that have at most `surplus_bytes` together, or 0.
 
     With `is_all`, the last of `items` is the last item of the log, which is never dropped.
     """

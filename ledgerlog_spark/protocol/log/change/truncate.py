@@ -63,9 +63,9 @@ class Truncated:
 class TruncateMachine(HeadTransaction[Truncated]):
     """Truncates a log to an offset; ends with `Finished(Truncated)`.
 
-    The log then begins at the offset. If it already began later, its beginning does not change.
-    Fails with `ConfigurationError` (the log does not have this offset yet), `LogNotFoundError`,
-    `ConcurrentCommitError`, or the store's errors.
+    After that, the log begins at the offset, or later if it already began later. Fails with
+    `ConfigurationError` (the offset is negative, or above the end of the rows that can be dropped),
+    `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
     """
 
     def __init__(self, log: str, *, offset: int, token: str) -> None:
@@ -103,14 +103,14 @@ class TruncateMachine(HeadTransaction[Truncated]):
         )
         if interval is None:
             return change
-        # A new version is the only one left, so its history has no page to merge.
+        # The new version is the only one that is left, so the history has no page to merge.
         return replace(change, build=NewVersion(shorter, interval).build)
 
     def _state_of(self, head: LogHead) -> Truncated:
         return Truncated(head.version, head.start_offset, head.oldest_version)
 
     def _ending(self, head: LogHead, offset: int) -> Steps[tuple[VersionInterval, ...]]:
-        """The versions that end, and the next version, which stays.
+        """The versions that are dropped, and the next version, which stays.
 
         The result is empty when a new version will begin at the offset. It is also empty in a
         leader log, which has no versions.

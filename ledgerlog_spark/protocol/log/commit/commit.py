@@ -1,25 +1,26 @@
 """The transactional commit (LOGS.md#K1-K10).
 
 One transaction replaces the head and the producer record, if both still have the versions that the
-machine read. The transaction also checks the node of the pages that were written before. So when
-the transaction succeeds, all conclusions from the records still hold.
+machine read. If the commit has new pages, they are written first, and the transaction also compares
+the version of their node. So when the transaction succeeds, all conclusions from the records still
+hold.
 
 An unknown outcome is settled, never guessed (LOGS.md#K7). After a `Sync`, the machine reads the
 head and the producer record again:
 
-- If one of these records contains the token, the transaction happened.
+- If one of these records contains the token of the transaction, the transaction happened.
 - If both records still have the versions that the transaction compares, the transaction may still
   be in flight. The machine sends the same transaction again. Only one of the two can succeed.
 - If only the head changed, the transaction did not happen, and cannot happen any more.
 - If the producer record changed, its last batch id decides, because each commit sets this id and
-  the id never decreases. If the id is ours or a later one, the batch is committed. Otherwise the
-  batch is not committed.
+  the id never decreases. If it is the id of this batch or of a later one, the batch is committed.
+  Otherwise the batch is not committed.
 
 A producer with consecutive commits need not read its own writes, because the machine may start from
 the state after the last commit (LOGS.md#K11). After a conflict, a commit reads only the new head,
-and uses the producer record that it already has (LOGS.md#K14). These records may be old. That is
-safe for the transaction, which compares their versions. Before every other result, the machine
-sends a `Sync` and reads the records.
+and uses the producer record that it already has (LOGS.md#K14). The records that a commit starts
+from may be old. That is safe for the transaction, which compares their versions. Before the machine
+returns a result without a successful transaction, it sends a `Sync` and reads the records.
 """
 
 from __future__ import annotations
@@ -82,10 +83,10 @@ from ledgerlog_spark.protocol.log.transaction import (
 )
 
 UNKNOWN_MAX = 10
-"""Number of unknown outcomes, and of failed reads after them, before the machine fails."""
+"""Limit of unknown outcomes plus failed reads after them. After one more, the machine fails."""
 
 REBASES_MAX = 3
-"""Conflicts in a row before the producer record is read again too (LOGS.md#K14)."""
+"""After more conflicts in a row than this, the producer record is read again too (LOGS.md#K14)."""
 
 LEDGERS_READ_MAX = 8
 """Number of the newest listed ledgers whose metadata is searched for the password."""
@@ -112,10 +113,10 @@ class CommitMachine(HeadTransaction[CommitResult]):
         known: KnownLog | None = None,
         now_ms: int = 0,
     ) -> None:
-        """`known` is the state after the app's last commit, and may be old.
+        """`known` is the state after the producer's last commit, and may be old.
 
         If `known` is None, all records are read. `now_ms` is a time by the store's clock, and is
-        only used with `known`.
+        used only with `known`.
         """
         super().__init__(log, token=token)
         self._request = request
@@ -142,7 +143,10 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return self._open is not None or super().may_write
 
     def give_up(self, timeout_ms: int) -> LedgerLogError:
-        """End without the pending reply. If a transaction may succeed, the outcome is unknown."""
+        """End without the pending reply.
+
+        If a transaction may have succeeded, the error is `CommitUnknownError`.
+        """
         error = super().give_up(timeout_ms)
         return error if error.definite else self._unknown(self._token, timeout_ms=timeout_ms)
 
@@ -182,7 +186,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         if needs_current_schema(head, self._request):
             schema = yield from self._current_schema(head)
             if self._request.is_done_by(schema):
-                # If the head may be old, the columns may have been replaced since (LOGS.md#K11).
+                # An old head does not show that the columns were replaced since (LOGS.md#K11).
                 nothing = Finished(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
                 return nothing if self._is_synced else None
         new = plan_commit(head, self._request, now_ms=self._now_ms, current_schema=schema)
@@ -192,7 +196,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return HeadChange(new.build, committed, wanted=new.pages_to_merge())
 
     def _start_from(self, known: KnownLog) -> Steps[Ended | None]:
-        """Skip the reads, because the transaction compares both versions (LOGS.md#K11)."""
+        """Skip the reads: the transaction compares the versions of both records (LOGS.md#K11)."""
         self._head, self._producer = known.head, known.producer
         if self._missing(known.registered):
             yield from self._check_registered()
@@ -201,7 +205,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return None
 
     def _read_all(self) -> Steps[Ended | None]:
-        """Read the head and the producer record. Returns the end if the batch is in the log."""
+        """Read both records. Return the machine's end if the log has the batch, otherwise None."""
         self._is_synced = True
         self._rebases = 0
         yield from self._read_records()
@@ -264,8 +268,8 @@ class CommitMachine(HeadTransaction[CommitResult]):
     def _compare_password(self, head: LogHead) -> Steps[None]:
         """Compare the password of the batch's ledgers with the log's password (LOGS.md#G11).
 
-        The head stores a check of the log's password. A head of an older release may list ledgers
-        but contain no check. Then the password is compared with the metadata of a listed ledger.
+        The head stores a check of the log's password. If a head of an older release lists ledgers
+        but contains no check, the password is compared with the metadata of a listed ledger.
         """
         check_password(self.log, head, self._request.password)
         if PASSWORD_CHECK in head.properties or self._is_compared:
@@ -314,7 +318,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         )
 
     def _stored(self, head: LogHead) -> LogHead:
-        """The head with a check of the batch's password, under a salt of this attempt."""
+        """The head with a check of the batch's password. The salt is the token of this attempt."""
         if not self._request.ranges:
             return head
         return with_password(head, self._request.password, bytes.fromhex(self._token))
@@ -365,7 +369,10 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return ended
 
     def _settle(self, write: WriteHead) -> Steps[Ended | None]:
-        """The outcome of the transaction with the lost reply (LOGS.md#K7)."""
+        """Find out the outcome of a transaction without a reply (LOGS.md#K7).
+
+        Returns the machine's end, or None when the transaction cannot succeed any more.
+        """
         self._is_synced = True
         self._rebases = 0
         was_refused = False
@@ -382,7 +389,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
                 return Finished(CommitResult(CommitStatus.ALREADY_COMMITTED)) if is_replay else None
             unmoved = self._head is not None and self._head.version == write.head_version
             # If the transaction was refused although both records are unchanged, the node of the
-            # pages has changed, permanently.
+            # pages has changed. So the transaction can never succeed.
             if not unmoved or (was_refused and write.pages_version is not None):
                 return None
             self._count_unknown(write)
@@ -409,7 +416,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return True
 
     def _has_token(self, token: str) -> bool:
-        """Whether that transaction wrote one of the records that were just read."""
+        """Whether the records that were just read contain this token."""
         if self._producer is not None and self._producer.value.token == token:
             return True
         if self._head is None:

@@ -34,7 +34,8 @@ class JobKind(Enum):
     """The kind of a job. It decides what happens if the batch id was committed before.
 
     A batch job that is run again has nothing to do. A stream commits its last batch again after a
-    restart, and this has no effect. An older batch means that the stream has an older checkpoint.
+    restart, and this has no effect. If a stream begins with an older batch, its checkpoint is too
+    old.
     """
 
     BATCH = "batch"
@@ -47,7 +48,7 @@ class Joined:
 
     epoch: int
     version: Version  # version of the producer record, under which registrations are created
-    is_replay: bool  # the batch is committed already, so the job must write nothing
+    is_replay: bool  # a batch job must write nothing, because its batch is committed
     last_batch_id: int
     # this machine requested the epoch, so the ledgers of older epochs have to be sealed; False if
     # the run was already the current run
@@ -55,7 +56,7 @@ class Joined:
 
 
 def query_of(run: str) -> str:
-    """The query in the name of a run, `query/run`; empty if the app itself is the query."""
+    """The query in the name of a run, `query/run`. Empty for a name without a query."""
     return run.rpartition("/")[0]
 
 
@@ -82,12 +83,13 @@ class EpochMachine(LogMachine[Joined]):
         """`run` is `query/run` for a query that writes under the name of another app.
 
         With `may_create` False, the machine does not create the record of an unknown producer. The
-        tasks of a batch job need this, because the job has created the record. If the record is
-        missing, the sweeper has deleted it.
+        tasks of a batch job pass False: the job has created the record before. So a missing record
+        was deleted, and must not be created again.
 
-        With `syncs_first` False, the caller expects that the run is current, and checks the
-        returned version, because this result may be old. Any other state is read again after a
-        sync.
+        With `syncs_first` False, the record is first read without a `Sync`. If the record is
+        missing or names another current run, the machine sends a `Sync` and reads the record again.
+        Otherwise the machine ends, and the caller checks the returned version, because the record
+        may be old.
         """
         super().__init__(log)
         self._may_create = may_create
@@ -162,7 +164,7 @@ class EpochMachine(LogMachine[Joined]):
         return query_of(self._run_id) != ("" if current is None else query_of(current))
 
     def _of_a_stream(self, record: ProducerRecord) -> StaleCheckpointError:
-        """The error for a batch job. A stream has batch numbers of its own (LOGS.md#P4)."""
+        """The error for a batch job that uses the name of a stream (LOGS.md#P4)."""
         return StaleCheckpointError(
             f"a streaming query writes to log {self.log!r} as {self._app!r}, so this job cannot "
             f"write its batch {self._batch_id} as {self._app!r}: set a different txnAppId for the "

@@ -33,7 +33,7 @@ class CommitRequest:
 
     Attributes:
         app: The name of the producer.
-        batch_id: If the producer has committed this batch before, the commit does nothing.
+        batch_id: If the producer has committed this batch or a later one, the commit does nothing.
         ranges: Sorted by partition, then by their order in the partition.
         schema: The schema of the rows; empty for a log of records.
         schema_id: The log's id of `schema`; None when the log does not have this schema.
@@ -42,7 +42,7 @@ class CommitRequest:
         overwrite_if_changed: Whether an overwrite also replaces rows of later commits.
         expected_version: The only version of the log on which the batch may be committed, even
             without rows. None if the caller requires no version.
-        is_first: Whether the job was planned on a log without commits. Then `schema` replaces the
+        is_first: Whether the job was planned on a log without commits. If so, `schema` replaces the
             schema of the new log, and is committed even without rows.
 
     Raises:
@@ -91,7 +91,7 @@ class CommitRequest:
         return bool(self.schema) and self.schema_id != self.base_schema_id
 
     def is_done_by(self, current_schema: bytes | None) -> bool:
-        """Whether the batch adds only columns, and others have added exactly these meanwhile."""
+        """Whether the batch appends no rows, and its schema is the log's current schema already."""
         return self._appends_nothing and self.schema == current_schema
 
     @property
@@ -151,8 +151,8 @@ def plan_commit(
     `current_schema` is needed if `needs_current_schema` is true. The errors are definite.
 
     Raises:
-        ConcurrentCommitError: Another commit followed after the job was planned. The job's rows
-            cannot be listed together with the rows of that commit, or replace them.
+        ConcurrentCommitError: Another commit followed after the job was planned. The job's schema
+            does not fit the log any more, or the job's overwrite would replace rows of that commit.
         SchemaMismatchError: The schema is too large to be stored.
     """
     overwrites = request.mode is WriteMode.OVERWRITE
@@ -237,7 +237,7 @@ def created(
 def listed(
     head: LogHead, ranges: Sequence[StagedRange | Item], schema_id: int, commit_time_ms: int
 ) -> Iterator[Item]:
-    """Items that list these ranges at the log's end. The log may already have items of a range."""
+    """Items that list these ranges at the log's end. A range may be listed already, as an item."""
     is_large = head.items.count + len(ranges) > LARGE_LOG_ITEMS
     offset = head.end_offset
     for staged in ranges:

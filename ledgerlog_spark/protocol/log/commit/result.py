@@ -25,8 +25,9 @@ class CommitResult:
     """The state of the log after the commit.
 
     Attributes:
-        version: The version that the batch created; None if it created no version, or if the
-            version is unknown.
+        version: The version that the commit created. After a merge, or a restore that changed
+            nothing, the newest version. None after any other commit that created no version, or if
+            the version is unknown.
         end_offset: The offset after the batch's rows; None if `version` is None.
     """
 
@@ -81,7 +82,7 @@ def left_by(
     """The stored state after `write`, unless another write followed.
 
     A conditional write increments the version number of a record. Returns None when `write` has no
-    producer.
+    producer, or when the version of the head is unknown.
     """
     if head_version is None or write.producer is None or write.producer_version is None:
         return None

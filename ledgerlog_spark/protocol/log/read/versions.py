@@ -100,12 +100,12 @@ def listing_of(head: LogHead) -> Walk[Item]:
 
 
 def oldest_of(head: LogHead, count: int) -> Walk[Item]:
-    """A walk over the oldest items: more than `count`, but at most two pages more, or all items."""
+    """A walk over the oldest items: all items, or pages that have more than `count` items."""
     return Walk(ITEMS, head.items, head.oldest_offset, head.end_offset, records_min=count)
 
 
 def newest_of(head: LogHead) -> Walk[Item]:
-    """A walk over some of the newest items, from the head or from the last page."""
+    """A walk over the items in the head or, if the head has none, in the last page."""
     items = head.items
     newest = items.recent[0].first_offset if items.recent else head.end_offset - 1
     first = items.pages[-1].first_key if items.pages and not items.recent else newest

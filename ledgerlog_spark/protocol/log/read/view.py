@@ -1,7 +1,7 @@
 """The state from which a stream continues, read in as few requests as possible.
 
-Offsets are dense over all versions, so a stream reads all *retained* rows, not the rows of one
-version. These include rows that were overwritten in the meantime, as long as a version with these
+Offsets have no gaps between versions, so a stream reads all *retained* rows, not the rows of one
+version. Rows that were overwritten in the meantime are retained as long as a version with these
 rows is retained.
 """
 
@@ -24,8 +24,8 @@ from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, SCHEMAS
 from ledgerlog_spark.protocol.log.state.walk import Walk
 
 VERSIONS_AT_ONCE = 64
-"""Number of versions in the first read, if the caller has no version. Each further read doubles the
-number of versions that were read."""
+"""Number of versions in the first read, if the caller has no version. Each further read requests as
+many versions as all earlier reads together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class LogView:
         end_offset: The offset of the next row (exclusive). In a leader log, the visible end.
         first_offset: The offset from which `items` is complete; at least `oldest_offset`.
         items: Sorted by offset. The first item may begin before `first_offset`.
-        versions: The newest versions, as many as requested, in ascending order and without gaps.
+        versions: The newest versions that the caller does not have, in ascending order and without
+            gaps.
         schemas: The current schema and the schemas of the items, by id, without `known_schemas`.
         schema_id: Id of the current schema.
         properties: The stored properties, by name.
@@ -120,7 +121,7 @@ class ViewMachine(LogMachine[LogView]):
             oldest = older[0]
             if oldest.version <= head.oldest_version or oldest.end_offset < self._first_offset:
                 break
-            count = head.version + 1 - oldest.version  # as many as all reads before
+            count = head.version + 1 - oldest.version  # as many as in all earlier reads
             older = yield from self._history(head, oldest.version - count, oldest.version)
             versions = (*older, *versions)
         return versions

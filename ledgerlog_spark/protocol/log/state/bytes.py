@@ -80,7 +80,7 @@ class ByteReader:
                 self.position = position
                 return number
             shift += 7
-        raise WireFormatError("a number in a record has no end")
+        raise WireFormatError("a number in a record is cut off or too long")
 
     def zigzag(self) -> int:
         """A number of any sign."""

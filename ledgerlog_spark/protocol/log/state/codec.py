@@ -1,6 +1,6 @@
 """Heads, pages and producer records as bytes (LOGS.md#formats).
 
-Every stored record has one envelope:
+Every stored record begins with this envelope. The body follows:
 
     4s   magic b"LLOG"
     u8   kind: 1 head, 2 items, 3 history, 4 schemas, 5 references, 6 producer record
@@ -114,7 +114,7 @@ def encode_head(head: LogHead) -> bytes:
 def decode_head(data: bytes) -> LogHead:
     """The head that `encode_head` stored."""
     reader = ByteReader(_unwrap(_HEAD, data, size_bytes_max=HEAD_SIZE_BYTES_MAX))
-    head = LogHead(  # its arguments are read in this order
+    head = LogHead(  # the fields are stored in this order
         log_id=reader.text(NAME_SIZE_BYTES_MAX),
         name=reader.text(NAME_SIZE_BYTES_MAX),
         kind=_enum(LogKind, reader.byte()),
@@ -186,7 +186,7 @@ def encode_producer(record: ProducerRecord) -> bytes:
 def decode_producer(data: bytes) -> ProducerRecord:
     """The producer record that `encode_producer` stored."""
     reader = ByteReader(_unwrap(_PRODUCER, data, size_bytes_max=BODY_SIZE_BYTES_MAX))
-    record = ProducerRecord(  # its arguments are read in this order
+    record = ProducerRecord(  # the fields are stored in this order
         epoch=reader.varint(),
         last_batch_id=reader.zigzag(),
         token=reader.blob(16).hex(),

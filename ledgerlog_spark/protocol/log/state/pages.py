@@ -1,12 +1,12 @@
 """The parts of a log's sequences: records in the head, and records in pages (LOGS.md#G2).
 
 A sequence grows at its end. New records go to the head while they fit there. When they do not fit,
-all records of the head are *spilled* into pages. If the last page has room, a new page replaces it.
-The new page contains the records of the last page and of the head. Otherwise the records of the
-head go into further pages. When the head names too many pages, an index page names all of them
-except the last. If the last index page has room, a new index page replaces it. So a commit of one
-range usually writes only the head. About every fiftieth commit also writes one page. A full page is
-never rewritten.
+all records of the head are *spilled* into pages. If the last page has room, it is replaced by a new
+page with its records and those of the head. Otherwise the records of the head go into new pages.
+When the head names too many pages, an index page names all of them except the last. If the last
+index page has room, a new index page with these names replaces it. So a commit of one range usually
+writes only the head. About every fiftieth commit also writes one page. A full page is never
+rewritten.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHARES: Mapping[str, HeadShare] = {
     HISTORY.name: HeadShare(recent_size_bytes_max=3_072, pages_max=24),
     SCHEMAS.name: HeadShare(recent_size_bytes_max=2_048, pages_max=12),
 }
-"""With these limits, the head stays below 16 KiB before compression. This includes the properties
+"""With these limits, the head stays below 16 KiB before compression, including the properties
 (up to 2 KiB) and the names."""
 
 
@@ -145,14 +145,14 @@ def end_key(kind: RecordKind[T], paged: Paged[T]) -> int:
 
 
 def overlapping(refs: Iterable[PageRef], first_key: int, end_key: int) -> list[PageRef]:
-    """The references to pages with keys of [first_key, end_key)."""
+    """The references to pages that have keys in [first_key, end_key)."""
     return [ref for ref in refs if ref.first_key < end_key and ref.end_key > first_key]
 
 
 def select(
     kind: RecordKind[T], records: Sequence[T], first_key: int, end_key: int
 ) -> tuple[T, ...]:
-    """The records, in ascending order, that cover keys of [first_key, end_key)."""
+    """The records that cover keys in [first_key, end_key), in ascending order."""
     if first_key >= end_key:
         return ()  # an empty version overlaps nothing, even inside a range
     first = bisect_right(records, first_key, key=kind.end_key)

@@ -187,7 +187,7 @@ class PageRef:
     first_key: int
     end_key: int
     count: int  # number of records in the page, or in the pages that an index page names
-    size_bytes: int  # size of the records before compression; the stored page is hardly larger
+    size_bytes: int  # size of the records before compression, without the envelope and the count
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ class ProducerRecord:
     epoch: int = 0  # incremented by each run that takes over; 0 before the first run
     runs: tuple[str, ...] = ()  # the last 64 runs in the order in which they took over
     last_batch_id: int = NO_BATCH  # the last committed batch
-    token: str = ""  # token of the last commit that changed this record; empty before it
+    token: str = ""  # token of the last commit of this producer; empty before the first commit
     time_ms: int = 0  # time of the last change, by the store's clock
 
     @property

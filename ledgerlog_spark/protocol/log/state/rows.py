@@ -80,8 +80,8 @@ class RecordKind(Generic[T]):
 def _item_fields(item: Item) -> tuple[int, ...]:
     """The row of an item.
 
-    If the highest bit of the size of the statistics is set, 8 bytes with the time of the youngest
-    row follow the statistics. The first release wrote no time.
+    If the highest bit of the size of the statistics is set, 8 bytes with the time of the newest row
+    follow the statistics. The first release wrote no time.
     """
     return (
         item.ledger_id,

@@ -51,8 +51,8 @@ class ColumnStatistics:
 
     column: int  # place among the schema's top-level fields
     null_count: int
-    minimum: Bound | None = None  # at most the smallest value; None if unknown or all are null
-    maximum: Bound | None = None  # at least the largest value; None if unknown or all are null
+    minimum: Bound | None = None  # at most the smallest value; None if unknown or without values
+    maximum: Bound | None = None  # at least the largest value; None if unknown or without values
     is_minimum_exact: bool = True
     is_maximum_exact: bool = True
 
@@ -60,8 +60,8 @@ class ColumnStatistics:
 def encode_statistics(columns: Sequence[ColumnStatistics], *, size_bytes_max: int) -> bytes:
     """The stored form of the first columns that fit into `size_bytes_max`, at most 32 columns.
 
-    The most important column is the first. `size_bytes_max` is 1,024, or 64 in a log of more than
-    10,000 items.
+    The caller puts the most important column first. `size_bytes_max` is 1,024, or 64 in a log of
+    more than 10,000 items.
     """
     out = bytearray()
     for column in columns[:COLUMNS_MAX]:
@@ -168,7 +168,7 @@ def _cut(column: ColumnStatistics) -> ColumnStatistics:
 
 
 def _is_no_bound(bound: Bound | None) -> bool:
-    """Whether `bound` is NaN, which compares with nothing, or an int wider than any column."""
+    """Whether `bound` is NaN, which has no order, or an int that is too wide for any column."""
     if isinstance(bound, float):
         return math.isnan(bound)
     return isinstance(bound, int) and not -_INT_END <= bound < _INT_END

@@ -26,14 +26,14 @@ class Walk(Generic[T]):
     ) -> None:
         """Walk over the keys [first_key, end_key).
 
-        With `records_min`, only the oldest pages are read, until they have more records than this.
-        The records of the head are included only if the last page is included.
+        With `records_min`, only the oldest pages are read, until they have more than `records_min`
+        records. The records of the head are included only if the last page is included.
         """
         self._kind = kind
         self._paged = paged
         self._first_key, self._end_key = first_key, end_key
         self._records_min = records_min
-        self.is_cut = False  # the walk ends before the range, because of `records_min`
+        self.is_cut = False  # the walk ends before the end of the range, because of `records_min`
         self.loaded: Loaded = {}  # all pages and index pages that were read
         self.refs: list[PageRef] = []  # the pages of the range, oldest first
         index = overlapping(paged.index, first_key, end_key)
@@ -64,7 +64,7 @@ class Walk(Generic[T]):
         return select(self._kind, everything, self._first_key, self._end_key)
 
     def _oldest(self, refs: list[PageRef]) -> list[PageRef]:
-        """The oldest pages. The first is not counted: some of its records may be dropped."""
+        """The oldest pages. The first page is not counted: some of its records may be dropped."""
         if self._records_min is None:
             return refs
         count = 0
