@@ -27,7 +27,7 @@ class Record(NamedTuple):
         append_time_ms: When the leader accepted the record, by the store's clock, in ms since the
             epoch. A later record never has an earlier time.
         ledger_id: The ledger that stores the record.
-        entry_id: The entry that stores the record, together with other records.
+        entry_id: The entry that stores the record, perhaps together with other records.
         log_id: Id of the log.
     """
 

@@ -42,9 +42,9 @@ PRODUCERS_MAX = 64
 class KnownLogs:
     """State that commits leave for later commits of the same producers in the same process.
 
-    With this state, a commit need not read the head and the producer record again. The transaction
-    compares their versions. The keys are log id and app. The producers that committed longest ago
-    are forgotten first.
+    With this state, a commit need not read the head and the producer record again. Instead, the
+    transaction compares the versions of both nodes. The keys are log id and app. At most 64
+    producers are kept; those that committed longest ago are forgotten first.
     """
 
     # This state is used as LOGS.md#K11 describes.
@@ -53,7 +53,7 @@ class KnownLogs:
         self._known: OrderedDict[tuple[str, str], KnownLog] = OrderedDict()
 
     def take(self, log_id: str, app: str) -> KnownLog | None:
-        """Remove and return the state of a producer, so that a commit that fails leaves nothing."""
+        """Remove and return the state of a producer, so that a failed commit leaves no state."""
         return self._known.pop((log_id, app), None)
 
     def put(self, log_id: str, app: str, known: KnownLog | None) -> None:
@@ -101,7 +101,7 @@ class LogCommits:
             kind: Whether an older batch of the app is skipped (batch) or is an error (stream).
             overwrite_if_changed: Overwrite even rows that other jobs commit after this call.
             password: Password of the new ledgers. If the log has rows, this must be the password of
-                the log. Passwords prevent mistakes only.
+                the log. A password prevents mistakes, but not attacks.
             planned: The state of the log for which the caller decided on `schema`; None reads the
                 state now. If others change the schema after this state, the commit fails.
             expected_version: The version that the caller read, if the commit requires this version.
@@ -225,8 +225,8 @@ class LogCommits:
             ranges: The ranges of all tasks, sorted by partition id.
             known: State that the last commits of this process left; this commit updates it.
             is_last: After this call the caller neither commits the job again nor writes for it. So
-                a generated producer is deleted, with one more request.
-            timeout_ms: Time limit of the call, including the wait in the queue of writers.
+                if the producer was generated, it is deleted, with one more request.
+            timeout_ms: Time limit of the call, including the wait in the log's queue of writers.
 
         Raises:
             LocalProtocolError: `job` or a range has a wrong type; nothing was changed.
@@ -322,8 +322,8 @@ class LogCommits:
         each row change.
 
         Args:
-            job: The job of the merge, which has no other purpose.
-            replaced: The items of the replaced ranges when their rows were read.
+            job: The job, which was begun only for this merge.
+            replaced: The items of the replaced ranges, as they were when the rows were read.
             staged: The new range, in a ledger of the job.
 
         Raises:

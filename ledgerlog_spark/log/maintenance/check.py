@@ -66,8 +66,8 @@ class LogCheck:
         staged: Ledgers of uncommitted jobs, and unlisted ledgers of leaders.
         marked: Ledgers that no version lists and that will be deleted.
         orphans: Ledgers with the id of this log in their metadata, but without a listing, a
-            registration or a mark. Ledgers of the last minute are omitted, because their makers
-            may be about to list them.
+            registration or a mark. Ledgers that were created in the last minute are omitted,
+            because a leader may be about to list them.
     """
 
     log: str
@@ -119,7 +119,7 @@ class LogChecker:
         return await self._older(strangers, max(YOUNG_MS, age_ms))
 
     async def _older(self, ledger_ids: Sequence[int], age_ms: int) -> tuple[int, ...]:
-        """The existing ledgers that were made at least `age_ms` ago, by the store's clock."""
+        """Those of `ledger_ids` that exist and, by the store's clock, are at least `age_ms` old."""
         if not ledger_ids:
             return ()
         now_ms = await self._host.store.now_ms(self._host.log_id)
