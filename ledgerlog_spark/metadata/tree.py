@@ -223,10 +223,10 @@ class ZnodeTree(Session, Protocol):
     async def set(self, path: str, data: bytes, version: Version | None) -> Version:
         """Replace the data of a node if the node still has `version` (None: any version).
 
-        The incarnation in the version, which identifies one creation of the path, is compared too.
-        ZooKeeper itself compares only the number, so the tree in ZooKeeper reads the incarnation
-        first. This read may be stale, so a write is safe only if no path is created again while a
-        client has a version of the path.
+        A version also contains the incarnation, which identifies one creation of the path. The
+        incarnation is compared too. ZooKeeper itself compares only the number, so the tree in
+        ZooKeeper first reads the incarnation. This read may be stale. So a write is safe only if no
+        path is created again while a client has a version of the path.
 
         Raises:
             MetadataVersionError: The node has another version.
@@ -261,8 +261,8 @@ class ZnodeTree(Session, Protocol):
         A change creates or deletes the node, or replaces its data. One call may report several
         changes, and a call may happen without a change.
 
-        No change is lost: a read after this method has returned, or in `on_change`, may miss a
-        change, but each missed change causes a later call.
+        No change is lost. A read after this method has returned, or in `on_change`, may miss a
+        change, but then `on_change` is called for this change later.
         """
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
