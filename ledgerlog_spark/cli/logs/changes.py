@@ -97,8 +97,8 @@ def history(
     """List the readable versions of a log, oldest first, or show the version at a time."""
     with connect(uri) as client:
         log = opened(client, name)
-        # Even without a time, this call comes first, because it raises an error for logs without
-        # versions.
+        # This call comes first, even if no time is given, because it raises an error for a log
+        # without versions.
         newest = log.version_at(time_ms(at, "--at") if at is not None else END_OF_TIME_MS)
         versions = [newest] if at is not None else list(log.history())
     print_listing(
