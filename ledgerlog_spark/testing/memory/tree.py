@@ -205,9 +205,9 @@ class MemoryTree:
                     continue
 
     def hold_reads(self) -> None:
-        """Make reads return the present state until `release_reads`.
+        """Make reads return the state of this moment until `release_reads`.
 
-        `sync` and a write of this session update the state that reads return.
+        `sync` and a write of this session replace this state by the state of their own moment.
         """
         self._held = self.nodes.current.copy()
 
