@@ -23,7 +23,7 @@ from ledgerlog_spark.errors import UnauthorizedError
 from ledgerlog_spark.protocol.log.state.records import Item, LogKind
 
 LEDGERS_CHECKED_MAX = 1_000
-"""Maximum number of ledgers whose existence is checked. With more, a scan computes the values."""
+"""Maximum number of ledgers whose existence is checked. If there are more, a scan is used."""
 
 
 def values_of(

@@ -176,7 +176,7 @@ def _with_metadata(
 def _times_of(
     entries: Sequence[tuple[int, int | None]], first: int, scanned: ScanRange
 ) -> pa.Array:
-    """Times of the rows. If entries have no times, use the commit times from offset `first` on."""
+    """Times of the rows. If the entries have none, use the commit times from offset `first` on."""
     kind = pa.timestamp("us", tz="UTC")
     rows = sum(count for count, _ in entries)
     if all(time_ms is not None for _, time_ms in entries):
