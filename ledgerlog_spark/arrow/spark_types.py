@@ -88,7 +88,7 @@ def arrow_schema_of(schema_json: str) -> pa.Schema:
 
 
 def stored_schema(schema_json: str, *, comment: str = "") -> bytes:
-    """Encode a Spark schema as an Arrow schema message, the form in a log (LOGS.md#G6).
+    """Encode a Spark schema as an Arrow schema message, as a log stores it (LOGS.md#G6).
 
     Arrow has no form for the metadata of fields (collations, comments) and for the fields of an
     interval. A schema with these parts is also stored as Spark's JSON, in the schema's metadata.

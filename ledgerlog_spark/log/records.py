@@ -63,7 +63,7 @@ class Positions(Sequence[Position]):
         offsets: Offsets of all these records.
     """
 
-    # The parts of a position are those of LOGS.md#H2.
+    # LOGS.md#H2 defines the parts of a position.
     __slots__ = ("_entries", "_firsts", "_log_id", "offsets")
 
     def __init__(self, log_id: str, offsets: range, entries: Iterable[RecordEntry]) -> None:

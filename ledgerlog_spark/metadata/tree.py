@@ -15,8 +15,8 @@ Every write ends in one of four ways, on every tree:
 The stores run on the client's event loop, and raise the same errors.
 
 Reads may be stale until `sync`. A later read of one tree never returns an older state, even if the
-session was replaced between the two reads. For this, each server gets the newest transaction id
-that the tree has seen. A server that does not have this transaction refuses the session.
+session was replaced between the two reads. Each server gets the newest transaction id that the tree
+has seen, and refuses the session if it does not have this transaction.
 
 If the reply to a read is lost, the read is repeated until the tree's own deadline. So a read never
 waits forever: it ends with the store's answer, or with `MetadataUnavailableError`.

@@ -307,7 +307,7 @@ class Tables:
         return self._opened(owner), detail
 
     def _opened(self, name: str) -> BlockingLog:
-        """Open the log. If the name is invalid, the error is LogNotFoundError, too."""
+        """Open the log. An invalid name is also a LogNotFoundError."""
         try:
             check_log_name(name)
         except ConfigurationError as error:

@@ -193,7 +193,7 @@ def _times_of(
 
 
 def _repeated(runs: Iterable[tuple[int, int]]) -> pa.Array:
-    """Repeat each number the given number of times, without a Python object for each row."""
+    """For each `(count, number)`, repeat the number, without a Python object for each row."""
     numbers = array("q")
     for count, number in runs:
         numbers.extend(array("q", (number,)) * count)

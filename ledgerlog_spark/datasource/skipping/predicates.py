@@ -219,7 +219,7 @@ def _compared(facts: Facts, key: Any, where: int) -> int:
 
 
 def _same(facts: Facts, key: Any) -> int:
-    """`<=>`: null is equal to null, and the result is never null."""
+    """The results of `<=>`, for which null equals null. The result is never null."""
     if key is None:
         return _split(facts, TRUE, FALSE)
     of_values = _compared(facts, key, _EQUAL) & ~NULL if facts.has_values else 0
@@ -227,7 +227,7 @@ def _same(facts: Facts, key: Any) -> int:
 
 
 def _in(facts: Facts, keys: Sequence[Any], otherwise: int) -> int:
-    """`IN`; `otherwise` is the result of a value that is not in the list."""
+    """The results of `IN`; `otherwise` is the result for a value that is not in the list."""
     found = NULL if facts.has_nulls else 0
     if not facts.has_values:
         return found

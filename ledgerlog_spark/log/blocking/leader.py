@@ -86,8 +86,8 @@ class BlockingLeader(BlockingAppends[Leader]):
         allow.
 
         Raises:
-            LocalProtocolError: There are no rows, a row is too large, or a reason of `append_async`
-                applies. Nothing was appended.
+            LocalProtocolError: There are no rows, a row is too large, or the call fails for a
+                reason that `append_async` lists. Nothing was appended.
             LogKindError: The log is a log of records. Nothing was appended.
             SchemaMismatchError: The rows do not fit the log's schema. Nothing was appended.
         """

@@ -57,7 +57,7 @@ class KnownLogs:
         return self._known.pop((log_id, app), None)
 
     def put(self, log_id: str, app: str, known: KnownLog | None) -> None:
-        """Keep the state of a producer after a commit; None keeps nothing."""
+        """Keep the state of a producer after a commit. If `known` is None, keep nothing."""
         if known is not None:
             self._known[log_id, app] = known
         while len(self._known) > PRODUCERS_MAX:
@@ -90,21 +90,20 @@ class LogCommits:
     ) -> Job:
         """Create the job that the tasks and the commit of a batch use, and take over the producer.
 
-        A job calls this once, and sends the result to its tasks.
+        The driver of a job makes this call once, and sends the result to the tasks.
 
-        Args:
-            schema: Schema of the rows, as an Arrow schema message. The caller chooses the schema.
-            mode: Append or overwrite.
-            app: The producer. None creates a UUID, so the batch is never skipped as a duplicate.
-            batch_id: Number of the batch, at least 0.
-            run: The query run; None creates a UUID.
-            kind: Whether an older batch of the app is skipped (batch) or is an error (stream).
+        Args: schema: Schema of the rows, as an Arrow schema message. The caller chooses the schema.
+            mode: Append or overwrite. app: The producer. None creates a UUID, so the batch is never
+            skipped as a duplicate. batch_id: Number of the batch, at least 0. run: The query run;
+            None creates a UUID. kind: What happens if the app has already committed this batch or a
+            later one: a batch job is skipped, and a stream gets an error for an older batch.
             overwrite_if_changed: Overwrite even rows that other jobs commit after this call.
             password: Password of the new ledgers. If the log has rows, this must be the password of
                 the log. A password prevents mistakes, but not attacks.
             planned: The state of the log for which the caller decided on `schema`; None reads the
                 state now. If others change the schema after this state, the commit fails.
-            expected_version: The version that the caller read, if the commit requires this version.
+            expected_version: The version that the caller read. The commit requires that the log
+                still has this version; None requires no version.
             is_log_new: Whether `abort` deletes the log, which the caller created for this job.
 
         Raises:
@@ -218,7 +217,7 @@ class LogCommits:
         is_last: bool = False,
         timeout_ms: int = CHANGE_TIMEOUT_MS,
     ) -> CommitResult:
-        """Make the batch visible, once and atomically. The batch is durable when this returns.
+        """Make the batch visible, once and atomically. The batch is durable when the call returns.
 
         Args:
             job: The result of `begin`.
@@ -349,7 +348,7 @@ class LogCommits:
     async def release(self, job: Job) -> None:
         """Delete the generated producer of a job; the job can then commit nothing more.
 
-        Then the sweeper deletes the unlisted ledgers of the job without waiting `stagingTtlMs`.
+        The sweeper then deletes the unlisted ledgers of the job without waiting for `stagingTtlMs`.
 
         Raises:
             LocalProtocolError: `job` is not a job, or its producer has a name that the caller gave.

@@ -1,8 +1,8 @@
 """The leader of a log: appends records and returns their positions (LOGS.md#J1-J12).
 
 Records are gathered into an entry until a maximum size or number of records is reached, or the
-linger has ended. The linger is the longest time for which a record waits for further records. It
-ends as soon as no entry is in flight, so that a lone append is sent immediately. An entry is
+linger has ended. The linger is the longest time for which a record waits for further records. The
+wait also ends when no entry is in flight, so a lone append is sent immediately. An entry is
 compressed once. The machine assigns an offset and a ledger to the entry. If this ledger fails, the
 machine assigns another ledger.
 """
@@ -169,7 +169,7 @@ class Leader:
 
         Args:
             record: The bytes, a little less than 5 MiB at most. If this is a read-only view, the
-                bytes below it must not change until this returns.
+                bytes below it must not change until the call returns.
 
         Raises:
             LocalProtocolError: The record is not bytes or is too large, or the leader was closed;
@@ -214,7 +214,7 @@ class Leader:
 
         Args:
             rows: Rows with some or all columns of the log; missing columns become null. The memory
-                of the rows must not change until this returns. An encoded row must be a little
+                of the rows must not change until the call returns. An encoded row must be a little
                 smaller than 5 MiB.
 
         Raises:
@@ -244,7 +244,7 @@ class Leader:
         await self.queue.flush()
 
     async def roll(self) -> None:
-        """Continue in a new ledger. When this returns, the earlier ledger is closed and listed.
+        """Continue in a new ledger. When the call returns, the earlier ledger is closed and listed.
 
         Does nothing if the ledger in use is empty. The close and the change of the list take at
         most `close_timeout_ms` of the settings, 30 s by default. Raises the errors of `append` too.
@@ -291,7 +291,7 @@ class Leader:
         return late
 
     async def truncate(self, position: Position | int) -> None:
-        """Delete every record before `position`. The change is durable when this returns.
+        """Delete every record before `position`. The change is durable when the call returns.
 
         Ledgers are deleted after `deletedRetentionMs`, so that running readers can finish. If
         `position` is in the ledger in use, the leader rolls first.
@@ -360,7 +360,7 @@ class Leader:
             self._host.stop()
 
     def send_now(self) -> None:
-        """Send waiting appends, as far as the window and the batching allow."""
+        """Send waiting appends, as far as the window and the linger allow."""
         self.queue.send_now()
 
     def _send(self, gathered: Gathered) -> None:

@@ -1,10 +1,10 @@
 """Checks that all listed entries exist, and finds the owner of every ledger (LOGS.md#U17).
 
-A check changes nothing. It reads in this order: the ids of the log's ledgers, the registrations,
-the marks `made` of leaders, the list, and all marks. A leader sets a mark `made` on a ledger that
-it created and did not list yet. In this order, concurrent work does not look like damage. If a
-ledger has a fault, the list is read again. The fault counts only if the list still contains the
-same ranges.
+A check changes nothing. It uses the mark `made`, which a leader sets on a ledger that it created
+and did not list yet. The check reads in this order: the ids of the log's ledgers, the
+registrations, the marks `made`, the list, and all marks. In this order, concurrent work does not
+look like damage. If a ledger has a fault, the list is read again. The fault counts only if the list
+still contains the same ranges.
 """
 
 from __future__ import annotations

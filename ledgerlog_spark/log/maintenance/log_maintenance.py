@@ -174,7 +174,7 @@ class LogMaintenance:
         overwrite_if_changed: bool = False,
         expected_version: int | None = None,
     ) -> CommitResult:
-        """Make the rows of an older version the newest again, at new offsets.
+        """Make the rows of an older version the current rows again, at new offsets.
 
         The ranges of the version are listed again, so no data is copied. There is one exception: if
         a merge joined the first or last rows of the version with other rows, these rows are copied.

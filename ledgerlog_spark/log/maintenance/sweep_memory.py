@@ -26,7 +26,7 @@ LOOK_AGAIN_MS = 3_600_000
 
 @dataclass(slots=True)
 class LogDue:
-    """When each kind of work on one log is due next, in ms of the store's clock; 0 is now.
+    """When each kind of work on one log is due next, in ms of the store's clock; 0 means now.
 
     Attributes:
         properties: Properties of the head from which the times were calculated.

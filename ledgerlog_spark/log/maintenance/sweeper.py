@@ -53,7 +53,8 @@ FAILED_SEALS_MAX = 64
 _logger = logging.getLogger(__name__)
 
 EXPIRY_STEPS_MAX = 100
-"""Maximum number of steps in a pass over a log. The next pass continues."""
+"""Maximum number of steps in which a pass ends expired versions of a log. The next pass
+continues."""
 
 ATTEMPTS_MAX = 20
 """Maximum attempts of a step. If a stream commits very often, most attempts conflict with it."""

@@ -164,7 +164,7 @@ class RecordReader(Generic[T]):
         return await open_ends.view(self._host, first_offset, known_version=ABOVE_ANY_VERSION)
 
     async def _relisted(self, cursor: EntryCursor[T]) -> LogView:
-        """The present list of the log, as soon as the metadata store answers."""
+        """Read the present list of the log. Retry until the metadata store answers."""
         pauses_ms = ENDLESS.pauses_ms()
         while True:
             self._ledgers.check_open()
