@@ -1,8 +1,8 @@
 """Checks the lengths of `char(n)` and `varchar(n)` in the rows of a write.
 
 Spark checks lengths only in writes to a table of a catalog, and not in `save` and `start`. So the
-tasks of a write check them, as Spark does: spaces after the n-th character are removed, any other
-character there is an error, and a `char(n)` is filled up with spaces.
+tasks of a write check them, as Spark does: after the n-th character, spaces are removed and any
+other character is an error. A `char(n)` is filled up with spaces.
 """
 
 from __future__ import annotations

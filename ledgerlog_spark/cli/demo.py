@@ -123,7 +123,8 @@ def _demonstrated(directory: Path | None, signals: StopSignals) -> tuple[Outcome
 def flights() -> pa.Table:
     """The flights that left New York City in 2013: 336,776 real rows with 19 columns.
 
-    The file is read directly, because the package itself imports a module that setuptools removed.
+    The data file is read without an import of the package, because the package imports a module
+    that setuptools has removed.
     """
     import pyarrow as pa
     import pyarrow.csv

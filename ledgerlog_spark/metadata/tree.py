@@ -177,7 +177,7 @@ class ZnodeTree(Session, Protocol):
 
     @property
     def session_timeout_ms(self) -> int:
-        """How long an ephemeral node exists after its session was last active."""
+        """The time for which an ephemeral node stays after its session was last active."""
 
     @property
     def session_secret(self) -> bytes:

@@ -33,9 +33,9 @@ HIDDEN_SINCE = (4, 3)
 """The first release of Spark that removes the key from the columns that a scan shows."""
 
 OPTIONS_KEY = "ledgerlog.options"
-"""Key of the options in the value of `CATALOG_KEY`. In earlier releases of ledgerlog, it was itself
-a key of the metadata, which Spark copied to every query over the table and every file made from
-it."""
+"""Key of the options in the value of `CATALOG_KEY`. In earlier releases of ledgerlog, this key was
+itself a key of the metadata. Spark copied it to every query over the table, and to every file that
+was made from the table."""
 
 
 def with_table_options(schema_json: str, options: Mapping[str, str]) -> str:

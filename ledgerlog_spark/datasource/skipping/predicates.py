@@ -186,7 +186,7 @@ def _split(facts: Facts, where_null: int, where_value: int) -> int:
 
 
 def _comparison(operator: str, literals: Sequence[Literal]) -> Callable[[Facts], int]:
-    """The results of the operator of a `ColumnTest`."""
+    """A function that gives the results of the operator of a `ColumnTest`."""
     key = literals[0].key
     if operator == "IN":
         keys = sorted({literal.key for literal in literals if literal.key is not None})

@@ -57,7 +57,8 @@ EXPIRY_STEPS_MAX = 100
 continues."""
 
 ATTEMPTS_MAX = 20
-"""Maximum attempts of a step. If a stream commits very often, most attempts conflict with it."""
+"""Maximum number of conflicts with other changes, after which a pass leaves the rest to the next
+pass. If a stream commits very often, most attempts conflict with it."""
 
 
 @dataclass(frozen=True, slots=True)
