@@ -95,7 +95,7 @@ def ends_with_its_reader() -> Iterator[None]:
             watcher.start()
             yield
         finally:
-            is_over = True  # a signal that raises before this line still reaches the outer `finally`
+            is_over = True  # if a signal raises before this line, the outer `finally` still runs
     finally:
         os.close(over)
         watcher.join()

@@ -78,7 +78,7 @@ class UpkeepService:
         self._is_stopped = False  # whether a signal has stopped the service
 
     async def run_once(self, *, wait_seconds: float = 0) -> int:
-        """Run one pass. Return 0 when done, 1 if a log failed, 4 if another process has a lease."""
+        """Run one pass. Return 0, or 1 if a log failed, 4 if another process holds the lease."""
         async with await open_client(self._uri) as client:
             kept = await Upkeep(client, on_log=self._on_log).run(wait_seconds=wait_seconds)
             if kept is None:

@@ -64,7 +64,7 @@ class Top:
         ]
 
     def _latest(self, parts: Sequence[Part], wanted: int) -> tuple[Any] | None:
-        """A tuple of one value, which at least `wanted` values reach or precede; None if unknown."""
+        """A tuple of a value that at least `wanted` values reach or precede; None if unknown."""
         known = [
             (last, part.rows - part.nulls)
             for part in parts

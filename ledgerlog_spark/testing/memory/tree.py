@@ -207,7 +207,7 @@ class MemoryTree:
     def hold_reads(self) -> None:
         """Make reads return the state of this moment until `release_reads`.
 
-        `sync` and a write of this session replace this state by the state of their own moment.
+        After `sync` or a write of this session, reads return the state of that later moment.
         """
         self._held = self.nodes.current.copy()
 
