@@ -154,8 +154,8 @@ def _without_path(options: Mapping[str, str], *, overwrite: bool, streams: bool)
     named = any(key.lower() == "log" for key in options)
     reason = (
         'name the log of a write by a path, not by the option "log". With this option, ledgerlog '
-        "cannot tell the write from saveAsTable or writeTo(..).create(), which would make a table "
-        "that cannot be read"
+        "cannot distinguish the write from saveAsTable and writeTo(..).create(), which would make "
+        "a table that cannot be read"
         if named
         else "Spark 4.3 does not pass a table's name or options to a Python source that writes, "
         "so the log has no name"
