@@ -76,8 +76,8 @@ async def _producers_of(host: LogHost, job: Job) -> dict[str, Version] | None:
 
     None if the log must stay, because the producer has committed a batch, or another run of it has
     begun. If the log stays, the producer stays too, because its record fences the tasks of this
-    job. If the record were deleted and created again, its version numbers would begin again, and
-    the fence would fail.
+    job. If the record were deleted and re-created, its version numbers would start from 0, and the
+    fence would fail.
     """
     await host.store.sync()
     found = await host.store.producers.read(host.log_id, job.app)
