@@ -38,7 +38,7 @@ class Listed:
 class Needs:
     """Finds the needed rows: those that may pass all filters, or may be among the first of `top`.
 
-    Tasks may read `first_columns` before the other columns, to leave out entries by their rows.
+    Tasks may read `first_columns` before the other columns, so that they can leave out entries.
     `top` must not be combined with filters: a filter may drop the rows that come first.
     """
 

@@ -137,7 +137,7 @@ def _either(one: int, other: int) -> int:
 
 
 def column_test(operator: str, operands: Sequence[Any]) -> ColumnTest | None:
-    """The test in an operator and its operands; None if it is of another form, or unknown."""
+    """An operator with its operands as a test; None if it has another form, or is unknown."""
     if operator in _FLIPPED and len(operands) == 2 and "column" in operands[1]:  # noqa: PLR2004
         operator, operands = _FLIPPED[operator], operands[::-1]
     column = operands[0].get("column") if operands and isinstance(operands[0], Mapping) else None
