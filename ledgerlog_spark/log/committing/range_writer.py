@@ -67,7 +67,10 @@ class StagedLedger:
             self.send(schema_message)
 
     def send(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
-        """Append an entry. Return a future of its id, until which the payload must not change."""
+        """Append an entry, and return a future of its id.
+
+        The payload must not change until the future is done.
+        """
         future = self._handle.append_async(payload)
         # The first failed append ends the attempt. Later failures have the same cause, and nothing
         # awaits them. Without `_seen`, asyncio would log them.

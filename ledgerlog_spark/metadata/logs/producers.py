@@ -212,7 +212,7 @@ class LogProducers:
     async def claim_made(self, log_id: str, ledger_id: int) -> None:
         """Change the mark of a ledger from `made` to `staged`, so that no leader can list it.
 
-        Do nothing if the ledger does not have the mark `made`, or does not have it any more.
+        Do nothing if the ledger never had the mark `made`, or has lost it.
         """
         path = self._paths.mark(log_id, ledger_id)
         with contextlib.suppress(znodes.NodeMissingError, MetadataVersionError):
