@@ -1,1 +1,1 @@
-"""Benchmarks: one script for each question. It prints its figure and a limit of the machine."""
+"""Benchmarks: one script for each question. A script prints figures, and limits of the machine."""

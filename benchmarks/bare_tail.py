@@ -1,11 +1,11 @@
 """A bare tail: measures the shortest time in which Python processes can deliver a record.
 
-The bare path has as many processes, threads and messages as the real path, and each bookie syncs in
-groups. But it has no ledgers, checksums, ordering, metadata or flow control. A message of 300 bytes
-goes from the caller's thread to the writer's loop, and from there to three processes. Each process
-writes and syncs the message on a thread of its own, and answers. After the second answer, the
-writer notifies one of the three processes. This process sends the message to the reader's loop,
-which passes it to a waiting thread.
+The bare path has as many processes, threads and messages as the real path, and each bookie syncs
+several messages together. But it has no ledgers, checksums, ordering, metadata or flow control. A
+message of 300 bytes goes from the caller's thread to the writer's loop, and from there to three
+processes. Each process writes and syncs the message on a thread of its own, and answers. After the
+second answer, the writer notifies one of the three processes. This process sends the message to the
+reader's loop, which passes it to a waiting thread.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class ReaderPeer(Peer):
 
 
 def run_bookie(path: Path) -> None:
-    """Print the port, then serve until killed. `latencies_ms` has written the whole file."""
+    """Print the port, then serve until killed. The file was already written to its full size."""
     loop = LoopThread()
     descriptor = os.open(path, os.O_RDWR)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SIZE_BYTES = 64 << 10
 MEBIBYTE = 1 << 20
 POOL_BYTES = 3 * FILE_SIZE_BYTES
-"""Less than the freed files that a bookie keeps, so all data fits into recycled files."""
+"""Less than the size of the freed files that a bookie keeps, so recycled files hold all data."""
 
 Run = Callable[["BlockingWriteHandle", bytes, float, int], int]
 
@@ -45,7 +45,7 @@ class Cost:
 
     Attributes:
         device: Bytes that each bookie wrote for each payload byte, by the counter of the device.
-        process: The same by the kernel's count, for the bookie that wrote the most bytes.
+        process: The same ratio by the kernel's count, for the bookie that wrote the most bytes.
         memory: Memory of the largest bookie, in MiB.
         begun: Number of files that all bookies together began.
         recycled: Number of these files in slots that held another file before.
@@ -105,7 +105,7 @@ def cost(cluster: Cluster, run: Run, seconds: float, size_max: int = 1 << 62) ->
 
 
 def recycled_cost(cluster: Cluster, run: Run, seconds: float) -> Cost:
-    """The same, after all earlier ledgers were deleted and their space was freed."""
+    """The cost after all earlier ledgers were deleted and their space was freed."""
     with ll.connect(cluster.metadata_service_uri) as client:
         for ledger_id in list(client.list_ledgers()):
             client.delete_ledger(ledger_id)
@@ -132,7 +132,7 @@ def main() -> None:
     with ll.local_cluster(bookies=3, directory=options.directory) as cluster:
         streams = [cost(cluster, stream, seconds) for _ in rounds]
         singles = [cost(cluster, one_at_a_time, seconds) for _ in rounds]
-        # Two runs are not measured: only after them are the active and the next file recycled too.
+        # After two more runs, the active file and the next file are recycled ones too.
         for _ in range(2):
             recycled_cost(cluster, stream, seconds)
         again = [recycled_cost(cluster, stream, seconds) for _ in rounds]

@@ -27,15 +27,16 @@ from benchmarks.report import show_ratios
 
 RATIO_MIN = 0.95
 PAIRS_OF_A_CLUSTER = {"append": 2, "read": 10, "recovery": 30, "spark_write": 10, "spark_read": 30}
-"""Data that `append` and `spark_write` delete stays on the disk for a while. A pair of `append`
-needs 10 GB, and bookies refuse writes before their disk is full."""
+"""Number of pairs after which new clusters are started. Data that `append` and `spark_write` delete
+stays on the disk for a while. A pair of `append` needs 10 GB, and bookies refuse writes shortly
+before their disk is full."""
 
 
 class Side:
     """The process that runs rounds with the packages of one checkout."""
 
     def __init__(self, tree: Path, script: str, options: argparse.Namespace) -> None:
-        """Start the process. When its cluster is ready, `figures` is ready too."""
+        """Start the process. Its cluster is ready as soon as `figures` returns."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.rounds", script, str(options.seconds), str(tree)],
             cwd=options.scripts_directory,
@@ -122,7 +123,7 @@ def _is_wanted(name: str, options: argparse.Namespace) -> bool:
 
 
 def _interval(ratios: list[float]) -> tuple[float, float]:
-    """The 95 % confidence range of the median: ranks in a binomial distribution with p = 1/2."""
+    """The 95 % confidence interval of the median, by ranks of the ratios (binomial, p = 1/2)."""
     count, ordered = len(ratios), sorted(ratios)
     tail, rank = 0.0, 0
     while rank < count // 2:

@@ -37,7 +37,7 @@ def parsed(
     with_only: bool = False,
     engines: Callable[[str], object] | None = None,
 ) -> argparse.Namespace:
-    """`--rounds`, `--seconds`, `--directory`, `--json` and `--peer`.
+    """The parsed options `--rounds`, `--seconds`, `--directory`, `--json` and `--peer`.
 
     Some scripts also have `--only` or `--engines`; `engines` parses the value of the latter.
     """

@@ -63,7 +63,7 @@ def connector_jars() -> str:
 
 @contextmanager
 def broker(directory: Path | None) -> Iterator[str]:
-    """Run one broker during the block; its address for `kafka.bootstrap.servers`."""
+    """Run one broker during the block. Yield its address, for `kafka.bootstrap.servers`."""
     jars = _fetched(BROKER)
     java = ["java", "-Xmx1g", "-cp", f"{jars}/*"]
     with tempfile.TemporaryDirectory(dir=directory) as made:

@@ -30,7 +30,7 @@ LEDGER = "ledger"
 FIRST_GOAL_SECONDS = 1.5
 STATEMENT_GOAL_MS = 50
 STATEMENTS = 20
-"""Statements in a round. Single ones take a few tens of milliseconds."""
+"""Number of statements in a round. One statement takes only a few tens of milliseconds."""
 
 
 def first_query(path: str) -> float:
@@ -47,7 +47,7 @@ def first_query(path: str) -> float:
 
 
 def in_a_process(path: str) -> float:
-    """The same in a process of its own, which prints the seconds."""
+    """The seconds of `first_query`, in a process of its own, which prints them."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.query_overhead", path],
         stdout=subprocess.PIPE,

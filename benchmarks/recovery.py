@@ -49,7 +49,7 @@ def abandoned_ledger(uri: str) -> int:
 
 
 def seal_ms(client: BlockingClient, uri: str) -> float:
-    """The time of the seal of such a ledger, in ms."""
+    """The time of the seal of an abandoned ledger, in ms."""
     ledger_id = abandoned_ledger(uri)
     begun = time.perf_counter()
     client.seal(ledger_id)

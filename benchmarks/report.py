@@ -19,7 +19,7 @@ class Figure:
         value: Median of the rounds, in `unit`.
         goal: The project's goal: a maximum if `lower_is_better`, otherwise a minimum.
         limit: The limit of the machine in the same run, in `unit`. `limit_of` describes the work
-            that was measured.
+            for which the limit was measured.
         peer: The figure of the peer in the same run, in `unit`; None if the peer did not run.
         goal_to_peer: The goal for the ratio to the peer in the same run, in place of `goal`.
     """

@@ -3,8 +3,8 @@
 The measured time is from the call of `append_async` to the delivery by `tail`. The ledgers have
 E3/Qw3/Qa2. ZooKeeper, three bookies, the leader and the reader run on this machine. The same run
 measures the time of one disk sync plus one round trip of a socket. The goal is three times this
-sum. The bare tail (`bare_tail`) is a minimal program with the same processes, and shows how much of
-the latency it has without ledgers.
+sum. The bare tail (`bare_tail`) is a minimal program with the same processes. Its latency shows how
+much of the measured latency is not due to ledgers.
 """
 
 from __future__ import annotations

@@ -153,19 +153,19 @@ SCANS = """\
 ## A scan
 
 Spark's user interface shows these metrics of a scan of the [JVM engine](../how-to/jvm.md), summed over its tasks. The Python
-engine has no metrics in Spark. Its tasks write a line with a JSON object to the log of the worker instead when they gave
-up slices: `event` is `slices given up, so whole entries were read`, `count` is the value of `slicesGivenUp`, and `log` and
-`ledger_id` name the ledger.
+source has no metrics in Spark. If its tasks give up slices, they write a line with a JSON object to the log of the worker:
+`event` is `slices given up, so whole entries were read`, `count` is the value of `slicesGivenUp`, and `log` and `ledger_id`
+name the ledger.
 
 """
 
 OF_A_SCAN = {
     "entriesRead": "Entries that were read, whole or as slices, with index entries.",
-    "payloadBytesRead": "Bytes of the payloads of these entries; of slices, only their bytes.",
+    "payloadBytesRead": "Bytes of the payloads of these entries. If slices of an entry were read, only the bytes of the slices count.",
     "requestsSent": "Requests to bookies.",
     "replicasTried": "Bookies to which the tasks sent requests.",
-    "readsRetried": "Requests that another bookie got, because a bookie refused or its answer was wrong.",
-    "readsHedged": "Requests that another bookie got too, because a bookie was slow.",
+    "readsRetried": "Requests that were sent again to another bookie, because the first bookie refused or its answer was wrong.",
+    "readsHedged": "Requests that were also sent to another bookie, because the first bookie was slow.",
     "slicesGivenUp": "Requests for slices that no bookie answered correctly, so that whole entries were read. **Above 0: an index or its entries are damaged, or bookies are too old or too busy.**",
 }
 """What each metric of `ScanMetrics.scala` means."""

@@ -1,6 +1,7 @@
 """Draws the pictures of the pages: `python -m docs.generate.pictures` writes docs/pictures/*.svg.
 
-Ink has the colour of the page's text, even after the site is switched between light and dark.
+The ink (text and lines) has the colour of the page's text, even after a switch between light and
+dark.
 """
 
 from __future__ import annotations

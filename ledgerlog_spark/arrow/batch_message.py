@@ -3,7 +3,7 @@
     encapsulated message = FFFFFFFF | header size i32 | header (a flatbuffer) | body
 
 pyarrow decodes such a message, but does not return the places of its parts. All numbers are
-little-endian. Each place is checked, so other bytes than a record batch are an error.
+little-endian. Each place is checked, so bytes that are not a record batch are an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _U32 = Struct("<I")
 _I64 = Struct("<q")
 _RECORD_BATCH = 3
 
-# The numbers of fields in the tables Message and RecordBatch.
+# The numbers of the fields in the flatbuffer tables Message and RecordBatch.
 _HEADER_TYPE, _HEADER, _BODY_SIZE = 1, 2, 3
 _BUFFERS = 2
 

@@ -1,8 +1,8 @@
 """Checks the lengths of `char(n)` and `varchar(n)` in the rows of a write.
 
 Spark checks lengths only in writes to a table of a catalog, and not in `save` and `start`. So the
-tasks of a write check them, as Spark does: spaces after the n-th character are removed, any other
-character there is an error, and a `char(n)` is filled up with spaces.
+tasks of a write check them, as Spark does: after the n-th character, spaces are removed and any
+other character is an error. A `char(n)` is filled up with spaces.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LengthCheck:
     """Checks the lengths of texts in batches of one schema."""
 
     def __init__(self, schema_json: str) -> None:
-        """A check of all columns of a log's schema, in JSON."""
+        """Check all columns of a log. `schema_json` is the log's schema as Spark's JSON."""
         self._checks = dict(_checks(struct_of(schema_json)))
 
     def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -111,7 +111,8 @@ def _nested_check(text: str, data_type: dict[str, Any], column: str) -> Check | 
 def _struct_check(parts: list[str], fields: list[dict[str, Any]], column: str) -> Check | None:
     """The check of a struct; None if no field has a length.
 
-    The type in the metadata lacks fields that were added later. They have no check.
+    The type in the metadata lacks fields that were added to the struct later. Such fields have no
+    check.
     """
     checks: dict[int, Check] = {}
     names = [field["name"] for field in fields]

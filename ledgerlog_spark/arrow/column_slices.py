@@ -1,14 +1,12 @@
 """The slices of an entry: the bytes of its header and of each column (LOGS.md#G14).
 
 Arrow writes the buffers of a record batch column by column. So an entry consists of a header and
-one slice for each column, without gaps. The index of a range has the length and the CRC32C of each
-slice. With these, a reader requests only the header and some columns from the bookies.
-`RequestedSlices` checks the received slices, and makes an entry of them in which the other columns
-have no bytes.
+one slice for each column, without gaps. The index of a range describes the slices of each entry by
+their lengths and CRC32Cs. With this description, a reader requests only the header and some columns
+from the bookies. `RequestedSlices` checks the received slices, and builds an entry from them, in
+which the other columns have no bytes. The description of one entry, in big-endian numbers, is
 
-    slices of an entry = { length u32 | CRC32C u32 } for the header and then for each column
-
-These numbers are big-endian.
+    { length u32 | CRC32C u32 } for the header and then for each column
 """
 
 from __future__ import annotations
@@ -25,13 +23,13 @@ from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 
 SLICE_SIZE_BYTES = 8
 COLUMNS_MIN = 2
-"""With fewer columns, nothing can be left out."""
+"""An entry with fewer columns has no slices, because a reader could leave nothing out."""
 
 SLICED_SIZE_BYTES_MIN = 256 << 10
-"""The index of a smaller range has no slices, because one request reads such a range."""
+"""The index of a smaller range describes no slices, because one request reads such a range."""
 
 SLICES_SHARE_MAX = 1 / 64
-"""Maximum size of the slices in an index, as a share of the bytes of the range."""
+"""Maximum size of the description of all slices, as a share of the bytes of the range."""
 
 NEEDED_SHARE_MAX = 0.6
 """If a reader needs a larger share of the bytes of a range, it reads whole entries."""
@@ -70,10 +68,11 @@ def slices_of(payload: bytes, counts: Sequence[int] | None) -> bytes:
 
 
 def joined_slices(slices: Sequence[bytes], size_bytes: int) -> bytes:
-    """Join the slices of all entries of a range of `size_bytes`.
+    """Join the descriptions of the slices of all entries of a range of `size_bytes`.
 
-    The result is empty if the range is small, if an entry has no slices, or if the joined slices
-    exceed SLICES_SHARE_MAX. The index has them in base64, which is a third larger.
+    The result is empty if the range is small, if an entry has no slices, or if the joined
+    descriptions exceed SLICES_SHARE_MAX. The index stores them in base64, which makes them a third
+    larger.
     """
     if size_bytes < SLICED_SIZE_BYTES_MIN or not all(slices):
         return b""
@@ -82,10 +81,12 @@ def joined_slices(slices: Sequence[bytes], size_bytes: int) -> bytes:
 
 
 def split_slices(joined: bytes, sizes: Sequence[int]) -> list[bytes]:
-    """The slices of each entry. `sizes` are the sizes of the entries, at least one.
+    """Split joined descriptions into one for each entry. `sizes` are the sizes of the entries.
+
+    There is at least one entry.
 
     Raises:
-        WireFormatError: The slices do not add up to the entries.
+        WireFormatError: The lengths of an entry's slices do not add up to the size of the entry.
     """
     each, rest = divmod(len(joined), len(sizes) * SLICE_SIZE_BYTES)
     if rest or each < 1 + COLUMNS_MIN:
@@ -115,7 +116,9 @@ class RequestedSlices:
         places: Sequence[int],
         counts: Sequence[int],
     ) -> None:
-        """Request the columns at `places` in the schema. `slices` are those of each entry.
+        """Request the columns at `places` in the schema.
+
+        `slices` has the description of the slices of each entry.
 
         `counts` has the number of buffers of each column of the schema.
         """
@@ -135,7 +138,7 @@ class RequestedSlices:
         first, last = first_entry_id - self._first_entry_id, last_entry_id - self._first_entry_id
         if not 0 <= first <= last < len(self._slices):
             return False
-        # The header and the columns of the schema.
+        # There is a slice for the header, and one for each column of the schema.
         is_known = len(self._slices[0]) == (1 + len(self._counts)) * SLICE_SIZE_BYTES
         if not is_known or len(self._wanted) > SLICE_RANGES_MAX:
             return False
@@ -163,7 +166,7 @@ class RequestedSlices:
         return ranges
 
     def payload_of(self, entry_id: int, data: Buffer) -> bytes | None:
-        """An entry with the requested columns, from the bytes of its ranges in order.
+        """An entry with the requested columns. `data` has the bytes of its ranges, in order.
 
         The result is None if the bytes are not those that were written.
         """

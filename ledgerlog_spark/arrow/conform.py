@@ -105,7 +105,7 @@ _FAMILIES = (
     (types.is_time64, (types.is_time,)),
     (types.is_duration, (types.is_duration,)),
 )  # fmt: skip
-"""Each pair has a test for the wanted type, and tests for the types that can be cast to it."""
+"""Each pair: a test for the wanted type, and tests for the types that can be cast to that type."""
 
 
 def conversion(

@@ -49,7 +49,7 @@ class EntryCutter:
     ) -> None:
         """Make a cutter. `encode` is called in the order of the entries.
 
-        An entry's payload has at most `size_bytes_max`.
+        An entry's payload has at most `size_bytes_max` bytes.
         """
         self._encode_batch = encode
         self._target_bytes = target_entry_bytes
@@ -85,7 +85,7 @@ class EntryCutter:
         return self._pending_bytes * self._encoded_ratio
 
     def _cut(self) -> Iterator[CutEntry]:
-        """Encode about one entry from the front of the pending rows."""
+        """Encode the first pending rows as about one entry."""
         rows = self._pending_rows
         if self._pending_encoded > self._target_bytes * _OVERSHOOT:
             rows = int(rows * self._target_bytes / self._pending_encoded)
@@ -176,7 +176,7 @@ class EntrySplitter:
         return self._cutter.release()
 
     def _indexed(self, cut: CutEntry) -> EncodedEntry:
-        """Add the entry to the number of rows, the statistics and the index with its slices."""
+        """Count the rows of the entry, and add the entry to the statistics and to the index."""
         batch, payload = cut
         columns = batch_statistics(batch)
         self._statistics.add(batch.num_rows, columns)

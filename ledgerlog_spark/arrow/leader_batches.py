@@ -31,7 +31,7 @@ RECORDS_SCHEMA = pa.schema([(VALUE_COLUMN, pa.binary())])
 
 _LENGTH_SIZE_BYTES = 4
 _FEW = 64
-"""For this number of values or fewer, a sum in Python is faster than a call of Arrow."""
+"""For at most this number of values, a sum in Python is faster than a call of Arrow."""
 
 JOINED_SIZE_BYTES_MAX = 64 << 10
 """Bodies up to this size are copied into one batch with other small bodies. Each batch costs 50 us,
@@ -164,7 +164,7 @@ def _lengths(body: memoryview, count: int) -> array[int]:
 
 
 def _values(body: memoryview, count: int) -> pa.Array:
-    """The records of a body. The sums of the lengths are the offsets of an Arrow array."""
+    """The records of a body. The running sums of their lengths are the offsets of the array."""
     lengths = array("i", [0])
     lengths.extend(_lengths(body, count))
     data = pa.py_buffer(body[count * _LENGTH_SIZE_BYTES :])

@@ -115,7 +115,7 @@ def reject_missing_defaults(log_schema: str, rows_schema: str, *, log: str) -> N
 
 
 def existence_defaults(before: str | None, added: str) -> dict[str, str]:
-    """The default that existing rows would need in each new column, by name of the column."""
+    """For each new column by name, the default that the existing rows would need."""
     known = struct_of(before)["fields"] if before is not None else []
     names = {field["name"].lower() for field in known}
     return {
@@ -164,7 +164,7 @@ def _spelled_collations(collations: dict[str, str]) -> str:
 
 
 def _structs(data_type: Any, path: str = "") -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the path and the fields of each struct, at any depth. The path is a prefix of names."""
+    """Yield the path and the fields of each struct, at any depth. A path is "" or ends with `.`."""
     if not isinstance(data_type, dict):
         return
     fields = data_type.get("fields", [])

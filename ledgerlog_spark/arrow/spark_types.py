@@ -1,11 +1,11 @@
 """Converts Spark's schema JSON to Arrow schemas and to stored schemas, and back, without pyspark.
 
-Spark 4.3 requires exactly these Arrow types of a Python source. A test compares the whole table of
-types with `pyspark.sql.pandas.types.to_arrow_schema`.
+From a Python source, Spark 4.3 accepts only the Arrow types in this module. A test compares the
+whole table of types with `pyspark.sql.pandas.types.to_arrow_schema`.
 
 By default, Spark does not distinguish upper and lower case in names. In a log, the names of two
-columns, or of two fields of one struct, never differ only in upper and lower case. So such a name
-identifies one column or field.
+columns, or of two fields of one struct, never differ only in upper and lower case. So a name in any
+case identifies one column or field.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def arrow_schema_of(schema_json: str) -> pa.Schema:
 
 
 def stored_schema(schema_json: str, *, comment: str = "") -> bytes:
-    """Encode a Spark schema as an Arrow schema message, the form in a log (LOGS.md#G6).
+    """Encode a Spark schema as an Arrow schema message, as a log stores it (LOGS.md#G6).
 
     Arrow has no form for the metadata of fields (collations, comments) and for the fields of an
     interval. A schema with these parts is also stored as Spark's JSON, in the schema's metadata.
@@ -143,7 +143,8 @@ def _nested_type_of(data_type: dict[str, Any], column: str) -> pa.DataType:
         return pa.list_(_field("element", element, nullable=data_type["containsNull"]))
     if kind == "map":
         key = arrow_type_of(data_type["keyType"], f"{column}.key")
-        if pa.types.is_null(key):  # the type of `map()`; Arrow's keys are never null
+        # Spark's empty `map()` has keys of type void, and Arrow does not allow null keys.
+        if pa.types.is_null(key):
             raise _unsupported(f"{column}.key", "void")
         value = arrow_type_of(data_type["valueType"], f"{column}.value")
         return pa.map_(

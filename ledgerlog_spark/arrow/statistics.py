@@ -56,7 +56,7 @@ class RangeStatistics:
 
 def _union(a: ColumnStatistics, rows_a: int, b: ColumnStatistics, rows_b: int) -> ColumnStatistics:
     nulls = a.null_count + b.null_count
-    # A column with only nulls adds no bound. Otherwise, a missing bound is unknown.
+    # A column with only nulls adds no bound. In any other column, a missing bound is unknown.
     if b.null_count == rows_b:
         return replace(a, null_count=nulls)
     if a.null_count == rows_a:

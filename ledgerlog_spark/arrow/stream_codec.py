@@ -183,7 +183,7 @@ def decode_entries(
 
 
 def places_of(schema: pa.Schema, columns: Sequence[str]) -> list[int]:
-    """The places of the columns to decode for the names in `columns`. Their case does not matter.
+    """The places of the columns to decode for `columns`, in which upper and lower case are equal.
 
     If no column matches, the result is one narrow column, because Arrow decodes all columns if the
     list is empty.
@@ -234,7 +234,7 @@ def _place_of(metadata: Any) -> tuple[int, tuple[IndexedEntry, ...] | None]:
 
 
 def _slices_in(index: Any, sizes: Sequence[int]) -> list[bytes]:
-    """The slices of each entry. Slices that cannot be right are left out: they only save bytes."""
+    """The slices of each entry. Slices that do not fit are dropped: they only save bytes."""
     if sizes and index.get("slices"):
         with contextlib.suppress(WireFormatError, ValueError, TypeError):
             return split_slices(base64.b64decode(index["slices"], validate=True), sizes)

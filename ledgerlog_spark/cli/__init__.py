@@ -3,5 +3,5 @@
 - `main`: the command line, and the exit codes of errors. `logs`, `ledgers`, `bookies`, `local`,
   `servers`, `doctor`, `demo`: one module or package for each group of commands.
 - `options`: options that several commands share. `output`, `drawing`: tables, JSON and pictures.
-- `stop_signals`: stops commands on signals, and after the reader of their output has ended.
+- `stop_signals`: stops a command on a signal, or when the reader of its output has ended.
 """

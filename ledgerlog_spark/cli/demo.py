@@ -123,7 +123,8 @@ def _demonstrated(directory: Path | None, signals: StopSignals) -> tuple[Outcome
 def flights() -> pa.Table:
     """The flights that left New York City in 2013: 336,776 real rows with 19 columns.
 
-    The file is read directly, because the package itself imports a module that setuptools removed.
+    The data file is read without an import of the package, because the package imports a module
+    that setuptools has removed.
     """
     import pyarrow as pa
     import pyarrow.csv
@@ -183,8 +184,8 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
     with _stderr_to(scratch / "spark.log"), _no_child_survives():
         session = builder.getOrCreate()
         ledgerlog_spark.configure(session)
-    # PySpark's signal handler calls the JVM, but must not run during another such call. So this
-    # handler is replaced.
+    # PySpark's handler of Ctrl-C calls the JVM. It must not run during another call of the JVM, so
+    # it is replaced.
     signals.arm()
     logging.getLogger().addHandler(logging.NullHandler())
     try:
@@ -197,7 +198,7 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
 def _no_child_survives() -> Iterator[None]:
     """If the block fails, kill the child processes that it started.
 
-    A JVM ignores Ctrl-C, so it would continue otherwise.
+    PySpark's JVM ignores Ctrl-C, so it would otherwise continue.
     """
     before = {child.pid for child in psutil.Process().children()}
     try:
@@ -214,8 +215,8 @@ def _no_child_survives() -> Iterator[None]:
 def _stop(session: SparkSession) -> None:
     """Stop Spark, and wait for the end of its JVM.
 
-    Ctrl-C is deferred until Spark has stopped, because PySpark prints a traceback if its JVM ends
-    before that.
+    Ctrl-C is deferred until Spark has stopped. Otherwise the JVM could end first, and PySpark would
+    print a traceback.
     """
     java = session.sparkContext._gateway.proc  # noqa: SLF001 - PySpark has no public name for this
 

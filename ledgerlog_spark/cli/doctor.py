@@ -32,7 +32,7 @@ from ledgerlog_spark.model import BookieInfo
 
 PACKAGES = ("crc32c", "grpcio", "kazoo", "lz4", "pyarrow", "pyspark", "uvloop")
 CLUSTER_BYTES_MIN = 2 << 30
-"""Free disk space that a local cluster needs. Each bookie keeps `free_bytes_min` bytes free."""
+"""Free disk space that a local cluster needs: each bookie keeps `free_bytes_min` bytes free."""
 CONNECT_TIMEOUT_SECONDS = 2.0
 ADVICE_INDENT = 10
 

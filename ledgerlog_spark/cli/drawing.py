@@ -55,8 +55,8 @@ def draw_ledgers(
     Each column stands for one or more consecutive entries.
 
     A coloured cell means that the bookie has the entries. A hatched red cell means that the bookie
-    had the entries and was killed. A mark below a column shows an ensemble change: other bookies
-    have the later entries.
+    had the entries and was killed. A mark below a column shows an ensemble change: the later
+    entries are on other bookies.
 
     If `marks` is None, the picture has block characters, or ASCII characters if the output does not
     support block characters.

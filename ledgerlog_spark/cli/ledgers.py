@@ -78,7 +78,7 @@ def list_ledgers(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None
 
 
 def _all(client: BlockingLogClient) -> Iterator[dict[str, Any]]:
-    """Yield all ledgers. Omit ledgers that were just deleted, and mark unreadable metadata."""
+    """Yield all ledgers except those that were just deleted. Mark unreadable metadata."""
     for ledger_id in client.list_ledgers():
         try:
             yield describe(ledger_id, client.ledger_metadata(ledger_id))

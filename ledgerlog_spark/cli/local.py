@@ -51,7 +51,9 @@ def up(
     bookies: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Number of bookies; 4 by default. The number cannot be reduced."
+            metavar="N",
+            help="Number of bookies. The default is the number of the earlier start, or 4 for a "
+            "new cluster. The number cannot be reduced.",
         ),
     ] = None,
     detach: Annotated[

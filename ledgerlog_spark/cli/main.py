@@ -2,8 +2,7 @@
 
 Exit codes: 0: success. 1: failure. 2: wrong usage. 3: the outcome is unknown. 4: failure, but the
 same command may succeed later. 130: interrupted. After an error of ledgerlog with code 1 or 4, the
-operation certainly did not happen. `bookie run` ends
-with the exit codes of `python -m bookie_server`.
+operation certainly did not happen. `bookie run` ends with the exit codes of `bookie_server`.
 """
 
 from __future__ import annotations

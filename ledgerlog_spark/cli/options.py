@@ -41,7 +41,7 @@ def group(meaning: str, example: str) -> typer.Typer:
         help=meaning,
         epilog=f"Example: {example}",
         no_args_is_help=True,
-        callback=lambda: None,  # otherwise a group of one command would become this command
+        callback=lambda: None,  # without it, a group of one command would become this command
     )
 
 
@@ -85,7 +85,7 @@ GivenUri = Annotated[str, _option(None)]
 
 @contextlib.contextmanager
 def connect(uri: str) -> Iterator[BlockingLogClient]:
-    """Connect a client to the cluster at `uri`. Not-found errors contain the URI of the cluster."""
+    """Connect a client to the cluster at `uri`. The messages of not-found errors name this URI."""
     require_listener(uri)
     with connected(uri) as client:
         try:
@@ -106,8 +106,8 @@ async def registration(uri: str) -> AsyncIterator[Registration]:
 def require_listener(uri: str) -> None:
     """Raise an error if `uri` is the default URI and no program listens on its port.
 
-    So a new user without a cluster gets the error immediately, and not after a connection to
-    ZooKeeper has timed out.
+    So a new user without a cluster gets the error immediately. A connection to ZooKeeper would fail
+    only after its timeout.
     """
     if uri != SERVICE_URI_DEFAULT:
         return

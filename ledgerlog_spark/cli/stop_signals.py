@@ -57,9 +57,9 @@ class StopSignals:
 def ends_with_its_reader() -> Iterator[None]:
     """End the block when standard output is a pipe without a reader.
 
-    A watching thread sends SIGINT to the main thread. A background job of a shell ignores SIGINT,
-    and no signal may interrupt the code after the block. So the block installs its own handler of
-    SIGINT. Outside the main thread, the block changes nothing.
+    A watching thread sends SIGINT to the main thread. The block needs its own handler of SIGINT,
+    because a background job of a shell ignores SIGINT, and because no signal may interrupt the code
+    after the block. Outside the main thread, the block changes nothing.
     """
     output = _pipe_of_output()
     main = threading.main_thread()
@@ -72,7 +72,7 @@ def ends_with_its_reader() -> Iterator[None]:
 
     def watch() -> None:
         poll = select.poll()
-        poll.register(output, 0)  # only errors of the pipe are reported
+        poll.register(output, 0)  # reports errors of the pipe only
         poll.register(ended, select.POLLIN)
         if any(fd == output for fd, _ in poll.poll()):
             is_closed.set()
@@ -95,7 +95,7 @@ def ends_with_its_reader() -> Iterator[None]:
             watcher.start()
             yield
         finally:
-            is_over = True  # an error of a signal before this line leads to the outer `finally`
+            is_over = True  # if a signal raises before this line, the outer `finally` still runs
     finally:
         os.close(over)
         watcher.join()

@@ -33,8 +33,8 @@ def client_of(uri: str) -> BlockingLogClient:
             client = None
         if client is None:
             client = _clients[uri] = connect(uri)
-            # Spark collects garbage after every task. The modules that are imported now never
-            # become garbage, so they are excluded.
+            # Spark collects garbage after every task. The modules that are imported up to now never
+            # become garbage, so `freeze` excludes them.
             gc.freeze()
         return client
 

@@ -52,14 +52,14 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
 
     A builder accepts all settings before its session starts, and the jar of the JVM engine if the
     jar is for this version of Spark. A session accepts the run-time settings and the service URI.
-    If the session has the jar, and no catalog `ledger`, logs become the tables of this catalog. A
-    log line reports the settings that only a new session can get. A session of Spark Connect
-    accepts the run-time settings and the service URI too. The server of Spark Connect needs
-    ledgerlog in its Python, and must reach the cluster at the service URI.
+    If a session has the jar, and has no catalog `ledger` yet, it also gets this catalog, whose
+    tables are the logs. A log line reports the settings that only a new session can get. A session
+    of Spark Connect accepts the run-time settings and the service URI too. The server of Spark
+    Connect needs ledgerlog in its Python, and must reach the cluster at the service URI.
 
-    Args:
-        spark: `SparkSession.builder` or a `SparkSession`, also of Spark Connect.
-        metadata_service_uri: The service URI for reads and writes without the option. With None,
+    Args: spark: `SparkSession.builder` or a `SparkSession`, also of Spark Connect.
+        metadata_service_uri: The service URI for reads and writes that do not set the option
+        `metadataServiceUri`. With None,
             the environment variable `LEDGERLOG_METADATA_SERVICE_URI` of this process gives the
             URI. `local_cluster()` sets this variable.
 
@@ -71,7 +71,7 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
     if isinstance(spark, SparkSession.Builder):
         _configure_builder(spark, metadata_service_uri)
     elif _is_of_connect(spark, "SparkSession.Builder"):
-        # Other settings take effect only when the server starts, and the server runs already.
+        # Other settings would have to be set before the server starts, and it runs already.
         for key, value in RUN_TIME.items():
             spark.config(key, value)  # type: ignore[attr-defined]
     elif _is_of_connect(spark, "SparkSession"):
@@ -115,7 +115,7 @@ def _configure_session(session: SparkSession, uri: str | None) -> None:
         session.conf.set(key, value)
     if session.conf.get(CHECKPOINT_MANAGER, None) is None and _has_local_files(session):
         session.conf.set(CHECKPOINT_MANAGER, FILE_CHECKPOINTS)
-    # Only a session shows whether the name is free: `spark-submit --conf` may have set it.
+    # Only a session shows whether it has such a catalog: `spark-submit --conf` may have set it.
     has_catalog = session.conf.get(CATALOG_SETTING, None) is not None
     if not has_catalog and fits(session.version) and _has_class(session, CATALOG_CLASS):
         session.conf.set(CATALOG_SETTING, CATALOG_CLASS)

@@ -47,7 +47,7 @@ def built_for(jar: Path | None = None) -> str | None:
 
 
 def fits(spark_version: str, jar: Path | None = None) -> bool:
-    """Whether there is a jar, and it is for the minor version of this Spark."""
+    """Whether there is a jar that was built for this minor version of Spark."""
     built = built_for(jar)
     return built is not None and built.split(".")[:2] == spark_version.split(".")[:2]
 

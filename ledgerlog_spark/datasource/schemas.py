@@ -1,8 +1,8 @@
 """The schema that a scan shows: all or some columns of the log, and metadata columns.
 
-Spark passes its setting `spark.sql.caseSensitive` to tasks but not to the planner. So planning
-accepts a name in upper or lower case. But a task of a case-sensitive query fails if the name in the
-log differs in upper and lower case.
+Spark passes its setting `spark.sql.caseSensitive` to tasks but not to the planner. So the planner
+accepts a name in any case. But if the query is case-sensitive and the name in the log has another
+case, a task fails.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def records_schema() -> bytes:
 
 
 def with_records_schema(snapshot: LogSnapshot) -> LogSnapshot:
-    """Return the snapshot. A log of records stores no schema, so add the schema of its scans."""
+    """Return the snapshot. If it is of a log of records, which stores no schema, add a schema."""
     if snapshot.content is not LogContent.RECORDS:
         return snapshot
     ids = {item.schema_id for item in snapshot.items} | {snapshot.interval.schema_id}

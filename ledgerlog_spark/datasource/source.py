@@ -85,9 +85,9 @@ class LedgerDataSource(DataSource):
         return BatchReader(uri, read, rows, parallelism=self.configured_parallelism, pinned=pinned)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """Return a streaming reader. If options are invalid, its first call raises the error.
+        """Return a streaming reader. If the options are invalid, the reader's first call fails.
 
-        In Spark 4.3 an error raised here would become an UnboundLocalError.
+        If this method raised the error, Spark 4.3 would turn it into an UnboundLocalError.
         """
         from ledgerlog_spark.datasource.stream.reader import FailedStreamReader, LedgerStreamReader
         from ledgerlog_spark.errors import LedgerLogError

@@ -112,8 +112,8 @@ class Cluster:
         started: list[str] = []
         with locked_directory(self.directory):
             self.refresh()
-            # Keep an existing guardian. Without its pipe, it would conclude that this process
-            # ended.
+            # Keep an existing guardian. If its pipe were closed, it would conclude that this
+            # process ended.
             if owned and not self.members.running and not self._environment:
                 self._guardian = Guardian(self.directory, is_temporary=self._is_temporary)
             before = len(self.members.bookies)
@@ -339,8 +339,8 @@ class Cluster:
             is_reaped = self._reap(member_id)
             has_ended = self.members.get(member_id).process is None
             is_late = time.monotonic() > deadline
-            # A zombie has no exit code before its last threads have ended. So wait until it is
-            # reaped. Another process may be its parent, and may reap it late.
+            # A zombie has no exit code before its last threads have ended, so wait until it is
+            # reaped. If another process is its parent, it may be reaped late.
             if has_ended and (is_reaped or is_late):
                 return True
             if is_late:

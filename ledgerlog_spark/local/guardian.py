@@ -6,8 +6,9 @@ kernel.
 
 The environment of each process of an owned cluster contains the owner ID, so the guardian finds all
 processes of the cluster. Each process has a session of its own, because Linux divides the CPUs
-among sessions. With large entries, a program that had the bookies in its own session wrote at only
-0.89 of the speed. Because of the sessions, Ctrl-C in a terminal does not reach the processes.
+among sessions. A program with the bookies in its own session wrote large entries at 0.89 of the
+speed that it has with separate sessions (measured). Because of the sessions, Ctrl-C in a terminal
+does not reach the processes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ RELEASE_TIMEOUT_SECONDS = 10.0
 
 
 class Guardian:
-    """The owner's side. The guardian waits as long as this object has the pipe open.
+    """The owner's side. The guardian waits as long as this object keeps the pipe open.
 
     If the owner forks a child without exec, the child inherits the pipe. Then the guardian also
     waits for the end of the child.

@@ -25,8 +25,7 @@ KILL_TIMEOUT_SECONDS = 15.0
 LOOKS = 3
 LOOK_PAUSE_SECONDS = 0.2
 """A process that was forked just before its owner ended has the owner ID only after its `exec`. So
-the guardian looks several times.
-"""
+the guardian looks several times, with this pause."""
 
 
 def main() -> None:

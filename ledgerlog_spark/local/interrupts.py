@@ -1,6 +1,6 @@
 """Starts child processes, and defers Ctrl-C during the start.
 
-Python raises KeyboardInterrupt in the main thread at any point. If this happened in `Popen` after
+Python can raise KeyboardInterrupt in the main thread at any point. If it did so in `Popen` after
 the fork, this program would have no reference to the new process.
 """
 

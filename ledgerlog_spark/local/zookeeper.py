@@ -219,8 +219,8 @@ class ZooKeeperProcess:
             reason = self._last_log_lines()
             outcome = self._failed_start()
             self.kill()
-            # Only this error is retried, because another program may take a free port before the
-            # server.
+            # Only a port in use is a reason to retry, because another program may take a free port
+            # before the server does.
             if not (wants_any_port and "Address already in use" in reason):
                 break
         raise MetadataUnavailableError(
@@ -370,7 +370,7 @@ class ZooKeeperProcess:
 
         Two servers that start at the same time may both find the same port free. The slower server
         ends when it cannot bind the port. Until then, an answer from the faster server could be
-        mistaken for an answer from the slower one.
+        mistaken for an answer of the slower one.
         """
         assert self._process is not None
         try:
@@ -390,7 +390,8 @@ class ZooKeeperProcess:
 def port_is_free(port: int) -> bool:
     """Whether a server could now listen on a port of the loopback interface."""
     with socket.socket() as probe:
-        # The server sets this option too, so connections in TIME_WAIT do not matter.
+        # As the server sets this option too, a connection in TIME_WAIT does not keep the port in
+        # use.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

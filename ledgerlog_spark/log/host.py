@@ -45,7 +45,7 @@ _OUTCOMES: tuple[tuple[type[LedgerLogError], MetadataOutcome], ...] = (
     (MetadataUnknownError, MetadataOutcome.UNKNOWN),
 )
 CHANGE_TIMEOUT_MS = 120_000
-"""Time limit of a change of a log for which a caller waits, including the wait in the queue."""
+"""Time limit of a change of a log, with the wait in the log's queue of writers (`retries`)."""
 
 _RETRIED = {MetadataOutcome.CONFLICT, MetadataOutcome.UNAVAILABLE, MetadataOutcome.UNKNOWN}
 
@@ -241,8 +241,8 @@ class LogHost:
     ) -> list[tuple[str, Versioned[ProducerRecord], tuple[int, ...]]]:
         found = []
         for app in await self.store.producers.names(self.log_id):
-            # If a registration ends between these reads, the later write fails, because it expects
-            # this version of the producer record.
+            # If a registration ends between these two reads, the later write fails, because it
+            # expects this version of the producer record.
             producer = await self.store.producers.read(self.log_id, app)
             ids = wanted.intersection(await self.store.producers.registered(self.log_id, app))
             if ids and producer is not None:
@@ -277,7 +277,7 @@ class LogHost:
 
         The seal stops a writer that still exists. Return False if the ledger is not deleted: it
         could not be sealed, or it is open and `may_seal` is false. After a MetadataUnknownError,
-        the ledger may be deleted; a retry is safe.
+        the ledger may have been deleted; a retry is safe.
         """
         try:
             metadata = await self.ledgers.ledger_metadata(ledger_id)

@@ -49,7 +49,7 @@ class Logs:
         kind: LogKind = LogKind.TRANSACTIONAL,
         content: LogContent = LogContent.ROWS,
     ) -> Log:
-        """Create an empty log at version 0. The log is durable when this returns.
+        """Create an empty log at version 0. The log is durable when the call returns.
 
         Args:
             name: 1 to 200 letters, digits, `.`, `_` and `-`.
@@ -101,8 +101,8 @@ class Logs:
     ) -> Log:
         """Open the log with the name `name`, or create it if it does not exist.
 
-        The log is durable when this returns. The arguments have the same meaning as in `create`.
-        If the log exists, only the name is used.
+        The log is durable when the call returns. The arguments have the same meaning as in
+        `create`. If the log exists, only the name is used.
 
         Raises:
             ConfigurationError: The name or a property is not valid; nothing was done.

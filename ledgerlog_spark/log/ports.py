@@ -135,7 +135,7 @@ class Ledgers(Protocol):
     ) -> LedgerReaderHandle:
         """A handle to read a ledger. With `is_listed`, no bookie is queried for the LAC.
 
-        With `may_be_outdated`, the ledger metadata may have been read some time ago.
+        With `may_be_outdated`, the handle may use ledger metadata that was read some time ago.
         """
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:

@@ -27,7 +27,7 @@ class Record(NamedTuple):
         append_time_ms: When the leader accepted the record, by the store's clock, in ms since the
             epoch. A later record never has an earlier time.
         ledger_id: The ledger that stores the record.
-        entry_id: The entry that stores the record, together with other records.
+        entry_id: The entry that stores the record, perhaps together with other records.
         log_id: Id of the log.
     """
 
@@ -63,7 +63,7 @@ class Positions(Sequence[Position]):
         offsets: Offsets of all these records.
     """
 
-    # The parts of a position are those of LOGS.md#H2.
+    # LOGS.md#H2 defines the parts of a position.
     __slots__ = ("_entries", "_firsts", "_log_id", "offsets")
 
     def __init__(self, log_id: str, offsets: range, entries: Iterable[RecordEntry]) -> None:

@@ -1,13 +1,14 @@
 """Decides how long a machine of a log waits before it retries (LOGS.md#K15).
 
-A conflict means that another writer succeeded. After the first conflict the writer pauses for about
-the time of an attempt. After the second conflict the writer waits in the log's queue, where one
-writer commits at a time. The number of requests of a writer then does not depend on the number of
-waiting writers. The queue protects no data. A writer that cannot join the queue, or waits too long,
-pauses and tries again without the queue.
+A conflict means that another writer succeeded. After the first conflict, the writer pauses for a
+random time, which is at most the duration of the attempt. After the second conflict, the writer
+waits in the log's queue, where one writer at a time commits. The number of requests of a writer
+then does not depend on the number of waiting writers. The queue protects no data. A writer that
+cannot join the queue, or waits too long, pauses and tries again without the queue.
 
-The first writer in the queue loses only to new writers, and a new writer joins the queue after two
-conflicts. So for every failed attempt there is a successful commit.
+The first writer in the queue has conflicts only with writers outside the queue, and each of these
+joins the queue after two conflicts. Every conflict means that another commit succeeded, so some
+writer always makes progress.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ QUEUE_FROM_CONFLICTS = 2
 """Number of conflicts over the head after which a writer waits in the queue."""
 
 TURN_CONFLICTS_MAX = 10
-"""The first writer in the queue begins to pause only after this number of further conflicts."""
+"""Up to this number of further conflicts, the first writer in the queue retries without a pause."""
 
 TURN_MS = 2_000
 """If the same writer is first in the queue for this time, other writers remove this writer."""
@@ -107,7 +108,8 @@ class Retries:
 
         A member waits until the member before it leaves. If n members are before it, it waits n
         times TURN_MS at most. If the first member is still in the queue after this time, no member
-        in between has removed the first one. So they are all idle, and are all removed.
+        in between has removed the first one. So all n members are idle, and this member removes all
+        of them.
         """
         self._name = await self._queue.join(f"{self._random.getrandbits(64):016x}")
         while True:

@@ -1,7 +1,7 @@
 """Leases on a tree of nodes. Each held lease is an ephemeral node.
 
-A lease only saves work: it keeps two processes from doing the same work at once. Data is not
-protected by leases, but by the versions of nodes.
+A lease only saves work: it keeps two processes from doing the same work at the same time. It
+protects no data; the versions of nodes do that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 class Leases:
     """Named leases. At most one live session holds each lease.
 
-    The nodes of leases are outside the ledgers root, where Apache's tools never find them.
+    The nodes of leases are outside the ledgers root, so Apache's tools never see them.
     """
 
     def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:

@@ -51,8 +51,9 @@ class Announcement:
     async def announce(self) -> None:
         """Create this session's node, after the nodes of the bookie's other sessions are deleted.
 
-        When the process of an older session has died, its node is deleted within the timeout of
-        that session. Raises LocalProtocolError if a node of another session is not deleted in time.
+        When the process of an older session has died, the node of that session is deleted within
+        the session's timeout. Raises LocalProtocolError if a node of another session is not deleted
+        in time.
         """
         loop = asyncio.get_running_loop()
         patience_seconds = self._tree.session_timeout_ms * 1.5 / 1000 + 0.5
@@ -143,7 +144,11 @@ class Announcement:
     async def _operations(
         self, here: znodes.NodeStat | None, there: znodes.NodeStat | None
     ) -> list[znodes.NodeOperation]:
-        """The operations that announce the bookie. `here` and `there` belong to this session."""
+        """The operations that announce the bookie.
+
+        `here` is the node at the announced place, and `there` the node at the other place; None
+        without a node. Both belong to this session.
+        """
         operations: list[znodes.NodeOperation] = []
         if there is not None:
             operations.append(znodes.DeleteNode(self._other_place, there.version))
@@ -277,7 +282,7 @@ class Registration:
         await self._tree.sync(self._root)
 
     async def close(self) -> None:
-        """Stop announcing. The nodes exist until the session ends. This call does not end it."""
+        """Stop announcing. The nodes stay until the session ends, which this call does not end."""
         announcements, self._announcements = self._announcements, {}
         for announcement in announcements.values():
             await announcement.stop_keeping()

@@ -1,9 +1,8 @@
 """Estimates the time of the store's clock, usually without a request (LOGS.md#G12).
 
-The answer to each write contains the time of the write, by the store's own clock. A clock of this
-machine that never goes back measures the time since the answer. So a wrong date on this machine has
-no effect. The estimate is never ahead of the store's clock, because an answer arrives after its
-write.
+The answer to each write contains the time of the write, by the store's own clock. A monotonic clock
+of this machine measures the time since the answer. So a wrong date on this machine has no effect.
+The estimate is never ahead of the store's clock, because an answer arrives after its write.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class EstimatedClock(Protocol):
 
 
 def elapsed_ns() -> int:
-    """A clock that never goes back. If possible, it continues while the machine is suspended."""
+    """A monotonic clock. If possible, it continues while the machine is suspended."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     return time.monotonic_ns()

@@ -15,8 +15,8 @@ Every write ends in one of four ways, on every tree:
 The stores run on the client's event loop, and raise the same errors.
 
 Reads may be stale until `sync`. A later read of one tree never returns an older state, even if the
-session was replaced between the two reads. For this, each server gets the newest transaction id
-that the tree has seen. A server that does not have this transaction refuses the session.
+session was replaced between the two reads. Each server gets the newest transaction id that the tree
+has seen, and refuses the session if it does not have this transaction.
 
 If the reply to a read is lost, the read is repeated until the tree's own deadline. So a read never
 waits forever: it ends with the store's answer, or with `MetadataUnavailableError`.
@@ -177,7 +177,7 @@ class ZnodeTree(Session, Protocol):
 
     @property
     def session_timeout_ms(self) -> int:
-        """How long an ephemeral node exists after its session was last active."""
+        """The time for which an ephemeral node stays after its session was last active."""
 
     @property
     def session_secret(self) -> bytes:
@@ -223,10 +223,10 @@ class ZnodeTree(Session, Protocol):
     async def set(self, path: str, data: bytes, version: Version | None) -> Version:
         """Replace the data of a node if the node still has `version` (None: any version).
 
-        The incarnation in the version, which identifies one creation of the path, is compared too.
-        ZooKeeper itself compares only the number, so the tree in ZooKeeper reads the incarnation
-        first. This read may be stale, so a write is safe only if no path is created again while a
-        client has a version of the path.
+        A version also contains the incarnation, which identifies one creation of the path. The
+        incarnation is compared too. ZooKeeper itself compares only the number, so the tree in
+        ZooKeeper first reads the incarnation. This read may be stale. So a write is safe only if no
+        path is created again while a client has a version of the path.
 
         Raises:
             MetadataVersionError: The node has another version.
@@ -261,8 +261,8 @@ class ZnodeTree(Session, Protocol):
         A change creates or deletes the node, or replaces its data. One call may report several
         changes, and a call may happen without a change.
 
-        No change is lost: a read after this method has returned, or in `on_change`, may miss a
-        change, but each missed change causes a later call.
+        No change is lost. A read after this method has returned, or in `on_change`, may miss a
+        change, but then `on_change` is called for this change later.
         """
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:

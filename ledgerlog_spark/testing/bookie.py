@@ -28,8 +28,8 @@ class MemoryLedger:
 class MemoryStorage:
     """The storage of one bookie in memory, which checks master keys and fences like a real bookie.
 
-    It answers OK to each add that a real bookie would accept. It is never read-only or busy, and
-    deletes nothing. Nothing is on a disk.
+    It answers OK to each add that a real bookie would accept. It is never read-only or busy,
+    deletes nothing, and writes nothing to a disk.
 
     Attributes:
         ledgers: The ledgers by id. A test may remove a ledger, which is then lost.
@@ -42,7 +42,11 @@ class MemoryStorage:
         self.adds_seen: list[Any] = []
 
     def add(self, request: Any, on_done: Callable[[Code], None]) -> None:
-        """Store a run, unless the ledger has another master key or is fenced."""
+        """Store a run of entries, or refuse it.
+
+        A run with another master key than the ledger's is refused. In a fenced ledger, only runs of
+        a recovery are stored.
+        """
         self.adds_seen.append(request)
         ledger = self.ledgers.setdefault(request.ledger_id, MemoryLedger(request.master_key))
         if request.master_key != ledger.master_key:
@@ -80,7 +84,7 @@ class MemoryStorage:
         on_done(Code.NO_ENTRY if entry is None else Code.OK, entry)
 
     def read_batch(self, request: Any, on_done: Callable[[Code, Sequence[bytes]], None]) -> None:
-        """Read consecutive stored entries up to the first missing entry."""
+        """Read consecutive stored entries, up to a missing entry or a limit of the request."""
         ledger = self.ledgers.get(request.ledger_id)
         if ledger is None:
             on_done(Code.NO_LEDGER, ())
@@ -97,7 +101,7 @@ class MemoryStorage:
         on_done(Code.OK if found else Code.NO_ENTRY, found)
 
     def read_slices(self, request: Any, on_done: Callable[[Code, Sequence[bytes]], None]) -> None:
-        """Read ranges of stored entries up to the first missing entry."""
+        """Read ranges of stored entries, up to a missing entry or a limit of the request."""
         ledger = self.ledgers.get(request.ledger_id)
         if ledger is None:
             on_done(Code.NO_LEDGER, ())

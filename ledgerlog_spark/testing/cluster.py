@@ -33,8 +33,9 @@ class MemoryCluster:
     """Bookies and metadata in memory, for the event loop that runs the `async with` statement.
 
     Nothing is durable: the data is lost when the statement ends. A stopped bookie keeps its data
-    until then. The memory use of the cluster has no limit, because a bookie accepts every add
-    and never deletes an entry. It has no URI, so Spark and other processes cannot connect to it.
+    until then. The memory use of the cluster has no limit, because a bookie accepts every add and
+    never deletes an entry. The cluster has no URI, so Spark and other processes cannot connect to
+    it.
 
     Attributes:
         bookies: The storages of the running bookies, by bookie id. A test may remove a stored

@@ -40,7 +40,7 @@ from ledgerlog_spark.wire.requests import check_ids, checked_key
 
 @dataclass(frozen=True, slots=True)
 class StorageAdd:
-    """A run for a storage. `body` contains the stored entries one after the other."""
+    """A run of entries for a storage. `body` has the stored entries one after the other."""
 
     ledger_id: int
     entry_ids: range | tuple[int, ...]
@@ -58,7 +58,7 @@ class BookieStorage(Protocol):
     """
 
     def add(self, request: StorageAdd, on_done: Callable[[Code], None]) -> None:
-        """Store a run. `on_done` is called when the run is durable or refused."""
+        """Store a run of entries. `on_done` is called when the run is durable or refused."""
 
     def read(self, request: ReadEntry, on_done: Callable[[Code, bytes | None], None]) -> None:
         """Read one stored entry. If the request has a fence key, the ledger is fenced first."""
@@ -66,12 +66,12 @@ class BookieStorage(Protocol):
     def read_batch(
         self, request: ReadBatch, on_done: Callable[[Code, Sequence[bytes]], None]
     ) -> None:
-        """Read consecutive stored entries up to the first missing entry."""
+        """Read consecutive stored entries, up to a missing entry or a limit of the request."""
 
     def read_slices(
         self, request: ReadSlices, on_done: Callable[[Code, Sequence[bytes]], None]
     ) -> None:
-        """Read ranges of stored entries up to the first missing entry."""
+        """Read ranges of stored entries, up to a missing entry or a limit of the request."""
 
     def read_lac(self, ledger_id: int, on_done: Callable[[Code, int], None]) -> None:
         """Read the largest last add confirmed that the storage has."""
@@ -108,7 +108,7 @@ class InProcessTransport:
         self._is_closed = False
 
     def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
-        """Store a run."""
+        """Store a run of entries on one bookie."""
         storage, prepared = self._storage(bookie_id), self._last_prepared
         if prepared is None or prepared.request is not request:  # a new run
             prepared = self._last_prepared = PreparedRun(request)
@@ -146,7 +146,7 @@ class InProcessTransport:
     def read_batch(
         self, bookie_id: str, request: ReadBatch, timeout_ms: int, on_reply: OnReadBatch
     ) -> None:
-        """Read a run of stored entries from one bookie."""
+        """Read consecutive stored entries from one bookie."""
         pending = PendingBatch(request, 0, on_reply)
         storage = self._admit(bookie_id, pending, timeout_ms)
         if storage is None:

@@ -1,8 +1,8 @@
 """Decides which listed ranges are worth merging (LOGS.md#U14). The functions are pure.
 
 A merge copies every byte of its ranges. So in a background merge, the largest range has at most a
-quarter of all merged bytes. Each merge of a row then puts the row into a range that is at least
-four times as large, so a row is copied only a few times, however long the log exists.
+quarter of all merged bytes. Each merge thus puts a row into a range that is at least four times as
+large as before. So a row is copied only a few times, however long the log exists.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def plan_merges(
 
 
 def _cut(stretch: Iterable[Item], policy: MergePolicy) -> Iterator[list[Item]]:
-    """Runs within the limits of one merge."""
+    """Cut neighbouring items of one kind into runs that are within the limits of one merge."""
     run: list[Item] = []
     ledger_ids: set[int] = set()
     size_bytes = 0
@@ -87,7 +87,7 @@ def _cut(stretch: Iterable[Item], policy: MergePolicy) -> Iterator[list[Item]]:
 
 
 def _worth_it(run: Sequence[Item], policy: MergePolicy) -> list[tuple[Item, ...]]:
-    """The run if it is worth merging, or its parts before and after large ranges."""
+    """The run if it is worth merging; otherwise the parts of it, between large ranges, that are."""
     found: list[tuple[Item, ...]] = []
     waiting = [list(run)]
     while waiting:

@@ -83,7 +83,7 @@ class LogMerger:
         seals: bool = False,
         on_progress: OnProgress = no_progress,
     ) -> None:
-        """With `seals`, open ledgers are sealed, so that their ranges can be merged.
+        """With `seals`, open ledgers are sealed first, so that their ranges can be merged.
 
         A stream whose ledger was sealed continues in another ledger. `on_progress` is called on the
         event loop after each range, with the number of copied ranges and of all ranges.
@@ -137,7 +137,8 @@ class LogMerger:
         properties = LogProperties.from_mapping(snapshot.properties)
         target_bytes = min(self._policy.target_bytes, properties.roll_bytes)
         policy = replace(self._policy, target_bytes=target_bytes)
-        # The merge is planned twice, so that ledger metadata is read only for possible runs.
+        # The merge is planned twice, so that metadata is read only for the ledgers of possible
+        # runs.
         ids = dict.fromkeys((item.ledger_id for item in snapshot.items), b"")
         candidates = plan_merges(snapshot.items, ids, policy)
         wanted = list(dict.fromkeys(item.ledger_id for run in candidates for item in run))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COMPUTES = "the thread computes: it waits for nothing"
+"""Why the wait for the thread has no time limit."""
 
 
 async def write_range(
@@ -36,7 +37,7 @@ async def write_range(
     *,
     compression: str = "zstd",
 ) -> StagedRange:
-    """Write these rows, at least one, and close the ledger. Returns the new range.
+    """Write the rows of `batches`, at least one row, and close the ledger. Returns the new range.
 
     Encoding runs on another thread, because other coroutines use the client's event loop. After an
     error, the sweeper deletes the ledger later.
@@ -95,7 +96,7 @@ async def rows_of(
 
 @contextlib.contextmanager
 def _loss_of_other_rows() -> Iterator[None]:
-    """Raise DataLossError if the rows differ from the list. Other ranges are still merged then."""
+    """Raise DataLossError if the rows differ from the list, so that other runs are still merged."""
     try:
         yield
     except WireFormatError as error:

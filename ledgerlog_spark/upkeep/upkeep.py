@@ -49,7 +49,7 @@ LEASE = "upkeep"
 LEASE_POLL_SECONDS = 0.5
 RELEASE_SECONDS_MAX = 30.0
 """Time for which the release of the lease is retried. After an outage of this length, the session
-has ended, and the lease with it."""
+has ended, and the lease has ended with it."""
 
 RETENTION_STEPS_MAX = 100
 """Maximum number of steps of about 8,000 ranges in a pass over a log. The next pass continues."""
@@ -119,8 +119,8 @@ class Upkeep:
     ) -> list[Kept] | None:
         """Run one pass over these logs, or over all logs including deleted logs.
 
-        Wait up to `wait_seconds` for the lease. Return None if another process still has the lease.
-        Then nothing was done.
+        Wait up to `wait_seconds` for the lease. If another process still has the lease, do nothing
+        and return None.
         """
         async with leased(self._client, wait_seconds=wait_seconds) as is_held:
             if not is_held:
@@ -208,7 +208,7 @@ async def _tried(step: Awaitable[T], errors: list[LedgerLogError]) -> T | None:
 
 @contextlib.asynccontextmanager
 async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncIterator[bool]:
-    """Hold the lease of upkeep during the block, and yield whether this process has the lease.
+    """Hold the lease of upkeep during the block. Yield whether this process got the lease.
 
     Waits up to `wait_seconds` while another process has the lease.
     """
@@ -225,7 +225,7 @@ async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncItera
         yield is_held
     except BaseException as error:
         is_cancelled = isinstance(error, asyncio.CancelledError)
-        # After an acquisition without an answer, this process may have the lease.
+        # After an attempt to take the lease without an answer, this process may have the lease.
         if is_held or is_cancelled or isinstance(error, MetadataUnknownError):
             # A cancelled caller does not wait for an outage to end.
             await _released(leases, seconds=0 if is_cancelled else RELEASE_SECONDS_MAX)

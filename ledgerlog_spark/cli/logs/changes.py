@@ -97,8 +97,8 @@ def history(
     """List the readable versions of a log, oldest first, or show the version at a time."""
     with connect(uri) as client:
         log = opened(client, name)
-        # Even without a time, this call comes first, because it raises an error for logs without
-        # versions.
+        # This call comes first, even if no time is given, because it raises an error for a log
+        # without versions.
         newest = log.version_at(time_ms(at, "--at") if at is not None else END_OF_TIME_MS)
         versions = [newest] if at is not None else list(log.history())
     print_listing(
@@ -123,7 +123,7 @@ def restore(
     at: OfTime = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Also replace commits that others make meanwhile."),
+        typer.Option("--force", help="Also replace rows that others commit during the restore."),
     ] = False,
     yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,
@@ -174,8 +174,8 @@ def truncate(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Delete rows that are older than this time, such as 2026-01-31. If a log has no "
-            "version of that time, such as a leader log, only whole ranges are deleted.",
+            help="Delete rows that are older than this time, such as 2026-01-31. If the log has "
+            "no version of that time, only whole ranges are deleted. A leader log has no versions.",
         ),
     ] = None,
     yes: Yes = False,

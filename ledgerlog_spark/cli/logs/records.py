@@ -144,7 +144,7 @@ class _Appended:
 def _lines_of_standard_input() -> Iterator[bytes]:
     if sys.stdin.isatty():
         console.print("each line is one record; Ctrl-D ends the input", style="dim")
-    # Records must be smaller than this limit. So the append refuses a line that is cut off here.
+    # A record must be smaller than this limit. So if a line is cut off here, the append refuses it.
     for line in iter(partial(sys.stdin.buffer.readline, FRAME_SIZE_BYTES_MAX), b""):
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 

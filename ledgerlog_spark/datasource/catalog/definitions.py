@@ -1,8 +1,8 @@
 """The table definitions that a log can represent, and the options of a write that creates a log.
 
 Spark passes the clauses of CREATE TABLE as columns, partitions and properties. If a log cannot
-represent a clause, the statement fails. Without the clause, the table would not be the table that
-the statement describes.
+represent a clause, the statement fails. If the clause were ignored, the table would not be the one
+that the statement describes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REFUSED = {
 """Properties of Spark that a log cannot have, and what to do."""
 
 _IGNORED = frozenset({COMMENT, "provider", "owner", "is_managed_location"}) | SPARKS_OWN
-"""Properties of Spark that are not properties of a log. Spark sets most of them itself."""
+"""Properties of Spark that are not stored in the log. Spark sets most of them itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def definition_of(
 def _own(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties of the log, without those of Spark.
 
-    Spark passes each option of the OPTIONS clause a second time, with a prefix.
+    Spark passes each option of the OPTIONS clause twice; the second time, its name has a prefix.
     """
     own = {}
     for name, value in properties.items():

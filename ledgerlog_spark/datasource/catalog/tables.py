@@ -145,7 +145,7 @@ class Tables:
             raise
 
     def staged(self, name: str, definition: Definition, mode: str) -> dict[str, Any]:
-        """How to write a table that is created or replaced together with its rows.
+        """How Spark must write a table that is created or replaced together with its rows.
 
         Changes nothing. `mode` is `create`, `replace` or `create_or_replace`. The result contains
         the options of the write, and whether it is an overwrite.
@@ -307,7 +307,7 @@ class Tables:
         return self._opened(owner), detail
 
     def _opened(self, name: str) -> BlockingLog:
-        """Open the log. If the name is invalid, the error is LogNotFoundError, too."""
+        """Open the log. An invalid name is also a LogNotFoundError."""
         try:
             check_log_name(name)
         except ConfigurationError as error:

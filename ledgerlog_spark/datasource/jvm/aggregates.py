@@ -1,8 +1,8 @@
-"""Computes aggregates without groups and filters from the list of the log, without reading rows.
+"""Computes aggregates from the list of a log, for queries without groups and filters.
 
-The list has exact numbers of rows, and bounds and null counts of columns. But a scan would fail or
-skip rows if a listed ledger was deleted or ends too early, or if the password is wrong. So the
-metadata of all ledgers of the scan is checked first.
+No rows are read, because the list has exact numbers of rows, and bounds and null counts of columns.
+But a scan would fail or skip rows if a listed ledger was deleted or ends too early, or if the
+password is wrong. So the metadata of all ledgers of the scan is checked first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ledgerlog_spark.errors import UnauthorizedError
 from ledgerlog_spark.protocol.log.state.records import Item, LogKind
 
 LEDGERS_CHECKED_MAX = 1_000
-"""Maximum number of ledgers whose existence is checked. With more, a scan computes the values."""
+"""Maximum number of ledgers whose existence is checked. If there are more, a scan is used."""
 
 
 def values_of(

@@ -33,8 +33,9 @@ HIDDEN_SINCE = (4, 3)
 """The first release of Spark that removes the key from the columns that a scan shows."""
 
 OPTIONS_KEY = "ledgerlog.options"
-"""Key of the options in the value of `CATALOG_KEY`. Earlier releases of ledgerlog used this key as
-a metadata key. Spark copied it to every query over the table and to every file made from it."""
+"""Key of the options in the value of `CATALOG_KEY`. In earlier releases of ledgerlog, this key was
+itself a key of the metadata. Spark copied it to every query over the table, and to every file that
+was made from the table."""
 
 
 def with_table_options(schema_json: str, options: Mapping[str, str]) -> str:
@@ -131,7 +132,7 @@ _VIEW = (
 
 
 def check_target(options: Mapping[str, str], *, overwrite: bool, streams: bool) -> None:
-    """Raise an error if a write does not name its log by a path, or selects rows by options."""
+    """Raise an error if a write has no path that names its log, or an option that selects rows."""
     given = {key.lower() for key in options}
     if "path" not in given:
         raise ConfigurationError(_without_path(options, overwrite=overwrite, streams=streams))
@@ -152,8 +153,9 @@ def check_target(options: Mapping[str, str], *, overwrite: bool, streams: bool) 
 def _without_path(options: Mapping[str, str], *, overwrite: bool, streams: bool) -> str:
     named = any(key.lower() == "log" for key in options)
     reason = (
-        'a write must name its log by a path, not by the option "log", because Spark passes this '
-        "option for saveAsTable and writeTo(..).create() too, and their tables cannot be read"
+        'name the log of a write by a path, not by the option "log". With this option, ledgerlog '
+        "cannot distinguish the write from saveAsTable and writeTo(..).create(), which would make "
+        "a table that cannot be read"
         if named
         else "Spark 4.3 does not pass a table's name or options to a Python source that writes, "
         "so the log has no name"

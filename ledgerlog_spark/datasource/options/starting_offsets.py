@@ -20,10 +20,10 @@ Offsets = Mapping[str, int] | str
 
 EARLIEST, LATEST = "earliest", "latest"
 EARLIEST_NUMBER, LATEST_NUMBER = -2, -1
-"""The numbers that mean the two words in JSON, as in Kafka's options."""
+"""The numbers that mean `earliest` and `latest` in JSON, as in Kafka's options."""
 
 ERROR, GO_TO_LATEST = "error", "latest"
-"""Values of `startingOffsetsByTimestampStrategy`, for a time that is after every row."""
+"""Values of `startingOffsetsByTimestampStrategy`, which applies to a time after every row."""
 
 INT64_MAX = (1 << 63) - 1
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -33,7 +33,7 @@ class Use(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option, declared at a field of `SourceOptions`, from which it gets name and default."""
+    """One option. A field of `SourceOptions` declares it, and has its name and its default."""
 
     use: Use
     parse: Callable[[str], Any] = field(repr=False)  # raises ValueError with the valid values

@@ -1,8 +1,8 @@
 """The rows that the first query of a table reads, so that its later queries read the same rows.
 
-Spark keeps the plan of a Python source for all queries of a DataFrame. The JVM engine plans each
-query. So the first answer of the planner has a text with the rows that were chosen, and the later
-requests of the same table contain this text. Other code treats the text as opaque.
+Spark keeps the plan of a Python source for all queries of a DataFrame. But the JVM engine plans
+each query separately. So the first answer of the planner has a text with the rows that were chosen,
+and the later requests of the same table contain this text. Other code treats the text as opaque.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class PinnedLog:
     """The rows of one log.
 
     Attributes:
-        log_id: A log that is created again under the same name is another log.
+        log_id: Id of the log. A re-created log of the same name has another id.
         version: None for a leader log, which has no versions.
         start_offset: The offset of the first row.
         end_offset: The offset after the last row.

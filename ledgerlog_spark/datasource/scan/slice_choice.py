@@ -1,9 +1,9 @@
 """Decides in which ranges the tasks of a scan read slices instead of whole entries (LOGS.md#G14).
 
-To read slices, a task first reads the whole index entry of the range, also if it reads only a small
+To read slices, a task first reads the whole index entry of the range, even if it reads only a small
 piece of the range. So slices pay only if the index and the wanted columns together have less than
 60 % of the bytes that the task would read otherwise. The planner has the sizes of ranges, but not
-of columns. It estimates them:
+of columns. It estimates the sizes of columns:
 
     column of fixed width     the width of its type for each row
     column of varying width   4 bytes for each row, and an equal part of the rest of the range
@@ -13,9 +13,9 @@ of columns. It estimates them:
 
 If a range is smaller than its columns of fixed width, it is compressed. Then a column of varying
 width counts 16 bytes for each row, and all columns are assumed to shrink alike. After a wrong
-estimate, a task reads an index in vain or reads whole entries, but the rows are the same: the index
-has the exact sizes, by which the task decides again. If a task may read the columns of a filter
-before the others, it always decides by the index.
+estimate, a task reads an index in vain, or reads whole entries. The rows are the same. The index
+has the exact sizes, and the task decides again by these sizes. If a task may read the columns of a
+filter before the others, it always decides by the index.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class SliceChoice:
         columns: Sequence[str],
         first_columns: FirstColumns = no_columns,
     ) -> None:
-        """Choose for a scan of `columns`, names in upper or lower case."""
+        """Make the choice for a scan of `columns`, which are names in upper or lower case."""
         self._prunings = {
             key: _pruning(schema, columns, first_columns) for key, schema in schemas.items()
         }
@@ -108,7 +108,7 @@ class SliceChoice:
         first = pieces[0]
         pruning = self._prunings[first.log, first.schema_id]
         if pruning is None or first.index_entry_id != NO_ENTRY:
-            # An index that finds rows is read anyway.
+            # An index that is needed to find rows is read anyway.
             return pruning is not None
         size_bytes = sum(piece.size_bytes for piece in pieces)
         entries = sum(piece.last_entry_id - piece.first_entry_id + 1 for piece in pieces)

@@ -176,7 +176,7 @@ def _with_metadata(
 def _times_of(
     entries: Sequence[tuple[int, int | None]], first: int, scanned: ScanRange
 ) -> pa.Array:
-    """Times of the rows. If entries have no times, use the commit times from offset `first` on."""
+    """Times of the rows. If the entries have none, use the commit times from offset `first` on."""
     kind = pa.timestamp("us", tz="UTC")
     rows = sum(count for count, _ in entries)
     if all(time_ms is not None for _, time_ms in entries):
@@ -193,7 +193,7 @@ def _times_of(
 
 
 def _repeated(runs: Iterable[tuple[int, int]]) -> pa.Array:
-    """Repeat each number the given number of times, without a Python object for each row."""
+    """For each `(count, number)`, repeat the number, without a Python object for each row."""
     numbers = array("q")
     for count, number in runs:
         numbers.extend(array("q", (number,)) * count)

@@ -25,7 +25,7 @@ _NUMBER_FAMILIES = ("integer", "date", "timestamp", "timestamp_ntz", "time", "in
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The possible values of a column. A `low` or `high` of None is unknown.
+    """The possible values of a column. If `low` or `high` is None, this bound is unknown.
 
     Attributes:
         family: The family of the column's type; empty if its values cannot be compared.

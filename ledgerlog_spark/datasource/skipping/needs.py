@@ -36,9 +36,9 @@ class Listed:
 
 
 class Needs:
-    """Finds the needed rows. They may pass all filters, and may be among the first rows of `top`.
+    """Finds the needed rows: those that may pass all filters, or may be among the first of `top`.
 
-    Tasks may read `first_columns` before the other columns, to leave out entries by their rows.
+    Tasks may read `first_columns` before the other columns, so that they can leave out entries.
     `top` must not be combined with filters: a filter may drop the rows that come first.
     """
 
@@ -78,7 +78,7 @@ class Needs:
         )
 
     def pieces(self, listed: Sequence[Listed]) -> list[list[ScanRange]]:
-        """For each range, pieces with its needed rows. A range without an index is not cut."""
+        """For each range, pieces with its needed rows. A range without an index is one piece."""
         runs = [
             [(place, run) for place, run in self._runs(each) if self._may_pass(each, run)]
             for each in listed

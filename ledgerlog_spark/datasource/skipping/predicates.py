@@ -137,7 +137,7 @@ def _either(one: int, other: int) -> int:
 
 
 def column_test(operator: str, operands: Sequence[Any]) -> ColumnTest | None:
-    """The test in an operator and its operands; None if it is of another form, or unknown."""
+    """An operator with its operands as a test; None if it has another form, or is unknown."""
     if operator in _FLIPPED and len(operands) == 2 and "column" in operands[1]:  # noqa: PLR2004
         operator, operands = _FLIPPED[operator], operands[::-1]
     column = operands[0].get("column") if operands and isinstance(operands[0], Mapping) else None
@@ -186,7 +186,7 @@ def _split(facts: Facts, where_null: int, where_value: int) -> int:
 
 
 def _comparison(operator: str, literals: Sequence[Literal]) -> Callable[[Facts], int]:
-    """The results of the operator of a `ColumnTest`."""
+    """A function that gives the results of the operator of a `ColumnTest`."""
     key = literals[0].key
     if operator == "IN":
         keys = sorted({literal.key for literal in literals if literal.key is not None})
@@ -219,7 +219,7 @@ def _compared(facts: Facts, key: Any, where: int) -> int:
 
 
 def _same(facts: Facts, key: Any) -> int:
-    """`<=>`: null is equal to null, and the result is never null."""
+    """The results of `<=>`, for which null equals null. The result is never null."""
     if key is None:
         return _split(facts, TRUE, FALSE)
     of_values = _compared(facts, key, _EQUAL) & ~NULL if facts.has_values else 0
@@ -227,7 +227,7 @@ def _same(facts: Facts, key: Any) -> int:
 
 
 def _in(facts: Facts, keys: Sequence[Any], otherwise: int) -> int:
-    """`IN`; `otherwise` is the result of a value that is not in the list."""
+    """The results of `IN`; `otherwise` is the result for a value that is not in the list."""
     found = NULL if facts.has_nulls else 0
     if not facts.has_values:
         return found

@@ -1,17 +1,17 @@
 """The filters of a query in the form that a task of the JVM engine applies to stored rows.
 
 A task may read the columns of the filter first, and the other columns only of entries with a row
-that may pass. Its filter is one of
+that may pass. A filter is one of
 
     {"op": "AND", "of": [...]}                                also OR and NOT
     {"op": "<=", "place": 3, "family": "integer", "values": [5]}
     {"op": "IS_NULL", "place": 3}                             also IS_NOT_NULL
     {}                                                        unknown: any result
 
-`place` is that of the column in the stored rows. So names, types and literals are interpreted only
-here. A value is a number for booleans (0 or 1) and for all families of integers, text for floats
-(as Java writes them) and decimals (an integer in units of 10^-38), and base64 for text and bytes.
-Null means no value.
+`place` is the place of the column in the stored rows. So names, types and literals are interpreted
+only here. A value is a number for booleans (0 or 1) and for all families of integers, text for
+floats (as Java writes them) and decimals (an integer in units of 10^-38), and base64 for text and
+bytes. Null means no value.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def row_filter(expressions: Sequence[Any], stored: StoredColumns) -> dict[str, A
     """The filter for rows of one stored schema; None if it would leave out no entry.
 
     `expressions` are those of a request, which all have to be true. A filter that only excludes
-    nulls is not worth a read of its own: joins add it for their keys, and the planner leaves out
-    the entries that have only nulls.
+    nulls is not worth a separate read: Spark adds such a filter for the keys of a join, and the
+    planner already leaves out the entries that have only nulls.
     """
     parts = [_resolved(expression, stored) for expression in expressions]
     useful = [

@@ -1,8 +1,9 @@
 """Which ranges and entries can contain one of the first rows of `ORDER BY column LIMIT n`.
 
-The bounds of the parts that the scan reads completely give a value which at least n rows reach or
-precede. A row that comes strictly after this value is not one of the first n, whatever the further
-sort orders are. Only bounds and null counts are used, and no rows are read.
+From the bounds of the parts that the scan reads completely, the module finds a value which at least
+n rows reach or precede in the sort order. A row that comes strictly after this value is not one of
+the first n, whatever the further sort orders are. Only bounds and null counts are used, and no rows
+are read.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Top:
         ]
 
     def _latest(self, parts: Sequence[Part], wanted: int) -> tuple[Any] | None:
-        """A value, in a tuple, that at least `wanted` values reach or precede; None if unknown."""
+        """A tuple of a value that at least `wanted` values reach or precede; None if unknown."""
         known = [
             (last, part.rows - part.nulls)
             for part in parts

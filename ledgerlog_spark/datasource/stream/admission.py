@@ -1,9 +1,9 @@
 """Decides how many of the unread rows one micro-batch takes.
 
 The functions are pure. A batch takes at most `maxRowsPerTrigger` rows and `maxBytesPerTrigger`
-bytes. The size of a row is its share of the size of its range. If the limit of bytes is smaller
-than an entry, a batch takes about one entry, so that the stream makes progress. Several logs share
-a limit evenly. If a log does not use its part, the other logs use it.
+bytes. All rows of a range count as equally large. If the limit of bytes is smaller than an entry, a
+batch takes about one entry, so that the stream makes progress. Several logs share a limit evenly.
+If a log does not use its part, the other logs use it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def admitted(backlogs: Sequence[Backlog], limits: Limits) -> dict[str, int]:
 
 
 def even_shares(wanted: Sequence[int], total: int) -> list[int]:
-    """Divide `total` into parts that are as even as possible, none larger than the wanted number.
+    """Divide `total` as evenly as possible. No part is larger than the number in `wanted`.
 
     The sum is `total` or less. If two logs both get less than they want, their shares
     differ by at most one.

@@ -2,9 +2,9 @@
 
 Spark stores the end of a batch as `{log: {"id": log id, "offset": next row}}`. Merging does not
 change the offset of a row, so stored offsets remain valid. The id shows if the log was deleted and
-replaced. Spark does not store the start of the first batch. After a crash, Spark requests this
-start again. So either the second request must give the same start, or the start must have been
-stored as the end of a batch without rows.
+replaced. Spark does not store the start of the first batch, but requests this start again after a
+crash. So the second answer must be the same, or the start must have been stored before as the end
+of a batch without rows.
 
 If a stream cannot continue, its error states what happened, what it means for the rows, and what to
 do.
@@ -97,11 +97,11 @@ def start_in(logs: BlockingLogs, scan: LogScan, read: SourceOptions, password: b
 
 
 def when_it_ended_at(scan: LogScan, end_offset: int) -> LogScan:
-    """The log as it was when the first batch of a stream, which ends at `end_offset`, was planned.
+    """The log when the first batch of a stream was planned. This batch ends at `end_offset`.
 
     The result is the first version that contains the last row of the batch. An overwrite after the
-    batch was planned does not change this, because it begins after that row. Rows that were
-    truncated since then cannot be read anyway.
+    planning does not change the result, because the overwrite begins after the last row of the
+    batch. Rows that were truncated after the planning cannot be read anyway.
     """
     if scan.snapshot.kind is LogKind.LEADER:
         return scan
@@ -115,7 +115,7 @@ def when_it_ended_at(scan: LogScan, end_offset: int) -> LogScan:
 def readable_from(
     view: LogView, offset: int, options: SourceOptions, *, accepted_version: int | None
 ) -> int:
-    """The first row to read: the row at `offset`, or the first later row that still exists.
+    """The first row to read: the row at `offset`, or the next row after it that still exists.
 
     `offset` comes from the stream's checkpoint. If the view ends before this offset, the view must
     have been read after a sync. The stream has accepted all overwrites up to `accepted_version`. If

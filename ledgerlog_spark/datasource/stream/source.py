@@ -1,7 +1,8 @@
 """The source of a stream: its start, the end of a micro-batch, and the input of its tasks.
 
-The source exists in Spark's source process while the query runs. A batch is planned only from its
-two offsets. So if Spark logged a batch and did not finish it, the same rows are read again.
+The source exists in Spark's source process while the query runs. The rows of a batch depend only on
+the batch's two offsets. So if Spark logged a batch and did not finish it, the same rows are read
+again.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ T = TypeVar("T")
 PATIENCE = RetryPolicy(attempts_max=NO_LIMIT, time_max_ms=60_000)
 
 LOOKS_MAX = 4096
-"""Maximum number of observed ends. If there are more, every second end is dropped, so older times
-become less exact."""
+"""Maximum number of observed ends that are kept. If there are more, every second end is dropped, so
+older times become less exact."""
 
 _logger = logging.getLogger(__name__)
 

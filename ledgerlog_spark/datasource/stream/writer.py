@@ -36,7 +36,7 @@ _logger = logging.getLogger(__name__)
 class StreamedRanges(WriterCommitMessage):
     """What a task attempt sends to the driver: its job and the ranges that it wrote.
 
-    A task without rows sends this message too, without ranges.
+    A task without rows also sends this message, without ranges.
     """
 
     def __init__(self, job: Job, ranges: tuple[StagedRange, ...]) -> None:

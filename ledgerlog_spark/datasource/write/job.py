@@ -79,7 +79,7 @@ class _Beginning:
         self._password = password_in(options.password_file)
 
     def job(self, log: BlockingLog, *, is_new: bool) -> Job:
-        """The job on this log. If it cannot begin, a new log is deleted."""
+        """The job on this log. If the job cannot begin, a log made only for it is deleted."""
         job: Job | None = None
         try:
             job = self._begun(log, is_new=is_new)

@@ -30,10 +30,10 @@ class StagedRanges(WriterCommitMessage):
 class BatchWriter(DataSourceArrowWriter):
     """Appends rows to a log, or replaces all its rows, atomically.
 
-    The writer is created on the driver, where its job becomes the current run of its producer. Then
-    Spark pickles the writer for the tasks and for the commit. Each task attempt writes its own
-    ledgers. If an attempt fails or its result is not used, no version lists its ledgers, and the
-    sweeper deletes them.
+    The writer is created on the driver. There, the run of its job becomes the current run of its
+    producer. Then Spark pickles the writer for the tasks and for the commit. Each task attempt
+    writes its own ledgers. If an attempt fails or its result is not used, no version lists its
+    ledgers, and the sweeper deletes them.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class BatchWriter(DataSourceArrowWriter):
             ProducerFencedError: A later run with the same `txnAppId` took over. Nothing was
                 committed.
             CommitUnknownError: The connection to ZooKeeper was lost, and the result is unknown. Run
-                the job again with the same `txnAppId` and `txnVersion`. Without them, first look in
-                the history of the log whether it has the rows.
+                the job again with the same `txnAppId` and `txnVersion`. If the job has no such
+                options, first check in the history of the log whether the log has the rows.
         """
         ranges = [staged for message in messages for staged in message.ranges]
         result = self._log().commit(self._job, ranges, is_last=True)

@@ -51,12 +51,13 @@ class BlockingLeader(BlockingAppends[Leader]):
     def append_async(self, record: bytes | bytearray | memoryview) -> AddFuture[Position]:
         """Return a `concurrent.futures.Future` of the position, with the errors of `append`.
 
-        Blocks only while the settings' backlog of appends waits to be sent.
+        Blocks only while as many appends wait to be sent as the backlog limits of the settings
+        allow.
 
         Raises:
             LocalProtocolError: The record is not bytes or is too large, or another process opened
-                this leader. Or 16 times the backlog waits to be sent, and the caller is a callback
-                of an append, which cannot wait. Nothing was appended.
+                this leader. Or 16 times the backlog limit waits to be sent, and the caller is a
+                callback of an append, which cannot wait. Nothing was appended.
             LogKindError: The log is a log of rows. Nothing was appended.
         """
         return self._append(self._twin.content.record(record))
@@ -80,12 +81,13 @@ class BlockingLeader(BlockingAppends[Leader]):
     def append_rows_async(self, rows: pa.Table | pa.RecordBatch) -> AddFuture[Positions]:
         """Return a `concurrent.futures.Future` of the positions, with the errors of `append_rows`.
 
-        The rows are encoded immediately, which takes about 5 ms for each MiB. Then the call blocks
-        only while the settings' backlog of appends waits to be sent.
+        The rows are encoded immediately, which takes about 5 ms for each MiB. After that, the call
+        blocks only while as many appends wait to be sent as the backlog limits of the settings
+        allow.
 
         Raises:
-            LocalProtocolError: There are no rows, a row is too large, or a reason of `append_async`
-                applies. Nothing was appended.
+            LocalProtocolError: There are no rows, a row is too large, or the call fails for a
+                reason that `append_async` lists. Nothing was appended.
             LogKindError: The log is a log of records. Nothing was appended.
             SchemaMismatchError: The rows do not fit the log's schema. Nothing was appended.
         """

@@ -93,7 +93,7 @@ class BlockingLogs(Blocking[Logs]):
         return self._client.run(lambda client: client.recent_records(ledger_ids))
 
     def remember(self, records: Mapping[int, LedgerMetadata]) -> None:
-        """Use this ledger metadata to read listed ranges. Another client has just read it."""
+        """Use `records`, which another client has just read, for reads of listed ranges."""
 
         async def remembered(client: LedgerClient) -> None:
             client.remember(records)
@@ -180,7 +180,7 @@ class BlockingLog(Blocking[Log]):
 
         Raises:
             LocalProtocolError: The client is closed, a range does not have three numbers, or
-                `slices` has not one element for each range.
+                `slices` does not have one element for each range.
         """
         check_iterable("ranges", ranges)
         listed = list(ranges)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RECORDS_LOOKED_AT = 4
-"""Number of records of a batch that are measured to estimate the size of the batch. To measure all
-records would be too expensive."""
+"""Number of records of a batch that are measured to estimate the size of the batch. It would take
+too long to measure all records."""
 
 
 class BlockingRecordLog(BlockingHandle[RecordLog]):
@@ -105,7 +105,11 @@ class BlockingRecordLog(BlockingHandle[RecordLog]):
 
 
 def _size_bytes_of_records(records: list[Record]) -> int:
-    """Estimate the size from the first records; an entry of several records has at most 1 MiB."""
+    """Estimate the size of a batch from its first records.
+
+    The error is small: a batch has records of one entry, and several records in one entry have at
+    most 256 KiB.
+    """
     looked_at = records[:RECORDS_LOOKED_AT]
     return sum(len(record.value) for record in looked_at) * len(records) // len(looked_at)
 

@@ -51,7 +51,7 @@ class BlockingStream:
         return BlockingRangeWriter(self._client, self._client.run(opened))
 
     def commit(self, ranges: Sequence[StagedRange]) -> CommitResult:
-        """Make the batch visible, once and atomically. The batch is durable when this returns."""
+        """Make the batch visible and durable, once and atomically."""
 
         async def committed(client: LedgerClient) -> CommitResult:
             known = _known.setdefault(client, KnownLogs())

@@ -36,8 +36,9 @@ def check_is_transactional(state: LogState) -> None:
 def with_columns(state: LogState, schema: bytes) -> bytes:
     """The schema of a transactional log, with the columns of `schema` at its end.
 
-    If the log has all these columns, its own bytes are returned. Raises SchemaMismatchError if a
-    column cannot be added, or has a default that the existing rows would need.
+    If the log has all these columns, the stored bytes of its schema are returned unchanged. Raises
+    SchemaMismatchError if a column cannot be added, or has a default that the existing rows would
+    need.
     """
     # Imported here because most programs add no columns.
     from ledgerlog_spark.arrow.schema_evolution import existence_defaults, merge, storable

@@ -42,9 +42,9 @@ PRODUCERS_MAX = 64
 class KnownLogs:
     """State that commits leave for later commits of the same producers in the same process.
 
-    With this state, a commit need not read the head and the producer record again. The transaction
-    compares their versions. The keys are log id and app. The producers that committed longest ago
-    are forgotten first.
+    With this state, a commit need not read the head and the producer record again. Instead, the
+    transaction compares the versions of both nodes. The keys are log id and app. At most 64
+    producers are kept; those that committed longest ago are forgotten first.
     """
 
     # This state is used as LOGS.md#K11 describes.
@@ -53,11 +53,11 @@ class KnownLogs:
         self._known: OrderedDict[tuple[str, str], KnownLog] = OrderedDict()
 
     def take(self, log_id: str, app: str) -> KnownLog | None:
-        """Remove and return the state of a producer, so that a commit that fails leaves nothing."""
+        """Remove and return the state of a producer, so that a failed commit leaves no state."""
         return self._known.pop((log_id, app), None)
 
     def put(self, log_id: str, app: str, known: KnownLog | None) -> None:
-        """Keep the state of a producer after a commit; None keeps nothing."""
+        """Keep the state of a producer after a commit. If `known` is None, keep nothing."""
         if known is not None:
             self._known[log_id, app] = known
         while len(self._known) > PRODUCERS_MAX:
@@ -90,21 +90,20 @@ class LogCommits:
     ) -> Job:
         """Create the job that the tasks and the commit of a batch use, and take over the producer.
 
-        A job calls this once, and sends the result to its tasks.
+        The driver of a job makes this call once, and sends the result to the tasks.
 
-        Args:
-            schema: Schema of the rows, as an Arrow schema message. The caller chooses the schema.
-            mode: Append or overwrite.
-            app: The producer. None creates a UUID, so the batch is never skipped as a duplicate.
-            batch_id: Number of the batch, at least 0.
-            run: The query run; None creates a UUID.
-            kind: Whether an older batch of the app is skipped (batch) or is an error (stream).
+        Args: schema: Schema of the rows, as an Arrow schema message. The caller chooses the schema.
+            mode: Append or overwrite. app: The producer. None creates a UUID, so the batch is never
+            skipped as a duplicate. batch_id: Number of the batch, at least 0. run: The query run;
+            None creates a UUID. kind: What happens if the app has already committed this batch or a
+            later one: a batch job is skipped, and a stream gets an error for an older batch.
             overwrite_if_changed: Overwrite even rows that other jobs commit after this call.
             password: Password of the new ledgers. If the log has rows, this must be the password of
-                the log. Passwords prevent mistakes only.
+                the log. A password prevents mistakes, but not attacks.
             planned: The state of the log for which the caller decided on `schema`; None reads the
                 state now. If others change the schema after this state, the commit fails.
-            expected_version: The version that the caller read, if the commit requires this version.
+            expected_version: The version that the caller read. The commit requires that the log
+                still has this version; None requires no version.
             is_log_new: Whether `abort` deletes the log, which the caller created for this job.
 
         Raises:
@@ -218,15 +217,15 @@ class LogCommits:
         is_last: bool = False,
         timeout_ms: int = CHANGE_TIMEOUT_MS,
     ) -> CommitResult:
-        """Make the batch visible, once and atomically. The batch is durable when this returns.
+        """Make the batch visible, once and atomically. The batch is durable when the call returns.
 
         Args:
             job: The result of `begin`.
             ranges: The ranges of all tasks, sorted by partition id.
             known: State that the last commits of this process left; this commit updates it.
             is_last: After this call the caller neither commits the job again nor writes for it. So
-                a generated producer is deleted, with one more request.
-            timeout_ms: Time limit of the call, including the wait in the queue of writers.
+                if the producer was generated, it is deleted, with one more request.
+            timeout_ms: Time limit of the call, including the wait in the log's queue of writers.
 
         Raises:
             LocalProtocolError: `job` or a range has a wrong type; nothing was changed.
@@ -322,8 +321,8 @@ class LogCommits:
         each row change.
 
         Args:
-            job: The job of the merge, which has no other purpose.
-            replaced: The items of the replaced ranges when their rows were read.
+            job: The job, which was begun only for this merge.
+            replaced: The items of the replaced ranges, as they were when the rows were read.
             staged: The new range, in a ledger of the job.
 
         Raises:
@@ -349,7 +348,7 @@ class LogCommits:
     async def release(self, job: Job) -> None:
         """Delete the generated producer of a job; the job can then commit nothing more.
 
-        Then the sweeper deletes the unlisted ledgers of the job without waiting `stagingTtlMs`.
+        The sweeper then deletes the unlisted ledgers of the job without waiting for `stagingTtlMs`.
 
         Raises:
             LocalProtocolError: `job` is not a job, or its producer has a name that the caller gave.

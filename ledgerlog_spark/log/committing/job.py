@@ -64,7 +64,7 @@ class Job(JobPlan):
     Attributes:
         app: The producer; a UUID if the caller gave no name.
         run: The query run; unique for each start of a job.
-        batch_id: Number of the batch. The same app and batch id are committed once.
+        batch_id: Number of the batch. A batch with the same app and id is committed only once.
         kind: Decides what happens if a batch with this id was committed before.
         is_replay: Whether the batch is in the log already. Then tasks need not write, and the
             commit does nothing.
@@ -87,7 +87,7 @@ def plan_job(
     expected_version: int | None = None,
     is_log_new: bool = False,
 ) -> JobPlan:
-    """The plan of a batch of rows of `schema`; `state` is the log's state when it was planned."""
+    """The plan of a batch with rows of `schema`. `state` is the log's state at the planning."""
     return JobPlan(
         log=state.head.name,
         log_id=state.head.log_id,

@@ -1,9 +1,9 @@
 """Deletes a log that a job created, if the job failed and nothing else uses the log.
 
 LOGS.md#K19. One transaction deletes the log. It compares the version of the head, and deletes the
-job's own producer and the node above the producers. The store allows this only if no other producer
-exists. So neither a commit nor a running job of another producer is lost, whatever happens between
-the reads and the transaction.
+job's own producer and the node above the producers. The store deletes that node only if no other
+producer exists. So neither a commit nor a running job of another producer is lost, whatever happens
+between the reads and the transaction.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ async def delete_new_log(host: LogHost, job: Job | None) -> bool:
 def is_unchanged(head: LogHead) -> bool:
     """Whether a log has no commit, and its head is as it was when the log was created.
 
-    Each change of a head gives it another token. Version 0 has the token of the creation.
+    Version 0 stores the token of the creation, and each later change gives the head another token.
     """
     created = head.history.recent[0] if head.history.recent else None
     return head.version == 0 and created is not None and created.token == head.token
@@ -75,8 +75,9 @@ async def _producers_of(host: LogHost, job: Job) -> dict[str, Version] | None:
     """The version of the job's producer, which is deleted with the log; empty without a producer.
 
     None if the log must stay, because the producer has committed a batch, or another run of it has
-    begun. If the log stays, the producer stays too: its record fences the tasks of this job, and a
-    record that is created again would have the version numbers of this one.
+    begun. If the log stays, the producer stays too, because its record fences the tasks of this
+    job. If the record were deleted and re-created, its version numbers would start from 0, and the
+    fence would fail.
     """
     await host.store.sync()
     found = await host.store.producers.read(host.log_id, job.app)

@@ -55,7 +55,7 @@ class StagedLedger:
 
     @property
     def is_writable(self) -> bool:
-        """True until an append fails. Another client may have fenced the ledger even if True."""
+        """True until an append fails. Even if True, another client may have fenced the ledger."""
         return self._handle.is_writable
 
     def start(self, schema_message: bytes) -> None:
@@ -67,7 +67,10 @@ class StagedLedger:
             self.send(schema_message)
 
     def send(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
-        """Append an entry. Returns a future of its id; until then the payload must not change."""
+        """Append an entry, and return a future of its id.
+
+        The payload must not change until the future is done.
+        """
         future = self._handle.append_async(payload)
         # The first failed append ends the attempt. Later failures have the same cause, and nothing
         # awaits them. Without `_seen`, asyncio would log them.
@@ -87,8 +90,8 @@ class StagedLedger:
         """Whether the version before `batch_id` lists less than half of the ledger.
 
         Call this only if each batch overwrites the batches before it, as in complete mode. If the
-        result is True, the writer continues in a new ledger. In one endless ledger, all overwritten
-        batches would stay on disk.
+        result is True, the writer continues in a new ledger. Otherwise, one endless ledger would
+        keep all overwritten batches on disk.
         """
         is_replaced = self._last_batch_id < batch_id - 1
         listed_size_bytes = 0 if is_replaced else self._last_batch_size_bytes

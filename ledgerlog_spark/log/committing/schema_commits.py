@@ -41,8 +41,8 @@ class SchemaCommits:
         versions. If the log has all these columns, the call changes nothing.
 
         Args:
-            schema: The new columns, as an Arrow schema message. Columns that the log has already
-                must have types that the log can store.
+            schema: The new columns, as an Arrow schema message. A column that the log already has
+                must have the log's type, or a type whose values the log's type can store.
             expected_version: The version of the log that the caller read. The log is changed only
                 if it still has this version. None requires no version.
             password: The password of the log.
@@ -74,11 +74,11 @@ class SchemaCommits:
     ) -> CommitResult:
         """Commit another schema of a transactional log, without rows.
 
-        If others commit meanwhile, the change is repeated from their version.
+        If others commit during the call, the change is computed again from their version.
 
         Args:
-            change: Returns the schema for a state of the log. If it is the present schema, nothing
-                is committed. Its errors are raised.
+            change: Returns the schema for a state of the log. If this is the present schema,
+                nothing is committed. An error that `change` raises is raised to the caller.
             expected_version: As in `add_columns`.
             password: The password of the log.
 

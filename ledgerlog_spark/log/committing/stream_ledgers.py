@@ -29,7 +29,8 @@ RUNS_MAX = 64
 IDS_FIRST = 8
 IDS_MAX = 64
 """Maximum number of ledger ids that a process takes from the store at once, with two requests. The
-first number is small, because a process may not live long. The number doubles each time."""
+first time, a process takes only a few ids, because it may not live long. The number then doubles
+each time."""
 
 _logger = logging.getLogger(__name__)
 

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 class EntriesInFlight:
     """Entries in flight. They are numbered from 0 in the order of sending, as in the machine.
 
-    `first` is the number of the oldest entry in flight. If a batch began in acknowledged entries
-    and continues in the oldest entry in flight, `cut` contains these acknowledged entries.
+    `first` is the number of the oldest entry in flight. The records of one append can be in several
+    entries. If the oldest entry in flight continues an append, `cut` has the acknowledged entries
+    of this append.
     """
 
     def __init__(self, log_id: str, queue: AppendQueue) -> None:
-        """No entries yet. The runs in flight of `queue` must have encoded bodies."""
+        """No entries yet. In `queue`, each run of entries in flight must have its encoded body."""
         self.first = 0
         self.cut: list[RecordEntry] = []
         self._log_id = log_id

@@ -1,8 +1,8 @@
 """The leader of a log: appends records and returns their positions (LOGS.md#J1-J12).
 
 Records are gathered into an entry until a maximum size or number of records is reached, or the
-linger has ended. The linger is the longest time for which a record waits for further records. It
-ends as soon as no entry is in flight, so that a lone append is sent immediately. An entry is
+linger has ended. The linger is the longest time for which a record waits for further records. The
+wait also ends when no entry is in flight, so a lone append is sent immediately. An entry is
 compressed once. The machine assigns an offset and a ledger to the entry. If this ledger fails, the
 machine assigns another ledger.
 """
@@ -49,10 +49,11 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.leader.rows import LeaderRows
 
 ENTRY_RECORDS_MAX = 8_192
-"""Maximum number of records, or of pieces of rows, that are gathered into one entry."""
+"""Maximum number of records in one entry, or of pieces into which appended rows were split."""
 
 
 REQUESTS_END = "the machine ends, because each of its requests has a deadline"
+"""Why the waits for the end of the machine have no time limit."""
 
 
 class Leader:
@@ -134,7 +135,7 @@ class Leader:
 
     @property
     def records_pending(self) -> int:
-        """Number of unacknowledged records or rows. A batch of unsent rows counts as one."""
+        """Number of unacknowledged records or rows. Unsent rows are counted in pieces instead."""
         return self.queue.entries + self._sent.records
 
     async def open(self) -> None:
@@ -167,8 +168,8 @@ class Leader:
         """Append a record. Return its position when the record is on the disks of Qa bookies.
 
         Args:
-            record: The bytes, a little less than 5 MiB at most. A read-only view must not change
-                until this returns.
+            record: The bytes, a little less than 5 MiB at most. If this is a read-only view, the
+                bytes below it must not change until the call returns.
 
         Raises:
             LocalProtocolError: The record is not bytes or is too large, or the leader was closed;
@@ -193,8 +194,8 @@ class Leader:
     async def append_many(self, records: Sequence[bytes | bytearray | memoryview]) -> Positions:
         """Append records. Return their positions when all records are on the disks of Qa bookies.
 
-        The positions are in order, without gaps. If the call fails, the first records may be in the
-        log. The errors are those of `append`.
+        The positions are in order, without gaps. If the call fails, some of the first records may
+        still be in the log. The errors are those of `append`.
         """
         future = self.queue.append_batch(self.content.records(records), at_once=True)
         return await forever(future, REQUESTS_END)
@@ -209,11 +210,11 @@ class Leader:
         """Append rows. Return their positions when all rows are on the disks of Qa bookies.
 
         The positions are in order, without gaps; `.offsets` is the half-open range of the offsets.
-        If the call fails, the first rows may be in the log.
+        If the call fails, some of the first rows may still be in the log.
 
         Args:
             rows: Rows with some or all columns of the log; missing columns become null. The memory
-                of the rows must not change until this returns. An encoded row must be a little
+                of the rows must not change until the call returns. An encoded row must be a little
                 smaller than 5 MiB.
 
         Raises:
@@ -243,7 +244,7 @@ class Leader:
         await self.queue.flush()
 
     async def roll(self) -> None:
-        """Continue in a new ledger. When this returns, the earlier ledger is closed and listed.
+        """Continue in a new ledger. When the call returns, the earlier ledger is closed and listed.
 
         Does nothing if the ledger in use is empty. The close and the change of the list take at
         most `close_timeout_ms` of the settings, 30 s by default. Raises the errors of `append` too.
@@ -290,7 +291,7 @@ class Leader:
         return late
 
     async def truncate(self, position: Position | int) -> None:
-        """Delete every record before `position`. The change is durable when this returns.
+        """Delete every record before `position`. The change is durable when the call returns.
 
         Ledgers are deleted after `deletedRetentionMs`, so that running readers can finish. If
         `position` is in the ledger in use, the leader rolls first.
@@ -340,7 +341,7 @@ class Leader:
     def abandon(self) -> None:
         """Stop without closing: pending appends fail, and their outcome is unknown.
 
-        A ledger that no attempt can list any more is deleted.
+        The next ledger is deleted if it is not in the list, and no attempt can add it any more.
         """
         left = LocalProtocolError(
             f"the client that led log {self.name!r} was closed: to find out which records are in "
@@ -359,7 +360,7 @@ class Leader:
             self._host.stop()
 
     def send_now(self) -> None:
-        """Send waiting appends, as far as the window and the batching allow."""
+        """Send waiting appends, as far as the window and the linger allow."""
         self.queue.send_now()
 
     def _send(self, gathered: Gathered) -> None:

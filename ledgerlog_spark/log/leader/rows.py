@@ -58,11 +58,11 @@ class LeaderRows:
         self.record(records)
 
     def pieces(self, rows: object) -> Sequence[Any]:
-        """Split the rows of an append into pieces, in order. Without rows, there are no pieces."""
+        """Split the rows of an append into pieces, in order. The result is empty without rows."""
         return self._splitter.split(rows)
 
     def encode(self, gathered: Gathered) -> EncodedBody:
-        """Encode the gathered appends as an entry, and make the waiters count rows, not pieces."""
+        """Encode the gathered pieces as an entry. Its waiters then count rows instead of pieces."""
         pieces: list[Any] = gathered.payloads
         ends = list(accumulate(piece.rows for piece in pieces))
         gathered.waiters = [

@@ -1,10 +1,10 @@
 """Checks that all listed entries exist, and finds the owner of every ledger (LOGS.md#U17).
 
-A check changes nothing. It reads in this order: the ids of the log's ledgers, the registrations,
-the marks `made` of leaders, the list, and all marks. A leader sets a mark `made` on a ledger that
-it created and did not list yet. In this order, concurrent work does not look like damage. If a
-ledger has a fault, the list is read again. The fault counts only if the list still contains the
-same ranges.
+A check changes nothing. It uses the mark `made`, which a leader sets on a ledger that it created
+and did not list yet. The check reads in this order: the ids of the log's ledgers, the
+registrations, the marks `made`, the list, and all marks. In this order, concurrent work does not
+look like damage. If a ledger has a fault, the list is read again. The fault counts only if the list
+still contains the same ranges.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class LogCheck:
         staged: Ledgers of uncommitted jobs, and unlisted ledgers of leaders.
         marked: Ledgers that no version lists and that will be deleted.
         orphans: Ledgers with the id of this log in their metadata, but without a listing, a
-            registration or a mark. Ledgers of the last minute are omitted, because their makers
-            may be about to list them.
+            registration or a mark. Ledgers that were created in the last minute are omitted,
+            because a leader may be about to list them.
     """
 
     log: str
@@ -119,7 +119,7 @@ class LogChecker:
         return await self._older(strangers, max(YOUNG_MS, age_ms))
 
     async def _older(self, ledger_ids: Sequence[int], age_ms: int) -> tuple[int, ...]:
-        """The existing ledgers that were made at least `age_ms` ago, by the store's clock."""
+        """Those of `ledger_ids` that exist and, by the store's clock, are at least `age_ms` old."""
         if not ledger_ids:
             return ()
         now_ms = await self._host.store.now_ms(self._host.log_id)

@@ -60,7 +60,7 @@ CopyRows = Callable[[Job, CutRange], Awaitable[StagedRange]]
 """Copies the rows of part of a range to one of the job's ledgers."""
 
 OnProgress = Callable[[int, int], None]
-"""Called with the number of finished ledgers and of all ledgers."""
+"""Called with two numbers: the ledgers that are finished, and all ledgers."""
 
 RESTORE_ATTEMPTS_MAX = 5
 DELETE_ATTEMPTS_MAX = 20
@@ -139,8 +139,8 @@ class LogMaintenance:
             untimed_to: The field `untimed_to` of an earlier result, which also saves requests.
 
         Returns:
-            A result with `is_more_due` if more than about 8,000 ranges had to be deleted. If other
-            changes were faster, the sweeper deletes the rest.
+            A result, whose `is_more_due` is true if more than about 8,000 ranges had to be deleted.
+                If other changes were faster, the sweeper deletes the rest.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -174,14 +174,14 @@ class LogMaintenance:
         overwrite_if_changed: bool = False,
         expected_version: int | None = None,
     ) -> CommitResult:
-        """Make the rows of an older version the newest again, at new offsets.
+        """Make the rows of an older version the current rows again, at new offsets.
 
         The ranges of the version are listed again, so no data is copied. There is one exception: if
         a merge joined the first or last rows of the version with other rows, these rows are copied.
 
         Args:
             version: The version.
-            copy: A coroutine function that gets a job as its argument, and copies these rows into a
+            copy: A coroutine function that gets a job, and copies such rows of merged ranges into a
                 ledger of this job. None if copies are not allowed.
             overwrite_if_changed: Whether to replace even rows that other jobs commit during this
                 call.
@@ -306,7 +306,7 @@ class LogMaintenance:
         call keeps the log.
 
         Raises:
-            MetadataError: The store failed. The log may be deleted; a retry is safe.
+            MetadataError: The store failed. The log may have been deleted; a retry is safe.
         """
         return await delete_new_log(self._host, None)
 

@@ -1,10 +1,10 @@
 """Keeps findings of earlier passes, so that a pass without due work needs few requests.
 
 A pass over a log finds the time when the next work on the log is due, for example when a version
-expires or the grace of a mark ends. Until this time the log need not be read. Later changes also
-cause work, but only after a grace period. So the next time is at most the time of the pass plus
-this grace period. All times are times of the store's clock. A change of properties clears the
-findings.
+expires or the grace period of a mark ends. Until this time the log need not be read. Later changes
+also cause work, but only after a grace period. So this time is never later than the end of a grace
+period that begins with the pass. All times are times of the store's clock. A change of properties
+clears the findings.
 
 Some work may become due at any time, for example for a mark without a grace period, or for a
 replaced run. A pass searches for such work if the last search was `LOOK_AGAIN_MS` ago.
@@ -26,7 +26,7 @@ LOOK_AGAIN_MS = 3_600_000
 
 @dataclass(slots=True)
 class LogDue:
-    """When each kind of work on one log is due next, in ms of the store's clock; 0 is now.
+    """When each kind of work on one log is due next, in ms of the store's clock; 0 means now.
 
     Attributes:
         properties: Properties of the head from which the times were calculated.

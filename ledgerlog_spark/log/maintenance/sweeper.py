@@ -48,15 +48,17 @@ PAGES_GRACE_MS = 3_600_000
 PAGES_AT_ONCE = 100
 
 FAILED_SEALS_MAX = 64
-"""After this number of failed seals of a deleted log's ledgers, a pass seals no more ledgers."""
+"""After this number of failed seals of ledgers of a deleted log, a pass seals no more ledgers."""
 
 _logger = logging.getLogger(__name__)
 
 EXPIRY_STEPS_MAX = 100
-"""Maximum number of steps in a pass over a log. The next pass continues."""
+"""Maximum number of steps in which a pass ends expired versions of a log. The next pass
+continues."""
 
 ATTEMPTS_MAX = 20
-"""Maximum attempts of a step. If a stream commits very often, most attempts conflict with it."""
+"""Maximum number of conflicts with other changes, after which a pass leaves the rest to the next
+pass. If a stream commits very often, most attempts conflict with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class Sweeper:
         self._random = random
 
     async def sweep_all(self) -> tuple[list[Swept], list[LedgerLogError]]:
-        """Run one pass over every log. Return the results, and the errors of the other logs."""
+        """Run one pass over every log. Return the results, and the errors of the failed passes."""
         swept, errors = [], []
         for log_id in await self._store.ids():
             try:
@@ -301,7 +303,7 @@ class _LogSweep:
         return not (await seal_open(older, self._host)).left
 
     async def _shrink(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
-        """Delete replaced runs after `txnRetentionMs`; keep the last run and the last batch id.
+        """Delete replaced runs after `txnRetentionMs`. Keep the last run and the last batch id.
 
         The last run identifies the query of the producer's batches (LOGS.md#P4).
         """

@@ -1,8 +1,8 @@
 """Reads listed ranges (LOGS.md#R1, LOGS.md#R2, LOGS.md#R3).
 
 All entries of a committed range are on their ack quorum. So a read needs neither the state of the
-ledger nor its last add confirmed. An absent entry is read again with fresh metadata before it
-counts as lost.
+ledger nor its last add confirmed. An entry that no bookie has is read again with fresh metadata,
+before it counts as lost.
 """
 
 from __future__ import annotations

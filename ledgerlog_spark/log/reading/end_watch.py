@@ -75,7 +75,10 @@ class EndWatch:
         await self._close_handles(list(self._followed))
 
     async def _follow_open_ledgers(self) -> bool:
-        """Return whether the log is transactional. Such a log never has open ledgers."""
+        """Follow the open ledgers that the head lists now.
+
+        Return whether the log is transactional. Such a log never has open ledgers.
+        """
         found = await self._host.store.read_head(self._host.log_id)
         if found is None or found.value.kind is LogKind.TRANSACTIONAL:
             return found is not None

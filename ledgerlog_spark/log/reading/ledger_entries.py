@@ -60,7 +60,7 @@ class EntryCursor(ABC, Generic[T]):
     async def taken(
         self, ledger_id: int, entries: AsyncGenerator[Sequence[Any], None]
     ) -> AsyncGenerator[list[T], None]:
-        """The results of `take` for these entries, without empty ones, until `is_done`."""
+        """The results of `take` for these entries, without empty results, until `is_done`."""
         async with contextlib.aclosing(entries):
             async for batch in entries:
                 for entry in batch:
@@ -71,10 +71,10 @@ class EntryCursor(ABC, Generic[T]):
 
     @abstractmethod
     def take(self, ledger_id: int, entry: Any) -> list[T]:
-        """The records or rows of the ledger's next entry, without the skipped ones."""
+        """Decode the ledger's next entry. Return its records or rows, without the skipped ones."""
 
     def _kept(self, header: LeaderEntryHeader, ledger_id: int, entry_id: int) -> range:
-        """The places of the entry's records or rows that are returned; the first place is 0."""
+        """The indexes, within an entry, of the records or rows that the cursor returns."""
         first = header.first_offset
         skipped = self.next_offset - first
         if skipped < 0:

@@ -90,7 +90,7 @@ class RowCutter:
         rows: tuple[int, int] | None,
         wanted: range,
     ) -> None:
-        """A cutter before the first row. `entry_ids` are the entries without the index entry.
+        """A cutter before the first row. `entry_ids` has the entries, but not the index entry.
 
         `rows` is the half-open interval of the rows that the entries contain, counted within the
         listed range; None if the rows are unknown.

@@ -33,7 +33,7 @@ from ledgerlog_spark.protocol.log.read.view import LogView, ViewMachine
 from ledgerlog_spark.protocol.log.state.records import Item, LogKind, LogSnapshot, OpenLedger
 
 LISTINGS_MAX = 5
-"""How often the list is read at most, if a listed ledger proves to be deleted each time."""
+"""Maximum number of reads of the list. It is read again if a listed ledger was deleted."""
 
 ENTRIES_FIRST = 64
 ENTRIES_MAX = 4_096
@@ -61,8 +61,9 @@ async def view(
         seen_offset: An end of the log that any process found before. A fresh view reaches this
             offset, even if the bookies that answer do not have the newest LAC yet. It ends before
             this offset only if records are lost.
-        known_version: The newest version that the caller already has. Only later versions are read;
-            with None, all versions that are needed for the commit times of the rows.
+        known_version: The newest version that the caller already has, so that only later versions
+            are read. With None, all versions are read that are needed for the commit times of the
+            rows.
         known_schemas: Ids of the schemas that the caller has.
         is_fresh: Whether the view must be current. If false, the view needs one request less, and
             existing rows may be missing.

@@ -164,7 +164,7 @@ class RecordReader(Generic[T]):
         return await open_ends.view(self._host, first_offset, known_version=ABOVE_ANY_VERSION)
 
     async def _relisted(self, cursor: EntryCursor[T]) -> LogView:
-        """The present list of the log, as soon as the metadata store answers."""
+        """Read the present list of the log. Retry until the metadata store answers."""
         pauses_ms = ENDLESS.pauses_ms()
         while True:
             self._ledgers.check_open()
@@ -183,7 +183,7 @@ class RecordReader(Generic[T]):
     def _all_parts(
         self, view: LogView, cursor: EntryCursor[T], finished: set[int], changes: _Changes
     ) -> Iterator[AsyncGenerator[list[T], None]]:
-        """Ends when every listed ledger is closed, and all its records were read."""
+        """The records of every listed ledger. An open ledger is followed until it is closed."""
         yield from self._listed_parts(view, cursor)
         for ledger in view.open_ledgers:
             if ledger.ledger_id not in finished:
@@ -251,7 +251,7 @@ class RecordReader(Generic[T]):
     async def _acknowledged(
         self, handle: LedgerReaderHandle, first: int, last: int
     ) -> AsyncGenerator[Sequence[Any], None]:
-        """Entries of a followed ledger. Those that a notification contained are not read again."""
+        """Entries of a followed ledger. Entries from a notification are not read again."""
         if watched := handle.watched_entries(first, last):
             first = watched[-1].entry_id + 1
             yield watched

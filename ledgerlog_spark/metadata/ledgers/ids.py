@@ -1,10 +1,10 @@
 """New ledger ids, from the counter that Apache BookKeeper's clients use too.
 
-A separate counter would return ids that a Java client also gets. An id is the number of an
-EPHEMERAL_SEQUENTIAL node under `idgen`. One transaction creates the nodes of several ids. After the
-31 bits of the counter are used up, an id has two parts, as in Apache BookKeeper. The high 32 bits
-are the number of a directory `idgen-long/HOB-<n>`. The low 31 bits are the number of a node in this
-directory.
+The counter is shared, because a separate counter would return ids that a Java client also gets. An
+id is the number of an EPHEMERAL_SEQUENTIAL node under `idgen`. One transaction creates the nodes of
+several ids. After the 31 bits of the counter are used up, an id has two parts, as in Apache
+BookKeeper. The high 32 bits are the number of a directory `idgen-long/HOB-<n>`. The low 31 bits are
+the number of a node in this directory.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LedgerIds:
         return await self._take_long(count)
 
     async def close(self) -> None:
-        """Wait until the nodes of used ids are deleted, or cannot be deleted."""
+        """Wait until the deletion of each used id's node has succeeded or failed."""
         while self._removals:
             await asyncio.gather(*self._removals, return_exceptions=True)
 
@@ -85,7 +85,7 @@ class LedgerIds:
     async def _numbers(self, directory: str, count: int) -> list[int] | None:
         """Return `count` new numbers of a directory's counter; None if the counter is used up.
 
-        After a lost reply, only some numbers stay unused, because the next attempt gets other
+        A lost reply only wastes the numbers of one attempt, because the next attempt gets other
         numbers.
         """
         create = znodes.CreateNode(f"{directory}/ID-", kind=znodes.NodeKind.EPHEMERAL_SEQUENTIAL)

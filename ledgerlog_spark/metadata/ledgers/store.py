@@ -1,7 +1,7 @@
 """Ledger metadata on a tree of nodes, in Apache BookKeeper's paths and formats.
 
-Ledger ids are unique, so the path of a ledger is never created twice. So a write is safe if the
-store compares only the version number.
+Ledger ids are unique, so the path of a ledger is never created twice. That is why it is enough that
+the store compares the version number of each write.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CREATE_ATTEMPTS_MAX = 4
 
 SHORT_LEVELS = tuple(map(re.compile, ("[0-9]{2}", "[0-9]{4}", "L[0-9]{4}")))
 LONG_LEVELS = tuple(map(re.compile, ("[0-9]{3}", "[0-9]{4}", "[0-9]{4}", "[0-9]{4}", "L[0-9]{4}")))
-"""Patterns of the names on each level below the root."""
+"""A pattern for the names on each level below the root, from the top level to the lowest."""
 
 
 class LedgerStore:
@@ -115,7 +115,10 @@ class LedgerStore:
                 raise _not_found(ledger_id) from None
 
     async def ids(self) -> AsyncIterator[int]:
-        """Yield all ledger ids, ascending, from several reads. An error ends the iteration."""
+        """Yield all ledger ids, ascending. Several reads find them, so the result is no snapshot.
+
+        An error ends the iteration.
+        """
         try:
             names = await self._tree.children(self._root)
         except znodes.NodeMissingError:

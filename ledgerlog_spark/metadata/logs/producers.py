@@ -80,7 +80,8 @@ class LogProducers:
         Each ledger in `deregistered` gets the mark `staged`, unless it has a mark. The ledgers in
         `released` are listed, so they get no mark. Raises MetadataVersionError, and changes
         nothing, if `version` is None and the record exists, or if the record has another version.
-        Raises LogNotFoundError, and changes nothing, if a new producer finds no log.
+        Raises LogNotFoundError, and changes nothing, if the producer is new and its log does not
+        exist.
         """
         path, data = self._paths.producer(log_id, app), encode_producer(producer)
         if version is None:
@@ -102,7 +103,8 @@ class LogProducers:
             )
             if not is_gone:
                 raise
-            # The node above a log's producers is deleted together with the log, or later.
+            # The node above a log's producers is missing. It is deleted only with the log, or
+            # later.
             raise LogNotFoundError(
                 f"the log of producer {app!r} was deleted; nothing was changed",
                 app=app,
@@ -125,7 +127,7 @@ class LogProducers:
         await self._nodes.transact([*operations, *self._deletion(log_id, app, version)])
 
     def deletions(self, log_id: str, versions: Mapping[str, Version]) -> list[znodes.NodeOperation]:
-        """The operations that delete all producers of a log, if it has these and no others."""
+        """The operations that delete these producers of a log. They fail if the log has others."""
         operations: list[znodes.NodeOperation] = []
         for app, version in versions.items():
             operations += self._deletion(log_id, app, version)
@@ -210,7 +212,7 @@ class LogProducers:
     async def claim_made(self, log_id: str, ledger_id: int) -> None:
         """Change the mark of a ledger from `made` to `staged`, so that no leader can list it.
 
-        Do nothing if the ledger does not have the mark `made`, or does not have it any more.
+        Do nothing if the ledger never had the mark `made`, or has lost it.
         """
         path = self._paths.mark(log_id, ledger_id)
         with contextlib.suppress(znodes.NodeMissingError, MetadataVersionError):

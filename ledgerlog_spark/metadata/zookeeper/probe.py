@@ -15,9 +15,9 @@ _logger.addHandler(logging.NullHandler())
 def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
     """Return the id of the newest transaction of the ensemble at `hosts`. This call blocks.
 
-    Before a server answers, it catches up with its leader. So if the id is lower than an earlier
-    id, this is another ensemble, or the ensemble has lost its data. Return None if no server
-    answers in time.
+    Before a server answers, it catches up with its leader. So an id that is lower than an earlier
+    id comes from another ensemble, or from an ensemble that has lost its data. Return None if no
+    server answers in time.
     """
     client = KazooClient(hosts=hosts, timeout=timeout_seconds, logger=_logger)
     try:

@@ -1,8 +1,8 @@
 """Makes requests for kazoo, and converts kazoo's answers to results and errors of ledgerlog.
 
-In kazoo's own transactions, the result of a create contains only the path. `Multi` sends a newer
-create request. The result of that request also contains the node's stat, with the version of the
-new node.
+In kazoo's own transactions, the result of a create contains only the path. `Multi` sends
+ZooKeeper's newer request to create a node. The result of that request also contains the node's
+stat, with the version of the new node.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ RECONNECT_DELAY_SECONDS_MAX = 1.0
 SESSION_ID_SIZE_BYTES = 8
 PROBE_SECONDS = 2.0
 
-# kazoo logs each failed attempt to connect. Without a handler, Python would print these lines. So
-# this handler drops them. Callers get the important failures as errors.
+# kazoo logs each failed attempt to connect. Without a handler, Python would print these lines, so
+# this handler drops them. The failures that matter reach the callers as errors.
 _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())
 
@@ -379,8 +379,8 @@ class ZookeeperSession:
             try:
                 return await self._answer(path, send, deadline)
             except LOST:
-                # The request may fail before the connection's state changes. So wait for the
-                # change.
+                # The request may fail shortly before kazoo changes the connection's state, so wait
+                # for this change.
                 await asyncio.sleep(RECONNECT_DELAY_SECONDS)
             except (TimeoutError, KazooTimeoutError):
                 raise self._unavailable(self._request_timeout) from None

@@ -30,9 +30,9 @@ class _Watched:
 class ZookeeperWatches:
     """All watches of one session.
 
-    A watch that fired is set again *before* its callbacks run. So a change after a callback's read
-    causes another call. After each reconnection, all watches are set and all callbacks are called,
-    because changes may have been missed.
+    A watch that fired is set again *before* its callbacks run. So if a node changes after a
+    callback has read it, the callback is called again. After each reconnection, all watches are set
+    and all callbacks are called, because changes may have been missed.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class ZookeeperWatches:
     def _armed(self, watched: _Watched, result: Any, announce: bool, by_existence: bool) -> None:
         failure = result.exception
         if isinstance(failure, kazoo_errors.NoNodeError):
-            # The node does not exist, so its children cannot be watched. So watch the node itself.
+            # A node that does not exist has no children to watch. So watch the node itself.
             self._arm(watched, announce=True, by_existence=True)
         elif by_existence and failure is None and result.value is not None:
             # The node was created between the two requests, so its children can be watched now.

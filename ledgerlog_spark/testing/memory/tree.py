@@ -205,9 +205,9 @@ class MemoryTree:
                     continue
 
     def hold_reads(self) -> None:
-        """Make reads return the present state until `release_reads`.
+        """Make reads return the state of this moment until `release_reads`.
 
-        `sync` and a write of this session update the state that reads return.
+        After `sync` or a write of this session, reads return the state of that later moment.
         """
         self._held = self.nodes.current.copy()
 

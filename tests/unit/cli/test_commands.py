@@ -79,7 +79,7 @@ def test_lines_of_help_are_not_broken_twice(words: tuple[str, ...]) -> None:
     ("words", "promised"),
     [
         (("logs", "check"), "Verify that entries have enough replicas"),
-        (("logs", "truncate"), "such as a leader log, only whole ranges are deleted"),
+        (("logs", "truncate"), "only whole ranges are deleted. A leader log has no versions"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
