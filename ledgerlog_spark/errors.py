@@ -303,6 +303,6 @@ class DataLossError(LogError):
 
 
 class InternalError(LedgerLogError):
-    """A bug of ledgerlog. Please report the bug with the events in the error's message."""
+    """A bug of ledgerlog. Please report the bug with the traceback and the attribute `events`."""
 
     definite = False

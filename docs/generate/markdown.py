@@ -16,7 +16,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def cell(text: str) -> str:
-    """Text on one line, with its bars escaped."""
+    """Text on one line, with each `|` escaped."""
     return re.sub(r"(?<!\\)\|", r"\\|", " ".join(text.split()))
 
 
