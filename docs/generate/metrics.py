@@ -161,11 +161,12 @@ up slices: `event` is `slices given up, so whole entries were read`, `count` is 
 
 OF_A_SCAN = {
     "entriesRead": "Entries that were read, whole or as slices, with index entries.",
-    "payloadBytesRead": "Bytes of the payloads of these entries; of slices, only their bytes.",
+    "entriesFiltered": "Entries of which only the columns of the filter were read, because no row can pass.",
+    "payloadBytesRead": "Bytes that were read of the payloads of the entries in `entriesRead`.",
     "requestsSent": "Requests to bookies.",
     "replicasTried": "Bookies to which the tasks sent requests.",
-    "readsRetried": "Requests that another bookie got, because a bookie refused or its answer was wrong.",
-    "readsHedged": "Requests that another bookie got too, because a bookie was slow.",
+    "readsRetried": "Requests that were repeated to another bookie, because a bookie refused or its answer was wrong.",
+    "readsHedged": "Requests that were also sent to another bookie, because a bookie was slow.",
     "slicesGivenUp": "Requests for slices that no bookie answered correctly, so that whole entries were read. **Above 0: an index or its entries are damaged, or bookies are too old or too busy.**",
 }
 """What each metric of `ScanMetrics.scala` means."""
