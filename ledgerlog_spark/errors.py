@@ -303,6 +303,6 @@ class DataLossError(LogError):
 
 
 class InternalError(LedgerLogError):
-    """A bug of ledgerlog. Please report the bug with the error's field `events`, if it has one."""
+    """A bug of ledgerlog. Please report the bug with the traceback and the attribute `events`."""
 
     definite = False

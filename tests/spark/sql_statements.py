@@ -15,6 +15,10 @@ ROWS_B = ((1, "other"), (5, "more"))
 DEFAULT = ((False, True),)
 BOTH = ((False, True), (True, False))
 """`spark.sql.caseSensitive` and `spark.sql.ansi.enabled`: each on and off."""
+CASE = ((False, True), (True, True))
+"""For a statement whose effect depends on `spark.sql.caseSensitive`."""
+ANSI = ((False, True), (False, False))
+"""For a statement whose effect depends on `spark.sql.ansi.enabled`."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +71,9 @@ NOT_KEPT = "no effect: a table keeps the log of its CREATE TABLE"
 
 READS = (
     Statement("read", "SELECT * FROM {t}", settings=BOTH),
-    Statement("read", "SELECT K, S FROM {t} WHERE K > 1", settings=BOTH),
-    Statement("read", "SELECT CAST(s AS INT) FROM {t}", settings=BOTH),
-    Statement("read", "SELECT k + 9223372036854775807 FROM {t}", settings=BOTH),
+    Statement("read", "SELECT K, S FROM {t} WHERE K > 1", settings=CASE),
+    Statement("read", "SELECT CAST(s AS INT) FROM {t}", settings=ANSI),
+    Statement("read", "SELECT k + 9223372036854775807 FROM {t}", settings=ANSI),
     Statement("read", "SELECT {u}.s, count(*) FROM {t} JOIN {u} USING (k) GROUP BY ALL"),
     Statement("read", 'spark.read.table("{t}").where("k = 2").select("s")'),
     Statement("read", "CACHE TABLE {t}; SELECT * FROM {t}; UNCACHE TABLE {t}"),
@@ -98,7 +102,7 @@ INSERTS = (
               instead='spark.read.parquet("{p}").' + APPEND),
     Statement("insert", "INSERT INTO {t} (s, k) VALUES ('z', 3)",
               instead="INSERT INTO {v} (s, k) VALUES ('z', 3)"),
-    Statement("insert", "INSERT INTO {t} BY NAME SELECT 'z' AS S, 3L AS K", settings=BOTH,
+    Statement("insert", "INSERT INTO {t} BY NAME SELECT 'z' AS S, 3L AS K", settings=CASE,
               instead="INSERT INTO {v} BY NAME SELECT 'z' AS s, 3L AS k"),
     Statement("insert", "INSERT OVERWRITE {t} SELECT * FROM {u} WHERE k = 1",
               instead='spark.table("{u}").where("k = 1").' + OVERWRITE),
@@ -113,7 +117,7 @@ INSERTS = (
     Statement("insert", "INSERT INTO {v} VALUES (3, 'z')", settings=BOTH),
     Statement("insert", "INSERT INTO {v} SELECT * FROM {u}"),
     Statement("insert", "INSERT INTO {v} SELECT * FROM {v}"),
-    Statement("insert", "INSERT INTO {v} BY NAME SELECT 'z' AS S, 3L AS K", settings=BOTH),
+    Statement("insert", "INSERT INTO {v} BY NAME SELECT 'z' AS S, 3L AS K", settings=CASE),
     Statement("insert", "INSERT INTO {v} (k) VALUES (3)"),
     Statement("insert", "INSERT INTO {v} VALUES (NULL, NULL)"),
     Statement("insert", "INSERT INTO {v} VALUES ('abc', 'z')", settings=BOTH),

@@ -32,6 +32,11 @@ pytestmark = pytest.mark.skipif(not is_hidden(), reason="this Spark makes no led
 PAGE = Path(__file__).parents[2] / "docs" / "SPARK.md"
 BEGIN, END = "<!-- statements: `make sql-table` writes this -->", "<!-- end of statements -->"
 UPDATE = "LEDGERLOG_UPDATE_DOCS"
+VALUES = (
+    ("with case-insensitive names", "with case-sensitive names"),
+    ("with ANSI off", "with ANSI on"),
+)
+"""How the table names the values, false and true, of the two settings of a statement."""
 SHOWN = {**{name: name for name in "abcnptuvwx"}, "f": "ledger", "o": "log", "out": "p"}
 CASES = [
     pytest.param(statement, settings, id=f"{statement.text[:60]} {settings}")
@@ -186,21 +191,25 @@ def _lines(seen: dict[Any, Run]) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for statement in STATEMENTS:
         effects = {
-            _effect(statement, seen[statement.text, settings]) for settings in statement.settings
+            settings: _effect(statement, seen[statement.text, settings])
+            for settings in statement.settings
         }
-        instead = statement.instead.format(**SHOWN) if any("refused" in e for e in effects) else ""
+        is_refused = any("refused" in effect for effect in effects.values())
+        instead = statement.instead.format(**SHOWN) if is_refused else ""
         yield (
             f"| {statement.group} | {_code(statement.text.format(**SHOWN))} | "
             f"{_joined(effects)} | {_code(instead)} | {_in_catalog(statement, seen)} |"
         )
 
 
-def _joined(effects: set[str]) -> str:
-    """The effect under the settings of a statement; two effects if the settings differ in it."""
-    if len(effects) == 1:
-        return next(iter(effects))
-    one, other = sorted(effects)
-    return f"with one setting: {one}; with the other: {other}"
+def _joined(effects: dict[tuple[bool, bool], str]) -> str:
+    """The effect of a statement; two effects, with the value of the setting, if they differ."""
+    if len(set(effects.values())) == 1:
+        return next(iter(effects.values()))
+    (one, first), (other, second) = effects.items()
+    (place,) = (place for place, value in enumerate(one) if value is not other[place])
+    words = VALUES[place]
+    return f"{words[one[place]]}: {first}; {words[other[place]]}: {second}"
 
 
 def _effect(statement: Statement, run: Run) -> str:
@@ -212,14 +221,14 @@ def _effect(statement: Statement, run: Run) -> str:
 
 
 def _in_catalog(statement: Statement, seen: dict[Any, Run]) -> str:
-    effects = set()
+    effects = {}
     for settings in statement.settings:
         run = seen[statement.text, settings]
         if run.catalog.error:
-            effects.add(_refusal(run.catalog, run.parquet))
+            effects[settings] = _refusal(run.catalog, run.parquet)
         else:
             more = "works (Parquet fails)" if run.parquet.error else "as Parquet"
-            effects.add(statement.differs or more)
+            effects[settings] = statement.differs or more
     text = statement.text_in_catalog
     other = "" if text == statement.text else f"; written as {_code(text.format(**SHOWN))}"
     return f"{_joined(effects)}{other}"

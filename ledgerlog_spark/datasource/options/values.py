@@ -113,7 +113,8 @@ class SourceOptions:
         )] = None
     starting_offsets_by_timestamp_strategy: Annotated[str, Option(
         Use.READ, choice(ERROR, GO_TO_LATEST),
-        "if all rows are older than startingTimestamp: error fails, latest starts at the end",
+        "if all rows are older than startingTimestamp: with error the read fails, with "
+        "latest it starts at the end",
         )] = ERROR
     version_as_of: Annotated[int | None, Option(Use.BATCH, whole_number(0),
         "number of the version to read")] = None
@@ -123,7 +124,8 @@ class SourceOptions:
     fail_on_data_loss: Annotated[bool, Option(Use.READ, boolean,
         "false: skip rows that no longer exist")] = True
     on_overwrite: Annotated[str, Option(Use.STREAM, choice(FAIL, CONTINUE),
-        "when the log is overwritten: fail ends the query, continue keeps reading")] = FAIL
+        "when the log is overwritten: with fail the query ends, with continue it reads "
+        "the new rows")] = FAIL
     max_rows_per_trigger: Annotated[int | None, Option(Use.STREAM, whole_number(1),
         "maximum number of rows in a micro-batch; also named maxOffsetsPerTrigger",
         "rows")] = None
