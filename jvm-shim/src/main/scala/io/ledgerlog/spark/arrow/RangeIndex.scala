@@ -25,14 +25,14 @@ final case class RangeIndex(
     slices: IndexedSeq[Array[Int]] = IndexedSeq.empty
 ) {
 
-  /** The slices of some of a schema's columns for a part of the range.
+  /** The slices of `columns` of the stored schema, for the entries of `range`.
     *
     * The result is None if the index has no slices of this schema, or if whole entries are better.
     */
   def slicesOf(range: ScanRange, columns: Seq[Int], storedColumns: Int): Option[EntrySlices] =
     listed(range, columns, storedColumns).filter(_.isWorthwhile)
 
-  /** The slices of a filter's columns, if they are worth a read before the other columns.
+  /** The slices of a filter's columns, if it saves time to read them before the other columns.
     *
     * @param wanted
     *   the places of all columns that the scan needs

@@ -7,9 +7,9 @@ import org.apache.spark.unsafe.types.UTF8String
 
 /** Whether rows may pass a filter, by the values of its columns.
   *
-  * A filter has one of three results in a row: true, false and null. What is not known has all of
-  * them. So the results of a part are a set, and a row may pass if the set contains "true". As
-  * `ledgerlog_spark/datasource/skipping/predicates.py`, which does so for many rows at once.
+  * In a row, a part of a filter is true, false or null. If this is not known, all three are
+  * possible. So the result of a part is a set, and a row may pass if the set of the filter contains
+  * "true". `ledgerlog_spark/datasource/skipping/predicates.py` does the same for many rows at once.
   *
   * @param vectors
   *   the columns of the filter, by their places in the stored rows
@@ -56,7 +56,7 @@ final class RowTest(filter: RowFilter, vectors: Map[Int, FieldVector]) {
         case _ => None
       }
     }
-    // `<=>` is never null, and null is equal to null.
+    // The result of `<=>` is never null: null equals null.
     val isSame = test.operator == "<=>"
     val ofNull = if (!isSame) Null else if (test.values.head.isEmpty) True else False
     ofValue.fold((_: Int) => AnyResult) { of => row =>
@@ -99,7 +99,7 @@ private object RowTest {
 
   def text(key: AnyRef): UTF8String = key.asInstanceOf[UTF8String]
 
-  /** The keys of a column's values that are not null, if its values have the order of `family`. */
+  /** Returns the key of the value in a row that is not null; None for a column of another family. */
   def keysOf(family: String, vector: FieldVector): Option[Int => Key] = {
     def number(at: Int => Long): Some[Int => Key] = Some(row => RowFilter.keyOf(at(row)))
     (family, vector) match {

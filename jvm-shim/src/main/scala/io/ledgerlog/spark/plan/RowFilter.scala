@@ -8,8 +8,8 @@ import scala.jdk.CollectionConverters._
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.unsafe.types.UTF8String
 
-/** A filter of a query for stored rows, which `ledgerlog_spark/datasource/skipping/row_filters.py`
-  * writes. Spark applies the filter again, so a result that is not known keeps the row.
+/** A filter of a query, for stored rows. Spark applies the filter again, so a row is kept if its
+  * result is not known. `ledgerlog_spark/datasource/skipping/row_filters.py` writes the JSON.
   */
 sealed trait RowFilter extends Serializable {
 
@@ -19,10 +19,10 @@ sealed trait RowFilter extends Serializable {
 
 object RowFilter {
 
-  /** A value that is compared with others of its family only: a number, a decimal or bytes. */
+  /** A value that is compared only with values of its family: a number, a decimal or bytes. */
   type Key = AnyRef with Comparable[AnyRef]
 
-  /** Any result. */
+  /** A part whose result is not known. */
   case object Unknown extends RowFilter {
     override val places: Set[Int] = Set.empty
   }
@@ -44,12 +44,12 @@ object RowFilter {
     override def places: Set[Int] = Set(place)
   }
 
-  /** A comparison with constants, of which only `IN` may have several.
+  /** A comparison with constants. Only `IN` may have several constants.
     *
     * @param family
     *   the family of the column's type and of the constants
     * @param values
-    *   the constants; none is a null
+    *   the constants; None for a null
     */
   final case class Comparison(
       place: Int,
@@ -93,7 +93,7 @@ object RowFilter {
     case _ => keyOf(value.asLong)
   }
 
-  /** The units of decimals, as `DECIMAL_SCALE_MAX` in `datasource/skipping/facts.py`. */
+  /** The scale of all decimals here, as `DECIMAL_SCALE_MAX` in `datasource/skipping/facts.py`. */
   private val DecimalScale = 38
 
   private def key(value: AnyRef): Key = value.asInstanceOf[Key]

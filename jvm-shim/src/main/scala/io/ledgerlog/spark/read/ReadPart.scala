@@ -9,9 +9,9 @@ import io.ledgerlog.spark.wire.EntrySlices
   * @param entrySizeBytes
   *   the expected payload of an entry
   * @param slices
-  *   the parts of the entries to read, if not whole entries; an entry may be whole even so
+  *   the parts of the entries to read, if not whole entries; some entries may still arrive whole
   * @param isSecond
-  *   whether other columns of these entries were read before, so that the entries are counted
+  *   whether other columns of these entries were read and counted before
   */
 final case class ReadPart(
     place: Int,

@@ -6,9 +6,9 @@ import io.ledgerlog.spark.wire.EntrySlices
 /** How a task reads a range.
   *
   * @param slices
-  *   the columns that the scan needs, if not whole entries
+  *   the slices of the columns that the scan needs; None for whole entries
   * @param filter
-  *   the columns of the filter, if they are read first
+  *   the slices of the filter's columns, if they are read first
   */
 final case class RangeRead(
     range: ScanRange,

@@ -11,10 +11,10 @@ import org.slf4j.LoggerFactory
 
 /** The entries of a task's ranges that may have a row of the query, in order.
   *
-  * If it pays, the columns of the filter are read first, for groups of entries. The columns that the
-  * scan needs are then read only of the entries with a row that may pass. While the entries of one
-  * group are read, the filter's columns of the next group are on their way. Between the two reads of
-  * an entry, none of its bytes are in memory.
+  * If this saves time, the columns of the filter are read first, for groups of entries. After that,
+  * the columns that the scan needs are read, but only for entries with a row that may pass. While
+  * the entries of one group are read, the filter's columns of the next group are already requested.
+  * Between the two reads of an entry, none of its bytes are in memory.
   *
   * @param newReader
   *   makes the reader of the task
@@ -36,12 +36,12 @@ final class WantedEntries(
 
   private val states = reads.zipWithIndex.map { case (read, place) => new RangeState(read, place) }
 
-  /** Stages that the reader has not taken, and those that it has, in the order of their entries. */
+  /** Stages that the reader has not taken, and stages that it has, both in the order of entries. */
   private val ready = mutable.Queue.empty[Stage]
   private val taken = mutable.Queue.empty[Stage]
   private val reader = newReader(Parts)
 
-  /** The range whose next entries have no stage. */
+  /** The index of the first range with entries that have no stage yet. */
   private var place = 0
   private var judged = 0L
   private var passed = 0L
@@ -72,7 +72,7 @@ final class WantedEntries(
     }
   }
 
-  /** Make the next stage. There is none for now if it depends on a filter's columns. */
+  /** Make the next stage, unless it depends on filter columns that were not received yet. */
   private def begin(): Unit = if (place < states.size) {
     val state = states(place)
     val ahead = taken.iterator.filter(_.kind == Filter).map(_.entries).sum
@@ -83,7 +83,7 @@ final class WantedEntries(
           goOn(state, group.lastEntryId + 1)
         }
       case None =>
-        // The entries that these groups choose come before those of this stage.
+        // If groups are outstanding, the entries that they choose come before those of this stage.
         if (ahead == 0) {
           ready.enqueue(new Stage(state, All, state.nextEntryId, state.range.lastEntryId))
           goOn(state, state.range.lastEntryId + 1)
@@ -96,7 +96,7 @@ final class WantedEntries(
     if (nextEntryId > state.range.lastEntryId) place = Math.max(place, state.place + 1)
   }
 
-  /** The entries whose filter's columns are read next, if they are read before the others. */
+  /** The next group of entries whose filter columns are read before their other columns, if any. */
   private def nextGroup(state: RangeState): Option[Stage] =
     state.read.filter.filter(_ => !state.isWhole && !isUseless).flatMap { slices =>
       val most = Math.min(state.range.lastEntryId, state.nextEntryId + EntriesMax - 1)
@@ -109,7 +109,7 @@ final class WantedEntries(
         .filter(stage => reader.takesSlices(partOf(stage)))
     }
 
-  /** Whether so many entries have a row that may pass that one read of each is better. */
+  /** Whether one read of each entry is better, because most entries have a row that may pass. */
   private def isUseless: Boolean = judged >= EntriesMax && passed * 4 > judged * 3
 
   private def partOf(stage: Stage): ReadPart = {
@@ -202,7 +202,7 @@ final class WantedEntries(
     runs.foreach { case (first, last) => ready.enqueue(new Stage(state, Chosen, first, last)) }
   }
 
-  /** Return the wanted rows of an entry, of which all wanted columns were read. */
+  /** Return the wanted rows of an entry, after all wanted columns of the entry were read. */
   private def accept(stage: Stage, entry: Received): Option[WantedEntry] = {
     val state = stage.state
     var rows: Option[EntryRows] = None
@@ -247,9 +247,9 @@ final class WantedEntries(
 
   // What could not be read.
 
-  /** Read the rest of a range whole, from the entry whose filter's columns could not be read.
+  /** Read the rest of a range whole, from the entry whose filter columns could not be read.
     *
-    * If the entry is lost, this read shows it, after the rows before the entry were returned.
+    * If the entry is lost, this read reports the loss after the rows before the entry are returned.
     */
   private def readRest(stage: Stage, error: LedgerLogException): Unit = {
     val state = stage.state
@@ -283,10 +283,10 @@ final class WantedEntries(
 private object WantedEntries {
   val Log = LoggerFactory.getLogger(classOf[WantedEntries])
 
-  /** Maximum number of entries in a group, and the number of entries that show if a filter pays. */
+  /** Maximum number of entries in a group. After so many entries, `isUseless` can be decided. */
   val EntriesMax = 16
 
-  /** Maximum number of entries in the groups whose filter's columns are on their way. */
+  /** Maximum number of entries in all groups whose filter columns are requested. */
   val AheadMax: Long = 2L * EntriesMax
 
   sealed trait Kind
