@@ -99,7 +99,7 @@ private object RowTest {
 
   def text(key: AnyRef): UTF8String = key.asInstanceOf[UTF8String]
 
-  /** Returns the key of the value in a row that is not null; None for a column of another family. */
+  /** Returns the key of the value in a row, if the value is not null; None for another family. */
   def keysOf(family: String, vector: FieldVector): Option[Int => Key] = {
     def number(at: Int => Long): Some[Int => Key] = Some(row => RowFilter.keyOf(at(row)))
     (family, vector) match {
