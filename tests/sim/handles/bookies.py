@@ -139,7 +139,7 @@ class SimBookie:
         answer_delay_ms: Additional delay of each answer.
         control_delay_ms: Additional delay of each answer of its control service.
         takes_runs: Whether its registration lists ADD_RUN.
-        is_older: Whether it refuses ADD_RUN, even if its registration lists it.
+        is_older: Whether it refuses ADD_RUN although its registration lists it.
         has_control: Whether it has a control service.
     """
 
