@@ -57,11 +57,12 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
     of Spark Connect accepts the run-time settings and the service URI too. The server of Spark
     Connect needs ledgerlog in its Python, and must reach the cluster at the service URI.
 
-    Args: spark: `SparkSession.builder` or a `SparkSession`, also of Spark Connect.
+    Args:
+        spark: `SparkSession.builder` or a `SparkSession`, also of Spark Connect.
         metadata_service_uri: The service URI for reads and writes that do not set the option
-        `metadataServiceUri`. With None,
-            the environment variable `LEDGERLOG_METADATA_SERVICE_URI` of this process gives the
-            URI. `local_cluster()` sets this variable.
+            `metadataServiceUri`. With None, the environment variable
+            `LEDGERLOG_METADATA_SERVICE_URI` of this process gives the URI. `local_cluster()` sets
+            this variable.
 
     Raises:
         ConfigurationError: `spark` is neither a builder nor a session.
