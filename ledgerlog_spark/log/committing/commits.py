@@ -92,11 +92,14 @@ class LogCommits:
 
         The driver of a job makes this call once, and sends the result to the tasks.
 
-        Args: schema: Schema of the rows, as an Arrow schema message. The caller chooses the schema.
-            mode: Append or overwrite. app: The producer. None creates a UUID, so the batch is never
-            skipped as a duplicate. batch_id: Number of the batch, at least 0. run: The query run;
-            None creates a UUID. kind: What happens if the app has already committed this batch or a
-            later one: a batch job is skipped, and a stream gets an error for an older batch.
+        Args:
+            schema: Schema of the rows, as an Arrow schema message. The caller chooses the schema.
+            mode: Append or overwrite.
+            app: The producer. None creates a UUID, so the batch is never skipped as a duplicate.
+            batch_id: Number of the batch, at least 0.
+            run: The query run; None creates a UUID.
+            kind: What happens if the app has already committed this batch or a later one: a batch
+                job is skipped, and a stream gets an error for an older batch.
             overwrite_if_changed: Overwrite even rows that other jobs commit after this call.
             password: Password of the new ledgers. If the log has rows, this must be the password of
                 the log. A password prevents mistakes, but not attacks.
