@@ -4,9 +4,9 @@ The batches are written as the streaming sink writes them. Each of the two tasks
 its own, which keeps its ledger open from batch to batch. The driver commits with the state that it
 kept from its last commit. Two differences from a long-lived stream increase the figures. First,
 ledgers roll every 360 batches, as with a trigger of ten seconds and `rollMs` of an hour. Second,
-nothing is merged before the end. The grace periods of unlisted ledgers and of pages are zero, so
-none of these are counted after the last sweep. The batches have only a few rows, because the script
-measures only metadata.
+nothing is merged before the end. Unlisted ledgers have a grace period of 1 ms, and unused pages
+have none. So the last sweep deletes them, and the last figures do not count them. The batches have
+only a few rows, because the script measures only metadata.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ packages of another directory. `python -m benchmarks.releases compare 0.1.0 0.2.
 of each figure that both releases have. A ratio of more than 1 always means that the second release
 is better, even for figures that are times.
 
-Two releases are measured at different times, often on different machines. So each figure is divided
-by the limit of the machine in the same run, if the script measures such a limit. Without a limit,
-the ratio of two figures shows little, because the machines may differ. To compare two checkouts on
-one machine within an hour, use `benchmarks.compare`.
+Two releases are measured at different times, often on different machines. So if the script measures
+the limit of the machine in the same run, each figure is divided by this limit. Without a limit, the
+ratio of two figures shows little, because the machines may differ. To compare two checkouts on one
+machine within an hour, use `benchmarks.compare`.
 """
 
 from __future__ import annotations

@@ -78,9 +78,9 @@ def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -
 
 @contextlib.asynccontextmanager
 async def registration(uri: str | None = None) -> AsyncIterator[Registration]:
-    """Yield the registration of the cluster at `uri`.
+    """Yield the store of the registrations and cookies of the bookies, for the cluster at `uri`.
 
-    At the end of the `async with` block, the stores of the registration are closed.
+    At the end of the `async with` block, the store is closed.
     """
     stores = await _open_stores(uri, ClientSettings())
     try:

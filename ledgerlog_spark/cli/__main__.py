@@ -17,7 +17,7 @@ def main() -> NoReturn:
     """Import the commands, and run the selected command."""
     before = signal.getsignal(signal.SIGINT)
     is_ours = before is signal.default_int_handler
-    if is_ours:  # if `nohup` or a similar program ignores the signal, it stays ignored
+    if is_ours:  # `command &` in a script starts the process with SIGINT ignored: it stays ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from ledgerlog_spark.cli.main import main as run
 

@@ -97,7 +97,7 @@ def connect(uri: str) -> Iterator[BlockingLogClient]:
 
 @contextlib.asynccontextmanager
 async def registration(uri: str) -> AsyncIterator[Registration]:
-    """Connect to the registrations of the cluster at `uri`."""
+    """Yield the store of the registrations of the bookies, for the cluster at `uri`."""
     require_listener(uri)
     async with registered(uri) as store:
         yield store

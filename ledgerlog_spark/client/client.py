@@ -391,7 +391,7 @@ class LedgerClient:
             MetadataError: There is no cluster at the path of the service URI.
             NotEnoughBookiesError: There are fewer writable bookies than the ensemble needs. The
                 message contains both numbers.
-            MetadataUnavailableError: The registration of the bookies cannot be read.
+            MetadataUnavailableError: The registrations of the bookies cannot be read.
         """
         self.check_open()
         try:

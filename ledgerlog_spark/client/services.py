@@ -97,7 +97,7 @@ class Services:
     async def candidates(self, *, is_fresh: bool = True) -> tuple[str, ...]:
         """Return the writable bookies in random order, from the cache if `is_fresh` is false.
 
-        Raise MetadataUnavailableError if the registration is not read in time.
+        Raise MetadataUnavailableError if the registrations are not read in time.
         """
         timeout_ms = self.settings.metadata_timeout_ms
 

@@ -72,7 +72,7 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
     if isinstance(spark, SparkSession.Builder):
         _configure_builder(spark, metadata_service_uri)
     elif _is_of_connect(spark, "SparkSession.Builder"):
-        # Other settings would have to be set before the server starts, and it runs already.
+        # Other settings would have to be set before the server starts, but it is already running.
         for key, value in RUN_TIME.items():
             spark.config(key, value)  # type: ignore[attr-defined]
     elif _is_of_connect(spark, "SparkSession"):

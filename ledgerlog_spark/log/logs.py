@@ -60,7 +60,7 @@ class Logs:
 
         Raises:
             ConfigurationError: The name or a property is not valid; nothing was done.
-            LogExistsError: A log with this name exists already.
+            LogExistsError: A log with this name already exists.
             SchemaMismatchError: The schema is too large to be stored.
             MetadataUnknownError: The outcome is unknown; open the log, or create it again.
         """

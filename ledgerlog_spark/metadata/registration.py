@@ -164,7 +164,7 @@ _BOOKIE_ID = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
 
 
 class Registration:
-    """The bookies of the cluster at one root, with their addresses and cookies."""
+    """The store of the registrations and cookies of the bookies, for the cluster at one root."""
 
     def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
         self._tree = tree

@@ -16,7 +16,7 @@ The stores run on the client's event loop, and raise the same errors.
 
 Reads may be stale until `sync`. A later read of one tree never returns an older state, even if the
 session was replaced between the two reads. Each server gets the newest transaction id that the tree
-has seen, and refuses the session if it does not have this transaction.
+has seen. A server that does not have this transaction refuses the session.
 
 If the reply to a read is lost, the read is repeated until the tree's own deadline. So a read never
 waits forever: it ends with the store's answer, or with `MetadataUnavailableError`.
@@ -67,7 +67,7 @@ class NodeMissingError(MetadataError):
 
 
 class NodeExistsError(MetadataError):
-    """A node with this path exists already. Has `path`."""
+    """A node with this path already exists. Has `path`."""
 
 
 class NodeNotEmptyError(MetadataError):
@@ -215,7 +215,7 @@ class ZnodeTree(Session, Protocol):
         """Create a node. With `make_parents` also create missing ancestors, empty and persistent.
 
         Raises:
-            NodeExistsError: A node with this path exists already.
+            NodeExistsError: A node with this path already exists.
             NodeMissingError: The parent is missing.
             MetadataUnknownError: The node may exist; a sequential node may have any number.
         """
@@ -238,7 +238,7 @@ class ZnodeTree(Session, Protocol):
 
         Raises:
             MetadataVersionError: The node has another version.
-            NodeMissingError: The node is deleted already.
+            NodeMissingError: The node is already deleted.
             NodeNotEmptyError: The node has children.
         """
 

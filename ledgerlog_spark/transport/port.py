@@ -28,7 +28,7 @@ OnLacRise = Callable[["LacRise"], None]
 OnWatchEnd = Callable[[Code], None]
 CancelWatch = Callable[[], None]
 ResolveBookie = Callable[[str], Awaitable[BookieInfo]]
-"""Looks up a bookie id in the registration. Raises BookieUnavailableError for an unknown bookie."""
+"""Reads the registration of a bookie. Raises BookieUnavailableError for an unknown bookie."""
 
 
 @dataclass(frozen=True, slots=True)

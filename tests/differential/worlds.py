@@ -1,4 +1,4 @@
-"""A schema, and logs whose columns are of that schema or can become it, with their rows."""
+"""A schema, and logs with their rows. Each log has this schema or can get it."""
 
 from __future__ import annotations
 

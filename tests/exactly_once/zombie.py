@@ -99,7 +99,7 @@ def haunt(scenario: Scenario) -> Verdict:
         try:
             return _haunted(scenario)
         except LetDownError as error:
-            if scenario.directory != directory:  # the other one runs already
+            if scenario.directory != directory:  # the other one is already running
                 raise
             scenario.count_let_down(error)
 

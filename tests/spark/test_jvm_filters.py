@@ -53,7 +53,7 @@ def test_a_row_in_one_of_many_entries_costs_the_filter_and_this_entry(
     assert [(row[0], row[-2]) for row in rows] == [(NEEDLE_ROW, NEEDLE_ROW)]
     assert whole["entriesRead"] >= ENTRIES_MIN
     assert whole["entriesFiltered"] == 0
-    # The first read is of the index, the others are of all entries.
+    # The first request reads the index, the others read all entries.
     assert read["entriesRead"] == whole["entriesRead"] + 1
     assert read["entriesFiltered"] == whole["entriesRead"] - 1
     assert read["payloadBytesRead"] < whole["payloadBytesRead"] * 0.1

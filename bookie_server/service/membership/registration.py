@@ -1,7 +1,8 @@
 """Announces a bookie as writable or read-only, and ends the session of its previous process.
 
-After a lost session, the `Registration` of the store repeats the announcement. This module
-announces a change between writable and read-only, and retries until the store accepts the change.
+After a lost session, the class `Registration` of the metadata store repeats the announcement. This
+module announces a change between writable and read-only, and retries until the store accepts the
+change.
 
 The metadata store keeps the registration of a killed bookie for a session timeout. The next start
 of the bookie does not wait for this timeout. The file `SESSION` of the directory contains the

@@ -28,8 +28,9 @@ def lists_bytes_at_most(record: JournalRecord) -> int:
 class ActiveIndex:
     """Pieces that point at durable records of one file.
 
-    After the pieces of a ledger are dropped, the index still names the ledger, because its
-    tombstone is needed as long as the file has records of the ledger.
+    When the pieces of a ledger are dropped, the index keeps the ledger's id. The id shows that the
+    file still has records of the ledger. As long as a file has such records, the bookie keeps the
+    tombstone of the ledger, because without it the deleted entries could be read again.
     """
 
     def __init__(self) -> None:
@@ -48,14 +49,14 @@ class ActiveIndex:
         self.lists_bytes += lists_bytes_at_most(record)
 
     def drop(self, ledger_id: int) -> None:
-        """Drop the pieces of a ledger, but still name the ledger."""
+        """Drop the pieces of a ledger, but keep the ledger's id."""
         pieces = self._ledgers.get(ledger_id)
         if pieces is not None and len(pieces):
             self.pieces -= len(pieces)
             self.name_only(ledger_id)
 
     def name_only(self, ledger_id: int) -> None:
-        """Name a ledger without pieces, because all its records in this file are dropped."""
+        """Keep the id of a ledger without pieces: all its records in this file are dropped."""
         self._ledgers[ledger_id] = Pieces()
         self.pieces += 1
 

@@ -322,7 +322,7 @@ class Reader:
         """Return the bytes of `ranges` of an entry, one range after another.
 
         `spans` cover the ranges and the head of the entry: the chunks that contain them are read.
-        `ids` are of the ledger and the entry.
+        `ids` contains the ledger id and the entry id.
         """
         start, _ = found.record.span_of(found.place)
         # The head of the entry is read too, because it shows that this is the right entry.

@@ -1,8 +1,9 @@
 """Blocking calls, derived from the coroutines of the same name.
 
-A class with coroutines on the event loop has a blocking *twin*: a class with the same calls for any
-other thread. For example, the body of a twin contains `commit = derived(Log.commit)`. For mypy and
-`help()`, the parameters, the result and the docstring are those of the coroutine.
+A blocking object has an asyncio object, its *twin*. The blocking object has the same calls, for any
+thread except the event loop's thread, and runs them on the event loop with the twin. For example,
+the body of a blocking class contains `commit = derived(Log.commit)`. For mypy and `help()`, the
+parameters, the result and the docstring are those of the coroutine.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Blocking(ABC, Generic[A_co]):
 
 
 class BlockingHandle(Blocking[A_co]):
-    """The blocking twin of one object. Only the process that created the object can use it."""
+    """The blocking form of one asyncio object. Only the process that created it can use it."""
 
     def __init__(self, twin: A_co, thread: LoopThread) -> None:
         self._twin = twin
@@ -83,7 +84,7 @@ def derived(
 def derived_as(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]], convert: Callable[[B, R], W]
 ) -> Callable[Concatenate[B, P], W]:
-    """Like `derived`, but the call returns the blocking twin that `convert` makes of the result."""
+    """Like `derived`, but `convert` makes the result of the call a blocking object."""
 
     @functools.wraps(method)
     def call(self: B, /, *args: P.args, **kwargs: P.kwargs) -> W:

@@ -1,4 +1,4 @@
-"""The blocking twin of a read handle. It switches threads for each batch, not for each entry."""
+"""The blocking form of a read handle. It switches threads for each batch, not for each entry."""
 
 from __future__ import annotations
 

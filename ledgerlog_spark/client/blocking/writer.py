@@ -1,4 +1,4 @@
-"""The blocking twin of a write handle.
+"""The blocking form of a write handle.
 
 Appends are not passed to the event loop one by one. The callers put appends into a deque, and the
 loop takes all appends of the deque after one wake-up.

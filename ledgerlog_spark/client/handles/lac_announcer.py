@@ -91,7 +91,7 @@ class LacAnnouncer:
             self._on_idle(is_announced=is_announced)
 
     def on_failed(self) -> None:
-        """Record that the writer failed, so that no more entries are sent or confirmed."""
+        """Treat the writer as idle: after a failure, it sends and confirms no more entries."""
         if not self._is_idle:
             self.on_confirmed(is_idle=True)
 

@@ -168,10 +168,10 @@ class ReadHandle:
             self._watched = self._bytes.verified_batch(rise.entries, rise.first_entry_id)
 
     def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Entry]:
-        """Return the entries of a range that are in the last report to a follower, without gaps.
+        """Return the first entries of a range, as far as a follower has received them.
 
-        If the result is short or empty, the ledger may still have the missing entries, and the
-        caller must read them.
+        The handle keeps only the entries that a follower received last. If the result is short or
+        empty, the ledger may still have the missing entries, and the caller must read them.
 
         Args:
             first_entry_id: The first wanted entry.

@@ -6,10 +6,12 @@ piece of the range. So slices pay only if the index and the wanted columns toget
 of columns. It estimates the sizes of columns:
 
     column of fixed width     the width of its type for each row
-    column of varying width   4 bytes for each row, and an equal part of the rest of the range
+    column of varying width   4 bytes for each row, and an equal part of the bytes of the range that
+                              the headers and the other columns leave
     header of an entry        200 bytes, and 60 bytes for each column
-    index                     the slices, and for each entry 20 bytes and the statistics: 28 bytes
-                              for a column of fixed width, and 76 bytes for another one
+    index, for each entry     20 bytes, 11 bytes for the length and the CRC32C of each slice, and
+                              the statistics of each column: 28 bytes for a column of fixed width,
+                              and 76 bytes for a column of varying width
 
 If a range is smaller than its columns of fixed width, it is compressed. Then a column of varying
 width counts 16 bytes for each row, and all columns are assumed to shrink alike. After a wrong

@@ -25,7 +25,7 @@ _NUMBER_FAMILIES = ("integer", "date", "timestamp", "timestamp_ntz", "time", "in
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The possible values of a column. If `low` or `high` is None, this bound is unknown.
+    """The possible values of a column in some rows. A bound (`low`, `high`) is None if unknown.
 
     Attributes:
         family: The family of the column's type; empty if its values cannot be compared.
@@ -45,7 +45,7 @@ class Facts:
 
 
 ALL_NULL = Facts(has_values=False)
-"""The facts of a column that the stored rows do not have. All its values are null."""
+"""The `Facts` about a column that the stored rows do not have. All its values are null."""
 
 
 def family_of(kind: pa.DataType) -> str:  # noqa: PLR0911 - a table
@@ -94,7 +94,7 @@ def key_of(family: str, value: Any, scale: int = 0) -> Any:  # noqa: PLR0911 - a
 
 
 def facts_of(kind: pa.DataType, rows: int, column: ColumnStatistics | None) -> Facts:
-    """The facts of a stored column in `rows` rows. `column` is None if it has no statistics."""
+    """Return the facts about a stored column in `rows` rows, from its statistics or None."""
     family = family_of(kind)
     if column is None or not 0 <= column.null_count <= rows:
         return Facts(family)

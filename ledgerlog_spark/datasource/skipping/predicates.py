@@ -6,9 +6,10 @@ The JVM engine sends each filter as JSON. An expression is one of
     {"type": "decimal", "value": 150, "scale": 2}      a literal, see `literal_of`
     {"op": "<=", "of": [...]}                          an operator
 
-and everything else is unknown. A filter has one of three results in a row: true, false or null. For
-facts about many rows, `results` returns the set of the possible results. A set that is too large is
-never wrong. So an unknown expression has all three results.
+and everything else is unknown. A filter has one of three results in a row: true, false or null.
+From the `Facts` about the columns in many rows, `results` computes the set of the results that the
+filter may have in these rows. A set that is too large is never wrong. So an unknown expression has
+all three results.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ TRUE, FALSE, NULL = 1, 2, 4
 ANY = TRUE | FALSE | NULL
 
 FactsOf = Callable[[str], Facts]
-"""The facts of a column, by its name."""
+"""Returns the `Facts` about a column in some rows. The argument is the name of the column."""
 
 _BELOW, _EQUAL, _ABOVE = 1, 2, 4
 _TRUE_WHERE = {
@@ -63,7 +64,13 @@ class ColumnTest:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A filter: the columns that it needs, and its possible results for given facts of columns."""
+    """A filter of Spark.
+
+    Attributes:
+        columns: The columns that the filter needs.
+        results: Computes the results that the filter may have in some rows, from the `Facts` about
+            the columns in these rows. The set of results is a sum of `TRUE`, `FALSE` and `NULL`.
+    """
 
     columns: frozenset[str]
     results: Callable[[FactsOf], int]

@@ -68,7 +68,7 @@ def runs_of_entries(scanned: ScanRange, index: RangeIndex) -> Iterator[tuple[int
 
 
 class StoredColumns:
-    """The columns of rows with one stored schema, and the facts about them in a run of rows."""
+    """The columns of one stored schema, and the `Facts` about them in a run of rows."""
 
     def __init__(self, schema: bytes, *, include_metadata: bool) -> None:
         self.schema: pa.Schema = decode_schema(schema)
@@ -82,7 +82,7 @@ class StoredColumns:
         return place is not None and place < COLUMNS_MAX
 
     def facts(self, run: RowRun) -> FactsOf:
-        """The facts of the columns in these rows."""
+        """Return the function from the name of a column to the facts about it in these rows."""
         known: dict[int, ColumnStatistics] = {}
         if run.statistics:
             known = {column.column: column for column in decode_statistics(run.statistics)}

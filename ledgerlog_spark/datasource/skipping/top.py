@@ -16,7 +16,7 @@ from ledgerlog_spark.datasource.skipping.facts import Facts
 
 
 class Part(NamedTuple):
-    """A part of a log, with the facts of the column.
+    """A part of a log, with the facts about the column of the `ORDER BY` in this part.
 
     `is_whole` is True if the scan reads all rows of the part.
     """

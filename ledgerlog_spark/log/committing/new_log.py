@@ -1,4 +1,4 @@
-"""Deletes a log that a job created, if the job failed and nothing else uses the log.
+"""After a job failed, deletes the log that the job created, unless something else uses it.
 
 LOGS.md#K19. One transaction deletes the log. It compares the version of the head, and deletes the
 job's own producer and the node above the producers. The store deletes that node only if no other

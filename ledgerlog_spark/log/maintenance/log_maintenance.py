@@ -95,7 +95,7 @@ class LogMaintenance:
     async def truncate(
         self, position: Position | int, *, on_progress: OnProgress = no_progress
     ) -> Truncated:
-        """Delete all rows below an offset, and end every version that begins below the offset.
+        """Delete all rows below an offset, and all versions that begin below the offset.
 
         After this call, no reader begins below the offset. Ledgers are deleted after
         `deletedRetentionMs`, so that earlier readers can finish.
@@ -253,8 +253,9 @@ class LogMaintenance:
     async def delete_orphans(self) -> tuple[int, ...]:
         """Mark the log's orphans that are older than `stagingTtlMs`, and return these ledgers.
 
-        A leader that died between making and listing a ledger leaves an orphan. The sweeper seals
-        and deletes the marked ledgers after `deletedRetentionMs`, if they are still not listed.
+        A leader that died between making and listing a ledger leaves an orphan. After
+        `deletedRetentionMs`, the sweeper seals and deletes the marked ledgers that are still not
+        listed.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -277,7 +278,7 @@ class LogMaintenance:
         """Delete the log. The name is free immediately; the ledgers stay for `deletedRetentionMs`.
 
         Raises:
-            LogNotFoundError: The log is deleted already.
+            LogNotFoundError: The log is already deleted.
             MetadataUnknownError: The outcome of the change is unknown; a retry is safe.
             LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
                 nothing was sent.

@@ -53,7 +53,7 @@ FAILED_SEALS_MAX = 64
 _logger = logging.getLogger(__name__)
 
 EXPIRY_STEPS_MAX = 100
-"""Maximum number of steps in which a pass ends expired versions of a log. The next pass
+"""Maximum number of steps in which a pass removes expired versions of a log. The next pass
 continues."""
 
 ATTEMPTS_MAX = 20

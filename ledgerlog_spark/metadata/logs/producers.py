@@ -1,7 +1,8 @@
 """Producers of logs: producer records, registered ledgers, and the marks of unlisted ledgers.
 
 A mark shows that a ledger may be unlisted: no version lists the ledger, or the leader that created
-it may still list it. The sweeper deletes marked ledgers after a grace period, if they are unlisted.
+it may still list it. After a grace period, the sweeper deletes the marked ledgers that are
+unlisted.
 """
 
 from __future__ import annotations
@@ -78,10 +79,9 @@ class LogProducers:
         """Create (`version` None) or replace a producer record, and end registrations.
 
         Each ledger in `deregistered` gets the mark `staged`, unless it has a mark. The ledgers in
-        `released` are listed, so they get no mark. Raises MetadataVersionError, and changes
-        nothing, if `version` is None and the record exists, or if the record has another version.
-        Raises LogNotFoundError, and changes nothing, if the producer is new and its log does not
-        exist.
+        `released` are listed, so they get no mark. If `version` is None and the record exists, or
+        if the record has another version, raises MetadataVersionError and changes nothing. If the
+        producer is new and its log does not exist, raises LogNotFoundError and changes nothing.
         """
         path, data = self._paths.producer(log_id, app), encode_producer(producer)
         if version is None:
@@ -120,8 +120,8 @@ class LogProducers:
     ) -> None:
         """Delete a producer and end its last registrations. The name must never be used again.
 
-        The ledgers get the same marks as in `write`. Raises MetadataVersionError, and changes
-        nothing, if the record has another version, or if the producer has other registrations.
+        The ledgers get the same marks as in `write`. If the record has another version, or the
+        producer has other registrations, raises MetadataVersionError and changes nothing.
         """
         operations = await self._ended(log_id, app, deregistered, released)
         await self._nodes.transact([*operations, *self._deletion(log_id, app, version)])

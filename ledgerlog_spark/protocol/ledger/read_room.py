@@ -1,9 +1,10 @@
 """A limit for the memory of all readers of one consumer.
 
 While a consumer takes the entries of one range, other readers read the next ranges ahead. Each
-reader has its own limits (`read/budget.py`), and a `ReadRoom` limits the memory of all. The reader
-whose entries the consumer takes now has the *turn*. All other readers together have a smaller
-limit, and they wait when there is no room. So they never make the reader with the turn wait.
+reader has its own limits (`read/budget.py`), and a `ReadRoom` limits the memory of all. One reader
+has the *turn*: the one whose entries the consumer is taking. All other readers together have a
+smaller limit, and they wait when there is no room. So they never make the reader with the turn
+wait.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class ReadPassword(LogRequest[PasswordRead]):
 class WritePages(LogRequest[PagesWritten]):
     """Create `pages/<token>` and the pages under it.
 
-    The outcome is `CONFLICT` when the node exists already.
+    The outcome is `CONFLICT` if the node already exists.
     """
 
     token: str

@@ -6,8 +6,8 @@ also fail until the next attempt is due.
 
 If the answer to a request could be mistaken for the late answer to an earlier request, the request
 needs another connection. The connection in use is *retired*: it gets no more requests, and is
-closed when its last request was answered or timed out. So a slow request never makes other requests
-fail.
+closed after its last request was answered or timed out. So a slow request never makes other
+requests fail.
 """
 
 from __future__ import annotations

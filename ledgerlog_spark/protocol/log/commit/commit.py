@@ -1,9 +1,9 @@
 """The transactional commit (LOGS.md#K1-K10).
 
-One transaction replaces the head and the producer record, if both still have the versions that the
-machine read. If the commit has new pages, they are written first, and the transaction also compares
-the version of their node. So when the transaction succeeds, all conclusions from the records still
-hold.
+If the head and the producer record still have the versions that the machine read, one transaction
+replaces both. If the commit has new pages, they are written first, and the transaction also
+compares the version of their node. So when the transaction succeeds, all conclusions from the
+records still hold.
 
 An unknown outcome is settled, never guessed (LOGS.md#K7). After a `Sync`, the machine reads the
 head and the producer record again:

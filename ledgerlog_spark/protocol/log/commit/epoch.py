@@ -1,9 +1,9 @@
 """Which query run may write for a producer (LOGS.md#P1-P5).
 
-A run that is not in the producer record takes over by compare-and-swap, if its batch is not older
-than the last committed batch. If a later run follows in the record, the earlier run is a zombie and
-may not write any more. Run ids are unique, so after an unknown outcome the record shows whether the
-run took over.
+If a run is not in the producer record, and its batch is not older than the last committed batch,
+the run takes over by compare-and-swap. If a later run follows in the record, the earlier run is a
+zombie and may not write any more. Run ids are unique, so after an unknown outcome the record shows
+whether the run took over.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class EpochMachine(LogMachine[Joined]):
             yield from self._take_over(found, reply.now_ms)
 
     def _is_joined(self, record: ProducerRecord) -> bool:
-        """Whether the run is the current run already. Raises if it must not take over."""
+        """Whether the run is already the current run. Raises if the run must not take over."""
         if record.current_run == self._run_id:
             return True
         if self._is_zombie(record):

@@ -91,7 +91,7 @@ class CommitRequest:
         return bool(self.schema) and self.schema_id != self.base_schema_id
 
     def is_done_by(self, current_schema: bytes | None) -> bool:
-        """Whether the batch appends no rows, and its schema is the log's current schema already."""
+        """Whether the batch appends no rows, and its schema is already the log's current schema."""
         return self._appends_nothing and self.schema == current_schema
 
     @property

@@ -3,7 +3,7 @@ package io.ledgerlog.spark.wire
 import io.ledgerlog.spark.LedgerLogException
 import io.ledgerlog.spark.plan.BookieAddress
 
-/** Decodes the registration of bookies (WIRE.md#znodes). */
+/** Decodes the registrations of bookies (WIRE.md#znodes). */
 object ServiceInfo {
   private val Protocol = "bookie-rpc"
   private val PortMax = 65535L

@@ -23,7 +23,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
   * @param streamOptions
   *   the options of a stream, which cannot select a version
   * @param pinned
-  *   the rows of the table, if a query has read them already
+  *   the rows of the table, if a query has already read them
   */
 final class HybridScanBuilder(
     tableSchema: StructType,
