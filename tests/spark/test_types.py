@@ -183,6 +183,21 @@ def test_all_types_share_one_row(
     assert rows_of(load(spark, log_name)) == rows_of(frame)
 
 
+@pytest.mark.parametrize("compression", ["zstd", "lz4", "none"])
+def test_columns_of_more_than_64_kib_come_back(
+    spark: SparkSession, log_name: str, save: Callable[..., None], compression: str
+) -> None:
+    """Arrow compresses such columns with LZ4 blocks that refer to earlier blocks."""
+    rows = 20_000
+    written = spark.range(0, rows, 1, 1).selectExpr(
+        "id", "id % 3 AS k", "concat('text ', id % 977, repeat('x', id % 50)) AS s"
+    )
+    save(written, compression=compression)
+    found = load(spark, log_name)
+    assert found.count() == rows
+    assert found.exceptAll(written).count() == 0
+
+
 def test_variants_come_back(spark: SparkSession, log_name: str, save: Callable[..., None]) -> None:
     frame = spark.sql("""SELECT parse_json('{"a": [1, null]}') AS v UNION ALL SELECT NULL""")
     save(frame)

@@ -1,12 +1,12 @@
 package io.ledgerlog.spark.arrow
 
-import java.io.{ByteArrayInputStream, IOException, InputStream}
+import java.io.{ByteArrayInputStream, IOException}
 
 import com.github.luben.zstd.Zstd
 import io.ledgerlog.spark.LedgerLogException
-import net.jpountz.lz4.LZ4FrameInputStream
 import org.apache.arrow.flatbuf.CompressionType
 import org.apache.arrow.memory.{ArrowBuf, BufferAllocator}
+import org.apache.commons.compress.compressors.lz4.FramedLZ4CompressorInputStream
 
 /** Copies the buffers of a record batch out of an entry, and decompresses them.
   *
@@ -96,6 +96,7 @@ object BodyCodec {
     }
   }
 
+  /** Arrow links the blocks of a frame of more than 64 KiB, which lz4-java does not support. */
   private object Lz4Frames extends Compressed {
     override protected def decompress(
         body: ArrowBuf,
@@ -106,7 +107,7 @@ object BodyCodec {
       val compressed = new Array[Byte](size.toInt)
       body.getBytes(place, compressed)
       try {
-        val frames: InputStream = new LZ4FrameInputStream(new ByteArrayInputStream(compressed))
+        val frames = new FramedLZ4CompressorInputStream(new ByteArrayInputStream(compressed))
         val piece = new Array[Byte](1 << 16)
         var written = 0L
         var count = frames.read(piece)
