@@ -101,12 +101,10 @@ class LogCommits:
             kind: What happens if the app has already committed this batch or a later one: a batch
                 job is skipped, and a stream gets an error for an older batch.
             overwrite_if_changed: Overwrite even rows that other jobs commit after this call.
-            password: Password of the new ledgers. If the log has rows, this must be the password of
-                the log. A password prevents mistakes, but not attacks.
+            password: Password of the new ledgers: the password of the log, if the log has rows.
             planned: The state of the log for which the caller decided on `schema`; None reads the
                 state now. If others change the schema after this state, the commit fails.
-            expected_version: The version that the caller read. The commit requires that the log
-                still has this version; None requires no version.
+            expected_version: The version that the log must still have at the commit; None: any.
             is_log_new: Whether `abort` deletes the log, which the caller created for this job.
 
         Raises:
