@@ -155,7 +155,7 @@ def _answer(
     try:
         schemas = _schemas_of(reader, scan, ignores_case=not request["case_sensitive"])
         for each, stored in zip(schemas, scan.schemas.values(), strict=True):
-            if stored and (found := _row_filter(stored, request, reader)) is not None:
+            if (found := _row_filter(stored, request, reader)) is not None:
                 each["filter"] = found
         _check_read_here(scan.plan, password)
     except ConversionNeededError as error:

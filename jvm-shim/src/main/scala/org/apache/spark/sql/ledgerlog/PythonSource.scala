@@ -6,6 +6,7 @@ import java.nio.charset.StandardCharsets.UTF_8
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.ObjectMapper
+import com.fasterxml.jackson.databind.node.ObjectNode
 import io.ledgerlog.spark.plan.PlanJson
 import net.razorvine.pickle.Pickler
 import org.apache.spark.api.python.{PythonFunction, PythonWorkerUtils, SpecialLengths}
@@ -34,13 +35,18 @@ object PythonSource {
     * starts one process less. Errors are those of the Python source.
     */
   def inferSchema(options: CaseInsensitiveStringMap): StructType = {
+    val answer = PlanJson.parse(answerOf(newRequest(options).toString, "create", "instance"))
+    PlanJson.checkFormat(answer, PlanJson.AnswerFormat)
+    DataType.fromJson(answer.get("schema").textValue).asInstanceOf[StructType]
+  }
+
+  /** A request to the planner worker about a read with these options. */
+  def newRequest(options: CaseInsensitiveStringMap): ObjectNode = {
     val request = new ObjectMapper().createObjectNode()
     request.put("format", PlanJson.AnswerFormat)
     val read = request.putObject("options")
     options.asCaseSensitiveMap.asScala.foreach { case (name, value) => read.put(name, value) }
-    val answer = PlanJson.parse(answerOf(request.toString, "create", "instance"))
-    PlanJson.checkFormat(answer, PlanJson.AnswerFormat)
-    DataType.fromJson(answer.get("schema").textValue).asInstanceOf[StructType]
+    request
   }
 
   def scanBuilder(schema: StructType, options: CaseInsensitiveStringMap): ScanBuilder =

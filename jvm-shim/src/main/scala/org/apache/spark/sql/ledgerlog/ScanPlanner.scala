@@ -2,7 +2,7 @@ package org.apache.spark.sql.ledgerlog
 
 import scala.jdk.CollectionConverters._
 
-import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 import io.ledgerlog.spark.plan.{JvmPlan, PlanJson}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
@@ -78,14 +78,11 @@ final class ScanPlanner(
   }
 
   private def newRequest(columns: StructType, filters: Seq[Predicate]): ObjectNode = {
-    val request = new ObjectMapper().createObjectNode()
-    request.put("format", PlanJson.AnswerFormat)
+    val request = PythonSource.newRequest(options)
     request.put("table", tableSchema.json)
     request.put("columns", columns.json)
     request.put("case_sensitive", SQLConf.get.caseSensitiveAnalysis)
     request.set[ArrayNode]("filters", new PredicateJson(tableSchema).encode(filters))
-    val read = request.putObject("options")
-    options.asCaseSensitiveMap.asScala.foreach { case (name, value) => read.put(name, value) }
     request
   }
 
