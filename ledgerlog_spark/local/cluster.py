@@ -249,9 +249,9 @@ class Cluster:
         try:
             server.start()
         except (ConfigurationError, MetadataUnavailableError):
-            if port != USUAL_PORT or port == member.port or port_is_free(port):
+            if port is None or self._is_port_fixed:
                 raise
-            # Another cluster took the default port between the check and the start.
+            # Another process may have taken the port between the check and the start.
             server = self._children[member.id] = ZooKeeperProcess(
                 member.directory, port=free_port(), environment=self._environment
             )
@@ -259,9 +259,14 @@ class Cluster:
         assert server.pid is not None
         self.members.put(member.started_as(server.pid, server.port))
 
+    @property
+    def _is_port_fixed(self) -> bool:
+        """Whether running bookies use the previous port of ZooKeeper."""
+        return any(bookie.state != "down" for bookie in self.members.bookies)
+
     def _port_of_zookeeper(self, member: Member) -> int | None:
         """The previous port, which running bookies use, or the default port; None for any port."""
-        if any(bookie.state != "down" for bookie in self.members.bookies):
+        if self._is_port_fixed:
             return member.port
         return next((p for p in (member.port, USUAL_PORT) if p and port_is_free(p)), None)
 

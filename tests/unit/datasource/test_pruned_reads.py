@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -257,7 +258,11 @@ def test_slices_that_are_damaged_everywhere_are_read_in_whole_entries(
     requests = asked(world)
     assert requests["read_batch"] >= 1
     assert requests["read_slices"] <= 10
-    (line,) = [record.message for record in caplog.records if "slices given up" in record.message]
+    (line,) = [
+        text
+        for text in map(logging.LogRecord.getMessage, caplog.records)
+        if "slices given up" in text
+    ]
     assert json.loads(line) == {
         "event": "slices given up, so whole entries were read",
         "log": LOG,
