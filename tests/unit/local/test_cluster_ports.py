@@ -24,7 +24,7 @@ class Servers:
         self.pid = os.getpid()
         self.port = 0
 
-    def __call__(self, _directory: str, *, port: int | None, environment: object) -> Servers:
+    def __call__(self, _directory: str, *, port: int | None, **_: object) -> Servers:
         self.ports.append(port)
         self.port = port or 0
         return self
