@@ -84,6 +84,17 @@ class DamagedDirectoryError(StartupError):
     """The MANIFEST or the ledger-state file is missing or damaged; has `path` and `reason`."""
 
 
+class LostRunError(StartupError):
+    """The last run acknowledged entries before their sync, and may have lost them.
+
+    Has `mode` and `reason`.
+    """
+
+
+class ForeignJournalError(StartupError):
+    """The journal directory belongs to another directory of entries; has `path`."""
+
+
 class PortInUseError(StartupError):
     """Another process uses the address; has `address`."""
 

@@ -66,6 +66,14 @@ class File(Protocol):
                 again, because a later sync reports success although the data is lost.
         """
 
+    async def write_in_order(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """Write all buffers as `write_synced` does, with the same order of calls, but sync nothing.
+
+        Raises:
+            DiskFullError: Same meaning as in `write_synced`.
+            SyncFailedError: Same meaning as in `write_synced`.
+        """
+
     async def datasync(self) -> None:
         """Make the file's data and size durable.
 
@@ -97,6 +105,19 @@ class File(Protocol):
 
     async def close(self) -> None:
         """Close the file, without a sync."""
+
+
+class SurvivingNumber(Protocol):
+    """A number in memory that outlives the process, but not the operating system.
+
+    So the number proves that the system has not lost power since the number was set.
+    """
+
+    def set(self, number: int) -> None:
+        """Replace the number."""
+
+    def get(self) -> int:
+        """Return the number."""
 
 
 class FileSystem(Protocol):
@@ -140,6 +161,16 @@ class FileSystem(Protocol):
 
     def random_bytes(self, size: int) -> bytes:
         """Return random bytes for a salt, different in each call."""
+
+    async def surviving_number(self, name: str, *, create: bool = False) -> SurvivingNumber | None:
+        """Return the number with this name, which is unique on the computer.
+
+        With `create`, the number is new and 0. The result is None if the number does not exist or
+        if the system has no such memory.
+        """
+
+    async def forget_number(self, name: str) -> None:
+        """Remove the number with this name, if it exists."""
 
 
 class Clock(Protocol):

@@ -1,6 +1,6 @@
 """The MANIFEST: the only list of the bookie's files (FORMATS.md#manifest).
 
-The file consists of one line `ledgerlog-manifest 3 <bytes of the body> <CRC32C of the body, 8 hex
+The file consists of one line `ledgerlog-manifest 4 <bytes of the body> <CRC32C of the body, 8 hex
 digits>` and then the body. The body is one JSON object in ASCII, with sorted keys and without
 spaces.
 """
@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any
 
 from bookie_server.core.record import FileIdentity
+from bookie_server.core.run import Run
 from bookie_server.errors import (
     REPLACEMENT_ADVICE,
     DamagedDirectoryError,
@@ -22,9 +23,12 @@ from bookie_server.errors import (
 from ledgerlog_spark.wire.digests import crc32c
 
 MAGIC = "ledgerlog-manifest"
-FORMAT_VERSION = 3
-FORMAT_VERSIONS_READ = (1, 2, 3)
+FORMAT_VERSION = 4
+FORMAT_VERSIONS_READ = (1, 2, 3, 4)
 STATE_BYTES_SINCE = 3
+RUN_SINCE = 4
+FORMAT_VERSION_BEFORE = 3
+"""The version that `ledgerlog bookie downgrade` writes."""
 NAME = "MANIFEST"
 
 
@@ -68,12 +72,13 @@ class Manifest:
     durable_upto: int = 0  # all records up to this sequence are known to be synced
     state_file: str = ""  # name of the ledger-state file; empty before the first one
     check_epoch: int = 0  # number of times that ledger states may have been lost
-    mark: int = 0  # all records with smaller sequences are in synced files; 0 without a journal
     files: tuple[FileEntry, ...] = ()  # in ascending order of id
     free_slots: tuple[str, ...] = ()  # slots that hold no used data
     directory: int = 0  # number of this directory among the bookie's directories
     highest_dropped_ledger_id: int = -1  # largest ledger id with a forgotten tombstone, or -1
     state_bytes: int = 0  # committed bytes of `state_file`; 0 means the whole file (version 1, 2)
+    run: Run | None = None  # the run that serves, or that ended without a clean stop
+    directory_id: str = ""  # 16 random hex digits; "" until the first commit of version 4
 
     def with_file(self, entry: FileEntry) -> Manifest:
         """Return a copy of the manifest in which `entry` is added or replaces its older entry."""
@@ -82,8 +87,13 @@ class Manifest:
         return replace(self, files=tuple(files))
 
 
-def manifest_encoding(manifest: Manifest, files_per_part: int) -> Generator[None, None, bytes]:
-    """Encode the MANIFEST in parts of `files_per_part` files, and yield between two parts."""
+def manifest_encoding(
+    manifest: Manifest, files_per_part: int, version: int = FORMAT_VERSION
+) -> Generator[None, None, bytes]:
+    """Encode the MANIFEST in parts of `files_per_part` files, and yield between two parts.
+
+    `version` is `FORMAT_VERSION`, or `FORMAT_VERSION_BEFORE` if the MANIFEST has no run.
+    """
     texts: list[str] = []
     for start in range(0, len(manifest.files), files_per_part):
         if start:
@@ -91,11 +101,19 @@ def manifest_encoding(manifest: Manifest, files_per_part: int) -> Generator[None
         texts += map(_file_text, manifest.files[start : start + files_per_part])
     files = ",".join(texts)
     fields = {name: getattr(manifest, name) for name in Manifest.__slots__ if name != "files"}
+    run: Run | None = fields.pop("run")
+    directory_id = fields.pop("directory_id")
+    if version == FORMAT_VERSION:
+        fields["run"] = None if run is None else run.to_json()
+        fields["directory_id"] = directory_id
+    else:
+        assert run is None
+        fields["mark"] = 0
     before = {name: value for name, value in fields.items() if name < "files"}
     after = {name: value for name, value in fields.items() if name > "files"}
     text = f'{_json(before)[:-1]},"files":[{files}],{_json(after)[1:]}'
     body = text.encode("ascii")
-    return f"{MAGIC} {FORMAT_VERSION} {len(body)} {crc32c(body):08x}\n".encode() + body
+    return f"{MAGIC} {version} {len(body)} {crc32c(body):08x}\n".encode() + body
 
 
 def _file_text(file: FileEntry) -> str:
@@ -133,16 +151,23 @@ def decode_manifest(data: bytes) -> Manifest:
             path=NAME,
             version=words[1].decode("ascii", "replace"),
         )
+    version = int(words[1])
     try:
-        manifest = _from_json(json.loads(body))
+        manifest = _from_json(json.loads(body), version)
     except (ValueError, TypeError, KeyError) as error:
         raise _damage(f"its fields are not those of a MANIFEST ({error})") from None
-    if (manifest.state_bytes > 0) != (int(words[1]) >= STATE_BYTES_SINCE):
+    if (manifest.state_bytes > 0) != (version >= STATE_BYTES_SINCE):
         raise _damage("its state_bytes do not fit its version")
     return manifest
 
 
-def _from_json(fields: dict[str, Any]) -> Manifest:
+def _from_json(fields: dict[str, Any], version: int) -> Manifest:
+    if version >= RUN_SINCE:
+        run = fields.pop("run")
+        fields["run"] = None if run is None else Run.from_json(run)
+    else:
+        # Earlier versions reserved a number for a journal, and never used it.
+        fields.pop("mark", None)
     files = tuple(
         FileEntry(**{**file, "state": FileState(file["state"])}) for file in fields.pop("files")
     )

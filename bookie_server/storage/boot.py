@@ -41,6 +41,7 @@ from bookie_server.storage.files.manifest import UNCLEAN_NAME
 from bookie_server.storage.files.pool import PooledFile
 from bookie_server.storage.files.slots import Slots, is_intact
 from bookie_server.storage.journal import append_encoded, append_end_mark
+from bookie_server.storage.modes.setup import Journals, lost_run, take_over
 from bookie_server.storage.reading.readings import finish
 from bookie_server.storage.replay import Scanner
 from bookie_server.storage.shared import Shared
@@ -72,8 +73,11 @@ class Boot:
     was_unclean: bool = False  # the last process did not stop cleanly
     active: OpenFile | None = None
     spare: OpenFile | None = None
+    journals: Journals = field(init=False)
+    proved_upto: int = 0  # the last run may have acknowledged the records up to this sequence
 
     def __post_init__(self) -> None:
+        self.journals = Journals(self.shared)
         self.slots = Slots(self.shared.files, self.shared.settings)
 
     async def run(self) -> None:
@@ -93,6 +97,7 @@ class Boot:
         for entry in manifest.files:
             if entry.state is FileState.FINISHED:
                 await self._open_finished(entry, is_missing=entry.slot not in names)
+        self.proved_upto = await take_over(self.shared, self.journals)
         replayed = await self._scan_open()
         synced = await self._judge(replayed)
         for file in replayed:
@@ -194,7 +199,7 @@ class Boot:
         """Decide on the records of all files, and commit immediately which files lost records."""
         scans = [file.scan for file in replayed]
         manifest = self.shared.store.current
-        synced = synced_upto(scans, manifest.durable_upto)
+        synced = synced_upto(scans, max(manifest.durable_upto, self.proved_upto))
         finished = [e.last_sequence for e in manifest.files if e.state is FileState.FINISHED]
         seen = max([synced, manifest.durable_upto, *finished])
         self.shared.sequences.next_sequence = largest_sequence(scans, seen) + 1
@@ -207,6 +212,7 @@ class Boot:
             )
             file.verdict.has_damage |= file.handle is None or file.is_short
         lost = [file for file in replayed if file.verdict.has_damage]
+        self._refuse_if_lost(lost, replayed)
         torn = [file for file in replayed if file.verdict.was_cut]
         self.shared.counters.boot_torn_tails += len(torn)
         self.shared.counters.boot_damaged_records += len(lost)
@@ -220,6 +226,16 @@ class Boot:
         for file in lost:
             self.shared.health.files_in_doubt.add(file.entry.file_id)
         return synced
+
+    def _refuse_if_lost(self, lost: list[Replayed], replayed: list[Replayed]) -> None:
+        """Raise LostRunError if a run without syncs acknowledged a record that is not readable."""
+        run = self.shared.store.current.run
+        if run is None or run.is_synced:
+            return
+        damaged = sum(len(file.verdict.unreadable) for file in replayed)
+        last = self.shared.sequences.next_sequence - 1
+        if lost or damaged or last < self.proved_upto:
+            raise lost_run(run, "not all of its records can be read")
 
     def _apply(self, file: Replayed) -> None:
         verdict = file.verdict

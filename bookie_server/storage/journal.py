@@ -23,6 +23,7 @@ from bookie_server.core.record_codec import ALIGNMENT, encode_header, size_at_mo
 from bookie_server.errors import StorageError
 from bookie_server.ports import Buffer, Future
 from bookie_server.storage.files.entry_log_file import OpenFile
+from bookie_server.storage.modes.writers import DirectWriter, Group, GroupWriter
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import call_back, settle
 from ledgerlog_spark.model import Code
@@ -62,7 +63,7 @@ class Journal:
         self,
         shared: Shared,
         files: JournalFiles,
-        on_durable: Callable[[list[JournalRecord]], None],
+        on_stored: Callable[[list[JournalRecord], bool], None],
         on_failed: Callable[[StorageError, list[JournalRecord]], None],
     ) -> None:
         self._files = files
@@ -71,7 +72,8 @@ class Journal:
         self._settings = shared.settings
         self._sequences = sequences = shared.sequences  # durable_sequence < next_sequence
         self._counters = shared.counters
-        self._on_durable = on_durable
+        self._on_stored = on_stored
+        self._writer: GroupWriter = DirectWriter()
         self._on_failed = on_failed
         self._queue: deque[JournalRecord] = deque()  # records without a group, in order of tickets
         self._queued_bytes = 0  # sum of the body sizes in `_queue`
@@ -95,9 +97,10 @@ class Journal:
         self.failure: StorageError | None = None  # the first error; no record is submitted after it
         self.last_ticket = 0  # durable_ticket <= last_ticket
         self.durable_ticket = 0  # the records of all tickets up to this one are synced
+        self._written_ticket = 0  # durable_ticket <= _written_ticket <= last_ticket
 
     def submit(self, record: JournalRecord) -> int:
-        """Queue a record, return its ticket, and later call `on_durable` or `on_failed` once."""
+        """Queue a record, return its ticket, and later call `on_stored` or `on_failed` once."""
         assert not self._is_closing
         assert self.failure is None
         self.last_ticket = ticket = self.last_ticket + 1
@@ -116,9 +119,12 @@ class Journal:
         else:
             self._waiter_number += 1
             heapq.heappush(self._waiters, (ticket, self._waiter_number, callback))
+            if ticket <= self._written_ticket:
+                self._writer.sync_soon()
 
-    def start(self) -> None:
-        """Start to write submitted records."""
+    def start(self, writer: GroupWriter) -> None:
+        """Start to write submitted records with `writer`."""
+        self._writer = writer
         for _ in range(GROUPS_UNDER_WAY_MAX):
             self._running += 1
             self._tasks.spawn("journal writer", self._run())
@@ -147,7 +153,9 @@ class Journal:
                 self._stretches_under_way += stretches
                 self._wake_if_due()
                 began_ms = self._clock.monotonic_ms()
-                await self._files.active.handle.write_synced(start, buffers)
+                is_synced = await self._writer.write(
+                    Group(self._files.active, start, buffers, group)
+                )
                 self._under_way -= 1
                 self._stretches_under_way -= stretches
                 self._count_busy(began_ms)
@@ -156,7 +164,7 @@ class Journal:
                 if self.failure is not None:
                     self._report_failure(self.failure, group)
                     return
-                self._complete(group)
+                self._complete(group, is_synced=is_synced)
                 group = []
         except StorageError as error:
             self.failure = self.failure or error
@@ -195,6 +203,8 @@ class Journal:
         assert not self._under_way
         self._is_rolling = True
         try:
+            # The first record of a file proves that all records of the previous file are synced.
+            await self._writer.sync_now()
             await self._files.roll()
         finally:
             self._is_rolling = False
@@ -262,17 +272,33 @@ class Journal:
         self._counters.journal_bytes_written += offset - start + append_end_mark(active, buffers)
         return group, stretches, start, buffers
 
-    def _complete(self, group: list[JournalRecord]) -> None:
+    def _complete(self, group: list[JournalRecord], *, is_synced: bool) -> None:
         counters = self._counters
         counters.journal_records += len(group)
         counters.journal_groups += 1
-        counters.journal_syncs += 1
+        counters.journal_syncs += is_synced
         last = group[-1]
-        self._sequences.durable_sequence = last.sequence
-        self.durable_ticket = last.ticket
+        self._written_ticket = last.ticket
+        if is_synced:
+            self._advance(last.sequence, last.ticket)
         if last.kind is JournalRecordKind.WATERMARK and last.durable_upto == last.sequence - 1:
             self._watermark_sequence = last.sequence
-        self._on_durable(group)
+        self._on_stored(group, is_synced)
+        self._wake_waiters()
+        if not is_synced and self._waiters and self._waiters[0][0] <= last.ticket:
+            self._writer.sync_soon()
+
+    def note_synced(self, sequence: int, ticket: int) -> None:
+        """Report that written records up to this one are synced."""
+        self._advance(sequence, ticket)
+        self._wake_waiters()
+
+    def _advance(self, sequence: int, ticket: int) -> None:
+        sequences = self._sequences
+        sequences.durable_sequence = max(sequences.durable_sequence, sequence)
+        self.durable_ticket = max(self.durable_ticket, ticket)
+
+    def _wake_waiters(self) -> None:
         waiters = self._waiters
         while waiters and waiters[0][0] <= self.durable_ticket:
             call_back(self._tasks, heapq.heappop(waiters)[2], Code.OK)
@@ -288,8 +314,11 @@ class Journal:
 
     def _write_watermark_when_idle(self) -> None:
         """Start a task that waits for an idle time, then writes a watermark for the last group."""
-        if self._watermark_is_due or self._watermark_sequence >= self._sequences.durable_sequence:
+        durable = self._sequences.durable_sequence
+        if self._watermark_is_due or self._watermark_sequence >= durable:
             return
+        if self.durable_ticket < self._written_ticket:
+            return  # a watermark is no proof for records that are not synced
         self._watermark_is_due = True
         self._tasks.spawn("watermark", self._write_watermark())
 

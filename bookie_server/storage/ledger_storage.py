@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bookie_server.core.record import JournalRecord, JournalRecordKind
+from bookie_server.core.run import WriteMode
 from bookie_server.errors import StorageError
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.boot import Boot
@@ -18,6 +19,8 @@ from bookie_server.storage.fences import Fences
 from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.lacs import Lacs
+from bookie_server.storage.modes.setup import Mode, new_run, number_name, prepare_mode
+from bookie_server.storage.modes.writers import DirectWriter
 from bookie_server.storage.reading.answers import ReadAnswers
 from bookie_server.storage.reading.reads import Reader, RecentBodies
 from bookie_server.storage.shared import Shared
@@ -42,7 +45,9 @@ class LedgerStorage:
         # Called after a change of `is_writable` or `failure`.
         self.on_state_change: Callable[[], None] = lambda: None
         self._keeper = keeper = FileKeeper(shared, boot, self._fail, self._state_changed)
-        self._journal = journal = Journal(shared, keeper, self._on_durable, self._on_lost)
+        self._journal = journal = Journal(shared, keeper, self._on_stored, self._on_lost)
+        self._journals = boot.journals
+        self._mode = Mode(new_run(shared), DirectWriter())
         self._reader = Reader(shared, keeper)
         self._recent = RecentBodies(shared.settings.recent_bytes_max)
         self._lacs = Lacs(shared, keeper, journal)
@@ -61,12 +66,13 @@ class LedgerStorage:
     async def open(cls, shared: Shared) -> LedgerStorage:
         """Replay the directory and return its storage. The unclean marker is durable on return."""
         await shared.files.lock()
+        boot = Boot(shared)
         try:
-            boot = Boot(shared)
             await boot.run()
             storage = cls(shared, boot)
             await storage._start()
         except BaseException:
+            await boot.journals.unlock()
             await shared.files.close_all()
             await shared.files.unlock()
             raise
@@ -75,10 +81,28 @@ class LedgerStorage:
     async def _start(self) -> None:
         for state in self._states.values():
             state.last_accepted_id = state.last_entry_id
+        shared, run, last = self._shared, self._mode.run, self._shared.store.current.run
+        # From this commit on, the files of the last run are not needed.
+        shared.run = run if run.mode is WriteMode.DIRECT else None
         await self._keeper.commit(None)
-        await self._shared.store.remove_strays()
-        await self._shared.store.mark_unclean()
-        self._journal.start()
+        await shared.store.remove_strays()
+        await shared.store.mark_unclean()
+        await self._journals.remove_files(kept=run.journal)
+        if last is not None:
+            await shared.files.forget_number(number_name(last.run_id))
+        self._mode = await prepare_mode(
+            shared,
+            self._keeper,
+            self._journals,
+            run,
+            on_synced=lambda written: self._journal.note_synced(written.sequence, written.ticket),
+            on_failed=self._fail,
+        )
+        if shared.run is None:
+            shared.run = run
+            await self._keeper.commit(None)
+        self._mode.start()
+        self._journal.start(self._mode.writer)
         self._shared.tasks.spawn("file maintenance", self._keeper.maintain())
 
     @property
@@ -114,21 +138,27 @@ class LedgerStorage:
             return
         self._health.is_closing = True
         await self._journal.close()
+        await self._mode.stop()
         await self._keeper.stop()
         try:
             if self.failure is None:
                 await self._keeper.finish_all()
+                self._shared.run = None
                 await self._keeper.commit(None, keep_open=False)
                 await self._shared.store.unmark_unclean()
+                await self._journals.remove_files(kept="")
+                await self._shared.files.forget_number(number_name(self._mode.run.run_id))
         except StorageError as error:
             self._fail(error)
         finally:
+            await self._journals.unlock()
             await self._shared.files.close_all()
             await self._shared.files.unlock()
 
     # Reports of the journal.
 
-    def _on_durable(self, group: list[JournalRecord]) -> None:
+    def _on_stored(self, group: list[JournalRecord], is_synced: bool) -> None:
+        """Index and answer a group. If it is not synced, only its adds are answered now."""
         counters, states, index = self.counters, self._states, self._keeper.active.index
         for record in group:
             if record.kind is JournalRecordKind.RUN:
@@ -148,7 +178,11 @@ class LedgerStorage:
             elif record.kind is JournalRecordKind.TOMBSTONE:
                 self._drops.on_durable(record)
         for record in group:
-            self._answer(record, Code.OK)
+            if is_synced or record.kind is JournalRecordKind.RUN:
+                self._answer(record, Code.OK)
+            elif record.on_done is not None:
+                on_done, record.on_done = record.on_done, None
+                self._journal.when_durable(record.ticket, on_done)
 
     def _answer(self, record: JournalRecord, code: Code) -> None:
         on_done, record.on_done = record.on_done, None
@@ -172,4 +206,5 @@ class LedgerStorage:
         self._health.has_failed = True
         self._journal.fail(error)
         self._keeper.fail()
+        self._mode.fail(error)
         self.on_state_change()

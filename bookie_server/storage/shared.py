@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from bookie_server.core.ledger_gate import Health
 from bookie_server.core.ledger_state import HeldLedger, HeldLedgers
+from bookie_server.core.run import Run
 from bookie_server.core.settings import StorageSettings
 from bookie_server.ports import Clock, FileSystem, MetadataCheck, Tasks
 from bookie_server.storage.files.manifest import ManifestStore
@@ -38,6 +40,8 @@ class StorageCounters:
     damage: int = 0
     drops: int = 0
     tombstones_forgotten: int = 0
+    checkpoints: int = 0
+    boot_redone_groups: int = 0
 
     def by_metric(self) -> dict[str, int]:
         """Return the counts by metric name. Metric names have `log_` in place of `journal_`."""
@@ -62,9 +66,17 @@ class Shared:
         tasks: Tasks,
         settings: StorageSettings,
         metadata: MetadataCheck,
+        open_directory: Callable[[str], FileSystem] | None = None,
     ) -> None:
+        """Set the fields.
+
+        `open_directory` returns another directory by its absolute path. Only journal directories
+        are opened with it.
+        """
         self.files = FilePool(files, tasks, settings.open_files_max)
         self.store = ManifestStore(self.files, settings.state_deltas_bytes_min, self.give_way)
+        self.open_directory = open_directory
+        self.run: Run | None = None  # for the next commit of the MANIFEST
         self.tasks = tasks
         self.clock = clock
         self.settings = settings

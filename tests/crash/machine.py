@@ -106,6 +106,7 @@ class Machine:
     ) -> None:
         self.scheduler = scheduler or Scheduler()
         self.disk = SimDisk(Random(seed))
+        self.journal_disk = SimDisk(Random(seed + 1))
         self.settings = settings
         self.metadata = FixedMetadata(standing)
         self.host = Host(self.scheduler, "bookie")
@@ -138,18 +139,21 @@ class Machine:
                 tasks=self.host,
                 settings=self.settings,
                 metadata=self.metadata,
+                open_directory=lambda _path: SimFileSystem(self.journal_disk, self.host),
             )
         )
 
     def lose_power(self) -> None:
         self.host.kill()
         self.disk.lose_power()
+        self.journal_disk.lose_power()
         self._replace_host()
 
     def crash(self) -> None:
         """Kill the process. The bytes that it wrote stay in the page cache."""
         self.host.kill()
         self.disk.crash_process()
+        self.journal_disk.crash_process()
         self._replace_host()
 
     def stop(self) -> None:

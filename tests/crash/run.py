@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
+import pytest
+
 from bookie_server.core.requests import StoredBatchRead, StoredRead
-from bookie_server.errors import StorageError
+from bookie_server.core.run import WriteMode
+from bookie_server.errors import LostRunError, StorageError
 from bookie_server.ports import Standing
 from ledgerlog_spark.model import Code
 from tests.crash.machine import KEY, SMALL, Machine, add_request, entry
@@ -35,16 +38,35 @@ class Submitted:
     stored: dict[tuple[int, int], bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """How a start writes."""
+
+    write_mode: WriteMode
+    sync_data: bool = True
+
+
+DIRECT = (Mode(WriteMode.DIRECT),)
+SYNCED = (*DIRECT, Mode(WriteMode.JOURNAL))
+ALL_MODES = (*SYNCED, Mode(WriteMode.UNJOURNALED), Mode(WriteMode.JOURNAL, sync_data=False))
+
+
 class Run:
     """One seeded run: operations, power loss at any moment, and a check after each restart.
 
     Attributes:
         requests: What the storage was asked for.
+        modes: The write modes of which each start takes one, with what only `journal` has: whether
+            it syncs its data.
+        has_lost: A power loss ended a run that acknowledged before its syncs. The next start has
+            refused the directory.
         excused: Codes that a fault explains which is there now.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, modes: Sequence[Mode] = DIRECT) -> None:
         self.random = Random(seed)
+        self.modes = modes
+        self.has_lost = False
         settings = replace(
             SMALL,
             group_bytes_max=self.random.choice((1 << 10, 1 << 14)),
@@ -69,6 +91,7 @@ class Run:
         self.seen: Counter[str] = Counter()
 
     def run(self, rounds: int = 6) -> None:
+        self.take_mode()
         self.machine.start()
         for _ in range(rounds):
             if self.random.random() < 0.5:
@@ -93,6 +116,8 @@ class Run:
             self.reach_a_write()
             self.go_down()
             self.come_up()
+            if self.has_lost:
+                return
             self.check_all()
             self.submitted.clear()
             self.accepted.clear()
@@ -129,6 +154,8 @@ class Run:
         self.seen["recycled"] += counters.files_recycled
         names = [name for name in self.machine.disk.seen_names if name.startswith("slot")]
         self.seen["rolls"] += len(names) > 4
+        self.seen["checkpoints"] += counters.checkpoints
+        self.seen["redone"] += counters.boot_redone_groups
         way = self.random.randrange(4)
         if way == 0:
             self.machine.crash()
@@ -139,9 +166,35 @@ class Run:
         else:
             self.machine.lose_power()
 
+    def take_mode(self) -> None:
+        """Choose the write mode of the next start."""
+        if self.modes is DIRECT:
+            return
+        mode = self.random.choice(self.modes)
+        is_journal = mode.write_mode is WriteMode.JOURNAL
+        self.machine.settings = replace(
+            self.machine.settings,
+            write_mode=mode.write_mode,
+            journal_directory="/journal" if is_journal else "",
+            journal_sync_data=mode.sync_data,
+            journal_files=self.random.choice((2, 3)),
+            checkpoint_bytes=self.random.choice((1, 1 << 12, 1 << 16)),
+            checkpoint_interval_ms=self.random.choice((1, 100, 10_000)),
+        )
+
     def come_up(self) -> None:
         """Start, losing power on the way now and then."""
-        while self.random.random() < 0.4:
+        while True:
+            self.take_mode()
+            run = self.machine.manifest().run
+            if run is not None and not run.is_synced and not self.machine.disk.numbers:
+                self.seen["refused"] += 1
+                self.has_lost = True
+                with pytest.raises(LostRunError):
+                    self.machine.start()
+                return
+            if self.random.random() >= 0.4:
+                break
             self.seen["boots_cut_short"] += 1
             self.machine.host.spawn("start", self.opening())
             self.let_run(self.random.randrange(1, 400))

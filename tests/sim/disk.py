@@ -9,7 +9,7 @@ a crash, and then takes effect at once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -127,9 +127,11 @@ class SimDisk:
     seen_names: dict[str, Content] = field(default_factory=dict)
     durable_names: dict[str, Content] = field(default_factory=dict)
     unsynced_names: list[tuple[str, Content | None]] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)
 
     def lose_power(self) -> None:
         """Drop a random part of the data that is not synced. The caller first kills the host."""
+        self.numbers.clear()
         for one in self._contents():
             one.lose_power(self.random)
         for name, content in self.unsynced_names:
@@ -271,6 +273,31 @@ class SimFileSystem:
     def random_bytes(self, size: int) -> bytes:
         return self.disk.random.randbytes(size)
 
+    async def surviving_number(self, name: str, *, create: bool = False) -> SimNumber | None:
+        await self.step(f"map {name}")
+        if create:
+            assert name not in self.disk.numbers
+            self.disk.numbers[name] = 0
+        return SimNumber(self.disk, name) if name in self.disk.numbers else None
+
+    async def forget_number(self, name: str) -> None:
+        await self.step(f"unmap {name}")
+        self.disk.numbers.pop(name, None)
+
+
+@dataclass
+class SimNumber:
+    """The SurvivingNumber port."""
+
+    disk: SimDisk
+    name: str
+
+    def set(self, number: int) -> None:
+        self.disk.numbers[self.name] = number
+
+    def get(self) -> int:
+        return self.disk.numbers[self.name]
+
 
 class SimFile:
     """The File port."""
@@ -313,6 +340,13 @@ class SimFile:
         self._write(offset, buffers)
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        await self._in_turn(lambda: self.write_synced_out_of_turn(offset, buffers))
+
+    async def write_in_order(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        await self._in_turn(lambda: self.write(offset, buffers))
+
+    async def _in_turn(self, operation: Callable[[], Awaitable[None]]) -> None:
+        """Run the operations of all files one after the other, and none of a file that failed."""
         files = self.files
         before, files.last_group = files.last_group, files.host.future()
         mine = files.last_group
@@ -321,7 +355,7 @@ class SimFile:
                 await before
             if self.has_failed:
                 raise SyncFailedError(f"{self.name} failed before", path=self.name)
-            await self.write_synced_out_of_turn(offset, buffers)
+            await operation()
         except StorageError:
             self.has_failed = True
             raise

@@ -32,6 +32,7 @@ from bookie_server.errors import (
     TooManyFilesError,
 )
 from bookie_server.ports import Buffer, Lane
+from bookie_server.storage.device.mapped_number import MappedNumber
 from bookie_server.storage.device.runtime import OrderedThread
 
 T = TypeVar("T")
@@ -168,6 +169,14 @@ class OsFileSystem:
         """Return random bytes of the operating system."""
         return os.urandom(size)
 
+    async def surviving_number(self, name: str, *, create: bool = False) -> MappedNumber | None:
+        """Return a number in a file of the memory file system, or None."""
+        return await self.call(lambda: MappedNumber.open(name, create=create), name, "map")
+
+    async def forget_number(self, name: str) -> None:
+        """Remove a number."""
+        await self.call(lambda: MappedNumber.remove(name), name, "remove")
+
     async def call(self, function: Callable[[], T], name: str, verb: str) -> T:
         """Run `function` in the second thread, and translate its errors."""
         try:
@@ -213,6 +222,7 @@ class OsFile:
         self._reads = 0
         self._idle: asyncio.Future[None] | None = None
         self._has_failed = False
+        self._unwritten_from: int | None = None  # write-back of earlier bytes was started
         self.name = name
 
     async def read(self, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
@@ -272,6 +282,13 @@ class OsFile:
         except OSError as error:
             raise translated(error, self.name, "write") from error
 
+    async def write_in_order(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """Write all buffers, in the writer thread and without a sync."""
+        try:
+            await self._files.writer.call(lambda: self._write_in_order(offset, buffers))
+        except OSError as error:
+            raise translated(error, self.name, "write") from error
+
     def _write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         for start in range(0, len(buffers), BUFFERS_PER_WRITE_MAX):
             part = buffers[start : start + BUFFERS_PER_WRITE_MAX]
@@ -289,12 +306,31 @@ class OsFile:
                 rest = rest[count:]
         return total
 
-    def _write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
+    def _write_in_order(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        self._begin_write()
+        size = sum(map(len, buffers))
+        self._write(offset, buffers)
+        # The device writes each whole portion while later groups arrive. Smaller parts wait,
+        # because the next group may write into their last page again.
+        first = self._unwritten_from
+        if first is None or offset < first:
+            first = offset
+        whole = (offset + size) // PORTION_SIZE_BYTES * PORTION_SIZE_BYTES
+        if whole > first:
+            self._files.begin_writing(self._descriptor, first, whole - first)
+            first = whole
+        self._unwritten_from = first
+        self._has_failed = False
+
+    def _begin_write(self) -> None:
         # After a failure, the kernel treats the pages as written, so a later sync would succeed
         # although data is lost. So nothing more is written.
         if self._has_failed:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        self._has_failed = True  # until the sync ends
+        self._has_failed = True  # until the write ends
+
+    def _write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        self._begin_write()
         size = self._write_portions(offset, buffers)
         # Pages are dropped before the sync, while the device is already writing.
         self._files.written.make_room(size)

@@ -407,6 +407,8 @@ class FileKeeper:
             next_file_id=max([before.next_file_id, *(e.file_id + 1 for e in (*files, *opened))]),
             durable_upto=max(before.durable_upto, self._shared.sequences.durable_sequence),
             check_epoch=self._health.check_epoch,
+            directory_id=before.directory_id or self._shared.files.random_bytes(8).hex(),
+            run=self._shared.run,
             highest_dropped_ledger_id=self._health.highest_dropped_ledger_id,
             files=tuple(sorted(files, key=lambda entry: entry.file_id)),
             free_slots=tuple(free[: self._shared.settings.pool_files_max]),

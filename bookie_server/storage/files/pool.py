@@ -42,6 +42,8 @@ class FilePool:
         self.sync_directory = files.sync_directory
         self.free_space = files.free_space
         self.random_bytes: Callable[[int], bytes] = files.random_bytes
+        self.surviving_number = files.surviving_number
+        self.forget_number = files.forget_number
 
     @property
     def held_names(self) -> list[str]:
@@ -213,6 +215,11 @@ class PooledFile:
         """Write all buffers and sync the data."""
         assert self.opened is not None, "the file must be open before a synced write"
         await self.opened.write_synced(offset, buffers)
+
+    async def write_in_order(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """Write all buffers in the order of the calls, without a sync."""
+        assert self.opened is not None, "the file must be open before a write in order"
+        await self.opened.write_in_order(offset, buffers)
 
     async def datasync(self) -> None:
         """Make the file's data and size durable."""

@@ -39,6 +39,7 @@ from bookie_server.core.record_codec import (
     size_at_most,
 )
 from bookie_server.core.requests import evenly_spaced
+from bookie_server.core.run import Run, WriteMode
 from bookie_server.core.slot_header import (
     HEADER_AREA_SIZE,
     SECTOR_SIZE,
@@ -246,6 +247,8 @@ MANIFEST = Manifest(
         FileEntry(8, "slot-00000008", bytes(16).hex(), FileState.OPEN, 65_536, 61),
     ),
     free_slots=("slot-00000002",),
+    run=Run("0123456789abcdef", WriteMode.JOURNAL, is_synced=False, journal="/j", journal_files=3),
+    directory_id="fedcba9876543210",
     highest_dropped_ledger_id=12,
 )  # fmt: skip
 
@@ -268,7 +271,7 @@ def test_manifest_reads_back_and_every_damaged_bit_is_noticed() -> None:
 
 
 def test_manifest_of_a_later_version_is_refused_by_name() -> None:
-    later = encode_manifest(MANIFEST).replace(b"manifest 3 ", b"manifest 4 ")
+    later = encode_manifest(MANIFEST).replace(b"manifest 4 ", b"manifest 5 ")
     with pytest.raises(FormatVersionError, match="version"):
         decode_manifest(later)
 

@@ -21,6 +21,7 @@ from bookie_server.storage import journal as log_module
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.entry_log_file import OpenFile
 from bookie_server.storage.journal import Journal
+from bookie_server.storage.modes.writers import DirectWriter
 from bookie_server.storage.shared import Shared
 from ledgerlog_spark.model import Code
 from tests.sim.runtime import Host, Scheduler, SimFuture
@@ -96,10 +97,10 @@ class World:
         self.journal = Journal(
             self.shared,
             self.files,
-            lambda group: self.durable.append([r.ledger_id for r in group]),
+            lambda group, _is_synced: self.durable.append([r.ledger_id for r in group]),
             lambda _error, records: self.lost.extend(r.ledger_id for r in records),
         )
-        self.journal.start()
+        self.journal.start(DirectWriter())
         self.settle()
 
     def settle(self) -> None:
@@ -264,10 +265,10 @@ def test_a_bug_in_who_is_told_of_a_group_stops_the_journal(world: World) -> None
     crashes: list[BaseException] = []
     world.host.on_failure = crashes.append
 
-    def told(_group: list[JournalRecord]) -> None:
+    def told(_group: list[JournalRecord], _is_synced: bool) -> None:
         raise RuntimeError("a bug")
 
-    world.journal._on_durable = told
+    world.journal._on_stored = told
     world.submit(0, 100)
     world.submit(1, 100)
     world.end()
@@ -303,7 +304,7 @@ async def test_cancelled_writers_and_a_cancelled_close_are_no_crash() -> None:
     files = OneFile(Host(Scheduler(), "unused"))
     shared = Shared(Mock(), OsClock(), tasks, SETTINGS, Mock())
     journal = Journal(shared, files, lambda _group: None, lambda _error, _records: None)
-    journal.start()
+    journal.start(DirectWriter())
     await asyncio.sleep(0)
     closing = asyncio.create_task(journal.close())
     closing.cancel()

@@ -144,9 +144,9 @@ def test_a_group_has_a_bounded_number_of_records_however_small_they_are(metered:
     sizes: list[int] = []
     complete = Journal._complete
 
-    def noted(self: Journal, group: list[JournalRecord]) -> None:
+    def noted(self: Journal, group: list[JournalRecord], *, is_synced: bool) -> None:
         sizes.append(sum(record.kind is JournalRecordKind.RUN for record in group))
-        complete(self, group)
+        complete(self, group, is_synced=is_synced)
 
     Journal._complete = noted
     try:

@@ -1,0 +1,55 @@
+"""The write mode of a bookie, and what the MANIFEST records of the run that serves from it.
+
+A *run* begins before a bookie serves its first request, and ends with a clean stop. After a run
+without a clean stop, its entry in the MANIFEST tells the next start what the run promised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+
+class WriteMode(Enum):
+    """Where a record must be before its add is acknowledged."""
+
+    DIRECT = "direct"
+    """In an entry-log file, and synced."""
+    JOURNAL = "journal"
+    """In a journal file, and synced. The entry-log file is written too, but synced later."""
+    UNJOURNALED = "unjournaled"
+    """In an entry-log file, but not yet synced. A power loss can lose acknowledged entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a bookie.
+
+    Attributes:
+        run_id: 16 hex digits, different for each run.
+        mode: The write mode of the run.
+        is_synced: False if the run acknowledged adds before any sync of their records.
+        journal: Path of the journal directory; "" without a journal.
+        journal_files: Number of journal files; 0 without a journal.
+    """
+
+    run_id: str
+    mode: WriteMode = WriteMode.DIRECT
+    is_synced: bool = True
+    journal: str = ""
+    journal_files: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields for the MANIFEST."""
+        return {**asdict(self), "mode": self.mode.value}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Run:
+        """Return the run from the fields in a MANIFEST.
+
+        Raises:
+            TypeError: A field is missing or unknown.
+            ValueError: The mode is unknown.
+        """
+        return cls(**{**fields, "mode": WriteMode(fields["mode"])})

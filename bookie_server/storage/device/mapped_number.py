@@ -1,0 +1,53 @@
+"""A number in a file of the memory file system, which a SIGKILL leaves and a power loss clears."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+from pathlib import Path
+from struct import Struct
+
+FOLDER = Path("/dev/shm")  # noqa: S108 - memory that ends with the operating system
+_number = Struct("q")  # native: the value is copied in one store
+
+
+class MappedNumber:
+    """A signed number of 64 bits in a shared mapping."""
+
+    def __init__(self, mapping: mmap.mmap) -> None:
+        self._mapping = mapping
+
+    @classmethod
+    def open(cls, name: str, *, create: bool) -> MappedNumber | None:
+        """Map the number; return None if it does not exist or if there is no memory file system.
+
+        With `create`, the number is new.
+        """
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL) * create
+        try:
+            descriptor = os.open(FOLDER / name, flags, 0o600)
+        except OSError:
+            return None
+        try:
+            if create:
+                os.posix_fallocate(descriptor, 0, _number.size)
+            return cls(mmap.mmap(descriptor, _number.size))
+        except (OSError, ValueError):
+            return None
+        finally:
+            os.close(descriptor)
+
+    @staticmethod
+    def remove(name: str) -> None:
+        """Remove the number, if it exists."""
+        with contextlib.suppress(OSError):
+            (FOLDER / name).unlink()
+
+    def set(self, number: int) -> None:
+        """Replace the number. One store of 8 bytes changes it, so a SIGKILL cannot tear it."""
+        _number.pack_into(self._mapping, 0, number)
+
+    def get(self) -> int:
+        """Return the number."""
+        return int(_number.unpack_from(self._mapping)[0])

@@ -1,0 +1,8 @@
+"""The write modes: how a group of records is written, synced, and found again after a crash.
+
+- `writers`: one writer of groups for each write mode.
+- `checkpoints`: syncs entry-log files that were written without a sync.
+- `ring`: the journal files of one run.
+- `redo`: at the start, writes the groups of the journal files into the entry-log files again.
+- `setup`: makes the writer of a new run, and checks what the last run left.
+"""

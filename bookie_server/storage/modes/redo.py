@@ -1,0 +1,185 @@
+"""Writes the groups of a run from its journal files into the entry-log files again.
+
+The boot calls `redo` after an unclean end of a run with a journal, before it scans the entry-log
+files. After that, the scan finds all records that the run acknowledged, as after a run without a
+journal. A second `redo` after a crash writes the same bytes to the same places.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from bookie_server.core.group_copy import (
+    ALIGNMENT,
+    HEAD_SIZE,
+    MAGIC,
+    GroupCopy,
+    checksum_of,
+    decode_copy_head,
+)
+from bookie_server.core.manifest_codec import FileEntry, FileState
+from bookie_server.core.run import Run
+from bookie_server.errors import DamagedDirectoryError, MissingFileError
+from bookie_server.ports import File, FileSystem
+from bookie_server.storage.files.pool import PooledFile
+from bookie_server.storage.modes.ring import journal_names
+from bookie_server.storage.replay import WINDOW_SIZE, FileWindow
+from bookie_server.storage.shared import Shared
+
+
+@dataclass(slots=True)
+class ScannedFile:
+    """A journal file, and the heads of its needed copies in ascending order of their numbers.
+
+    Copies of records that are synced in entry-log files are not needed, so few heads are kept.
+    """
+
+    handle: File
+    end: int
+    copies: deque[GroupCopy] = field(default_factory=deque)
+
+    def take(self, copy: GroupCopy) -> None:
+        """Keep a head, unless it is of an earlier pass through the file."""
+        copies = self.copies
+        if copies and copy.number < copies[-1].number:
+            return
+        copies.append(copy)
+        while copies[0].last_sequence < copy.needed_from:
+            copies.popleft()
+
+
+async def redo(shared: Shared, journal: FileSystem, run: Run) -> int:
+    """Write the groups of a run into the entry-log files that the MANIFEST lists as open.
+
+    The groups are synced on return. The result is the largest sequence that the journal proves to
+    have been acknowledged or complete: all records up to it must be readable now.
+
+    Raises:
+        DamagedDirectoryError: A journal file is missing.
+    """
+    scanned = await _scan(shared, journal, run)
+    copies = sorted((copy for file in scanned for copy in file.copies), key=_number)
+    if not copies:
+        return 0
+    # The last copy has the newest mark: all records before it are synced in entry-log files.
+    needed = [copy for copy in copies if copy.last_sequence >= copies[-1].needed_from]
+    # A copy is written only after the previous copy is synced.
+    proved = copies[-1].previous_sequence
+    handles = {file.copies[0].journal_file: file for file in scanned if file.copies}
+    opened = _Targets(shared)
+    try:
+        for copy in needed:
+            file = handles[copy.journal_file]
+            start = copy.journal_offset + HEAD_SIZE
+            body = await file.handle.read(start, copy.size)
+            if len(body) != copy.size or checksum_of((body,)) != copy.checksum:
+                continue  # torn, or damaged: the scan decides if the entry-log file lacks it
+            if await opened.write(copy, body):
+                shared.counters.boot_redone_groups += 1
+            proved = max(proved, copy.last_sequence)
+        await opened.sync()
+    finally:
+        for file in scanned:
+            await file.handle.close()
+    return proved
+
+
+def _number(copy: GroupCopy) -> int:
+    return copy.number
+
+
+async def _scan(shared: Shared, journal: FileSystem, run: Run) -> list[ScannedFile]:
+    """Open all journal files of a run and read their heads."""
+    present = await journal.names()
+    names = journal_names(shared.store.current.directory_id, run)
+    for name in names:
+        if name not in present:
+            raise DamagedDirectoryError(
+                f"the journal file {name} in {run.journal} is missing, and the last run of this "
+                "bookie did not stop cleanly. The file has entries that may be in no other file "
+                "of this bookie: restore the journal directory, or replace the bookie",
+                path=name,
+                reason="missing",
+            )
+    scanned: list[ScannedFile] = []
+    for number, name in enumerate(names):
+        handle = await journal.open(name)
+        # After a SIGKILL, the last copies may be in the page cache only. If a power loss took one
+        # of them after this boot has used it, the next boot would find less than this one.
+        await handle.datasync()
+        file = ScannedFile(handle, min(await handle.size(), await handle.data_end()))
+        scanned.append(file)
+        await _scan_file(file, bytes.fromhex(run.run_id), number)
+        await shared.give_way()
+    return scanned
+
+
+async def _scan_file(file: ScannedFile, run_id: bytes, journal_file: int) -> None:
+    """Collect the copies of the last pass through a file. Older copies follow the last pass."""
+    window = FileWindow(file.handle, file.end)
+    offset = 0
+    while offset < file.end:
+        data = await window.get(offset, HEAD_SIZE)
+        copy = decode_copy_head(data, run_id, journal_file, offset)
+        if copy is None:
+            following = await _next_head(window, offset + ALIGNMENT)
+            if following is None:
+                return
+            offset = following
+            continue
+        file.take(copy)
+        offset = copy.end
+
+
+async def _next_head(window: FileWindow, offset: int) -> int | None:
+    """Return the next place at or after `offset` that may hold a head, or None."""
+    at = offset
+    while at < window.end:
+        data = await window.get(at, WINDOW_SIZE)
+        found = data.find(MAGIC)
+        while found >= 0:
+            if found % ALIGNMENT == 0:
+                return at + found
+            found = data.find(MAGIC, found + 1)
+        at += max(len(data) // ALIGNMENT, 1) * ALIGNMENT
+    return None
+
+
+class _Targets:
+    """The open entry-log files, as the MANIFEST lists them."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._files: dict[int, FileEntry] = {
+            entry.file_id: entry
+            for entry in shared.store.current.files
+            if entry.state is FileState.OPEN
+        }
+        self._handles: dict[int, PooledFile | None] = {}
+
+    async def write(self, copy: GroupCopy, body: bytes) -> bool:
+        """Write a group to its place; return False if its file is finished or gone.
+
+        A finished file was synced before the MANIFEST listed it as finished.
+        """
+        entry = self._files.get(copy.file_id)
+        if entry is None or bytes.fromhex(entry.salt) != copy.salt:
+            return False
+        if copy.file_id not in self._handles:
+            try:
+                self._handles[copy.file_id] = await self._shared.files.open(entry.slot)
+            except MissingFileError:
+                self._handles[copy.file_id] = None  # the scan puts the file in doubt
+        handle = self._handles[copy.file_id]
+        if handle is None:
+            return False
+        await handle.write(copy.offset, (body,))
+        return True
+
+    async def sync(self) -> None:
+        """Sync and close all files that were written."""
+        for handle in self._handles.values():
+            if handle is not None:
+                await handle.datasync()
+                await handle.close()

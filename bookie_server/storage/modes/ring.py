@@ -1,0 +1,180 @@
+"""The journal files of one run, which are written in turn and reused (FORMATS.md#journal-files)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bookie_server.core.group_copy import (
+    ALIGNMENT,
+    GroupCopy,
+    checksum_of,
+    encode_copy_head,
+    size_of_copy,
+)
+from bookie_server.core.record import FileIdentity
+from bookie_server.core.run import Run
+from bookie_server.errors import DiskFullError, StorageError
+from bookie_server.ports import Buffer, File, FileSystem, Future, Tasks
+from bookie_server.storage.wake_ups import resolve
+
+PREFIX = "journal-"
+PADDING = bytes(ALIGNMENT)
+
+
+def journal_prefix(directory_id: str) -> str:
+    """Return the start of the names of all journal files of one directory."""
+    return f"{PREFIX}{directory_id}-"
+
+
+def journal_names(directory_id: str, run: Run) -> list[str]:
+    """Return the names of the journal files of a run."""
+    return [
+        f"{journal_prefix(directory_id)}{run.run_id}-{number:02d}"
+        for number in range(run.journal_files)
+    ]
+
+
+@dataclass(slots=True)
+class RingFile:
+    """One journal file."""
+
+    handle: File
+    last_sequence: int = 0  # sequence of the last record in the file; 0 while it has no copy
+
+
+class JournalRing:
+    """Appends copies of groups to the journal files of a run.
+
+    A file is reused after `release` of all its records. If no file can be reused, an append waits.
+    Appends are written in the order of the calls.
+    """
+
+    def __init__(
+        self, files: list[RingFile], run: Run, size_bytes: int, tasks: Tasks, *, is_synced: bool
+    ) -> None:
+        self._files = files
+        self._run_id = bytes.fromhex(run.run_id)
+        self._size_bytes = size_bytes
+        self._tasks = tasks
+        self._is_synced = is_synced
+        self._current = 0
+        self._offset = 0
+        self._number = 0
+        self._last_sequence = 0
+        self._released = 0  # the entry-log files hold all records up to this sequence, synced
+        self._turn: Future[None] | None = None  # ends when the previous append has its place
+        self._room: Future[None] | None = None  # ends when a file may have become free
+        self._failure: StorageError | None = None
+        # Called when an append begins to wait for a file.
+        self.on_full: Callable[[], None] = lambda: None
+
+    @classmethod
+    async def create(
+        cls, files: FileSystem, names: Sequence[str], run: Run, size_bytes: int, tasks: Tasks
+    ) -> JournalRing:
+        """Create the files of a run, with all their blocks. They are durable on return.
+
+        Raises:
+            DiskFullError: The journal's device has no room for the files; they are removed.
+        """
+        ring_files: list[RingFile] = []
+        try:
+            for name in names:
+                ring_files.append(RingFile(await files.open(name, create=True)))
+                await ring_files[-1].handle.allocate(size_bytes)
+                await ring_files[-1].handle.datasync()
+            await files.sync_directory()
+        except DiskFullError:
+            for file in ring_files:
+                await file.handle.close()
+                await files.remove(file.handle.name)
+            raise
+        return cls(ring_files, run, size_bytes, tasks, is_synced=run.is_synced)
+
+    async def append(
+        self,
+        identity: FileIdentity,
+        offset: int,
+        buffers: Sequence[Buffer],
+        sequences: tuple[int, int],
+    ) -> None:
+        """Write the copy of a group, and sync it unless the run syncs later.
+
+        `sequences` are those of the first and last record. A group that is larger than a journal
+        file must not be given.
+
+        Raises:
+            SyncFailedError: The copy may or may not be on the device. No later copy is written.
+        """
+        size = sum(map(len, buffers))
+        before, self._turn = self._turn, self._tasks.future()
+        mine = self._turn
+        try:
+            if before is not None:
+                await before
+            await self._make_room(size_of_copy(size))
+            place = self._offset
+            file = self._files[self._current]
+            self._number += 1
+            self._offset += size_of_copy(size)
+            file.last_sequence = sequences[1]
+            copy = GroupCopy(
+                run_id=self._run_id,
+                number=self._number,
+                first_sequence=sequences[0],
+                last_sequence=sequences[1],
+                file_id=identity.file_id,
+                salt=identity.salt,
+                offset=offset,
+                size=size,
+                checksum=checksum_of(buffers),
+                journal_file=self._current,
+                journal_offset=place,
+                needed_from=self._released + 1,
+                previous_sequence=self._last_sequence,
+            )
+            self._last_sequence = sequences[1]
+        finally:
+            resolve(mine, None)
+        parts = [encode_copy_head(copy), *buffers]
+        if size % ALIGNMENT:
+            parts.append(PADDING[: -size % ALIGNMENT])
+        if self._is_synced:
+            await file.handle.write_synced(place, parts)
+        else:
+            await file.handle.write_in_order(place, parts)
+
+    async def _make_room(self, size: int) -> None:
+        """Go to the next file if the current file is full, and wait until that file is free."""
+        assert size <= self._size_bytes
+        while self._offset + size > self._size_bytes:
+            if self._failure is not None:
+                raise self._failure
+            following = (self._current + 1) % len(self._files)
+            if self._files[following].last_sequence <= self._released:
+                self._current, self._offset = following, 0
+            else:
+                self._room = self._tasks.future()
+                self.on_full()
+                await self._room
+
+    def release(self, sequence: int) -> None:
+        """Allow the reuse of files whose last record is not after `sequence`.
+
+        The entry-log files hold all records up to `sequence`, synced.
+        """
+        self._released = max(self._released, sequence)
+        if self._room is not None:
+            resolve(self._room, None)
+
+    def fail(self, error: StorageError) -> None:
+        """End the wait of an append with `error`."""
+        self._failure = error
+        if self._room is not None:
+            resolve(self._room, None)
+
+    async def close(self) -> None:
+        """Close the files."""
+        for file in self._files:
+            await file.handle.close()

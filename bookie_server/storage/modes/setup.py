@@ -1,0 +1,246 @@
+"""Makes the writer of a new run, and takes over what the last run left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bookie_server.core.manifest_codec import FileState
+from bookie_server.core.run import Run, WriteMode
+from bookie_server.errors import (
+    REPLACEMENT_ADVICE,
+    DiskFullError,
+    ForeignJournalError,
+    LostRunError,
+    MissingFileError,
+    StorageError,
+)
+from bookie_server.ports import FileSystem, SurvivingNumber
+from bookie_server.storage.modes.checkpoints import Checkpoints, OpenedFiles, Written
+from bookie_server.storage.modes.redo import redo
+from bookie_server.storage.modes.ring import (
+    PREFIX,
+    JournalRing,
+    journal_names,
+    journal_prefix,
+)
+from bookie_server.storage.modes.writers import (
+    HAS_FAILED,
+    DirectWriter,
+    GroupWriter,
+    JournalWriter,
+    UnsyncedWriter,
+)
+from bookie_server.storage.shared import Shared
+from ledgerlog_spark.errors import StartupError
+
+OnSynced = Callable[[Written], None]
+OnFailed = Callable[[StorageError], None]
+
+
+def number_name(run_id: str) -> str:
+    """Return the name of the surviving number of a run."""
+    return f"ledgerlog-{run_id}"
+
+
+@dataclass(slots=True)
+class Journals:
+    """The journal directories that this process has locked."""
+
+    shared: Shared
+    _open: dict[str, FileSystem] = field(default_factory=dict)
+
+    async def at(self, path: str) -> FileSystem:
+        """Return a journal directory. It is locked until `unlock`.
+
+        Raises:
+            DirectoryLockedError: Another process has locked it.
+        """
+        if path not in self._open:
+            assert self.shared.open_directory is not None, "this storage has no journal"
+            files = self.shared.open_directory(path)
+            await files.lock()
+            self._open[path] = files
+        return self._open[path]
+
+    async def remove_files(self, *, kept: str) -> None:
+        """Remove the journal files of all runs. Unlock all directories except `kept`."""
+        for path, files in list(self._open.items()):
+            await self._remove_files_in(files)
+            if path != kept:
+                del self._open[path]
+                await files.unlock()
+
+    async def _remove_files_in(self, files: FileSystem) -> None:
+        prefix = journal_prefix(self.shared.store.current.directory_id)
+        for name in await files.names():
+            if name.startswith(prefix):
+                await files.remove(name)
+
+    async def unlock(self) -> None:
+        """Unlock all directories."""
+        while self._open:
+            _, files = self._open.popitem()
+            await files.unlock()
+
+
+async def take_over(shared: Shared, journals: Journals) -> int:
+    """Make what the last run acknowledged readable in the entry-log files, and sync it.
+
+    Return the largest sequence that the last run may have acknowledged, as far as its journal or
+    its surviving number proves it; 0 after a clean stop and after a run in direct mode.
+
+    Raises:
+        DamagedDirectoryError: A journal file is missing.
+        LostRunError: The last run acknowledged adds before their sync, and they may be lost.
+    """
+    run = shared.store.current.run
+    if run is None:
+        return 0
+    proved = 0
+    if run.mode is WriteMode.JOURNAL:
+        journal = await journals.at(run.journal)
+        if run.is_synced:
+            proved = await redo(shared, journal, run)
+    if not run.is_synced:
+        number = await shared.files.surviving_number(number_name(run.run_id))
+        if number is None:
+            raise lost_run(run, "the system has lost its memory since then")
+        if number.get() == HAS_FAILED:
+            raise lost_run(run, "a write or a sync failed")
+        await _sync_open_files(shared)
+        proved = number.get()
+    return proved
+
+
+def lost_run(run: Run, reason: str) -> LostRunError:
+    """Return the error for a run whose acknowledged entries may be lost."""
+    mode = run.mode.value if run.mode is WriteMode.UNJOURNALED else "journal, without its sync"
+    return LostRunError(
+        f"the last run of this bookie acknowledged entries before their sync (write mode {mode}), "
+        f"and it did not stop cleanly: {reason}, so entries may be lost. The bookie does not "
+        f"start, because it would deny these entries. {REPLACEMENT_ADVICE}",
+        mode=run.mode.value,
+        reason=reason,
+    )
+
+
+async def _sync_open_files(shared: Shared) -> None:
+    """Sync the files that the last run wrote."""
+    for entry in shared.store.current.files:
+        if entry.state is FileState.OPEN:
+            try:
+                handle = await shared.files.open(entry.slot)
+            except MissingFileError:
+                continue  # the scan puts the file in doubt
+            await handle.datasync()
+            await handle.close()
+
+
+@dataclass(slots=True)
+class Mode:
+    """The parts of a run that depend on the write mode."""
+
+    run: Run
+    writer: GroupWriter
+    checkpoints: Checkpoints | None = None
+    ring: JournalRing | None = None
+    survivor: SurvivingNumber | None = None
+
+    def start(self) -> None:
+        """Start the checkpoints, if the write mode has some."""
+        if self.checkpoints is not None:
+            self.checkpoints.start()
+
+    def fail(self, error: StorageError) -> None:
+        """End all waits after a failure of the storage."""
+        if isinstance(self.writer, UnsyncedWriter):
+            self.writer.fail()
+        if self.checkpoints is not None:
+            self.checkpoints.fail()
+        if self.ring is not None:
+            self.ring.fail(error)
+
+    async def stop(self) -> None:
+        """Sync all written groups, unless the storage has failed, and close the journal files."""
+        if self.checkpoints is not None:
+            await self.checkpoints.close()
+        if self.ring is not None:
+            await self.ring.close()
+
+
+def new_run(shared: Shared) -> Run:
+    """Return a new run with the write mode of the settings."""
+    settings = shared.settings
+    is_journal = settings.write_mode is WriteMode.JOURNAL
+    return Run(
+        shared.files.random_bytes(8).hex(),
+        settings.write_mode,
+        is_synced=settings.write_mode is not WriteMode.UNJOURNALED
+        and (not is_journal or settings.journal_sync_data),
+        journal=settings.journal_directory,
+        journal_files=settings.journal_files if is_journal else 0,
+    )
+
+
+async def prepare_mode(
+    shared: Shared,
+    opened: OpenedFiles,
+    journals: Journals,
+    run: Run,
+    *,
+    on_synced: OnSynced,
+    on_failed: OnFailed,
+) -> Mode:
+    """Create what the write mode of a run needs. It is durable on return.
+
+    Raises:
+        ForeignJournalError: The journal directory has the journal of another directory.
+        StartupError: The journal's device has no room.
+    """
+    if run.mode is WriteMode.DIRECT:
+        return Mode(run, DirectWriter())
+    ring = await _create_ring(shared, journals, run) if run.mode is WriteMode.JOURNAL else None
+
+    def synced(written: Written) -> None:
+        if ring is not None:
+            ring.release(written.sequence)
+        if not run.is_synced:
+            on_synced(written)
+
+    checkpoints = Checkpoints(shared, opened, synced, on_failed)
+    if ring is not None:
+        ring.on_full = checkpoints.request
+    if run.is_synced:
+        assert ring is not None
+        return Mode(run, JournalWriter(ring, checkpoints), checkpoints, ring)
+    survivor = await shared.files.surviving_number(number_name(run.run_id), create=True)
+    return Mode(run, UnsyncedWriter(checkpoints, survivor, ring), checkpoints, ring, survivor)
+
+
+async def _create_ring(shared: Shared, journals: Journals, run: Run) -> JournalRing:
+    files = await journals.at(run.journal)
+    directory_id = shared.store.current.directory_id
+    own = journal_prefix(directory_id)
+    foreign = [n for n in await files.names() if n.startswith(PREFIX) and not n.startswith(own)]
+    if foreign:
+        raise ForeignJournalError(
+            f"the journal directory {run.journal} has {foreign[0]}, which belongs to another "
+            "directory of entries; give each bookie a journal directory of its own",
+            path=run.journal,
+        )
+    await journals.remove_files(kept=run.journal)
+    try:
+        return await JournalRing.create(
+            files,
+            journal_names(directory_id, run),
+            run,
+            shared.settings.file_size_bytes,
+            shared.tasks,
+        )
+    except DiskFullError as error:
+        size = run.journal_files * shared.settings.file_size_bytes
+        raise StartupError(
+            f"the journal needs {size} bytes in {run.journal} ({run.journal_files} files), and "
+            f"the device has no room: {error.message}",
+        ) from error

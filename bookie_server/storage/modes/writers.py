@@ -1,0 +1,156 @@
+"""The writers of groups, one for each write mode.
+
+A writer gets the groups in the order of the entry-log files. Two calls may run at the same time.
+They end in the order in which they began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bookie_server.core.record import JournalRecord
+from bookie_server.errors import StorageError
+from bookie_server.ports import Buffer, SurvivingNumber
+from bookie_server.storage.files.entry_log_file import OpenFile
+from bookie_server.storage.modes.checkpoints import Checkpoints, Written
+from bookie_server.storage.modes.ring import JournalRing
+
+HAS_FAILED = -1
+"""Value of the surviving number of a run in which a write or sync failed."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Encoded records, and their place in an entry-log file."""
+
+    file: OpenFile
+    offset: int
+    buffers: Sequence[Buffer]
+    records: Sequence[JournalRecord]
+
+    @property
+    def written(self) -> Written:
+        """The last record."""
+        last = self.records[-1]
+        return Written(last.sequence, last.ticket)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the group in its file."""
+        return sum(map(len, self.buffers))
+
+
+class GroupWriter(Protocol):
+    """Writes groups as a write mode demands."""
+
+    async def write(self, group: Group) -> bool:
+        """Write a group, and return whether it is synced.
+
+        On return, the adds of the group may be acknowledged and read.
+
+        Raises:
+            SyncFailedError: The group may or may not be on the device.
+        """
+
+    def sync_soon(self) -> None:
+        """Sync what is written, unless `write` returns only synced groups."""
+
+    async def sync_now(self) -> None:
+        """Wait until all written groups are synced, or the storage has failed."""
+
+
+class DirectWriter:
+    """Writes and syncs a group in its entry-log file."""
+
+    async def write(self, group: Group) -> bool:
+        """Write and sync a group."""
+        await group.file.handle.write_synced(group.offset, group.buffers)
+        return True
+
+    def sync_soon(self) -> None:
+        """Do nothing: all groups are synced."""
+
+    async def sync_now(self) -> None:
+        """Do nothing: all groups are synced."""
+
+
+class JournalWriter:
+    """Writes and syncs a copy of a group in a journal file, then writes the group in its file.
+
+    The copy is first, so the entry-log file never has a record that the journal does not have.
+    """
+
+    def __init__(self, ring: JournalRing, checkpoints: Checkpoints) -> None:
+        self._ring = ring
+        self._checkpoints = checkpoints
+
+    async def write(self, group: Group) -> bool:
+        """Write both. The group is synced, because its copy is."""
+        records = group.records
+        await self._ring.append(
+            group.file.identity,
+            group.offset,
+            group.buffers,
+            (records[0].sequence, records[-1].sequence),
+        )
+        await group.file.handle.write_in_order(group.offset, group.buffers)
+        self._checkpoints.wrote(group.written, group.size_bytes)
+        return True
+
+    def sync_soon(self) -> None:
+        """Do nothing: all groups are synced."""
+
+    async def sync_now(self) -> None:
+        """Do nothing: all groups are synced."""
+
+
+class UnsyncedWriter:
+    """Writes a group without a sync, with or without a copy in a journal file.
+
+    Before the adds are acknowledged, the last sequence is set in memory that outlives the process.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        survivor: SurvivingNumber | None,
+        ring: JournalRing | None,
+    ) -> None:
+        self._checkpoints = checkpoints
+        self._survivor = survivor
+        self._ring = ring
+
+    async def write(self, group: Group) -> bool:
+        """Write a group, which a later checkpoint syncs."""
+        records = group.records
+        try:
+            if self._ring is not None:
+                await self._ring.append(
+                    group.file.identity,
+                    group.offset,
+                    group.buffers,
+                    (records[0].sequence, records[-1].sequence),
+                )
+            await group.file.handle.write_in_order(group.offset, group.buffers)
+        except StorageError:
+            self.fail()
+            raise
+        if self._survivor is not None:
+            self._survivor.set(records[-1].sequence)
+        self._checkpoints.wrote(group.written, group.size_bytes)
+        return False
+
+    def sync_soon(self) -> None:
+        """Request a checkpoint."""
+        self._checkpoints.request()
+
+    async def sync_now(self) -> None:
+        """Wait for a checkpoint of all written groups."""
+        await self._checkpoints.sync_now()
+
+    def fail(self) -> None:
+        """Record that a write or a sync failed, so the next start must not trust the files."""
+        if self._survivor is not None:
+            self._survivor.set(HAS_FAILED)
