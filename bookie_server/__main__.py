@@ -16,6 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -116,12 +117,20 @@ def settings_parser() -> argparse.ArgumentParser:
         options = (*_SHORT.get(name, ()), "--" + name.replace("_", "-"))
         if name == "directories":
             continue
-        if field.annotation is bool:
+        if field.annotation is bool and field.default:
+            parser.add_argument(
+                *options,
+                action=argparse.BooleanOptionalAction,
+                default=None,
+                help=meanings.get(name),
+            )
+        elif field.annotation is bool:
             parser.add_argument(
                 *options, action="store_true", default=None, help=meanings.get(name)
             )
         else:
-            default = "" if field.default is None else f" Default: {field.default}."
+            value = field.default.value if isinstance(field.default, Enum) else field.default
+            default = "" if value is None else f" Default: {value}."
             meaning = meanings.get(name, "") + default
             parser.add_argument(*options, metavar="VALUE", help=meaning)
     return parser

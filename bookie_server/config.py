@@ -25,6 +25,8 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError
 
+from bookie_server.core.run import WriteMode
+from bookie_server.core.settings import JOURNAL_FILES_MIN
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, SERVICE_URI_DEFAULT
 
@@ -87,6 +89,22 @@ class BookieSettings(BaseSettings):
             entries set these watches.
         free_bytes_min: Number of bytes of the device that must stay free. The bookie becomes
             read-only if its next file would leave fewer free bytes.
+        write_mode: `direct`, `journal` or `unjournaled`: where an entry is before its add is
+            acknowledged. `direct` syncs it in the entry log. `journal` syncs it in a journal file,
+            which may be on another device, and the entry log is synced later. `unjournaled` writes
+            the entry log and syncs it later, so a power loss can lose acknowledged entries. After
+            a power loss, an unjournaled bookie does not start again with its directory. The mode
+            may change at each start.
+        journal_directory: Directory of the journal files. Required by `write_mode` `journal`, and
+            not allowed without it. Each bookie needs a journal directory of its own.
+        journal_sync_data: If false, `write_mode` `journal` acknowledges an entry before the sync
+            of its journal file, as `unjournaled` does. A power loss can lose the entry.
+        journal_files: Number of journal files. Each has the size `file_size_bytes`, and is
+            allocated at the start and reused.
+        checkpoint_interval_ms: Maximum time until the entry log is synced, if `write_mode` is not
+            `direct`. Fences and deletions in mode `unjournaled` do not wait for this time.
+        group_wait_ms: Time that a group of records waits for more records if the device is idle
+            and the group is not full. 0 writes and syncs the first record immediately.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
         drain_timeout_ms: Maximum time that a stopping bookie takes to answer accepted requests.
         log_level: `debug`, `info`, `warning` or `error`.
@@ -115,6 +133,12 @@ class BookieSettings(BaseSettings):
     first_request_timeout_ms: TimeMs = 30_000
     watches_max: Annotated[int, Field(gt=0)] = 2_048
     free_bytes_min: Annotated[int, Field(ge=0)] = 64 * MEBIBYTE
+    write_mode: WriteMode = WriteMode.DIRECT
+    journal_directory: Path | None = None
+    journal_sync_data: bool = True
+    journal_files: Annotated[int, Field(ge=JOURNAL_FILES_MIN, le=64)] = 3
+    checkpoint_interval_ms: Annotated[int, Field(ge=100, le=600_000)] = 10_000
+    group_wait_ms: Annotated[int, Field(ge=0, le=1_000)] = 0
     gc_interval_ms: Annotated[int, Field(ge=1_000, le=86_400_000)] = 600_000
     drain_timeout_ms: TimeMs = 5_000
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
@@ -147,6 +171,27 @@ class BookieSettings(BaseSettings):
         if len(resolved) > 1:
             raise ValueError("this version keeps its entries in one directory; set only one")
         return resolved
+
+    @field_validator("journal_directory")
+    @classmethod
+    def _journal_directory_is_absolute(cls, path: Path | None) -> Path | None:
+        return None if path is None else path.expanduser().absolute()
+
+    @model_validator(mode="after")
+    def _journal_fits_the_mode(self) -> Self:
+        is_journal = self.write_mode is WriteMode.JOURNAL
+        if is_journal and self.journal_directory is None:
+            raise ValueError("write_mode journal needs a journal_directory; set one")
+        if not is_journal and self.journal_directory is not None:
+            raise ValueError(
+                f"journal_directory is set, but write_mode is {self.write_mode.value}; set "
+                "write_mode to journal, or remove journal_directory"
+            )
+        if not is_journal and not self.journal_sync_data:
+            raise ValueError("journal_sync_data is false, but write_mode is not journal")
+        if self.journal_directory in self.directories:
+            raise ValueError("journal_directory must not be the directory of the entries")
+        return self
 
     @field_validator("bookie_id")
     @classmethod

@@ -11,7 +11,7 @@ MEBIBYTE = 1 << 20
 FILE_SIZE_BYTES_MIN = 64 * KIBIBYTE
 GROUPS_IN_FILE_MIN = 8
 OPEN_FILES_MIN = 8
-MAY_BE_0 = ("free_bytes_min", "pool_files_max", "journal_sync_data")
+MAY_BE_0 = ("free_bytes_min", "pool_files_max", "journal_sync_data", "group_wait_ms")
 JOURNAL_FILES_MIN = 2
 
 
@@ -35,6 +35,7 @@ class StorageSettings:
     # A new ledger-state file is begun only after more than this number of bytes was appended to it.
     state_deltas_bytes_min: int = 16 * KIBIBYTE
     tombstone_keep_s: int = 7 * 24 * 3_600  # minimum time for which a tombstone is kept
+    group_wait_ms: int = 0  # time that a group which is not full waits for more records
     write_mode: WriteMode = WriteMode.DIRECT
     journal_directory: str = ""  # absolute path; "" unless the write mode is `journal`
     journal_sync_data: bool = True  # whether adds wait for the sync of the journal

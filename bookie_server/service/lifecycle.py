@@ -19,6 +19,7 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bookie_server.config import BookieSettings
@@ -95,10 +96,7 @@ class Bookie:
         """Start all parts, and return after the bookie is registered."""
         settings, closers = self.settings, self._closers
         try:
-            files = OsFileSystem(
-                settings.directories[0],
-                lambda notice: _logger.warning("file_system", notice=notice),
-            )
+            files = self._directory(str(settings.directories[0]))
             await files.lock()
             closers.push_async_callback(files.unlock)
             listener = listen(settings.bind_address, settings.port)
@@ -118,6 +116,12 @@ class Bookie:
         except BaseException:
             await closers.aclose()
             raise
+
+    @staticmethod
+    def _directory(path: str) -> OsFileSystem:
+        return OsFileSystem(
+            Path(path), lambda notice: _logger.warning("file_system", notice=notice)
+        )
 
     async def close(self) -> None:
         """Withdraw the registration, answer accepted requests for a limited time, close storage."""
@@ -166,9 +170,17 @@ class Bookie:
             # At this limit, storage would answer BUSY. The limits of the lanes are smaller, so
             # peers wait before storage reaches its limit.
             in_flight_bytes_max=self.settings.in_flight_bytes_max,
+            write_mode=self.settings.write_mode,
+            journal_directory=str(self.settings.journal_directory or ""),
+            journal_sync_data=self.settings.journal_sync_data,
+            journal_files=self.settings.journal_files,
+            checkpoint_interval_ms=self.settings.checkpoint_interval_ms,
+            group_wait_ms=self.settings.group_wait_ms,
         )
         metadata = StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms)
-        return await LedgerStorage.open(Shared(files, OsClock(), tasks, limits, metadata))
+        return await LedgerStorage.open(
+            Shared(files, OsClock(), tasks, limits, metadata, self._directory)
+        )
 
     def _make_collector(self, storage: LedgerStorage, stores: MetadataStores) -> Collector:
         collector = Collector(

@@ -81,6 +81,7 @@ class Journal:
         self._stretches_under_way = 0  # stretches of consecutive ids in these groups
         self._waiting: list[Future[None]] = []  # futures of writers without a group to write
         self._is_waking = False  # whether a writer was woken and has not looked at the queue yet
+        self._is_waiting_for_more = False  # the queued records may wait for more records
         self._is_rolling = False  # True only while no group is being written
         self._is_broken = False  # a group may be missing in the file, so no other group is written
         self._busy_until_ms = 0  # the time up to which `journal_busy_ms` is counted
@@ -107,8 +108,18 @@ class Journal:
         record.ticket = ticket
         self._queue.append(record)
         self._queued_bytes += record.body_size
+        if self._settings.group_wait_ms and len(self._queue) == 1:
+            self._is_waiting_for_more = True
+            self._tasks.spawn("wait for a fuller group", self._end_wait(ticket))
         self._wake_if_due()
         return ticket
+
+    async def _end_wait(self, ticket: int) -> None:
+        """Let the group that begins with `ticket` be written, full or not, after the wait."""
+        await self._tasks.sleep(self._settings.group_wait_ms)
+        if self._queue and self._queue[0].ticket == ticket:
+            self._is_waiting_for_more = False
+            self._wake_if_due()
 
     def when_durable(self, ticket: int, callback: Callable[[Code], None]) -> None:
         """Call `callback` with OK after the ticket's record is synced, or IO_ERROR on a failure."""
@@ -214,14 +225,15 @@ class Journal:
         """Whether to compose a group now. While a group is being written, the next must be full."""
         if self._is_rolling or not self._queue:
             return False
+        is_full = (
+            self._queued_bytes >= self._settings.group_bytes
+            or len(self._queue) >= GROUP_RECORDS_MAX
+        )
         if not self._under_way:
-            return True
+            return is_full or self._is_closing or not self._is_waiting_for_more
         return (
             self._under_way < GROUPS_UNDER_WAY_MAX
-            and (
-                self._queued_bytes >= self._settings.group_bytes
-                or len(self._queue) >= GROUP_RECORDS_MAX
-            )
+            and is_full
             and not self._must_roll(self._queue[0])
         )
 
@@ -242,6 +254,7 @@ class Journal:
 
     def _take_group(self) -> tuple[list[JournalRecord], int, int, list[Buffer]]:
         """Take a group, and return its records, number of stretches of ids, offset and buffers."""
+        self._is_waiting_for_more = False
         active = self._files.active
         start = offset = active.end
         group: list[JournalRecord] = []

@@ -85,14 +85,15 @@ def run_of(ledger_id: int, size: int, ids: EntryIds = range(1)) -> JournalRecord
 class World:
     """A journal on a held device, and what it reported."""
 
-    def __init__(self) -> None:
+    def __init__(self, group_wait_ms: int = 0) -> None:
         self.scheduler = Scheduler()
         self.host = Host(self.scheduler, "bookie")
         self.files = OneFile(self.host)
         self.device = self.files.device
         self.durable: list[list[int]] = []
         self.lost: list[int] = []
-        settings = replace(SETTINGS, group_bytes_max=GROUP, idle_watermark_ms=1_000_000)
+        settings = replace(SETTINGS, group_bytes_max=GROUP, idle_watermark_ms=1_000_000,
+                           group_wait_ms=group_wait_ms)  # fmt: skip
         self.shared = Shared(Mock(), self.host, self.host, settings, Mock())
         self.journal = Journal(
             self.shared,
@@ -135,6 +136,43 @@ def test_what_is_queued_while_a_group_is_under_way_waits_for_it_and_travels_toge
     world.end()
     assert world.durable == [[0], [1, 2, 3]]
     assert world.device.under_way == []
+
+
+def test_a_group_waits_for_more_records_until_it_is_full_or_its_time_is_over() -> None:
+    world = World(group_wait_ms=50)
+    world.submit(0, 100)
+    world.submit(1, 100)
+    world.scheduler.run_for(40)
+    assert world.device.under_way == []
+    world.scheduler.run_for(20)
+    assert len(world.device.under_way) == 1
+    world.submit(2, 100)
+    world.end()
+    assert world.durable == [[0, 1]]
+    assert world.device.under_way == []
+    world.submit(3, FULL)
+    assert len(world.device.under_way) == 1
+    world.end()
+    assert world.durable == [[0, 1], [2, 3]]
+    # A record that a full group leaves behind does not wait, and neither does a close.
+    world.submit(4, FULL)
+    for ledger_id in (5, 6):
+        world.submit(ledger_id, FULL)
+    while world.device.under_way:
+        world.end()
+    world.submit(7, 100)
+    closed: list[bool] = []
+
+    async def close() -> None:
+        await world.journal.close()
+        closed.append(True)
+
+    world.host.spawn("close", close())
+    world.settle()
+    world.end()
+    assert closed
+    assert world.durable[-1] == [7]
+    world.scheduler.close()
 
 
 def test_a_full_group_is_handed_over_while_the_one_before_is_under_way_and_no_third_one(
@@ -303,7 +341,7 @@ async def test_cancelled_writers_and_a_cancelled_close_are_no_crash() -> None:
     tasks = OsTasks(lambda name, _error: crashes.append(name))
     files = OneFile(Host(Scheduler(), "unused"))
     shared = Shared(Mock(), OsClock(), tasks, SETTINGS, Mock())
-    journal = Journal(shared, files, lambda _group: None, lambda _error, _records: None)
+    journal = Journal(shared, files, lambda _group, _is_synced: None, lambda _error, _records: None)
     journal.start(DirectWriter())
     await asyncio.sleep(0)
     closing = asyncio.create_task(journal.close())

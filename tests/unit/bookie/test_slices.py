@@ -188,8 +188,10 @@ def test_an_index_in_memory_has_no_more_pieces_than_it_may_have(
 def test_ids_and_lengths_in_memory_are_bounded_however_few_the_pieces(gap: int, size: int) -> None:
     """A run of thousands of entries with one gap is two pieces; its ids and lengths are lists."""
     bound = 1 << 16
-    sizes = {"file_size_bytes": 1 << 20, "pieces_max": 10_000, "lists_bytes_max": bound}
-    machine = Machine(1, settings=replace(SMALL, **sizes))
+    machine = Machine(
+        1,
+        settings=replace(SMALL, file_size_bytes=1 << 20, pieces_max=10_000, lists_bytes_max=bound),
+    )
     machine.start()
     keeper = machine.serving._keeper
 
