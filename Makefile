@@ -14,6 +14,7 @@ SCHEDULES ?= 5000
 LOG_SCHEDULES ?= 500
 SEED ?= 1
 ROUNDS ?= 50
+STATES ?= 12000
 KILLS ?= 20
 CASES ?= 2000
 CORES ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
@@ -27,11 +28,11 @@ COVERAGE ?=
 FAST := tests/unit tests/transcripts tests/architecture tests/docs/test_tutorials.py
 PYTEST := $(BIN)/python -m pytest $(if $(filter 1,$(COVERAGE)),--cov --cov-report=term) $(PYTEST_ARGS)
 # What `make soak` runs, the short ones first.
-SOAK ?= fuzz ack-audit kill-test many-ledgers abuse-test metadata-size leader-stream differential \
+SOAK ?= fuzz ack-audit crash-test kill-test many-ledgers abuse-test metadata-size leader-stream differential \
 	complete-mode tpch sim-coverage exactly-once interop mutation-score matrix
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
+.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz crash-test kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -122,6 +123,9 @@ sim-coverage: $(STAMP) ## Show what the schedules of the simulators reach, and w
 
 fuzz: $(STAMP) ## Test the properties with many new random examples
 	HYPOTHESIS_PROFILE=search $(PYTEST) --timeout 7200 tests/unit tests/properties
+
+crash-test: $(STAMP) ## Crash a bookie's storage after each disk operation of random runs, STATES times
+	$(BIN)/python -m tests.crash --states $(STATES) --seed $(SEED)
 
 kill-test: $(STAMP) ## Kill real processes with SIGKILL during appends, in ROUNDS rounds
 	$(BIN)/python -m tests.kill_test --rounds $(ROUNDS)
