@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pytest
 
+from bookie_server.core.record import JournalRecordKind
+from bookie_server.core.record_codec import MAGIC
+from bookie_server.core.run import WriteMode
+from bookie_server.errors import LostRunError
+from bookie_server.storage import boot as boots
+from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.modes import setup
+from bookie_server.storage.modes.checkpoints import Checkpoints
+from bookie_server.storage.modes.ring import JournalRing
+from bookie_server.storage.shared import Shared
+from ledgerlog_spark.errors import StartupError
+from ledgerlog_spark.model import Code
+from tests.crash.machine import KEY, SMALL, Machine
+from tests.crash.points import play_all_points
 from tests.crash.run import ALL_MODES, SYNCED, Mode, Run
 from tests.crash.seeds import SEEDS, play_all
+from tests.sim.disk import Faults, SimFile
+
+RUN = JournalRecordKind.RUN
 
 
 @pytest.mark.parametrize("part", range(2))
@@ -23,3 +43,233 @@ def test_storage_keeps_its_promises_in_all_modes(modes: Sequence[Mode], part: in
     if modes is ALL_MODES:
         marks.append("refused")
     play_all(range(part, SEEDS, 2), play, marks)
+
+
+@pytest.mark.parametrize("kind", ["direct", "synced", "all"])
+def test_a_crash_after_each_operation_of_a_run_loses_nothing(kind: str) -> None:
+    seen = play_all_points(1, kind)
+    assert seen["states"] > 200
+    assert seen["in start"] > 0
+
+
+def first_violation(modes: Sequence[Mode], seeds: int = 400) -> str | None:
+    for seed in range(seeds):
+        try:
+            Run(seed, modes).run()
+        except AssertionError as error:
+            return repr(error)
+    return None
+
+
+def test_mutation_read_before_journal_sync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    init = JournalRing.__init__
+
+    def unsynced(self: JournalRing, *arguments: Any, is_synced: bool) -> None:
+        assert is_synced
+        init(self, *arguments, is_synced=False)
+
+    monkeypatch.setattr(JournalRing, "__init__", unsynced)
+    assert first_violation(SYNCED[1:])
+
+
+def test_mutation_mark_before_flush_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = Checkpoints._checkpoint
+
+    async def early(self: Checkpoints) -> None:
+        self._on_synced(self._written)
+        await checkpoint(self)
+
+    monkeypatch.setattr(Checkpoints, "_checkpoint", early)
+    assert first_violation(SYNCED[1:])
+
+
+def test_mutation_drain_skipped_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: object) -> int:
+        return 0
+
+    monkeypatch.setattr(boots, "take_over", nothing)
+    assert first_violation(SYNCED[1:])
+
+
+def test_mutation_mode_from_settings_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start in direct mode believes that the last run was one too."""
+
+    async def by_settings(shared: Shared, journals: Any) -> int:
+        if shared.settings.write_mode is WriteMode.DIRECT:
+            return 0
+        return await setup.take_over(shared, journals)
+
+    monkeypatch.setattr(boots, "take_over", by_settings)
+    assert first_violation(SYNCED)
+
+
+def test_mutation_a_journal_file_reused_before_its_release_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def at_once(self: JournalRing, size: int) -> None:
+        if self._offset + size > self._size_bytes:
+            self._current, self._offset = (self._current + 1) % len(self._files), 0
+
+    monkeypatch.setattr(JournalRing, "_make_room", at_once)
+    machine = machine_after_two_rounds_of_the_ring()
+    assert any(machine.read(1, number)[0] is not Code.OK for number in range(200))
+
+
+def machine_after_two_rounds_of_the_ring() -> Machine:
+    """A bookie that wrote more than its journal files hold, and then lost power.
+
+    Only the full ring can be the reason for a checkpoint.
+    """
+    settings = replace(
+        SMALL,
+        file_size_bytes=1 << 18,
+        write_mode=WriteMode.JOURNAL,
+        journal_directory="/journal",
+        journal_files=2,
+        checkpoint_interval_ms=3_600_000,
+        checkpoint_bytes=1 << 30,
+    )
+    machine = Machine(1, settings=settings)
+    machine.start()
+    for number in range(200):
+        assert machine.add(1, (number,), bytes(3_000)) is Code.OK
+    machine.lose_power()
+    machine.start()
+    return machine
+
+
+def test_a_full_ring_begins_a_checkpoint_and_loses_nothing() -> None:
+    machine = machine_after_two_rounds_of_the_ring()
+    for number in range(200):
+        assert machine.read(1, number)[0] is Code.OK
+    assert machine.serving.counters.boot_redone_groups > 0
+
+
+def test_mutation_a_journal_redone_before_its_sync_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    datasync = SimFile.datasync
+
+    async def only_others(self: SimFile) -> None:
+        if not self.name.startswith("journal-"):
+            await datasync(self)
+
+    monkeypatch.setattr(SimFile, "datasync", only_others)
+    assert first_violation(SYNCED, 1_000)
+
+
+def weak_machine(seed: int = 1) -> Machine:
+    settings = replace(SMALL, write_mode=WriteMode.UNJOURNALED, checkpoint_interval_ms=3_600_000)
+    machine = Machine(seed, settings=settings)
+    machine.start()
+    return machine
+
+
+def unsynced_bytes(machine: Machine) -> int:
+    names = machine.disk.seen_names
+    slots = (content for name, content in names.items() if name.startswith("slot-"))
+    return sum(len(data) for content in slots for _, data in content.unsynced)
+
+
+Ask = Callable[[Machine], object]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda machine: machine.fence(1),
+        lambda machine: machine.drop(1),
+        lambda machine: machine.read(1, 0, is_recovery=True),
+        lambda machine: machine.ask(lambda done: machine.serving.write_lac(1, 0, KEY, done)),
+    ],
+    ids=["fence", "drop", "recovery read", "LAC"],
+)
+def test_without_syncs_of_adds_everything_else_is_answered_after_a_sync(ask: Ask) -> None:
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+    assert unsynced_bytes(machine)
+    ask(machine)
+    assert unsynced_bytes(machine) == 0
+
+
+def test_mutation_control_unsynced_when_weak_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = LedgerStorage._on_stored
+    monkeypatch.setattr(
+        LedgerStorage, "_on_stored", lambda self, group, _is_synced: stored(self, group, True)
+    )
+    machine = weak_machine()
+    assert machine.ask(lambda done: machine.serving.write_lac(1, 0, KEY, done))[0] is Code.OK
+    assert unsynced_bytes(machine)
+
+
+def test_a_file_is_synced_before_the_next_file_gets_a_record() -> None:
+    machine = weak_machine()
+    first = machine.serving._keeper.active
+    for number in range(40):
+        assert machine.add(1, (number,), bytes(3_000)) is Code.OK
+        if machine.serving._keeper.active is not first:
+            break
+    else:
+        raise AssertionError("no roll")
+    content = machine.disk.seen_names[first.entry.slot]
+    assert [data for _, data in content.unsynced if data[:4] == MAGIC and data[5] == RUN] == []
+
+
+def test_lost_pages_under_a_valid_proof_are_noticed() -> None:
+    """The process was killed, the system goes on, and it has dropped pages that it could not write.
+
+    The last record is lost, which nothing but the proof tells.
+    """
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+    assert machine.add(1, (1,)) is Code.OK
+    active = machine.serving._keeper.active
+    machine.crash()
+    content = machine.disk.seen_names[active.entry.slot]
+    offset, data = content.unsynced.pop()
+    content.seen[offset : offset + len(data)] = bytes(len(data))
+    with pytest.raises(LostRunError, match="not all of its records"):
+        machine.start()
+
+
+@pytest.mark.parametrize("fault", ["sync_errors", "write_errors"])
+def test_a_run_whose_write_or_sync_failed_is_not_trusted(fault: str) -> None:
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+    setattr(machine.disk.faults, fault, 1)
+    machine.add(1, (1,))
+    machine.fence(1)
+    machine.crash()
+    machine.disk.faults = Faults()
+    with pytest.raises(LostRunError, match="failed"):
+        machine.start()
+
+
+def test_control_records_alone_are_synced_by_a_checkpoint() -> None:
+    """Otherwise, a journal with control records only would never have a free file."""
+    settings = replace(
+        SMALL, write_mode=WriteMode.JOURNAL, journal_directory="/journal", journal_files=2
+    )
+    machine = Machine(1, settings=settings)
+    machine.start()
+    assert machine.add(1, (0,)) is Code.OK
+    machine.scheduler.run_for(2 * settings.checkpoint_interval_ms)
+    before = machine.serving.counters.checkpoints
+    for lac in range(400):
+        write = partial(machine.serving.write_lac, 1, lac, KEY)
+        assert machine.ask(write)[0] is Code.OK
+    assert machine.serving.counters.checkpoints > before
+    machine.scheduler.run_for(2 * settings.checkpoint_interval_ms)
+    assert unsynced_bytes(machine) == 0
+
+
+def test_a_bookie_takes_a_full_device_of_the_journal_for_an_error_of_the_start() -> None:
+    settings = replace(SMALL, write_mode=WriteMode.JOURNAL, journal_directory="/journal")
+    machine = Machine(1, settings=settings)
+    machine.journal_disk.faults.capacity_bytes = SMALL.file_size_bytes
+    with pytest.raises(StartupError, match="the journal needs 196608 bytes in /journal"):
+        machine.start()
+    machine.crash()
+    machine.journal_disk.faults.capacity_bytes = None
+    machine.start()
+    assert machine.add(1, (0,)) is Code.OK
