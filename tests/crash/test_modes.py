@@ -103,48 +103,6 @@ def test_mutation_mode_from_settings_is_caught(monkeypatch: pytest.MonkeyPatch) 
     assert first_violation(SYNCED)
 
 
-def test_mutation_a_journal_file_reused_before_its_release_is_caught(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def at_once(self: JournalRing, size: int) -> None:
-        if self._offset + size > self._size_bytes:
-            self._current, self._offset = (self._current + 1) % len(self._files), 0
-
-    monkeypatch.setattr(JournalRing, "_make_room", at_once)
-    machine = machine_after_two_rounds_of_the_ring()
-    assert any(machine.read(1, number)[0] is not Code.OK for number in range(200))
-
-
-def machine_after_two_rounds_of_the_ring() -> Machine:
-    """A bookie that wrote more than its journal files hold, and then lost power.
-
-    Only the full ring can be the reason for a checkpoint.
-    """
-    settings = replace(
-        SMALL,
-        file_size_bytes=1 << 18,
-        write_mode=WriteMode.JOURNAL,
-        journal_directory="/journal",
-        journal_files=2,
-        checkpoint_interval_ms=3_600_000,
-        checkpoint_bytes=1 << 30,
-    )
-    machine = Machine(1, settings=settings)
-    machine.start()
-    for number in range(200):
-        assert machine.add(1, (number,), bytes(3_000)) is Code.OK
-    machine.lose_power()
-    machine.start()
-    return machine
-
-
-def test_a_full_ring_begins_a_checkpoint_and_loses_nothing() -> None:
-    machine = machine_after_two_rounds_of_the_ring()
-    for number in range(200):
-        assert machine.read(1, number)[0] is Code.OK
-    assert machine.serving.counters.boot_redone_groups > 0
-
-
 def test_mutation_a_journal_redone_before_its_sync_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
