@@ -25,8 +25,8 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError
 
-from bookie_server.core.run import WriteMode
-from bookie_server.core.settings import JOURNAL_FILES_MIN
+from bookie_server.core.bookie_run import BookieWriteMode
+from bookie_server.core.settings import JOURNAL_FILES_MIN, ModeSettings
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, SERVICE_URI_DEFAULT
 
@@ -133,12 +133,14 @@ class BookieSettings(BaseSettings):
     first_request_timeout_ms: TimeMs = 30_000
     watches_max: Annotated[int, Field(gt=0)] = 2_048
     free_bytes_min: Annotated[int, Field(ge=0)] = 64 * MEBIBYTE
-    write_mode: WriteMode = WriteMode.DIRECT
+    write_mode: BookieWriteMode = ModeSettings.write_mode
     journal_directory: Path | None = None
-    journal_sync_data: bool = True
-    journal_files: Annotated[int, Field(ge=JOURNAL_FILES_MIN, le=64)] = 3
-    checkpoint_interval_ms: Annotated[int, Field(ge=100, le=600_000)] = 10_000
-    group_wait_ms: Annotated[int, Field(ge=0, le=1_000)] = 0
+    journal_sync_data: bool = ModeSettings.journal_sync_data
+    journal_files: Annotated[int, Field(ge=JOURNAL_FILES_MIN, le=64)] = ModeSettings.journal_files
+    checkpoint_interval_ms: Annotated[int, Field(ge=100, le=600_000)] = (
+        ModeSettings.checkpoint_interval_ms
+    )
+    group_wait_ms: Annotated[int, Field(ge=0, le=1_000)] = ModeSettings.group_wait_ms
     gc_interval_ms: Annotated[int, Field(ge=1_000, le=86_400_000)] = 600_000
     drain_timeout_ms: TimeMs = 5_000
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
@@ -179,7 +181,7 @@ class BookieSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _journal_fits_the_mode(self) -> Self:
-        is_journal = self.write_mode is WriteMode.JOURNAL
+        is_journal = self.write_mode is BookieWriteMode.JOURNAL
         if is_journal and self.journal_directory is None:
             raise ValueError("write_mode journal needs a journal_directory; set one")
         if not is_journal and self.journal_directory is not None:

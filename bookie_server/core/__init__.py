@@ -3,7 +3,8 @@
 - `ledger_gate`: decides which requests are accepted, and when a bookie may deny an entry.
 - `ledger_state`: the state of a ledger, except its entries.
 - `replay_decision`: distinguishes torn from damaged records at boot.
-- `record`, `record_codec`, `slot_header`, `manifest_codec`, `index_format`: the formats of
-  docs/FORMATS.md.
+- `record`, `record_codec`, `slot_header`, `manifest_codec`, `index_format`, `group_copy`: the
+  formats of docs/FORMATS.md.
+- `bookie_run`: the write modes, and what a MANIFEST records of a run.
 - `pieces`: places of entries. `requests`: requests to storage. `settings`: settings of storage.
 """

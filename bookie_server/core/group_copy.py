@@ -36,7 +36,6 @@ MAGIC = b"LGRP"
 FORMAT_VERSION = 1
 HEAD_SIZE = 512
 ALIGNMENT = 512
-RUN_ID_SIZE = 8
 _head = Struct(">4sHH8sQQQQ16sQIIIQQQ")
 _checksum = Struct(">I")
 

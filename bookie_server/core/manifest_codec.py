@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from bookie_server.core.bookie_run import BookieRun
 from bookie_server.core.record import FileIdentity
-from bookie_server.core.run import Run
 from bookie_server.errors import (
     REPLACEMENT_ADVICE,
     DamagedDirectoryError,
@@ -77,7 +77,7 @@ class Manifest:
     directory: int = 0  # number of this directory among the bookie's directories
     highest_dropped_ledger_id: int = -1  # largest ledger id with a forgotten tombstone, or -1
     state_bytes: int = 0  # committed bytes of `state_file`; 0 means the whole file (version 1, 2)
-    run: Run | None = None  # the run that serves, or that ended without a clean stop
+    run: BookieRun | None = None  # the run that serves, or that ended without a clean stop
     directory_id: str = ""  # 16 random hex digits; "" until the first commit of version 4
 
     def with_file(self, entry: FileEntry) -> Manifest:
@@ -101,7 +101,7 @@ def manifest_encoding(
         texts += map(_file_text, manifest.files[start : start + files_per_part])
     files = ",".join(texts)
     fields = {name: getattr(manifest, name) for name in Manifest.__slots__ if name != "files"}
-    run: Run | None = fields.pop("run")
+    run: BookieRun | None = fields.pop("run")
     directory_id = fields.pop("directory_id")
     if version == FORMAT_VERSION:
         fields["run"] = None if run is None else run.to_json()
@@ -164,7 +164,7 @@ def decode_manifest(data: bytes) -> Manifest:
 def _from_json(fields: dict[str, Any], version: int) -> Manifest:
     if version >= RUN_SINCE:
         run = fields.pop("run")
-        fields["run"] = None if run is None else Run.from_json(run)
+        fields["run"] = None if run is None else BookieRun.from_json(run)
     else:
         # Earlier versions reserved a number for a journal, and never used it.
         fields.pop("mark", None)

@@ -4,15 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bookie_server.core.run import WriteMode
+from bookie_server.core.bookie_run import BookieWriteMode
 
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
 FILE_SIZE_BYTES_MIN = 64 * KIBIBYTE
 GROUPS_IN_FILE_MIN = 8
 OPEN_FILES_MIN = 8
-MAY_BE_0 = ("free_bytes_min", "pool_files_max", "journal_sync_data", "group_wait_ms")
+MAY_BE_0 = ("free_bytes_min", "pool_files_max")
 JOURNAL_FILES_MIN = 2
+
+
+@dataclass(frozen=True)
+class ModeSettings:
+    """Settings of the write mode. `config.py` has the same defaults, and explains them."""
+
+    write_mode: BookieWriteMode = BookieWriteMode.DIRECT  # where acknowledged entries are
+    journal_directory: str = ""  # absolute path; "" unless the write mode is `journal`
+    journal_sync_data: bool = True  # whether adds wait for the sync of the journal
+    journal_files: int = 3  # each is as large as an entry-log file
+    checkpoint_bytes: int = 128 * MEBIBYTE  # unsynced bytes after which a checkpoint begins
+    checkpoint_interval_ms: int = 10_000  # maximum time until the entry log is synced
+    group_wait_ms: int = 0  # time that a group which is not full waits for more records
+
+    def __post_init__(self) -> None:
+        assert (self.write_mode is BookieWriteMode.JOURNAL) == bool(self.journal_directory)
+        assert self.journal_files >= JOURNAL_FILES_MIN
+        assert min(self.checkpoint_bytes, self.checkpoint_interval_ms) > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +53,11 @@ class StorageSettings:
     # A new ledger-state file is begun only after more than this number of bytes was appended to it.
     state_deltas_bytes_min: int = 16 * KIBIBYTE
     tombstone_keep_s: int = 7 * 24 * 3_600  # minimum time for which a tombstone is kept
-    group_wait_ms: int = 0  # time that a group which is not full waits for more records
-    write_mode: WriteMode = WriteMode.DIRECT
-    journal_directory: str = ""  # absolute path; "" unless the write mode is `journal`
-    journal_sync_data: bool = True  # whether adds wait for the sync of the journal
-    journal_files: int = 3  # number of journal files, each as large as an entry-log file
-    checkpoint_bytes: int = 128 * MEBIBYTE  # unsynced bytes after which a checkpoint begins
-    checkpoint_interval_ms: int = 10_000  # time after which unsynced bytes are synced
+    mode_settings: ModeSettings = ModeSettings()  # where adds are before their answers
 
     def __post_init__(self) -> None:
         # `BookieSettings` and `descriptors` have already reported wrong values to the operator.
-        others = ("write_mode", "journal_directory")
-        sizes = {name: getattr(self, name) for name in self.__slots__ if name not in others}
-        assert (self.write_mode is WriteMode.JOURNAL) == bool(self.journal_directory)
-        assert self.journal_files >= JOURNAL_FILES_MIN
+        sizes = {name: getattr(self, name) for name in self.__slots__ if name != "mode_settings"}
         assert all(size >= (name not in MAY_BE_0) for name, size in sizes.items()), sizes
         assert self.open_files_max >= OPEN_FILES_MIN
         assert self.file_size_bytes >= FILE_SIZE_BYTES_MIN

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bookie_server.config import BookieSettings
-from bookie_server.core.settings import StorageSettings
+from bookie_server.core.settings import ModeSettings, StorageSettings
 from bookie_server.descriptors import CALLERS_MAX, FILES_MAX, divided, raise_limit
 from bookie_server.errors import ExitCode
 from bookie_server.service.collector import Collected, Collector
@@ -170,12 +170,14 @@ class Bookie:
             # At this limit, storage would answer BUSY. The limits of the lanes are smaller, so
             # peers wait before storage reaches its limit.
             in_flight_bytes_max=self.settings.in_flight_bytes_max,
-            write_mode=self.settings.write_mode,
-            journal_directory=str(self.settings.journal_directory or ""),
-            journal_sync_data=self.settings.journal_sync_data,
-            journal_files=self.settings.journal_files,
-            checkpoint_interval_ms=self.settings.checkpoint_interval_ms,
-            group_wait_ms=self.settings.group_wait_ms,
+            mode_settings=ModeSettings(
+                write_mode=self.settings.write_mode,
+                journal_directory=str(self.settings.journal_directory or ""),
+                journal_sync_data=self.settings.journal_sync_data,
+                journal_files=self.settings.journal_files,
+                checkpoint_interval_ms=self.settings.checkpoint_interval_ms,
+                group_wait_ms=self.settings.group_wait_ms,
+            ),
         )
         metadata = StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms)
         return await LedgerStorage.open(

@@ -108,7 +108,7 @@ class Journal:
         record.ticket = ticket
         self._queue.append(record)
         self._queued_bytes += record.body_size
-        if self._settings.group_wait_ms and len(self._queue) == 1:
+        if self._settings.mode_settings.group_wait_ms and len(self._queue) == 1:
             self._is_waiting_for_more = True
             self._tasks.spawn("wait for a fuller group", self._end_wait(ticket))
         self._wake_if_due()
@@ -116,7 +116,7 @@ class Journal:
 
     async def _end_wait(self, ticket: int) -> None:
         """Let the group that begins with `ticket` be written, full or not, after the wait."""
-        await self._tasks.sleep(self._settings.group_wait_ms)
+        await self._tasks.sleep(self._settings.mode_settings.group_wait_ms)
         if self._queue and self._queue[0].ticket == ticket:
             self._is_waiting_for_more = False
             self._wake_if_due()

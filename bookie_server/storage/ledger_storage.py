@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.record import JournalRecord, JournalRecordKind
-from bookie_server.core.run import WriteMode
 from bookie_server.errors import StorageError
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.boot import Boot
@@ -83,7 +83,7 @@ class LedgerStorage:
             state.last_accepted_id = state.last_entry_id
         shared, run, last = self._shared, self._mode.run, self._shared.store.current.run
         # From this commit on, the files of the last run are not needed.
-        shared.run = run if run.mode is WriteMode.DIRECT else None
+        shared.run = run if run.mode is BookieWriteMode.DIRECT else None
         await self._keeper.commit(None)
         await shared.store.remove_strays()
         await shared.store.mark_unclean()

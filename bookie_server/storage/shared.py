@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+from bookie_server.core.bookie_run import BookieRun
 from bookie_server.core.ledger_gate import Health
 from bookie_server.core.ledger_state import HeldLedger, HeldLedgers
-from bookie_server.core.run import Run
 from bookie_server.core.settings import StorageSettings
 from bookie_server.ports import Clock, FileSystem, MetadataCheck, Tasks
 from bookie_server.storage.files.manifest import ManifestStore
@@ -76,7 +76,7 @@ class Shared:
         self.files = FilePool(files, tasks, settings.open_files_max)
         self.store = ManifestStore(self.files, settings.state_deltas_bytes_min, self.give_way)
         self.open_directory = open_directory
-        self.run: Run | None = None  # for the next commit of the MANIFEST
+        self.run: BookieRun | None = None  # for the next commit of the MANIFEST
         self.tasks = tasks
         self.clock = clock
         self.settings = settings

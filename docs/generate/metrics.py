@@ -82,6 +82,8 @@ MEANINGS = {
     "storage_log_bytes_written": "Bytes that were written to files, including padding.",
     "storage_log_syncs": "Syncs of files with entries.",
     "storage_log_busy_ms": "Milliseconds that writes and syncs took. The rate shows how busy the disk is.",
+    "storage_checkpoints": "Syncs of entry-log files in the write modes `journal` and `unjournaled`.",
+    "storage_boot_redone_groups": "At the start: groups that were written from journal files to entry-log files.",
     "storage_files_freed": "Files that were released because all ledgers with entries in them were deleted.",
     "storage_files_recycled": "New files that use the slot of a released file.",
     "storage_adds": "Runs of entries that were stored.",

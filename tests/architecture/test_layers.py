@@ -61,7 +61,7 @@ CLIENT_TOP = {"cli", "__init__"}  # may import every layer
 BOOKIE_LAYERS = {
     "errors": set(),
     "descriptors": set(),
-    "config": {"errors"},
+    "config": {"errors", "core"},
     "ports": {"errors"},
     "core": {"errors", "ports"},
     "storage": {"errors", "ports", "core", "config"},
@@ -104,6 +104,7 @@ PURE_MODULES = ("ledgerlog_spark/retry.py",)
 BEHIND_PORTS = "bookie_server/storage"
 ADAPTERS_OF_PORTS = {
     "bookie_server/storage/device/filesystem.py",
+    "bookie_server/storage/device/mapped_number.py",
     "bookie_server/storage/device/runtime.py",
 }
 CHECKSUM_LIBRARIES = {"crc32c"}

@@ -10,8 +10,9 @@ from random import Random
 
 import pytest
 
+from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.requests import StoredBatchRead, StoredRead
-from bookie_server.core.run import WriteMode
+from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import LostRunError, StorageError
 from bookie_server.ports import Standing
 from ledgerlog_spark.model import Code
@@ -42,13 +43,17 @@ class Submitted:
 class Mode:
     """How a start writes."""
 
-    write_mode: WriteMode
+    write_mode: BookieWriteMode
     sync_data: bool = True
 
 
-DIRECT = (Mode(WriteMode.DIRECT),)
-SYNCED = (*DIRECT, Mode(WriteMode.JOURNAL))
-ALL_MODES = (*SYNCED, Mode(WriteMode.UNJOURNALED), Mode(WriteMode.JOURNAL, sync_data=False))
+DIRECT = (Mode(BookieWriteMode.DIRECT),)
+SYNCED = (*DIRECT, Mode(BookieWriteMode.JOURNAL))
+ALL_MODES = (
+    *SYNCED,
+    Mode(BookieWriteMode.UNJOURNALED),
+    Mode(BookieWriteMode.JOURNAL, sync_data=False),
+)
 
 
 class Run:
@@ -171,15 +176,17 @@ class Run:
         if self.modes is DIRECT:
             return
         mode = self.random.choice(self.modes)
-        is_journal = mode.write_mode is WriteMode.JOURNAL
+        is_journal = mode.write_mode is BookieWriteMode.JOURNAL
         self.machine.settings = replace(
             self.machine.settings,
-            write_mode=mode.write_mode,
-            journal_directory="/journal" if is_journal else "",
-            journal_sync_data=mode.sync_data,
-            journal_files=self.random.choice((2, 3)),
-            checkpoint_bytes=self.random.choice((1, 1 << 12, 1 << 16)),
-            checkpoint_interval_ms=self.random.choice((1, 100, 10_000)),
+            mode_settings=ModeSettings(
+                write_mode=mode.write_mode,
+                journal_directory="/journal" if is_journal else "",
+                journal_sync_data=mode.sync_data,
+                journal_files=self.random.choice((2, 3)),
+                checkpoint_bytes=self.random.choice((1, 1 << 12, 1 << 16)),
+                checkpoint_interval_ms=self.random.choice((1, 100, 10_000)),
+            ),
         )
 
     def come_up(self) -> None:

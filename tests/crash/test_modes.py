@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.record import JournalRecordKind
 from bookie_server.core.record_codec import MAGIC
-from bookie_server.core.run import WriteMode
+from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import LostRunError
 from bookie_server.storage import boot as boots
 from bookie_server.storage.ledger_storage import LedgerStorage
@@ -95,7 +96,7 @@ def test_mutation_mode_from_settings_is_caught(monkeypatch: pytest.MonkeyPatch) 
     """A start in direct mode believes that the last run was one too."""
 
     async def by_settings(shared: Shared, journals: Any) -> int:
-        if shared.settings.write_mode is WriteMode.DIRECT:
+        if shared.settings.mode_settings.write_mode is BookieWriteMode.DIRECT:
             return 0
         return await setup.take_over(shared, journals)
 
@@ -117,8 +118,8 @@ def test_mutation_a_journal_redone_before_its_sync_is_caught(
 
 
 def weak_machine(seed: int = 1) -> Machine:
-    settings = replace(SMALL, write_mode=WriteMode.UNJOURNALED, checkpoint_interval_ms=3_600_000)
-    machine = Machine(seed, settings=settings)
+    mode = ModeSettings(BookieWriteMode.UNJOURNALED, checkpoint_interval_ms=3_600_000)
+    machine = Machine(seed, settings=replace(SMALL, mode_settings=mode))
     machine.start()
     return machine
 
@@ -205,25 +206,23 @@ def test_a_run_whose_write_or_sync_failed_is_not_trusted(fault: str) -> None:
 
 def test_control_records_alone_are_synced_by_a_checkpoint() -> None:
     """Otherwise, a journal with control records only would never have a free file."""
-    settings = replace(
-        SMALL, write_mode=WriteMode.JOURNAL, journal_directory="/journal", journal_files=2
-    )
-    machine = Machine(1, settings=settings)
+    mode = ModeSettings(BookieWriteMode.JOURNAL, "/journal", journal_files=2)
+    machine = Machine(1, settings=replace(SMALL, mode_settings=mode))
     machine.start()
     assert machine.add(1, (0,)) is Code.OK
-    machine.scheduler.run_for(2 * settings.checkpoint_interval_ms)
+    machine.scheduler.run_for(2 * mode.checkpoint_interval_ms)
     before = machine.serving.counters.checkpoints
     for lac in range(400):
         write = partial(machine.serving.write_lac, 1, lac, KEY)
         assert machine.ask(write)[0] is Code.OK
     assert machine.serving.counters.checkpoints > before
-    machine.scheduler.run_for(2 * settings.checkpoint_interval_ms)
+    machine.scheduler.run_for(2 * mode.checkpoint_interval_ms)
     assert unsynced_bytes(machine) == 0
 
 
 def test_a_bookie_takes_a_full_device_of_the_journal_for_an_error_of_the_start() -> None:
-    settings = replace(SMALL, write_mode=WriteMode.JOURNAL, journal_directory="/journal")
-    machine = Machine(1, settings=settings)
+    mode = ModeSettings(BookieWriteMode.JOURNAL, "/journal")
+    machine = Machine(1, settings=replace(SMALL, mode_settings=mode))
     machine.journal_disk.faults.capacity_bytes = SMALL.file_size_bytes
     with pytest.raises(StartupError, match="the journal needs 196608 bytes in /journal"):
         machine.start()

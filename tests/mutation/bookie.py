@@ -321,9 +321,9 @@ _STORAGE = [
     ),
     Mutation(
         "log_answers_before_sync",
-        f"{STORAGE}/journal.py",
-        "                await self._files.active.handle.write_synced(start, buffers)",
-        "                await self._files.active.handle.write(start, buffers)",
+        f"{STORAGE}/modes/writers.py",
+        "        await group.file.handle.write_synced(group.offset, group.buffers)",
+        "        await group.file.handle.write(group.offset, group.buffers)",
         "an add is acknowledged before its bytes are synced",
     ),
     Mutation(

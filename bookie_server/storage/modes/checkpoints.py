@@ -20,7 +20,7 @@ from bookie_server.storage.wake_ups import resolve, settle
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenMark:
     """The last record that was written to an entry-log file."""
 
     sequence: int = 0
@@ -45,7 +45,7 @@ class Checkpoints:
         self,
         shared: Shared,
         files: OpenedFiles,
-        on_synced: Callable[[Written], None],
+        on_synced: Callable[[WrittenMark], None],
         on_failed: Callable[[StorageError], None],
     ) -> None:
         self._shared = shared
@@ -53,7 +53,7 @@ class Checkpoints:
         self._tasks = shared.tasks
         self._on_synced = on_synced
         self._on_failed = on_failed
-        self._written = self._synced = Written()
+        self._written = self._synced = WrittenMark()
         self._unsynced_bytes = 0
         self._is_due = False
         self._is_closing = False
@@ -66,11 +66,11 @@ class Checkpoints:
         self._tasks.spawn("checkpoints", self._run())
         self._tasks.spawn("checkpoints' clock", self._tick())
 
-    def wrote(self, written: Written, size_bytes: int) -> None:
+    def wrote(self, written: WrittenMark, size_bytes: int) -> None:
         """Report a group that is in an entry-log file, but not synced there."""
         self._written = written
         self._unsynced_bytes += size_bytes
-        if self._unsynced_bytes >= self._shared.settings.checkpoint_bytes:
+        if self._unsynced_bytes >= self._shared.settings.mode_settings.checkpoint_bytes:
             self.request()
 
     def request(self) -> None:
@@ -103,7 +103,7 @@ class Checkpoints:
 
     async def _tick(self) -> None:
         while not self._is_closing:
-            await self._tasks.sleep(self._shared.settings.checkpoint_interval_ms)
+            await self._tasks.sleep(self._shared.settings.mode_settings.checkpoint_interval_ms)
             if self._written != self._synced:
                 self.request()
 

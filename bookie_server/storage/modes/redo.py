@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from bookie_server.core.bookie_run import BookieRun
 from bookie_server.core.group_copy import (
     ALIGNMENT,
     HEAD_SIZE,
@@ -19,7 +20,6 @@ from bookie_server.core.group_copy import (
     decode_copy_head,
 )
 from bookie_server.core.manifest_codec import FileEntry, FileState
-from bookie_server.core.run import Run
 from bookie_server.errors import DamagedDirectoryError, MissingFileError
 from bookie_server.ports import File, FileSystem
 from bookie_server.storage.files.pool import PooledFile
@@ -49,7 +49,7 @@ class ScannedFile:
             copies.popleft()
 
 
-async def redo(shared: Shared, journal: FileSystem, run: Run) -> int:
+async def redo(shared: Shared, journal: FileSystem, run: BookieRun) -> int:
     """Write the groups of a run into the entry-log files that the MANIFEST lists as open.
 
     The groups are synced on return. The result is the largest sequence that the journal proves to
@@ -89,7 +89,7 @@ def _number(copy: GroupCopy) -> int:
     return copy.number
 
 
-async def _scan(shared: Shared, journal: FileSystem, run: Run) -> list[ScannedFile]:
+async def _scan(shared: Shared, journal: FileSystem, run: BookieRun) -> list[ScannedFile]:
     """Open all journal files of a run and read their heads."""
     present = await journal.names()
     names = journal_names(shared.store.current.directory_id, run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bookie_server.core.bookie_run import BookieRun
 from bookie_server.core.group_copy import (
     ALIGNMENT,
     GroupCopy,
@@ -13,7 +14,6 @@ from bookie_server.core.group_copy import (
     size_of_copy,
 )
 from bookie_server.core.record import FileIdentity
-from bookie_server.core.run import Run
 from bookie_server.errors import DiskFullError, StorageError
 from bookie_server.ports import Buffer, File, FileSystem, Future, Tasks
 from bookie_server.storage.wake_ups import resolve
@@ -27,7 +27,7 @@ def journal_prefix(directory_id: str) -> str:
     return f"{PREFIX}{directory_id}-"
 
 
-def journal_names(directory_id: str, run: Run) -> list[str]:
+def journal_names(directory_id: str, run: BookieRun) -> list[str]:
     """Return the names of the journal files of a run."""
     return [
         f"{journal_prefix(directory_id)}{run.run_id}-{number:02d}"
@@ -51,7 +51,13 @@ class JournalRing:
     """
 
     def __init__(
-        self, files: list[RingFile], run: Run, size_bytes: int, tasks: Tasks, *, is_synced: bool
+        self,
+        files: list[RingFile],
+        run: BookieRun,
+        size_bytes: int,
+        tasks: Tasks,
+        *,
+        is_synced: bool,
     ) -> None:
         self._files = files
         self._run_id = bytes.fromhex(run.run_id)
@@ -71,7 +77,7 @@ class JournalRing:
 
     @classmethod
     async def create(
-        cls, files: FileSystem, names: Sequence[str], run: Run, size_bytes: int, tasks: Tasks
+        cls, files: FileSystem, names: Sequence[str], run: BookieRun, size_bytes: int, tasks: Tasks
     ) -> JournalRing:
         """Create the files of a run, with all their blocks. They are durable on return.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from bookie_server.core.bookie_run import BookieRun, BookieWriteMode
 from bookie_server.core.manifest_codec import FileState
-from bookie_server.core.run import Run, WriteMode
 from bookie_server.errors import (
     REPLACEMENT_ADVICE,
     DiskFullError,
@@ -16,7 +16,7 @@ from bookie_server.errors import (
     StorageError,
 )
 from bookie_server.ports import FileSystem, SurvivingNumber
-from bookie_server.storage.modes.checkpoints import Checkpoints, OpenedFiles, Written
+from bookie_server.storage.modes.checkpoints import Checkpoints, OpenedFiles, WrittenMark
 from bookie_server.storage.modes.redo import redo
 from bookie_server.storage.modes.ring import (
     PREFIX,
@@ -34,7 +34,7 @@ from bookie_server.storage.modes.writers import (
 from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import StartupError
 
-OnSynced = Callable[[Written], None]
+OnSynced = Callable[[WrittenMark], None]
 OnFailed = Callable[[StorageError], None]
 
 
@@ -98,7 +98,7 @@ async def take_over(shared: Shared, journals: Journals) -> int:
     if run is None:
         return 0
     proved = 0
-    if run.mode is WriteMode.JOURNAL:
+    if run.mode is BookieWriteMode.JOURNAL:
         journal = await journals.at(run.journal)
         if run.is_synced:
             proved = await redo(shared, journal, run)
@@ -113,9 +113,11 @@ async def take_over(shared: Shared, journals: Journals) -> int:
     return proved
 
 
-def lost_run(run: Run, reason: str) -> LostRunError:
+def lost_run(run: BookieRun, reason: str) -> LostRunError:
     """Return the error for a run whose acknowledged entries may be lost."""
-    mode = run.mode.value if run.mode is WriteMode.UNJOURNALED else "journal, without its sync"
+    mode = (
+        run.mode.value if run.mode is BookieWriteMode.UNJOURNALED else "journal, without its sync"
+    )
     return LostRunError(
         f"the last run of this bookie acknowledged entries before their sync (write mode {mode}), "
         f"and it did not stop cleanly: {reason}, so entries may be lost. The bookie does not "
@@ -141,7 +143,7 @@ async def _sync_open_files(shared: Shared) -> None:
 class Mode:
     """The parts of a run that depend on the write mode."""
 
-    run: Run
+    run: BookieRun
     writer: GroupWriter
     checkpoints: Checkpoints | None = None
     ring: JournalRing | None = None
@@ -169,14 +171,14 @@ class Mode:
             await self.ring.close()
 
 
-def new_run(shared: Shared) -> Run:
+def new_run(shared: Shared) -> BookieRun:
     """Return a new run with the write mode of the settings."""
-    settings = shared.settings
-    is_journal = settings.write_mode is WriteMode.JOURNAL
-    return Run(
+    settings = shared.settings.mode_settings
+    is_journal = settings.write_mode is BookieWriteMode.JOURNAL
+    return BookieRun(
         shared.files.random_bytes(8).hex(),
         settings.write_mode,
-        is_synced=settings.write_mode is not WriteMode.UNJOURNALED
+        is_synced=settings.write_mode is not BookieWriteMode.UNJOURNALED
         and (not is_journal or settings.journal_sync_data),
         journal=settings.journal_directory,
         journal_files=settings.journal_files if is_journal else 0,
@@ -187,7 +189,7 @@ async def prepare_mode(
     shared: Shared,
     opened: OpenedFiles,
     journals: Journals,
-    run: Run,
+    run: BookieRun,
     *,
     on_synced: OnSynced,
     on_failed: OnFailed,
@@ -198,11 +200,13 @@ async def prepare_mode(
         ForeignJournalError: The journal directory has the journal of another directory.
         StartupError: The journal's device has no room.
     """
-    if run.mode is WriteMode.DIRECT:
+    if run.mode is BookieWriteMode.DIRECT:
         return Mode(run, DirectWriter())
-    ring = await _create_ring(shared, journals, run) if run.mode is WriteMode.JOURNAL else None
+    ring = (
+        await _create_ring(shared, journals, run) if run.mode is BookieWriteMode.JOURNAL else None
+    )
 
-    def synced(written: Written) -> None:
+    def synced(written: WrittenMark) -> None:
         if ring is not None:
             ring.release(written.sequence)
         if not run.is_synced:
@@ -218,7 +222,7 @@ async def prepare_mode(
     return Mode(run, UnsyncedWriter(checkpoints, survivor, ring), checkpoints, ring, survivor)
 
 
-async def _create_ring(shared: Shared, journals: Journals, run: Run) -> JournalRing:
+async def _create_ring(shared: Shared, journals: Journals, run: BookieRun) -> JournalRing:
     files = await journals.at(run.journal)
     directory_id = shared.store.current.directory_id
     own = journal_prefix(directory_id)

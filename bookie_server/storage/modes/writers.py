@@ -14,7 +14,7 @@ from bookie_server.core.record import JournalRecord
 from bookie_server.errors import StorageError
 from bookie_server.ports import Buffer, SurvivingNumber
 from bookie_server.storage.files.entry_log_file import OpenFile
-from bookie_server.storage.modes.checkpoints import Checkpoints, Written
+from bookie_server.storage.modes.checkpoints import Checkpoints, WrittenMark
 from bookie_server.storage.modes.ring import JournalRing
 
 HAS_FAILED = -1
@@ -31,10 +31,10 @@ class Group:
     records: Sequence[JournalRecord]
 
     @property
-    def written(self) -> Written:
+    def written(self) -> WrittenMark:
         """The last record."""
         last = self.records[-1]
-        return Written(last.sequence, last.ticket)
+        return WrittenMark(last.sequence, last.ticket)
 
     @property
     def size_bytes(self) -> int:
@@ -55,7 +55,7 @@ class GroupWriter(Protocol):
         """
 
     def sync_soon(self) -> None:
-        """Sync what is written, unless `write` returns only synced groups."""
+        """Sync the written groups, unless `write` returns only after a sync."""
 
     async def sync_now(self) -> None:
         """Wait until all written groups are synced, or the storage has failed."""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bookie_server.core.bookie_run import BookieRun, BookieWriteMode
 from bookie_server.core.index_format import (
     HEAD_SIZE,
     IndexBlock,
@@ -39,7 +40,6 @@ from bookie_server.core.record_codec import (
     size_at_most,
 )
 from bookie_server.core.requests import evenly_spaced
-from bookie_server.core.run import Run, WriteMode
 from bookie_server.core.slot_header import (
     HEADER_AREA_SIZE,
     SECTOR_SIZE,
@@ -247,7 +247,7 @@ MANIFEST = Manifest(
         FileEntry(8, "slot-00000008", bytes(16).hex(), FileState.OPEN, 65_536, 61),
     ),
     free_slots=("slot-00000002",),
-    run=Run("0123456789abcdef", WriteMode.JOURNAL, is_synced=False, journal="/j", journal_files=3),
+    run=BookieRun("0123456789abcdef", BookieWriteMode.JOURNAL, False, "/j", journal_files=3),
     directory_id="fedcba9876543210",
     highest_dropped_ledger_id=12,
 )  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 from bookie_server.core.manifest_codec import FileEntry, FileState
 from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.requests import EntryIds
-from bookie_server.core.settings import StorageSettings
+from bookie_server.core.settings import ModeSettings, StorageSettings
 from bookie_server.errors import StorageError, SyncFailedError
 from bookie_server.ports import Buffer
 from bookie_server.storage import journal as log_module
@@ -93,7 +93,7 @@ class World:
         self.durable: list[list[int]] = []
         self.lost: list[int] = []
         settings = replace(SETTINGS, group_bytes_max=GROUP, idle_watermark_ms=1_000_000,
-                           group_wait_ms=group_wait_ms)  # fmt: skip
+                           mode_settings=ModeSettings(group_wait_ms=group_wait_ms))  # fmt: skip
         self.shared = Shared(Mock(), self.host, self.host, settings, Mock())
         self.journal = Journal(
             self.shared,

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from bookie_server.core.bookie_run import BookieRun, BookieWriteMode
 from bookie_server.core.group_copy import (
     HEAD_SIZE,
     GroupCopy,
@@ -16,13 +17,12 @@ from bookie_server.core.group_copy import (
     size_of_copy,
 )
 from bookie_server.core.record import FileIdentity
-from bookie_server.core.run import Run, WriteMode
 from bookie_server.errors import StorageError, SyncFailedError
 from bookie_server.storage.modes.ring import JournalRing, journal_names
 from tests.sim.disk import SimDisk, SimFileSystem
 from tests.sim.runtime import Host, Scheduler
 
-RUN = Run("00112233445566aa", WriteMode.JOURNAL, journal="/j", journal_files=2)
+RUN = BookieRun("00112233445566aa", BookieWriteMode.JOURNAL, journal="/j", journal_files=2)
 IDENTITY = FileIdentity("slot-00000001", 1, bytes(16))
 SIZE = 4 * size_of_copy(1_000)
 NAMES = journal_names("fedcba9876543210", RUN)

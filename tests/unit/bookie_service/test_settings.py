@@ -9,7 +9,7 @@ import pytest
 
 from bookie_server.__main__ import settings_parser
 from bookie_server.config import BookieSettings, load_settings
-from bookie_server.core.settings import StorageSettings
+from bookie_server.core.settings import ModeSettings, StorageSettings
 from ledgerlog_spark.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ def test_command_line_wins_over_environment_over_file_over_default(
 
 def test_a_limit_has_one_default() -> None:
     of_storage = {field.name: field.default for field in fields(StorageSettings)}
+    of_mode = {field.name: field.default for field in fields(ModeSettings)}
+    explained = of_mode.keys() & BookieSettings.model_fields
+    assert of_mode.keys() - explained == {"checkpoint_bytes"}
+    for name in explained - {"journal_directory"}:
+        assert of_mode[name] == BookieSettings.model_fields[name].default
     shared = of_storage.keys() & BookieSettings.model_fields
     assert shared == {"file_size_bytes", "free_bytes_min", "in_flight_bytes_max"}
     assert {of_storage[name] for name in (*shared, "open_files_max")} == {MISSING}

@@ -1,7 +1,7 @@
 """The write mode of a bookie, and what the MANIFEST records of the run that serves from it.
 
 A *run* begins before a bookie serves its first request, and ends with a clean stop. After a run
-without a clean stop, its entry in the MANIFEST tells the next start what the run promised.
+without a clean stop, the next start reads in the MANIFEST what the run promised.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 
-class WriteMode(Enum):
+class BookieWriteMode(Enum):
     """Where a record must be before its add is acknowledged."""
 
     DIRECT = "direct"
@@ -23,7 +23,7 @@ class WriteMode(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class BookieRun:
     """One run of a bookie.
 
     Attributes:
@@ -35,7 +35,7 @@ class Run:
     """
 
     run_id: str
-    mode: WriteMode = WriteMode.DIRECT
+    mode: BookieWriteMode = BookieWriteMode.DIRECT
     is_synced: bool = True
     journal: str = ""
     journal_files: int = 0
@@ -45,11 +45,11 @@ class Run:
         return {**asdict(self), "mode": self.mode.value}
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Run:
+    def from_json(cls, fields: dict[str, Any]) -> BookieRun:
         """Return the run from the fields in a MANIFEST.
 
         Raises:
             TypeError: A field is missing or unknown.
             ValueError: The mode is unknown.
         """
-        return cls(**{**fields, "mode": WriteMode(fields["mode"])})
+        return cls(**{**fields, "mode": BookieWriteMode(fields["mode"])})
