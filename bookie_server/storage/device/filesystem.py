@@ -46,6 +46,7 @@ SCRATCH_SIZE_BYTES = 2 << 20
 PORTION_SIZE_BYTES = 1 << 20
 DROPPED_BYTES_MIN = 1 << 20
 SYNC_FILE_RANGE_WRITE = 2
+SYNC_FILE_RANGE_WAIT = 1 | SYNC_FILE_RANGE_WRITE | 4
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 _NO_DESCRIPTOR = frozenset((errno.EMFILE, errno.ENFILE))
 _NOT_SUPPORTED = frozenset((errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
@@ -211,6 +212,15 @@ class OsFileSystem:
                 descriptor, ctypes.c_int64(offset), ctypes.c_int64(size), SYNC_FILE_RANGE_WRITE
             )
 
+    def end_writing(self, descriptor: int, offset: int, size: int) -> None:
+        """Wait until written bytes are on the device or in its cache."""
+        if _sync_file_range is None:
+            return
+        place = ctypes.c_int64(offset), ctypes.c_int64(size)
+        if _sync_file_range(descriptor, *place, SYNC_FILE_RANGE_WAIT) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+
 
 class OsFile:
     """One open file."""
@@ -222,6 +232,7 @@ class OsFile:
         self._reads = 0
         self._idle: asyncio.Future[None] | None = None
         self._has_failed = False
+        self._is_synced_later = False  # groups were written without a sync
         self._unwritten_from: int | None = None  # write-back of earlier bytes was started
         self.name = name
 
@@ -308,8 +319,11 @@ class OsFile:
 
     def _write_in_order(self, offset: int, buffers: Sequence[Buffer]) -> None:
         self._begin_write()
+        self._is_synced_later = True
         size = sum(map(len, buffers))
+        self._files.written.make_room(size)
         self._write(offset, buffers)
+        self._files.written.add(self, offset, size)
         # The device writes each whole portion while later groups arrive. Smaller parts wait,
         # because the next group may write into their last page again.
         first = self._unwritten_from
@@ -335,7 +349,7 @@ class OsFile:
         # Pages are dropped before the sync, while the device is already writing.
         self._files.written.make_room(size)
         _fdatasync(self._descriptor)
-        self._files.written.synced(self, offset, size)
+        self._files.written.add(self, offset, size)
         self._has_failed = False
 
     def _write_portions(self, offset: int, buffers: Sequence[Buffer]) -> int:
@@ -355,9 +369,17 @@ class OsFile:
         return total + size
 
     def drop_cached(self, offset: int, size: int) -> None:
-        """Drop synced bytes from the page cache, unless the file is closed."""
+        """Drop bytes from the page cache, unless the file is closed.
+
+        Bytes that are not yet synced are first written to the device, without a sync of the device.
+
+        Raises:
+            OSError: These bytes could not be written. No later sync would report this.
+        """
         if self._is_closed or not hasattr(os, "posix_fadvise"):
             return
+        if self._is_synced_later:
+            self._files.end_writing(self._descriptor, offset, size)
         with contextlib.suppress(OSError):
             os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_DONTNEED)
 
@@ -411,11 +433,11 @@ class CachedFile(Protocol):
     """A file whose pages can be dropped from the page cache."""
 
     def drop_cached(self, offset: int, size: int) -> None:
-        """Drop synced bytes from the page cache."""
+        """Drop written bytes from the page cache."""
 
 
 class WrittenCache:
-    """Limits the number of written bytes in the page cache. Drops the oldest synced bytes.
+    """Limits the number of written bytes in the page cache. Drops the oldest bytes.
 
     The next write reuses the dropped pages. Pages that were not used for some time cost more, above
     all in a virtual machine, because the host of the virtual machine must first provide them. A
@@ -439,8 +461,8 @@ class WrittenCache:
             self._size_bytes -= length
             oldest.drop_cached(start, length)
 
-    def synced(self, file: CachedFile, offset: int, size_bytes: int) -> None:
-        """Record that these bytes were written and synced."""
+    def add(self, file: CachedFile, offset: int, size_bytes: int) -> None:
+        """Record that these bytes were written."""
         ranges = self._ranges
         if ranges:
             last, start, length = ranges[-1]

@@ -24,10 +24,10 @@ def test_written_cache_beyond_its_bound_gives_back_the_oldest_bytes_of_the_oldes
     first, second, cache = RecordedFile(), RecordedFile(), WrittenCache(4 * MIB)
     for number in range(4):
         cache.make_room(MIB)
-        cache.synced(first, number * MIB, MIB)
+        cache.add(first, number * MIB, MIB)
     assert first.dropped == []
     cache.make_room(2 * MIB)
-    cache.synced(second, 0, 2 * MIB)
+    cache.add(second, 0, 2 * MIB)
     assert first.dropped == [(0, MIB), (MIB, MIB)]
     assert second.dropped == []
 
@@ -36,7 +36,7 @@ def test_written_cache_of_small_writes_gives_back_adjacent_ones_together() -> No
     file, cache, size = RecordedFile(), WrittenCache(2 * DROPPED_BYTES_MIN), 64 << 10
     for offset in range(0, 4 * DROPPED_BYTES_MIN, size):
         cache.make_room(size)
-        cache.synced(file, offset, size)
+        cache.add(file, offset, size)
     assert file.dropped == [(0, DROPPED_BYTES_MIN), (DROPPED_BYTES_MIN, DROPPED_BYTES_MIN)]
 
 

@@ -1,0 +1,158 @@
+"""Groups that are written without a sync on a real directory, and numbers that survive a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import multiprocessing
+import os
+import signal
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bookie_server.errors import SyncFailedError
+from bookie_server.storage.device import filesystem as os_filesystem
+from bookie_server.storage.device import mapped_number
+from bookie_server.storage.device.filesystem import SYNC_FILE_RANGE_WAIT, OsFileSystem
+from bookie_server.storage.device.mapped_number import MappedNumber
+
+MIB = 1 << 20
+CACHED_MAX = 4 * MIB
+
+
+@pytest.fixture
+async def files(tmp_path: Path) -> AsyncIterator[OsFileSystem]:
+    opened = OsFileSystem(tmp_path, cached_bytes_max=CACHED_MAX)
+    await opened.lock()
+    yield opened
+    await opened.unlock()
+
+
+@pytest.fixture
+def range_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
+    """The calls of sync_file_range: offset, size, flags."""
+    calls: list[tuple[int, int, int]] = []
+
+    def noted(_descriptor: int, offset: Any, size: Any, flags: int) -> int:
+        calls.append((offset.value, size.value, flags))
+        return 0
+
+    monkeypatch.setattr(os_filesystem, "_sync_file_range", noted)
+    return calls
+
+
+async def test_groups_in_order_are_read_back_and_are_not_synced(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os_filesystem, "_fdatasync", synced.append)
+    file = await files.open("one", create=True)
+    groups = [bytes([number]) * 10_000 for number in range(30)]
+    await asyncio.gather(
+        *(file.write_in_order(10_000 * number, [group]) for number, group in enumerate(groups))
+    )
+    assert synced == []
+    assert await file.read(0, 400_000) == b"".join(groups)
+    await file.close()
+
+
+async def test_write_back_begins_for_whole_portions_only(
+    files: OsFileSystem, range_calls: list[tuple[int, int, int]]
+) -> None:
+    file = await files.open("one", create=True)
+    for number in range(5):
+        await file.write_in_order(number * MIB // 2, [bytes(MIB // 2)])
+    assert range_calls == [(0, MIB, 2), (MIB, MIB, 2)]
+    await file.close()
+
+
+async def test_written_bytes_beyond_the_bound_are_on_the_device_before_they_are_dropped(
+    files: OsFileSystem, range_calls: list[tuple[int, int, int]]
+) -> None:
+    file = await files.open("one", create=True)
+    for number in range(8):
+        await file.write_in_order(number * MIB, [bytes(MIB)])
+    waited = [call for call in range_calls if call[2] == SYNC_FILE_RANGE_WAIT]
+    assert waited == [(number * MIB, MIB, SYNC_FILE_RANGE_WAIT) for number in range(4)]
+    await file.close()
+
+
+async def test_a_failed_write_back_fails_the_group_that_notices_it(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later sync would not report it."""
+    file = await files.open("one", create=True)
+    for number in range(4):
+        await file.write_in_order(number * MIB, [bytes(MIB)])
+    monkeypatch.setattr(os_filesystem, "_sync_file_range", lambda *_: -1)
+    with pytest.raises(SyncFailedError):
+        await file.write_in_order(4 * MIB, [bytes(MIB)])
+    with pytest.raises(SyncFailedError):
+        await file.write_in_order(5 * MIB, [bytes(MIB)])
+    await file.close()
+
+
+async def test_nothing_goes_to_a_file_after_a_group_without_a_sync_failed(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = await files.open("one", create=True)
+    begun: list[int] = []
+
+    def failing(*_: object) -> int:
+        begun.append(1)
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(os, "pwritev", partial(failing))
+    both = (file.write_in_order(0, [b"a"]), file.write_synced(1, [b"b"]))
+    failed = await asyncio.gather(*both, return_exceptions=True)
+    assert [type(error) for error in failed] == [SyncFailedError, SyncFailedError]
+    assert len(begun) == 1
+    await file.close()
+
+
+def set_and_die(name: str) -> None:
+    number = MappedNumber.open(name, create=True)
+    assert number is not None
+    assert number.get() == 0
+    number.set(5_000_000_000)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_number_survives_a_kill(tmp_path: Path) -> None:
+    name = f"ledgerlog-test-{tmp_path.parent.name}-{os.getpid()}"
+    process = multiprocessing.get_context("fork").Process(target=set_and_die, args=(name,))
+    process.start()
+    process.join()
+    try:
+        number = MappedNumber.open(name, create=False)
+        assert number is not None
+        assert number.get() == 5_000_000_000
+        assert (mapped_number.FOLDER / name).stat().st_mode & 0o777 == 0o600
+        assert MappedNumber.open(name, create=True) is None  # it is never shared by two runs
+        number.set(-1)
+        assert number.get() == -1
+    finally:
+        MappedNumber.remove(name)
+    assert MappedNumber.open(name, create=False) is None
+    MappedNumber.remove(name)
+
+
+def test_a_system_without_such_memory_has_no_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mapped_number, "FOLDER", tmp_path / "missing")
+    assert MappedNumber.open("x", create=True) is None
+    MappedNumber.remove("x")
+
+
+def test_a_number_that_is_a_link_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mapped_number, "FOLDER", tmp_path)
+    (tmp_path / "other").write_bytes(bytes(8))
+    (tmp_path / "x").symlink_to(tmp_path / "other")
+    assert MappedNumber.open("x", create=False) is None
