@@ -193,7 +193,7 @@ class Run:
         """Start, losing power on the way now and then."""
         while True:
             self.take_mode()
-            run = self.machine.manifest().run
+            run = None if self.machine.is_new else self.machine.manifest().run
             if run is not None and not run.is_synced and not self.machine.disk.numbers:
                 self.seen["refused"] += 1
                 self.has_lost = True
