@@ -14,19 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from bookie_server.core.index_format import LedgerTotal
-from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.manifest_codec import FileEntry, FileState
-from bookie_server.core.record import NO_KEY, JournalRecord, JournalRecordKind
+from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.record_codec import aligned
-from bookie_server.core.replay_decision import (
-    FileScan,
-    FileVerdict,
-    judge,
-    largest_sequence,
-    synced_upto,
-)
-from bookie_server.core.slot_header import RECORDS_START
-from bookie_server.errors import CorruptRecordError, DiskFullError, MissingFileError
+from bookie_server.core.replay_decision import largest_sequence, synced_upto
+from bookie_server.errors import CorruptRecordError, DiskFullError
 from bookie_server.ports import Buffer, File
 from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.entry_log_file import (
@@ -38,25 +30,13 @@ from bookie_server.storage.files.entry_log_file import (
 )
 from bookie_server.storage.files.index_rebuilds import rebuild_index
 from bookie_server.storage.files.manifest import UNCLEAN_NAME
-from bookie_server.storage.files.pool import PooledFile
 from bookie_server.storage.files.slots import Slots, is_intact
 from bookie_server.storage.journal import append_encoded, append_end_mark
 from bookie_server.storage.modes.setup import Journals, lost_run, take_over
+from bookie_server.storage.open_files import Replayed, apply, judge_all, scan_open_files
 from bookie_server.storage.reading.readings import finish
-from bookie_server.storage.replay import Scanner
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import run_in_slices
-
-
-@dataclass(slots=True)
-class Replayed:
-    """One file that the MANIFEST lists as open, and the result of its replay."""
-
-    entry: FileEntry
-    handle: PooledFile | None
-    scan: FileScan
-    is_short: bool = False
-    verdict: FileVerdict = field(init=False)
 
 
 @dataclass(slots=True)
@@ -168,31 +148,12 @@ class Boot:
             state.last_entry_id = max(state.last_entry_id, total.last_entry_id)
 
     async def _scan_open(self) -> list[Replayed]:
-        replayed: list[Replayed] = []
-        finished = [e for e in self.shared.store.current.files if e.state is FileState.FINISHED]
-        expected = max((e.last_sequence for e in finished), default=0) + 1
-        for entry in self.shared.store.current.files:
-            if entry.state is not FileState.OPEN:
-                continue
-            expected = entry.first_sequence or expected
-            try:
-                handle = await self.shared.files.open(entry.slot)
-            except MissingFileError:
-                self.missing.append(entry)
-                replayed.append(Replayed(entry, None, FileScan(RECORDS_START, expected)))
-                continue
-            size, data_end = await handle.size(), await handle.data_end()
-            await self._check_header(handle, entry)
-            # The first record of this file may have been written before the finish record of the
-            # previous file was durable.
-            is_next = not entry.first_sequence and bool(replayed)
-            scan = await Scanner(handle, entry, min(size, data_end)).scan(
-                expected, may_lack_finish=is_next and not replayed[-1].scan.is_finished
-            )
-            # A file gets its whole size before the MANIFEST lists it, so a shorter file lost data.
-            is_short = size < entry.size_bytes
-            replayed.append(Replayed(entry, handle, scan, is_short=is_short))
-            expected = scan.next_sequence
+        replayed = await scan_open_files(self.shared.files, self.shared.store.current)
+        for file in replayed:
+            if file.handle is None:
+                self.missing.append(file.entry)
+            else:
+                await self._check_header(file.handle, file.entry)
         return replayed
 
     async def _judge(self, replayed: list[Replayed]) -> int:
@@ -203,14 +164,7 @@ class Boot:
         finished = [e.last_sequence for e in manifest.files if e.state is FileState.FINISHED]
         seen = max([synced, manifest.durable_upto, *finished])
         self.shared.sequences.next_sequence = largest_sequence(scans, seen) + 1
-        for number, file in enumerate(replayed):
-            file.verdict = judge(
-                file.scan,
-                synced,
-                previous=scans[number - 1] if number else None,
-                following=scans[number + 1] if number + 1 < len(scans) else None,
-            )
-            file.verdict.has_damage |= file.handle is None or file.is_short
+        judge_all(replayed, synced)
         lost = [file for file in replayed if file.verdict.has_damage]
         self._refuse_if_lost(lost, replayed)
         torn = [file for file in replayed if file.verdict.was_cut]
@@ -366,21 +320,3 @@ def _was_never_reached(file: Replayed) -> bool:
     verdict = file.verdict
     is_doubtful = verdict.has_damage or verdict.was_cut or verdict.unreadable
     return file.handle is not None and not file.scan.records and not is_doubtful
-
-
-def apply(record: JournalRecord, state: HeldLedger) -> None:
-    """Update the state of a ledger with one of the ledger's records."""
-    if record.kind is JournalRecordKind.RUN:
-        if state.master_key is None:
-            state.master_key = record.master_key
-        state.last_add_confirmed = max(state.last_add_confirmed, record.last_add_confirmed)
-    elif record.kind is JournalRecordKind.FENCE:
-        if state.master_key is None:
-            state.master_key = record.master_key
-        state.is_fenced = True
-    elif record.kind is JournalRecordKind.LAC:
-        state.explicit_lac = max(state.explicit_lac, record.value)
-    elif record.kind is JournalRecordKind.TOMBSTONE:
-        if state.master_key is None and record.master_key != NO_KEY:
-            state.master_key = record.master_key
-        state.bury(record.origin_sequence, record.value)

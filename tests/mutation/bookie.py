@@ -399,14 +399,14 @@ _STORAGE = [
     ),
     Mutation(
         "boot_forgets_fences_of_the_log",
-        f"{STORAGE}/boot.py",
+        f"{STORAGE}/open_files.py",
         "        state.is_fenced = True\n",
         "        pass\n",
         "a fence that is only in the journal is lost at a start",
     ),
     Mutation(
         "boot_forgets_lac_of_the_log",
-        f"{STORAGE}/boot.py",
+        f"{STORAGE}/open_files.py",
         "        state.explicit_lac = max(state.explicit_lac, record.value)\n",
         "        pass\n",
         "an announced LAC falls over a restart",
@@ -474,7 +474,7 @@ _STORAGE = [
     ),
     Mutation(
         "boot_takes_a_full_file_for_damage",
-        f"{STORAGE}/boot.py",
+        f"{STORAGE}/open_files.py",
         "may_lack_finish=is_next and not replayed[-1].scan.is_finished",
         "may_lack_finish=False",
         "a crash while an index is written puts the whole bookie in doubt",
