@@ -76,6 +76,10 @@ class DirectoryLockedError(StartupError):
     """Another process has locked the directory; has `path`."""
 
 
+class WrongDirectoryError(StartupError):
+    """A path is not the directory of a bookie; has `path`."""
+
+
 class FormatVersionError(StartupError):
     """A file has a format version that this program cannot read; has `path` and `version`."""
 

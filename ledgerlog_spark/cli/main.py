@@ -1,6 +1,7 @@
 """`ledgerlog`: the groups of commands, and the messages and exit codes of errors.
 
-Exit codes: 0: success. 1: failure. 2: wrong usage. 3: the outcome is unknown. 4: failure, but the
+Exit codes: 0: success. 1: failure. 2: wrong usage, or a bookie's
+directory that cannot be used. 3: the outcome is unknown. 4: failure, but the
 same command may succeed later. 130: interrupted. After an error of ledgerlog with code 1 or 4, the
 operation certainly did not happen. `bookie run` ends with the exit codes of `bookie_server`.
 """
@@ -18,12 +19,12 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from ledgerlog_spark.cli import bookies, demo, doctor, ledgers, local, servers
+from ledgerlog_spark.cli import bookie_files, bookies, demo, doctor, ledgers, local, servers
 from ledgerlog_spark.cli.logs import changes as log_changes
 from ledgerlog_spark.cli.logs import commands as logs
 from ledgerlog_spark.cli.logs import maintenance as log_upkeep
 from ledgerlog_spark.cli.logs import records as log_records
-from ledgerlog_spark.errors import ConfigurationError, LedgerLogError
+from ledgerlog_spark.errors import ConfigurationError, LedgerLogError, StartupError
 
 FAILED = 1
 USAGE = 2
@@ -42,6 +43,8 @@ app = typer.Typer(
 )
 app.add_typer(local.app, name="local")
 app.add_typer(servers.zookeeper, name="zookeeper")
+servers.bookie.add_typer(bookie_files.app)
+servers.bookie.add_typer(bookie_files.inspect, name="inspect")
 app.add_typer(servers.bookie, name="bookie")
 app.add_typer(bookies.app, name="bookies")
 app.add_typer(ledgers.app, name="ledgers")
@@ -74,7 +77,7 @@ def _options(
 
 def exit_code(error: LedgerLogError) -> int:
     """The exit code of an error."""
-    if isinstance(error, ConfigurationError):
+    if isinstance(error, ConfigurationError | StartupError):
         return USAGE
     if not error.definite:
         return UNKNOWN

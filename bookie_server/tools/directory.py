@@ -1,0 +1,210 @@
+"""Opens the directory of a bookie that does not run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bookie_server.core.manifest_codec import NAME, FileEntry, FileState, Manifest
+from bookie_server.core.replay_decision import FileScan, synced_upto
+from bookie_server.core.settings import FILE_SIZE_BYTES_MIN, StorageSettings
+from bookie_server.errors import (
+    CorruptRecordError,
+    DirectoryLockedError,
+    MissingFileError,
+    WrongDirectoryError,
+)
+from bookie_server.ports import Standing
+from bookie_server.storage.device.filesystem import OsFileSystem
+from bookie_server.storage.device.runtime import OsClock, OsTasks
+from bookie_server.storage.files.entry_log_file import FinishedFile, read_index_head
+from bookie_server.storage.files.index_rebuilds import rebuild_index
+from bookie_server.storage.files.manifest import SLOT_PREFIX, STATE_PREFIX
+from bookie_server.storage.open_files import Replayed, apply, judge_all, scan_open_files
+from bookie_server.storage.reading.readings import finish
+from bookie_server.storage.replay import Scanner
+from bookie_server.storage.shared import Shared
+from ledgerlog_spark.errors import ConfigurationError
+
+COOKIE_NAME = "VERSION"
+SESSION_NAME = "SESSION"
+OPEN_FILES_MAX = 64
+
+
+class NoMetadata:
+    """The metadata check of a process without a metadata store."""
+
+    async def check(self, ledger_id: int) -> Standing:  # noqa: ARG002 - every answer is the same
+        """Return that the store could not be reached."""
+        return Standing.UNKNOWN
+
+
+@asynccontextmanager
+async def locked(path: Path) -> AsyncIterator[OsFileSystem]:
+    """Lock a directory of a bookie while the block runs.
+
+    Raises:
+        WrongDirectoryError: The path is not the directory of a bookie. Nothing was created.
+        DirectoryLockedError: A bookie, or another tool, uses the directory.
+    """
+    _require_bookie_files(path)
+    files = OsFileSystem(path)
+    try:
+        await files.lock()
+        yield files
+    except DirectoryLockedError as error:
+        raise DirectoryLockedError(
+            f"a bookie or another tool uses {path}: stop the bookie, then run this command again",
+            path=str(path),
+        ) from error
+    finally:
+        await files.unlock()
+
+
+def _require_bookie_files(path: Path) -> None:
+    try:
+        names = [each.name for each in path.iterdir()]
+    except OSError as error:
+        raise WrongDirectoryError(
+            f"cannot read the directory {path}: {error.strerror}; pass the directory of a bookie",
+            path=str(path),
+        ) from error
+    if not any(is_of_bookie(name) for name in names):
+        raise WrongDirectoryError(
+            f"{path} is not the directory of a bookie, because it has no {NAME}; pass the "
+            "directory of a bookie",
+            path=str(path),
+        )
+
+
+def is_of_bookie(name: str) -> bool:
+    """Return whether a file with this name proves that the directory belongs to a bookie."""
+    return name in (NAME, COOKIE_NAME) or name.startswith((SLOT_PREFIX, STATE_PREFIX))
+
+
+@dataclass(slots=True)
+class RestingDirectory:
+    """The files of a bookie that does not run. The MANIFEST and the ledger states are valid."""
+
+    path: Path
+    shared: Shared
+    names: frozenset[str]
+
+    @property
+    def manifest(self) -> Manifest:
+        """The MANIFEST of the directory."""
+        return self.shared.store.current
+
+    def entries(self, state: FileState) -> Iterable[FileEntry]:
+        """Return the files that the MANIFEST lists with this state, in ascending order of id."""
+        return (entry for entry in self.manifest.files if entry.state is state)
+
+    def entry_of(self, wanted: str) -> FileEntry:
+        """Return the file with this id or in this slot.
+
+        Raises:
+            ConfigurationError: The MANIFEST does not list such a file.
+        """
+        for entry in self.manifest.files:
+            if wanted in (entry.slot, str(entry.file_id)):
+                return entry
+        raise ConfigurationError(
+            f"the MANIFEST of {self.path} lists no file {wanted!r}; "
+            f"`ledgerlog bookie inspect manifest {self.path}` shows all",
+            path=wanted,
+        )
+
+    def finished(self, entry: FileEntry) -> FinishedFile:
+        """Return a finished file, whose index is not read yet.
+
+        Raises:
+            MissingFileError: The file does not exist.
+        """
+        if entry.slot not in self.names:
+            raise MissingFileError(
+                f"{entry.slot} is missing in {self.path}, but the MANIFEST lists it",
+                path=entry.slot,
+            )
+        return FinishedFile(entry, self.shared.files.at(entry.slot), entry.identity)
+
+    async def indexed(self, entry: FileEntry) -> FinishedFile:
+        """Return a finished file, whose index head is read and verified.
+
+        Raises:
+            MissingFileError: The file does not exist.
+            CorruptRecordError: The head of the index is damaged.
+        """
+        file = self.finished(entry)
+        await finish(read_index_head(file))
+        return file
+
+    async def index_or_rebuilt(self, entry: FileEntry) -> FinishedFile:
+        """Return a finished file with its index, or with an index that is rebuilt in memory.
+
+        Raises:
+            MissingFileError: The file does not exist.
+        """
+        try:
+            return await self.indexed(entry)
+        except CorruptRecordError:
+            file = self.finished(entry)
+            await rebuild_index(file, self.shared)
+            return file
+
+    async def scan(self, file: FinishedFile) -> FileScan:
+        """Read and verify the valid records of a finished file. The finish record is omitted."""
+        entry = file.entry
+        return await Scanner(file.handle, entry, entry.data_end).scan(entry.first_sequence)
+
+    async def replay(self) -> list[Replayed]:
+        """Read the open files, and apply their records to the ledger states, as a start does."""
+        replayed = await scan_open_files(self.shared.files, self.manifest)
+        synced = synced_upto([file.scan for file in replayed], self.manifest.durable_upto)
+        judge_all(replayed, synced)
+        for file in replayed:
+            verdict = file.verdict
+            for record in (*verdict.kept, *verdict.unreadable, *verdict.rewritten):
+                apply(record, self.shared.state_of(record.ledger_id))
+        return replayed
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[RestingDirectory]:
+    """Lock a directory, and read its MANIFEST and ledger states.
+
+    Raises:
+        StartupError: The directory cannot be used: it is locked, damaged, of a later version, or
+            not the directory of a bookie.
+    """
+    async with locked(path) as files:
+        shared = shared_of(files)
+        try:
+            names = await shared.files.names()
+            shared.states.update(await shared.store.load(names))
+            yield RestingDirectory(path, shared, frozenset(names))
+        finally:
+            await shared.files.close_all()
+
+
+def shared_of(files: OsFileSystem) -> Shared:
+    """Return the state that the code of the storage needs to read files."""
+    settings = StorageSettings(
+        file_size_bytes=FILE_SIZE_BYTES_MIN,
+        in_flight_bytes_max=1,
+        free_bytes_min=0,
+        open_files_max=OPEN_FILES_MAX,
+    )
+    return Shared(files, OsClock(), OsTasks(), settings, NoMetadata())
+
+
+def unfinished_run(manifest: Manifest) -> str:
+    """Return a warning if the last run may have left entries outside the entry-log files."""
+    run = manifest.run
+    if run is None or not run.journal:
+        return ""
+    return (
+        f"the last run did not stop cleanly, and used the journal {run.journal}. The newest "
+        "entries may be only there: start the bookie and stop it, then run this command again"
+    )

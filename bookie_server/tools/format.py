@@ -1,0 +1,96 @@
+"""Deletes the files of a bookie from its directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bookie_server.core.manifest_codec import NAME, FileState
+from bookie_server.core.record import JournalRecordKind
+from bookie_server.errors import MissingFileError
+from bookie_server.storage.device.filesystem import OsFileSystem
+from bookie_server.storage.files.manifest import NEW_NAME, SLOT_PREFIX, STATE_PREFIX, UNCLEAN_NAME
+from bookie_server.storage.modes.ring import journal_prefix
+from bookie_server.storage.open_files import scan_open_files
+from bookie_server.tools.directory import COOKIE_NAME, SESSION_NAME, shared_of
+from ledgerlog_spark.errors import StartupError
+
+SINGLE_NAMES = (NEW_NAME, SESSION_NAME, UNCLEAN_NAME, COOKIE_NAME)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a format deletes.
+
+    Attributes:
+        names: Files of the directory, in the order in which they are deleted.
+        journal: The journal directory; empty without one.
+        journal_names: Files of that directory.
+        entries: What the directory holds; empty if it certainly has no entry.
+        others: Names in the directory that stay, because they are not files of a bookie.
+    """
+
+    names: list[str]
+    journal: str = ""
+    journal_names: list[str] = field(default_factory=list)
+    entries: str = ""
+    others: list[str] = field(default_factory=list)
+
+
+async def plan_format(files: OsFileSystem) -> Plan:
+    """Return what a format of a locked directory would delete."""
+    names = await files.names()
+    slots = [name for name in names if name.startswith(SLOT_PREFIX)]
+    states = [name for name in names if name.startswith(STATE_PREFIX)]
+    # Without its MANIFEST, no bookie starts. So after a crash, a part of the files is never used.
+    ours = [name for name in (NAME,) if name in names] + slots + states
+    ours += [name for name in SINGLE_NAMES if name in names]
+    plan = Plan(ours, others=[name for name in names if name not in (*ours, "LOCK")])
+    shared = shared_of(files)
+    try:
+        await shared.store.load(names)
+    except (StartupError, MissingFileError) as error:
+        if slots:
+            plan.entries = f"{len(slots)} entry-log files, which cannot be read: {error.message}"
+        return plan
+    manifest = shared.store.current
+    finished = [entry for entry in manifest.files if entry.state is FileState.FINISHED]
+    replayed = await scan_open_files(shared.files, manifest)
+    runs = sum(
+        record.kind is JournalRecordKind.RUN for file in replayed for record in file.scan.records
+    )
+    if finished or runs:
+        plan.entries = f"{len(finished)} finished entry-log files, and {runs} records in open files"
+    if manifest.run is not None and manifest.run.journal:
+        plan.journal = manifest.run.journal
+        plan.journal_names = _journal_names(Path(plan.journal), manifest.directory_id)
+        plan.entries = plan.entries or "a journal that was not closed"
+    await shared.files.close_all()
+    return plan
+
+
+def _journal_names(directory: Path, directory_id: str) -> list[str]:
+    prefix = journal_prefix(directory_id)
+    if not directory.is_dir():
+        return []
+    return sorted(each.name for each in directory.iterdir() if each.name.startswith(prefix))
+
+
+async def carry_out(files: OsFileSystem, plan: Plan) -> None:
+    """Delete the files of a plan. If it is interrupted, it can be repeated."""
+    if plan.journal_names:
+        journal = OsFileSystem(Path(plan.journal))
+        await journal.lock()
+        try:
+            await _remove(journal, plan.journal_names)
+        finally:
+            await journal.unlock()
+    await _remove(files, plan.names)
+
+
+async def _remove(files: OsFileSystem, names: list[str]) -> None:
+    for number, name in enumerate(names):
+        await files.remove(name)
+        if number == 0:
+            await files.sync_directory()
+    await files.sync_directory()

@@ -1,0 +1,37 @@
+"""The part of a long list that a command prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Consecutive rows of a list, and the key from which the list goes on.
+
+    Attributes:
+        rows: The rows, at most as many as the limit.
+        following: The key of the first row that is not in the page; None at the end of the list.
+    """
+
+    rows: list[Row]
+    following: int | None = None
+
+
+def page_of(rows: Iterable[tuple[int, Row]], start: int, limit: int) -> Page:
+    """Return the first `limit` rows whose keys are not below `start`.
+
+    `rows` has pairs of key and row, in ascending order of keys. It is read only as far as needed.
+    """
+    kept: list[Row] = []
+    for key, row in rows:
+        if key < start:
+            continue
+        if len(kept) == limit:
+            return Page(kept, key)
+        kept.append(row)
+    return Page(kept)

@@ -1,0 +1,115 @@
+"""Writes the damaged indexes of finished files again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bookie_server.core.manifest_codec import FileEntry, FileState
+from bookie_server.core.record import JournalRecord, JournalRecordKind
+from bookie_server.core.replay_decision import FileScan
+from bookie_server.errors import CorruptRecordError, MissingFileError
+from bookie_server.ports import Buffer
+from bookie_server.storage.files.active_index import ActiveIndex
+from bookie_server.storage.files.entry_log_file import FinishedFile, read_block
+from bookie_server.storage.journal import append_encoded
+from bookie_server.storage.reading.readings import finish
+from bookie_server.storage.slices import run_in_slices
+from bookie_server.tools.directory import RestingDirectory
+
+INTACT = "intact"
+REBUILT = "rebuilt"
+REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """What was done with the index of one file.
+
+    Attributes:
+        slot: Name of the file.
+        outcome: `intact`, `rebuilt` or `refused`.
+        reason: What was damaged, or why the index was not written.
+        pieces: Number of pieces in the new index.
+    """
+
+    slot: str
+    outcome: str
+    reason: str = ""
+    pieces: int = 0
+
+
+async def rebuild_indexes(directory: RestingDirectory, wanted: FileEntry | None) -> list[Rebuild]:
+    """Write the damaged indexes again, from the records of their files.
+
+    `wanted` is the only file to look at; None for all finished files. An index is not written if a
+    record of the file is not readable and its ledger is unknown. With a new index, a bookie would
+    deny the entries of that record.
+    """
+    files = directory.entries(FileState.FINISHED) if wanted is None else (wanted,)
+    return [await _rebuild(directory, entry) for entry in files]
+
+
+async def _rebuild(directory: RestingDirectory, entry: FileEntry) -> Rebuild:
+    if entry.state is not FileState.FINISHED:
+        return Rebuild(
+            entry.slot, REFUSED, "the file is open, and gets its index at the next start"
+        )
+    try:
+        damage = await _damage_of(directory, entry)
+    except MissingFileError as error:
+        return Rebuild(entry.slot, REFUSED, error.message)
+    if not damage:
+        return Rebuild(entry.slot, INTACT)
+    file = directory.finished(entry)
+    scan = await directory.scan(file)
+    if not _is_whole(entry, scan):
+        return Rebuild(
+            entry.slot,
+            REFUSED,
+            "a record of the file is not readable, so its entries must stay unknown",
+        )
+    index = ActiveIndex()
+    damaged = [gap.record for gap in scan.gaps if gap.record is not None]
+    for record in (*scan.records, *damaged):
+        if record.kind is JournalRecordKind.RUN and record.sequence <= entry.last_sequence:
+            index.insert(record)
+    await _write(directory, file, index)
+    return Rebuild(entry.slot, REBUILT, damage, index.pieces)
+
+
+async def _damage_of(directory: RestingDirectory, entry: FileEntry) -> str:
+    """Return what is damaged in the index of a file; empty if nothing is."""
+    try:
+        file = await directory.indexed(entry)
+        assert file.head is not None
+        for number in range(len(file.head.keys)):
+            await finish(read_block(file, number))
+            file.blocks.clear()
+    except CorruptRecordError as error:
+        return error.message
+    return ""
+
+
+def _is_whole(entry: FileEntry, scan: FileScan) -> bool:
+    """Return whether all records of a file are known, at least by their headers."""
+    return scan.next_sequence > entry.last_sequence and not any(
+        gap.record is None and gap.sequence <= entry.last_sequence for gap in scan.gaps
+    )
+
+
+async def _write(directory: RestingDirectory, file: FinishedFile, index: ActiveIndex) -> None:
+    """Write the finish record again, at its place.
+
+    After a crash during the write, the index is damaged as before.
+    """
+    entry = file.entry
+    encoding = index.encoding(file.identity)
+    body, _ = await run_in_slices(encoding, directory.shared.give_way)
+    record = JournalRecord(JournalRecordKind.FINISH, body=body)
+    record.identity, record.offset = file.identity, entry.finish_offset
+    record.sequence = record.origin_sequence = entry.last_sequence + 1
+    record.durable_upto = entry.last_sequence
+    buffers: list[Buffer] = []
+    append_encoded(record, buffers)
+    await file.handle.write(record.offset, buffers)
+    await file.handle.datasync()

@@ -1,0 +1,494 @@
+"""`ledgerlog bookie inspect|check|dump|rebuild-index|format`: the files of a stopped bookie."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
+
+import typer
+
+from ledgerlog_spark.cli.options import Yes, confirm, group
+from ledgerlog_spark.cli.output import (
+    AsJson,
+    console,
+    counted,
+    json_lines,
+    print_fields,
+    print_json,
+    print_outcome,
+    print_table,
+)
+from ledgerlog_spark.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from bookie_server.tools.check import Report
+    from bookie_server.tools.directory import RestingDirectory
+    from bookie_server.tools.entries import Outcome
+    from bookie_server.tools.format import Plan
+    from bookie_server.tools.pages import Page
+
+T = TypeVar("T")
+
+app = typer.Typer()
+inspect = group(
+    "Show the files of a stopped bookie.", "ledgerlog bookie inspect manifest data/bookie-0"
+)
+
+Directory = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Directory of a bookie that does not run.")
+]
+File = Annotated[
+    str, typer.Argument(metavar="FILE", help="ID or name of a file, as in `inspect manifest`.")
+]
+Limit = Annotated[int, typer.Option(metavar="N", help="Largest number of rows.", min=1)]
+LIMIT = 100
+
+
+def start_option(what: str) -> Any:
+    """The option `--from` of a command that prints a part of a long list."""
+    return typer.Option("--from", metavar="N", help=f"Begin with this {what}.", min=0)
+
+
+@contextlib.contextmanager
+def _nothing_changed() -> Iterator[None]:
+    """Mark errors of the storage as definite, because the command changes nothing."""
+    from bookie_server.errors import StorageError
+
+    try:
+        yield
+    except StorageError as error:
+        error.definite = True
+        raise
+
+
+def _with_directory(path: Path, work: Callable[[RestingDirectory], Coroutine[Any, Any, T]]) -> T:
+    """Run `work` with the locked directory of a stopped bookie."""
+    from bookie_server.tools.directory import opened
+
+    async def run() -> T:
+        async with opened(path) as directory:
+            return await work(directory)
+
+    return asyncio.run(run())
+
+
+def _print_page(page: Page, title: str, columns: dict[str, str], *, as_json: bool) -> None:
+    """Print rows: a table with some columns for people, and all fields for scripts."""
+    if as_json:
+        print_json({"rows": page.rows, "next": page.following})
+        return
+    rows = [[_cell(row[name]) for name in columns] for row in page.rows]
+    print_table(title, list(columns.values()), rows)
+    if page.following is not None:
+        console.print(f"there are further rows: --from {page.following} shows them")
+
+
+def _cell(value: object) -> object:
+    """Ids and offsets have no thousands separators, so that they can be passed to a command."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+FILE_COLUMNS = {
+    "file_id": "file",
+    "slot": "slot",
+    "state": "state",
+    "first_sequence": "first sequence",
+    "last_sequence": "last sequence",
+    "live_bytes": "live bytes",
+    "data_end": "data end",
+    "finish_offset": "index at",
+    "has_damage": "damaged",
+    "is_present": "present",
+}
+RECORD_COLUMNS = {
+    "sequence": "sequence",
+    "kind": "kind",
+    "ledger_id": "ledger",
+    "first_entry_id": "first",
+    "last_entry_id": "last",
+    "body_bytes": "bytes",
+    "file_id": "file",
+    "offset": "offset",
+    "origin_sequence": "origin",
+    "durable_upto": "durable up to",
+    "state": "state",
+}
+PIECE_COLUMNS = {
+    "piece": "piece",
+    "ledger_id": "ledger",
+    "first_entry_id": "first",
+    "last_entry_id": "last",
+    "origin_sequence": "origin",
+    "record_offset": "record at",
+    "place": "place",
+}
+LEDGER_COLUMNS = {
+    "ledger_id": "ledger",
+    "is_fenced": "fenced",
+    "last_add_confirmed": "LAC",
+    "tombstone": "tombstone",
+    "is_unverified": "unverified",
+    "check_epoch": "check epoch",
+}
+RANGE_COLUMNS = {
+    "file_id": "file",
+    "slot": "slot",
+    "file_state": "state",
+    "first_entry_id": "first",
+    "last_entry_id": "last",
+}
+
+
+@inspect.command("manifest", epilog="Example: ledgerlog bookie inspect manifest data/bookie-0")
+def inspect_manifest(
+    directory: Directory,
+    start: Annotated[int, start_option("file ID")] = 0,
+    limit: Limit = LIMIT,
+    as_json: AsJson = False,
+) -> None:
+    """Show the MANIFEST: its counters, and the files that it lists."""
+    from bookie_server.tools import inspect as tools
+
+    async def work(opened: RestingDirectory) -> tuple[dict[str, Any], Page]:
+        return tools.manifest_fields(opened), tools.manifest_files(opened, start, limit)
+
+    fields, page = _with_directory(directory, work)
+    if as_json:
+        print_json({**fields, "rows": page.rows, "next": page.following})
+        return
+    run = fields.pop("run")
+    shown = {**fields, "run": run and run["mode"], "free_slots": ", ".join(fields["free_slots"])}
+    print_fields(f"MANIFEST of {directory}", {name: _cell(value) for name, value in shown.items()})
+    _print_page(page, "files", FILE_COLUMNS, as_json=False)
+
+
+@inspect.command("journal", epilog="Example: ledgerlog bookie inspect journal data/bookie-0")
+def inspect_journal(
+    directory: Directory,
+    start: Annotated[int, start_option("sequence")] = 0,
+    limit: Limit = LIMIT,
+    as_json: AsJson = False,
+) -> None:
+    """Show the records of the open entry-log files, which a start replays, in their order."""
+    from bookie_server.tools import inspect as tools
+
+    with _nothing_changed():
+        page = _with_directory(directory, lambda opened: tools.journal(opened, start, limit))
+    _print_page(page, f"records of open files in {directory}", RECORD_COLUMNS, as_json=as_json)
+
+
+@inspect.command("entrylog", epilog="Example: ledgerlog bookie inspect entrylog data/bookie-0 3")
+def inspect_entry_log(
+    directory: Directory,
+    file: File,
+    start: Annotated[int, start_option("offset")] = 0,
+    limit: Limit = LIMIT,
+    as_json: AsJson = False,
+) -> None:
+    """Show the records of one entry-log file, by offset."""
+    from bookie_server.tools import inspect as tools
+
+    with _nothing_changed():
+        page = _with_directory(
+            directory,
+            lambda opened: tools.entry_log(opened, opened.entry_of(file), start, limit),
+        )
+    _print_page(page, f"records of file {file}", RECORD_COLUMNS, as_json=as_json)
+
+
+@inspect.command("index", epilog="Example: ledgerlog bookie inspect index data/bookie-0 3")
+def inspect_index(
+    directory: Directory,
+    file: File,
+    start: Annotated[int, start_option("number of a piece")] = 0,
+    limit: Limit = LIMIT,
+    as_json: AsJson = False,
+) -> None:
+    """Show the index of one finished entry-log file."""
+    from bookie_server.tools import inspect as tools
+
+    with _nothing_changed():
+        page = _with_directory(
+            directory, lambda opened: tools.index(opened, opened.entry_of(file), start, limit)
+        )
+    _print_page(page, f"index of file {file}", PIECE_COLUMNS, as_json=as_json)
+
+
+@inspect.command("ledger", epilog="Example: ledgerlog bookie inspect ledger data/bookie-0 7")
+def inspect_ledger(
+    directory: Directory,
+    ledger_id: Annotated[
+        int | None, typer.Argument(metavar="[LEDGER_ID]", help="One ledger; default: all.", min=0)
+    ] = None,
+    start: Annotated[int, start_option("ledger ID, or number of a range,")] = 0,
+    limit: Limit = LIMIT,
+    as_json: AsJson = False,
+) -> None:
+    """Show the state of one ledger with the ranges of its entries, or the states of all."""
+    from bookie_server.tools import inspect as tools
+
+    if ledger_id is None:
+        with _nothing_changed():
+            page = _with_directory(directory, lambda opened: tools.ledgers(opened, start, limit))
+        _print_page(page, f"ledgers in {directory}", LEDGER_COLUMNS, as_json=as_json)
+        return
+    with _nothing_changed():
+        fields, page = _with_directory(
+            directory, lambda opened: tools.ledger(opened, ledger_id, start, limit)
+        )
+    if as_json:
+        print_json({**fields, "rows": page.rows, "next": page.following})
+        return
+    print_fields(f"ledger {ledger_id}", {name: _cell(value) for name, value in fields.items()})
+    _print_page(page, "ranges of entries", RANGE_COLUMNS, as_json=False)
+
+
+@app.command("check", epilog="Example: ledgerlog bookie check data/bookie-0")
+def check(
+    directory: Directory,
+    limit: Annotated[
+        int, typer.Option(metavar="N", help="Largest number of findings to print.", min=1)
+    ] = LIMIT,
+    as_json: AsJson = False,
+) -> None:
+    """Verify all checksums, index pointers, live bytes, and the MANIFEST against the files.
+
+    The exit code is 1 if anything is wrong. The last line counts what was
+    verified.
+    """
+    from bookie_server.tools.check import check as run_check
+
+    with _nothing_changed():
+        report = _with_directory(directory, lambda opened: run_check(opened, limit))
+    if as_json:
+        print_json(
+            {
+                "findings": [asdict(finding) for finding in report.findings],
+                "notes": report.notes,
+                "wrong": report.wrong,
+                **{name: report.seen[name] for name in SEEN},
+            }
+        )
+    else:
+        _print_report(report)
+    raise typer.Exit(1 if report.wrong else 0)
+
+
+SEEN = ("files", "ledgers", "records", "entries", "pieces", "bytes")
+
+
+def _print_report(report: Report) -> None:
+    for finding in report.findings:
+        place = "" if finding.offset is None else f" at byte {finding.offset}"
+        console.print(f"wrong: {finding.file}{place}: {finding.what}", soft_wrap=True)
+    if report.wrong > len(report.findings):
+        console.print(f"{report.wrong - len(report.findings):,} further findings; raise --limit")
+    for note in report.notes:
+        console.print(f"note: {note}", soft_wrap=True)
+    counts = ", ".join(f"{report.seen[name]:,} {name}" for name in SEEN)
+    console.print(f"{counts}, {report.wrong:,} wrong", soft_wrap=True)
+
+
+@app.command("dump", epilog="Example: ledgerlog bookie dump data/bookie-0 7 --json > ledger-7")
+def dump(
+    directory: Directory,
+    ledger_id: Annotated[int, typer.Argument(metavar="LEDGER_ID", help="Ledger ID.", min=0)],
+    first: Annotated[int, typer.Option(metavar="N", help="ID of the first entry.", min=0)] = 0,
+    last: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="ID of the last entry, inclusive; default: the largest."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="New file; default: standard output."),
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Write the stored bytes, each with its length before it.")
+    ] = False,
+    as_json: Annotated[bool, json_lines("entry")] = False,
+) -> None:
+    """Write the entries of one ledger in order, without a running bookie.
+
+    An entry is written as the bookie stores it: 32 bytes of header, the
+    digest, and the payload. By default, each line has the entry ID and the
+    stored bytes in hex digits. With --raw, each entry is its length in 4
+    bytes (big-endian) and the stored bytes. Standard error gets the number of
+    entries, and the IDs that are missing or not readable. The exit code is 1
+    if an entry is not readable.
+    """
+    if raw and as_json:
+        raise ConfigurationError("--raw and --json exclude each other: pass one of them")
+    encode = _raw if raw else _json_line if as_json else _hex_line
+    with _nothing_changed(), _output(output) as target:
+        outcome, warning = _with_directory(
+            directory, lambda opened: _dump(opened, ledger_id, first, last, target, encode)
+        )
+        target.flush()
+    _report_dump(outcome, warning)
+    raise typer.Exit(1 if outcome.unreadable.count or outcome.files_in_doubt else 0)
+
+
+async def _dump(
+    directory: RestingDirectory,
+    ledger_id: int,
+    first: int,
+    last: int | None,
+    target: BinaryIO,
+    encode: Callable[[int, bytes], bytes],
+) -> tuple[Outcome, str]:
+    from bookie_server.tools.directory import unfinished_run
+    from bookie_server.tools.entries import LedgerEntries
+
+    entries = LedgerEntries(directory, ledger_id)
+    async for entry_id, stored in entries.read(first, last):
+        target.write(encode(entry_id, stored))
+    return entries.outcome, unfinished_run(directory.manifest)
+
+
+@contextlib.contextmanager
+def _output(path: Path | None) -> Iterator[BinaryIO]:
+    if path is None:
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        return
+    try:
+        with path.open("xb") as file:
+            yield file
+    except FileExistsError:
+        raise ConfigurationError(
+            f"{path} exists: pass another --output, or remove the file first", path=str(path)
+        ) from None
+
+
+def _raw(_entry_id: int, stored: bytes) -> bytes:
+    return len(stored).to_bytes(4, "big") + stored
+
+
+def _hex_line(entry_id: int, stored: bytes) -> bytes:
+    return f"{entry_id} {stored.hex()}\n".encode()
+
+
+def _json_line(entry_id: int, stored: bytes) -> bytes:
+    entry = {
+        "entry_id": entry_id,
+        "size_bytes": len(stored),
+        "stored_base64": base64.b64encode(stored).decode(),
+    }
+    return json.dumps(entry).encode() + b"\n"
+
+
+def _report_dump(outcome: Outcome, warning: str) -> None:
+    from bookie_server.tools.entries import describe_ranges
+
+    counts = f"{outcome.missing.count:,} missing, {outcome.unreadable.count:,} not readable"
+    entries = counted(outcome.entries, "entry", "entries")
+    lines = [f"{entries}, {outcome.size_bytes:,} bytes, {counts}"]
+    if outcome.missing.count:
+        lines.append(f"missing: {describe_ranges(outcome.missing)}")
+    if outcome.unreadable.count:
+        lines.append(f"not readable: {describe_ranges(outcome.unreadable)}")
+    if outcome.files_in_doubt:
+        files = counted(outcome.files_in_doubt, "file is", "files are")
+        lines.append(f"{files} missing or damaged, so an entry that is missing here may exist")
+    if warning:
+        lines.append(warning)
+    for line in lines:
+        typer.echo(line, err=True)
+
+
+@app.command("rebuild-index", epilog="Example: ledgerlog bookie rebuild-index data/bookie-0")
+def rebuild_index(
+    directory: Directory,
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="ID or name of a file; default: all.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the damaged indexes of finished files again, from the records of the files.
+
+    A file with a record that is not readable keeps its damaged index, because
+    a bookie must not deny the entries of this record. Then the exit code is 1.
+    """
+    from bookie_server.tools.rebuild import INTACT, REFUSED, Rebuild, rebuild_indexes
+
+    async def work(opened: RestingDirectory) -> list[Rebuild]:
+        return await rebuild_indexes(opened, None if file is None else opened.entry_of(file))
+
+    done = _with_directory(directory, work)
+    if as_json:
+        print_json([asdict(each) for each in done])
+    else:
+        rows = [(e.slot, e.outcome, e.pieces, e.reason) for e in done if e.outcome != INTACT]
+        if rows:
+            columns = ("file", "outcome", "pieces", "reason")
+            print_table(f"indexes in {directory}", columns, rows)
+        counts = {name: sum(e.outcome == name for e in done) for name in (INTACT, "rebuilt")}
+        refused = sum(e.outcome == REFUSED for e in done)
+        console.print(
+            f"{counts[INTACT]:,} intact, {counts['rebuilt']:,} rebuilt, {refused:,} refused"
+        )
+    raise typer.Exit(1 if any(each.outcome == REFUSED for each in done) else 0)
+
+
+@app.command("format", epilog="Example: ledgerlog bookie format data/bookie-0")
+def format_directory(
+    directory: Directory,
+    force: Annotated[
+        bool, typer.Option("--force", help="Delete the files even if they have entries.")
+    ] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete all files of a bookie from its directory.
+
+    Other files stay. The name of the bookie cannot be used again: a bookie
+    without its files would deny the entries that it acknowledged.
+    """
+    plan = asyncio.run(_format(directory, force=force, yes=yes))
+    print_outcome(
+        {"directory": str(directory), "deleted": plan.names, "deleted_journal": plan.journal_names},
+        f"deleted {counted(len(plan.names), 'file', 'files')} of {directory}; start the next "
+        "bookie there with another --bookie-id",
+        as_json=as_json,
+    )
+
+
+async def _format(path: Path, *, force: bool, yes: bool) -> Plan:
+    from bookie_server.tools.directory import locked
+    from bookie_server.tools.format import carry_out, plan_format
+
+    async with locked(path) as files:
+        plan = await plan_format(files)
+        if plan.entries and not force:
+            raise ConfigurationError(
+                f"{path} has {plan.entries}. Nothing was deleted; pass --force to delete them",
+                path=str(path),
+            )
+        if not yes:
+            _describe(path, plan)
+            confirm(f"delete these files of {path}", otherwise="nothing was deleted")
+        await carry_out(files, plan)
+        return plan
+
+
+NAMES_SHOWN_MAX = 10
+
+
+def _describe(path: Path, plan: Plan) -> None:
+    """Print what a format deletes and what it keeps, to standard error."""
+    for where, names in ((str(path), plan.names), (plan.journal, plan.journal_names)):
+        if names:
+            shown = ", ".join(names[:NAMES_SHOWN_MAX])
+            rest = f" and {len(names) - NAMES_SHOWN_MAX} more" * (len(names) > NAMES_SHOWN_MAX)
+            typer.echo(f"in {where}, delete {shown}{rest}", err=True)
+    if plan.entries:
+        typer.echo(f"this deletes {plan.entries}", err=True)
+    if plan.others:
+        typer.echo(f"keep {', '.join(plan.others[:NAMES_SHOWN_MAX])}", err=True)

@@ -1,0 +1,130 @@
+"""`format` deletes the files of a bookie, and nothing else; a part of them is never used."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bookie_server.core.run import WriteMode
+from bookie_server.errors import DamagedDirectoryError
+from bookie_server.storage.device.filesystem import OsFileSystem
+from bookie_server.tools.directory import locked
+from bookie_server.tools.format import Plan, carry_out, plan_format
+from ledgerlog_spark.model import Code
+from tests.crash.machine import SMALL, Machine
+from tests.fixtures.resting import put_on, written
+
+KEPT = {"LOCK", "notes.txt"}
+
+
+def made(path: Path, *, entries: int, is_clean: bool) -> Path:
+    machine = Machine(7)
+    machine.start()
+    for number in range(entries):
+        assert machine.add(1, (number,), b"a" * 700) is Code.OK
+    machine.scheduler.run_for(500)
+    if is_clean:
+        machine.stop()
+    else:
+        machine.crash()
+    directory = written(machine, path)
+    (directory / "VERSION").write_text("4\n")
+    (directory / "notes.txt").write_text("of somebody")
+    return directory
+
+
+def planned(directory: Path) -> Plan:
+    async def run() -> Plan:
+        async with locked(directory) as files:
+            return await plan_format(files)
+
+    return asyncio.run(run())
+
+
+def deleted(directory: Path) -> Plan:
+    async def run() -> Plan:
+        async with locked(directory) as files:
+            plan = await plan_format(files)
+            await carry_out(files, plan)
+            return plan
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_entries_are_reported_whether_the_bookie_stopped_or_was_killed(
+    is_clean: bool, tmp_path: Path
+) -> None:
+    directory = made(tmp_path / "full", entries=3, is_clean=is_clean)
+    plan = planned(directory)
+    assert plan.entries
+    assert plan.others == ["notes.txt"]
+    assert planned(made(tmp_path / "empty", entries=0, is_clean=is_clean)).entries == ""
+
+
+def test_files_of_the_bookie_are_deleted_and_others_stay(tmp_path: Path) -> None:
+    directory = made(tmp_path / "bookie", entries=100, is_clean=True)
+    before = {path.name for path in directory.iterdir()}
+    plan = deleted(directory)
+    assert set(plan.names) == before - KEPT
+    assert {path.name for path in directory.iterdir()} == KEPT
+
+
+def test_a_damaged_manifest_counts_as_entries(tmp_path: Path) -> None:
+    directory = made(tmp_path / "bookie", entries=3, is_clean=True)
+    (directory / "MANIFEST").write_bytes(b"nothing")
+    assert "cannot be read" in planned(directory).entries
+    deleted(directory)
+    assert {path.name for path in directory.iterdir()} == KEPT
+
+
+def test_after_each_removal_a_crash_leaves_a_directory_that_no_bookie_starts_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = OsFileSystem.remove
+    removed = 0
+
+    async def dies(self: OsFileSystem, name: str) -> None:
+        nonlocal removed
+        if removed == limit:
+            raise InterruptedError
+        removed += 1
+        await remove(self, name)
+
+    monkeypatch.setattr(OsFileSystem, "remove", dies)
+    steps = len(planned(made(tmp_path / "first", entries=100, is_clean=True)).names)
+    for limit in range(1, steps):
+        directory = made(tmp_path / str(limit), entries=100, is_clean=True)
+        removed = 0
+        with pytest.raises(InterruptedError):
+            deleted(directory)
+        machine = Machine(8)
+        machine.is_new = False
+        put_on(machine.disk, directory)
+        with pytest.raises(DamagedDirectoryError):
+            machine.start()
+        removed = -steps
+        deleted(directory)
+        assert {path.name for path in directory.iterdir()} == KEPT
+
+
+def test_journal_files_of_the_directory_are_deleted(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    settings = replace(SMALL, write_mode=WriteMode.JOURNAL, journal_directory=str(journal))
+    machine = Machine(9, settings=settings)
+    machine.start()
+    assert machine.add(1, (0,)) is Code.OK
+    machine.scheduler.run_for(500)
+    machine.crash()
+    journal.mkdir()
+    for name in machine.journal_disk.seen_names:
+        (journal / name).write_bytes(b"")
+    (journal / "journal-of-another-bookie").write_bytes(b"")
+    directory = written(machine, tmp_path / "bookie")
+    plan = deleted(directory)
+    assert plan.journal == str(journal)
+    assert sorted(plan.journal_names) == sorted(machine.journal_disk.seen_names)
+    assert {path.name for path in journal.iterdir()} == {"LOCK", "journal-of-another-bookie"}
