@@ -65,6 +65,7 @@ BOOKIE_LAYERS = {
     "ports": {"errors"},
     "core": {"errors", "ports"},
     "storage": {"errors", "ports", "core", "config"},
+    "tools": {"errors", "ports", "core", "storage"},
     "service": {"errors", "ports", "core", "storage", "config", "descriptors"},
 }
 BOOKIE_TOP = {"__main__", "__init__"}
@@ -75,6 +76,7 @@ FROM_CLIENT_PACKAGE = {
     "ports": {"errors", "model"},
     "core": {"errors", "model", "wire"},
     "storage": {"errors", "model", "wire"},
+    "tools": {"errors"},
     "service": {"errors", "lines", "model", "wire", "metadata", "transport", "composition"},
 }
 
