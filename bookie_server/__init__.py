@@ -2,6 +2,7 @@
 
 - `core`: decisions and byte formats of the server's files, without I/O.
 - `storage`: ledgers in one directory. All its I/O goes through the interfaces of `ports`.
+- `tools`: commands for the files of a stopped bookie.
 - `service`: the process, with servers, registration, cookies and garbage collection.
 - `config`: settings, from the command line, the environment and a file.
   `descriptors`: limits of open files and connections. `errors`: errors and exit codes.

@@ -5,7 +5,8 @@
 - `shared`: state and counters that these parts share.
 - `journal`: writes records in order and syncs them in groups. `files`: the files of the journal.
 - `modes`: the write modes: journal files, checkpoints, and the end of the last run.
-- `boot`, `replay`: read the files of the directory and repair them when the bookie starts.
+- `boot`, `replay`, `open_files`: read the files of the directory, and repair them when the bookie
+  starts.
 - `device`: implements the ports for a real directory and asyncio; only `device` does I/O.
 - `spans`: ranges of consecutive entry ids. `wake_ups`: wakes waiting coroutines.
   `slices`: divides long work, so that other tasks can run.

@@ -28,13 +28,13 @@ PORTION_SIZE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong.
+class Defect:
+    """One defect of the files.
 
     Attributes:
         file: Name of the file.
         offset: Offset of the damage in bytes; None if it is not at one place.
-        what: What is wrong.
+        what: The defect, in words.
     """
 
     file: str
@@ -47,24 +47,24 @@ class Report:
     """What a check saw.
 
     Attributes:
-        limit: Number of findings that are kept. All findings are counted.
-        findings: The first findings.
-        notes: States that are not wrong, but that an operator may want to know.
-        wrong: Number of all findings.
+        limit: Number of defects that are kept. All defects are counted.
+        findings: The first defects.
+        notes: States that are no defects, but that an operator may have to handle.
+        wrong: Number of all defects.
         seen: How much of each kind was verified.
     """
 
     limit: int
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Defect] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     wrong: int = 0
     seen: Counter[str] = field(default_factory=Counter)
 
     def find(self, file: str, offset: int | None, what: str) -> None:
-        """Count a finding, and keep it if there is room."""
+        """Count a defect, and keep it if there is room."""
         self.wrong += 1
         if len(self.findings) < self.limit:
-            self.findings.append(Finding(file, offset, what))
+            self.findings.append(Defect(file, offset, what))
 
     def note(self, text: str) -> None:
         """Keep a note if there is room."""

@@ -39,7 +39,7 @@ class Ranges:
 
 
 @dataclass(slots=True)
-class Outcome:
+class DumpResult:
     """The entries that a reading found and did not find."""
 
     entries: int = 0
@@ -76,7 +76,7 @@ class LedgerEntries:
         self._ledger_id = ledger_id
         self._tombstone = 0
         self._handles: dict[int, File] = {}
-        self.outcome = Outcome()
+        self.outcome = DumpResult()
 
     async def read(self, first: int, last: int | None) -> AsyncIterator[tuple[int, bytes]]:
         """Yield id and stored bytes of each entry from `first` to `last`, inclusive.

@@ -38,7 +38,7 @@ class Plan:
 
 
 async def plan_format(files: OsFileSystem) -> Plan:
-    """Return what a format of a locked directory would delete."""
+    """Return the files that a format of a locked directory would delete."""
     names = await files.names()
     slots = [name for name in names if name.startswith(SLOT_PREFIX)]
     states = [name for name in names if name.startswith(STATE_PREFIX)]

@@ -23,12 +23,12 @@ REFUSED = "refused"
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """What was done with the index of one file.
+    """The result for the index of one file.
 
     Attributes:
         slot: Name of the file.
         outcome: `intact`, `rebuilt` or `refused`.
-        reason: What was damaged, or why the index was not written.
+        reason: The damage, or why the index was not written.
         pieces: Number of pieces in the new index.
     """
 
@@ -78,7 +78,7 @@ async def _rebuild(directory: RestingDirectory, entry: FileEntry) -> Rebuild:
 
 
 async def _damage_of(directory: RestingDirectory, entry: FileEntry) -> str:
-    """Return what is damaged in the index of a file; empty if nothing is."""
+    """Return the damage in the index of a file; empty if the index is intact."""
     try:
         file = await directory.indexed(entry)
         assert file.head is not None

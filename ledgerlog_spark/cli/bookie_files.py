@@ -30,7 +30,7 @@ from ledgerlog_spark.errors import ConfigurationError
 if TYPE_CHECKING:
     from bookie_server.tools.check import Report
     from bookie_server.tools.directory import RestingDirectory
-    from bookie_server.tools.entries import Outcome
+    from bookie_server.tools.entries import DumpResult
     from bookie_server.tools.format import Plan
     from bookie_server.tools.pages import Page
 
@@ -254,14 +254,14 @@ def inspect_ledger(
 def check(
     directory: Directory,
     limit: Annotated[
-        int, typer.Option(metavar="N", help="Largest number of findings to print.", min=1)
+        int, typer.Option(metavar="N", help="Largest number of defects to print.", min=1)
     ] = LIMIT,
     as_json: AsJson = False,
 ) -> None:
     """Verify all checksums, index pointers, live bytes, and the MANIFEST against the files.
 
-    The exit code is 1 if anything is wrong. The last line counts what was
-    verified.
+    The exit code is 1 after any defect. The last line counts the verified
+    parts.
     """
     from bookie_server.tools.check import check as run_check
 
@@ -289,7 +289,7 @@ def _print_report(report: Report) -> None:
         place = "" if finding.offset is None else f" at byte {finding.offset}"
         console.print(f"wrong: {finding.file}{place}: {finding.what}", soft_wrap=True)
     if report.wrong > len(report.findings):
-        console.print(f"{report.wrong - len(report.findings):,} further findings; raise --limit")
+        console.print(f"{report.wrong - len(report.findings):,} further defects; raise --limit")
     for note in report.notes:
         console.print(f"note: {note}", soft_wrap=True)
     counts = ", ".join(f"{report.seen[name]:,} {name}" for name in SEEN)
@@ -342,7 +342,7 @@ async def _dump(
     last: int | None,
     target: BinaryIO,
     encode: Callable[[int, bytes], bytes],
-) -> tuple[Outcome, str]:
+) -> tuple[DumpResult, str]:
     from bookie_server.tools.directory import unfinished_run
     from bookie_server.tools.entries import LedgerEntries
 
@@ -384,7 +384,7 @@ def _json_line(entry_id: int, stored: bytes) -> bytes:
     return json.dumps(entry).encode() + b"\n"
 
 
-def _report_dump(outcome: Outcome, warning: str) -> None:
+def _report_dump(outcome: DumpResult, warning: str) -> None:
     from bookie_server.tools.entries import describe_ranges
 
     counts = f"{outcome.missing.count:,} missing, {outcome.unreadable.count:,} not readable"

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from bookie_server.tools.check import Report, check
 from bookie_server.tools.directory import RestingDirectory, opened
-from bookie_server.tools.entries import LedgerEntries, Outcome
+from bookie_server.tools.entries import DumpResult, LedgerEntries
 from bookie_server.tools.rebuild import Rebuild, rebuild_indexes
 
 T = TypeVar("T")
@@ -30,8 +30,8 @@ def checked(path: Path, limit: int = LIMIT) -> Report:
 
 def dumped(
     path: Path, ledger_id: int, first: int = 0, last: int | None = None
-) -> tuple[dict[int, bytes], Outcome]:
-    async def work(directory: RestingDirectory) -> tuple[dict[int, bytes], Outcome]:
+) -> tuple[dict[int, bytes], DumpResult]:
+    async def work(directory: RestingDirectory) -> tuple[dict[int, bytes], DumpResult]:
         entries = LedgerEntries(directory, ledger_id)
         found = [each async for each in entries.read(first, last)]
         assert [entry_id for entry_id, _ in found] == sorted({each for each, _ in found})

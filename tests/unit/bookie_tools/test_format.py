@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bookie_server.core.run import WriteMode
+from bookie_server.core.bookie_run import BookieWriteMode
+from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import DamagedDirectoryError
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.tools.directory import locked
@@ -113,7 +114,8 @@ def test_after_each_removal_a_crash_leaves_a_directory_that_no_bookie_starts_wit
 
 def test_journal_files_of_the_directory_are_deleted(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
-    settings = replace(SMALL, write_mode=WriteMode.JOURNAL, journal_directory=str(journal))
+    mode = ModeSettings(write_mode=BookieWriteMode.JOURNAL, journal_directory=str(journal))
+    settings = replace(SMALL, mode_settings=mode)
     machine = Machine(9, settings=settings)
     machine.start()
     assert machine.add(1, (0,)) is Code.OK

@@ -73,7 +73,7 @@ def test_pages_show_the_same_rows_as_one_large_page(directory: Path) -> None:
     before = content_of(directory)
     files = all_rows(directory, manifest_files, 1_000)
     finished = [str(row["file_id"]) for row in files if row["state"] == "finished"]
-    shows = [manifest_files, inspect.journal, inspect.ledgers]
+    shows: list[Show] = [manifest_files, inspect.journal, inspect.ledgers]
     shows += [of_file(inspect.index, each) for each in finished]
     shows += [of_file(inspect.entry_log, str(row["file_id"])) for row in files]
     for show in shows:
