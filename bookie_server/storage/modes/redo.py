@@ -102,9 +102,10 @@ async def _scan(shared: Shared, journal: FileSystem, run: BookieRun) -> list[Sca
                 path=name,
                 reason="missing",
             )
+    handles = [await journal.open(name) for name in names]
+    await _require_whole(handles, run)
     scanned: list[ScannedFile] = []
-    for number, name in enumerate(names):
-        handle = await journal.open(name)
+    for number, handle in enumerate(handles):
         # After a SIGKILL, the last copies may be in the page cache only. If a power loss took one
         # of them after this boot has used it, the next boot would find less than this one.
         await handle.datasync()
@@ -113,6 +114,27 @@ async def _scan(shared: Shared, journal: FileSystem, run: BookieRun) -> list[Sca
         await _scan_file(file, bytes.fromhex(run.run_id), number)
         await shared.give_way()
     return scanned
+
+
+async def _require_whole(handles: list[File], run: BookieRun) -> None:
+    """Raise DamagedDirectoryError if a journal file was cut.
+
+    The files of a run got the same size before the MANIFEST named the run. A file that was cut may
+    lack copies at its end, and these copies would look like copies that were never written.
+    """
+    sizes = [await handle.size() for handle in handles]
+    if min(sizes) == max(sizes):
+        return
+    for handle in handles:
+        await handle.close()
+    name = handles[sizes.index(min(sizes))].name
+    raise DamagedDirectoryError(
+        f"the journal file {name} in {run.journal} has {min(sizes)} of {max(sizes)} bytes, and the "
+        "last run of this bookie did not stop cleanly. The lost bytes may have held entries that "
+        "are in no other file of this bookie: restore the journal directory, or replace the bookie",
+        path=name,
+        reason="cut off",
+    )
 
 
 async def _scan_file(file: ScannedFile, run_id: bytes, journal_file: int) -> None:
