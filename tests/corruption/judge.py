@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum
+from functools import partial
 
 from bookie_server.core.requests import StoredRead
 from bookie_server.errors import StorageError
@@ -12,13 +12,17 @@ from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.model import NO_ENTRY, Code
 from tests.corruption.damage import Case, damaged
 from tests.corruption.scenarios import JOURNAL, SETTINGS, Scenario, Stored, Truth
-from tests.crash.machine import Machine, add_request
+from tests.crash.machine import Machine
 from tests.sim.disk import Content, SimDisk
 
 LATE = 10_000
 """The id of an add that comes after the damage."""
 SECOND_STARTS = 8
 """One of so many cases is asked again after another start."""
+
+
+EntryAnswer = tuple[int, int, Code, bytes | None]
+"""Ledger, entry, code and bytes of the answer to a read."""
 
 
 class Verdict(Enum):
@@ -104,7 +108,7 @@ class _Asked:
         return code is Code.IO_ERROR
 
     def entries(self) -> None:
-        answers: list[tuple[int, int, Code, bytes | None]] = []
+        answers: list[EntryAnswer] = []
         ids = {ledger: {LATE + 1} for ledger in (*self.truth.ledgers, self.truth.unknown)}
         for ledger_id, entry_id in self.truth.entries:
             ids[ledger_id] |= {entry_id, entry_id + 1}
@@ -112,16 +116,17 @@ class _Asked:
             ids[ledger_id] = set(gone)
         for ledger_id, some in ids.items():
             for entry_id in sorted(some):
-                self.machine.serving.read(
-                    StoredRead(ledger_id, entry_id),
-                    lambda code, data, ledger=ledger_id, entry=entry_id: answers.append(
-                        (ledger, entry, code, data)
-                    ),
-                )
+                self._send_read(ledger_id, entry_id, answers)
         count = sum(map(len, ids.values()))
         self.machine.scheduler.run_until(lambda: len(answers) == count)
         for answer in answers:
             self._judge_entry(*answer)
+
+    def _send_read(self, ledger_id: int, entry_id: int, answers: list[EntryAnswer]) -> None:
+        def on_done(code: Code, data: bytes | None) -> None:
+            answers.append((ledger_id, entry_id, code, data))
+
+        self.machine.serving.read(StoredRead(ledger_id, entry_id), on_done)
 
     def _judge_entry(self, ledger_id: int, entry_id: int, code: Code, data: bytes | None) -> None:
         if self._is_unknown(code):
@@ -135,9 +140,7 @@ class _Asked:
 
     def lacs_and_ends(self) -> None:
         for ledger_id in self.truth.ledgers:
-            code, lac = self.machine.ask(
-                lambda done, ledger=ledger_id: self.machine.serving.read_lac(ledger, done)
-            )
+            code, lac = self.machine.ask(partial(self.machine.serving.read_lac, ledger_id))
             if not self._is_unknown(code) and (code, lac) != (Code.OK, self.truth.lac[ledger_id]):
                 raise WrongAnswerError(f"the LAC of {ledger_id} is {lac}, {code.name}")
             wanted = max((i for led, i in self.truth.entries if led == ledger_id), default=NO_ENTRY)
@@ -154,10 +157,7 @@ class _Asked:
             self._is_unknown(code)
         others = set(self.truth.ledgers) - self.truth.fenced
         for ledger_id in sorted(others)[:1]:
-            wrong_key = replace(add_request(ledger_id, (LATE,)), master_key=bytes(20))
-            code = self.machine.ask(
-                lambda done, request=wrong_key: self.machine.serving.add(request, done)
-            )[0]
+            code = self.machine.add(ledger_id, (LATE,), key=bytes(20))
             if code is Code.OK:
                 raise WrongAnswerError(f"ledger {ledger_id} takes another key")
             self._is_unknown(code)
