@@ -95,6 +95,10 @@ class LostRunError(StartupError):
     """
 
 
+class UncleanDirectoryError(StartupError):
+    """The bookie did not stop cleanly, and a tool needs a clean stop; has `path`."""
+
+
 class ForeignJournalError(StartupError):
     """The journal directory belongs to another directory of entries; has `path`."""
 

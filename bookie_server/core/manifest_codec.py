@@ -132,6 +132,11 @@ def _json(fields: dict[str, Any]) -> str:
     return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 
+def decode_version(data: bytes) -> int:
+    """Return the version of a valid MANIFEST."""
+    return int(data.split(b" ", 2)[1])
+
+
 def decode_manifest(data: bytes) -> Manifest:
     """Decode a MANIFEST.
 
@@ -151,7 +156,7 @@ def decode_manifest(data: bytes) -> Manifest:
             path=NAME,
             version=words[1].decode("ascii", "replace"),
         )
-    version = int(words[1])
+    version = decode_version(data)
     try:
         manifest = _from_json(json.loads(body), version)
     except (ValueError, TypeError, KeyError) as error:

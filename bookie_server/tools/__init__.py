@@ -1,7 +1,7 @@
 """Tools for the files of a bookie that does not run.
 
 Each tool locks the directory, so that no bookie can use it at the same time. The tools read files
-with the code of the storage. Only `rebuild` and `format` change files.
+with the code of the storage. Only `rebuild`, `format` and `versions` change files.
 
 - `directory`: opens a directory, and reads its MANIFEST, ledger states and files.
 - `pages`: the part of a long list that a command prints.
@@ -10,5 +10,6 @@ with the code of the storage. Only `rebuild` and `format` change files.
 - `check_index`: compares the index of a file with the records of the file.
 - `entries`: the entries of one ledger, in order.
 - `rebuild`: writes the index of a file again.
+- `versions`: writes the MANIFEST in another version.
 - `format`: deletes the files of a directory.
 """

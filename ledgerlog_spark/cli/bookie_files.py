@@ -68,7 +68,7 @@ def _nothing_changed() -> Iterator[None]:
         raise
 
 
-def _with_directory(path: Path, work: Callable[[RestingDirectory], Coroutine[Any, Any, T]]) -> T:
+def with_directory(path: Path, work: Callable[[RestingDirectory], Coroutine[Any, Any, T]]) -> T:
     """Run `work` with the locked directory of a stopped bookie."""
     from bookie_server.tools.directory import opened
 
@@ -159,7 +159,7 @@ def inspect_manifest(
     async def work(opened: RestingDirectory) -> tuple[dict[str, Any], Page]:
         return tools.manifest_fields(opened), tools.manifest_files(opened, start, limit)
 
-    fields, page = _with_directory(directory, work)
+    fields, page = with_directory(directory, work)
     if as_json:
         print_json({**fields, "rows": page.rows, "next": page.following})
         return
@@ -180,7 +180,7 @@ def inspect_journal(
     from bookie_server.tools import inspect as tools
 
     with _nothing_changed():
-        page = _with_directory(directory, lambda opened: tools.journal(opened, start, limit))
+        page = with_directory(directory, lambda opened: tools.journal(opened, start, limit))
     _print_page(page, f"records of open files in {directory}", RECORD_COLUMNS, as_json=as_json)
 
 
@@ -196,7 +196,7 @@ def inspect_entry_log(
     from bookie_server.tools import inspect as tools
 
     with _nothing_changed():
-        page = _with_directory(
+        page = with_directory(
             directory,
             lambda opened: tools.entry_log(opened, opened.entry_of(file), start, limit),
         )
@@ -215,7 +215,7 @@ def inspect_index(
     from bookie_server.tools import inspect as tools
 
     with _nothing_changed():
-        page = _with_directory(
+        page = with_directory(
             directory, lambda opened: tools.index(opened, opened.entry_of(file), start, limit)
         )
     _print_page(page, f"index of file {file}", PIECE_COLUMNS, as_json=as_json)
@@ -236,11 +236,11 @@ def inspect_ledger(
 
     if ledger_id is None:
         with _nothing_changed():
-            page = _with_directory(directory, lambda opened: tools.ledgers(opened, start, limit))
+            page = with_directory(directory, lambda opened: tools.ledgers(opened, start, limit))
         _print_page(page, f"ledgers in {directory}", LEDGER_COLUMNS, as_json=as_json)
         return
     with _nothing_changed():
-        fields, page = _with_directory(
+        fields, page = with_directory(
             directory, lambda opened: tools.ledger(opened, ledger_id, start, limit)
         )
     if as_json:
@@ -266,7 +266,7 @@ def check(
     from bookie_server.tools.check import check as run_check
 
     with _nothing_changed():
-        report = _with_directory(directory, lambda opened: run_check(opened, limit))
+        report = with_directory(directory, lambda opened: run_check(opened, limit))
     if as_json:
         print_json(
             {
@@ -327,7 +327,7 @@ def dump(
         raise ConfigurationError("--raw and --json exclude each other: pass one of them")
     encode = _raw if raw else _json_line if as_json else _hex_line
     with _nothing_changed(), _output(output) as target:
-        outcome, warning = _with_directory(
+        outcome, warning = with_directory(
             directory, lambda opened: _dump(opened, ledger_id, first, last, target, encode)
         )
         target.flush()
@@ -421,7 +421,7 @@ def rebuild_index(
     async def work(opened: RestingDirectory) -> list[Rebuild]:
         return await rebuild_indexes(opened, None if file is None else opened.entry_of(file))
 
-    done = _with_directory(directory, work)
+    done = with_directory(directory, work)
     if as_json:
         print_json([asdict(each) for each in done])
     else:

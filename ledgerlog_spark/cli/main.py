@@ -19,7 +19,16 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from ledgerlog_spark.cli import bookie_files, bookies, demo, doctor, ledgers, local, servers
+from ledgerlog_spark.cli import (
+    bookie_files,
+    bookie_versions,
+    bookies,
+    demo,
+    doctor,
+    ledgers,
+    local,
+    servers,
+)
 from ledgerlog_spark.cli.logs import changes as log_changes
 from ledgerlog_spark.cli.logs import commands as logs
 from ledgerlog_spark.cli.logs import maintenance as log_upkeep
@@ -44,6 +53,7 @@ app = typer.Typer(
 app.add_typer(local.app, name="local")
 app.add_typer(servers.zookeeper, name="zookeeper")
 servers.bookie.add_typer(bookie_files.app)
+servers.bookie.add_typer(bookie_versions.app)
 servers.bookie.add_typer(bookie_files.inspect, name="inspect")
 app.add_typer(servers.bookie, name="bookie")
 app.add_typer(bookies.app, name="bookies")

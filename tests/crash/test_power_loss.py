@@ -136,9 +136,9 @@ def test_mutation_delta_unnamed_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
     encode = manifest_encoding
     named: dict[str, int] = {}
 
-    def encode_before(after: Manifest, files_per_part: int) -> Any:
+    def encode_before(after: Manifest, *arguments: int) -> Any:
         size = named.setdefault(after.state_file, after.state_bytes)
-        return encode(replace(after, state_bytes=size), files_per_part)
+        return encode(replace(after, state_bytes=size), *arguments)
 
     monkeypatch.setattr(manifest, "manifest_encoding", encode_before)
     assert first_violation(MUTATION_SEEDS)

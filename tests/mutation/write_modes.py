@@ -146,7 +146,8 @@ MUTATIONS = [
     Mutation(
         "mode_nobody_asks_for_a_sync",
         f"{JOURNAL}",
-        "            if ticket <= self._written_ticket:\n                self._writer.sync_soon()\n",
+        "            if ticket <= self._written_ticket:\n"
+        "                self._writer.sync_soon()\n",
         "",
         "a fence of an idle ledger waits for the next interval",
     ),

@@ -50,10 +50,16 @@ class Content:
         put(self.seen, offset, data)
         self.unsynced.append((offset, data))
 
-    def sync(self) -> None:
-        for offset, data in self.unsynced:
-            put(self.durable, offset, data)
-        self.unsynced = []
+    def sync(self, writes: Sequence[tuple[int, bytes]]) -> None:
+        """Make some of the unsynced writes durable."""
+        chosen = {id(write) for write in writes}
+        left = []
+        for write in self.unsynced:
+            if id(write) in chosen:
+                put(self.durable, *write)
+            else:
+                left.append(write)
+        self.unsynced = left
         if len(self.seen) < len(self.durable):
             del self.durable[len(self.seen) :]
 
@@ -389,10 +395,12 @@ class SimFile:
         self.content.write(offset, data)
 
     async def datasync(self) -> None:
+        # A write that comes while the device works may not be covered, so it never is.
+        writes = list(self.content.unsynced)
         await self.files.step(f"sync {self.name}")
-        self._sync()
+        self._sync(writes)
 
-    def _sync(self) -> None:
+    def _sync(self, writes: Sequence[tuple[int, bytes]]) -> None:
         self._check_open()
         disk = self.files.disk
         disk.counters.syncs += 1
@@ -401,7 +409,7 @@ class SimFile:
             # Linux marks the pages clean: the next sync reports success, and the data is gone.
             self.content.unsynced = []
             raise SyncFailedError(f"cannot sync {self.name}: input/output error", path=self.name)
-        self.content.sync()
+        self.content.sync(writes)
 
     async def allocate(self, size: int) -> None:
         await self.files.step(f"allocate {self.name}")

@@ -13,6 +13,7 @@ from bookie_server.core.ledger_state import (
     encode_states,
 )
 from bookie_server.core.manifest_codec import (
+    FORMAT_VERSION,
     NAME,
     Manifest,
     decode_manifest,
@@ -92,7 +93,7 @@ class ManifestStore:
         """Read the MANIFEST and the ledger states."""
         if NAME not in names:
             raise _missing_manifest()
-        self.current = decode_manifest(await self._read(NAME))
+        self.current = decode_manifest(await self.read_manifest())
         name = self.current.state_file
         if name not in names:
             raise DamagedDirectoryError(
@@ -113,7 +114,16 @@ class ManifestStore:
             )
         return decode_states(data, name)
 
-    async def commit(self, compose: Callable[[], Manifest], states: HeldLedgers) -> None:
+    async def read_manifest(self) -> bytes:
+        """Return the bytes of the MANIFEST."""
+        return await self._read(NAME)
+
+    async def commit(
+        self,
+        compose: Callable[[], Manifest],
+        states: HeldLedgers,
+        version: int = FORMAT_VERSION,
+    ) -> None:
         """Replace the MANIFEST atomically. The new MANIFEST is durable on return.
 
         `compose` is called once and returns the MANIFEST, to which the commit adds a generation and
@@ -144,7 +154,7 @@ class ManifestStore:
                 # Names become durable in any order, but the name of the state file must be durable
                 # before a MANIFEST names it.
                 await self._files.sync_directory()
-            encoding = manifest_encoding(manifest, UNITS_PER_TURN)
+            encoding = manifest_encoding(manifest, UNITS_PER_TURN, version)
             await self._write(NEW_NAME, await run_in_slices(encoding, self._give_way))
             await self._files.rename(NEW_NAME, NAME)
         except BaseException:

@@ -1,0 +1,61 @@
+"""Writes the MANIFEST of a stopped bookie in another version of the format."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bookie_server.core.manifest_codec import (
+    FORMAT_VERSION,
+    FORMAT_VERSION_BEFORE,
+    FileState,
+    decode_version,
+)
+from bookie_server.errors import UncleanDirectoryError
+from bookie_server.storage.files.manifest import UNCLEAN_NAME
+
+if TYPE_CHECKING:
+    from bookie_server.core.manifest_codec import Manifest
+    from bookie_server.tools.directory import RestingDirectory
+
+
+async def rewrite_manifest(directory: RestingDirectory, version: int) -> int:
+    """Write the MANIFEST with a version, and return the version before.
+
+    `version` is `FORMAT_VERSION` or `FORMAT_VERSION_BEFORE`. If the MANIFEST already has it,
+    nothing changes. The new MANIFEST is durable on return.
+
+    Raises:
+        UncleanDirectoryError: The bookie did not stop cleanly, so an older version would not find
+            its newest entries. Nothing was changed.
+    """
+    assert version in (FORMAT_VERSION, FORMAT_VERSION_BEFORE)
+    shared = directory.shared
+    before = decode_version(await shared.store.read_manifest())
+    if before == version:
+        return before
+    manifest = directory.manifest
+    if version < FORMAT_VERSION:
+        _require_clean_stop(directory)
+    directory_id = manifest.directory_id or shared.files.random_bytes(8).hex()
+
+    def compose() -> Manifest:
+        return replace(manifest, directory_id=directory_id)
+
+    await shared.store.commit(compose, shared.states, version=version)
+    return before
+
+
+def _require_clean_stop(directory: RestingDirectory) -> None:
+    is_clean = (
+        directory.manifest.run is None
+        and UNCLEAN_NAME not in directory.names
+        and not any(directory.entries(FileState.OPEN))
+    )
+    if not is_clean:
+        raise UncleanDirectoryError(
+            f"the bookie of {directory.path} did not stop cleanly, so its newest entries may be in "
+            "files that an older version does not read. Start the bookie, stop it with SIGTERM, "
+            "then run this command again",
+            path=str(directory.path),
+        )

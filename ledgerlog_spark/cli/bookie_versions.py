@@ -1,0 +1,50 @@
+"""`ledgerlog bookie upgrade` and `downgrade`: the version of a MANIFEST."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer evaluates the annotations
+
+import typer
+
+from ledgerlog_spark.cli.bookie_files import Directory, with_directory
+from ledgerlog_spark.cli.output import AsJson, print_outcome
+
+app = typer.Typer()
+
+
+@app.command("upgrade", epilog="Example: ledgerlog bookie upgrade data/bookie-0")
+def upgrade(directory: Directory, as_json: AsJson = False) -> None:
+    """Write the MANIFEST in the newest version.
+
+    Each start of a bookie does this too. Older programs then refuse the
+    directory, until `ledgerlog bookie downgrade`.
+    """
+    from bookie_server.core.manifest_codec import FORMAT_VERSION
+
+    _rewrite(directory, FORMAT_VERSION, as_json=as_json)
+
+
+@app.command("downgrade", epilog="Example: ledgerlog bookie downgrade data/bookie-0")
+def downgrade(directory: Directory, as_json: AsJson = False) -> None:
+    """Write the MANIFEST in the version that the previous release reads.
+
+    The bookie must have stopped cleanly.
+    """
+    from bookie_server.core.manifest_codec import FORMAT_VERSION_BEFORE
+
+    _rewrite(directory, FORMAT_VERSION_BEFORE, as_json=as_json)
+
+
+def _rewrite(directory: Path, version: int, *, as_json: bool) -> None:
+    from bookie_server.tools.versions import rewrite_manifest
+
+    before = with_directory(directory, lambda opened: rewrite_manifest(opened, version))
+    if before == version:
+        text = f"the MANIFEST of {directory} already has version {version}; nothing was changed"
+    else:
+        text = f"the MANIFEST of {directory} has version {version} now; it had version {before}"
+    print_outcome(
+        {"directory": str(directory), "version": version, "version_before": before},
+        text,
+        as_json=as_json,
+    )
