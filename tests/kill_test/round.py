@@ -1,4 +1,4 @@
-"""One round: append, kill, start again, seal, compare."""
+"""One round: append, kill, restart in any write mode, seal, compare."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import random
 import select
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import ledgerlog_spark as ll
+from bookie_server.core.bookie_run import BookieWriteMode
 from ledgerlog_spark.local.cluster import Cluster
 from tests.kill_test.payload import payload
 from tests.kill_test.writer import NUMBER
@@ -88,6 +91,20 @@ class Writer:
         return content
 
 
+@contextmanager
+def write_mode(mode: BookieWriteMode, directory: Path) -> Iterator[None]:
+    """Bookies that are started in the block have this write mode."""
+    names = {"LEDGERLOG_WRITE_MODE": mode.value}
+    if mode is BookieWriteMode.JOURNAL:
+        names["LEDGERLOG_JOURNAL_DIRECTORY"] = str(directory.with_suffix(".journal"))
+    os.environ.update(names)
+    try:
+        yield
+    finally:
+        for name in names:
+            del os.environ[name]
+
+
 def play(cluster: Cluster, number: int, seed: int) -> Result:
     """Play round `number`; all its choices follow from `seed`."""
     dice = random.Random(f"{seed}:{number}")
@@ -107,7 +124,8 @@ def play(cluster: Cluster, number: int, seed: int) -> Result:
         writer.kill()
     if victim != "writer":
         for bookie in killed:
-            cluster.start(bookie)
+            with write_mode(dice.choice(list(BookieWriteMode)), cluster.directory / bookie):
+                cluster.start(bookie)
     return _compare(cluster, writer, number)
 
 

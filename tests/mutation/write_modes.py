@@ -79,6 +79,7 @@ MUTATIONS = [
         "if entry is None or bytes.fromhex(entry.salt) != copy.salt:",
         "if entry is None:",
         "a copy of an earlier file in the slot is written",
+        equivalent="an id of a file is never used twice in a directory",
     ),
     Mutation(
         "mode_redo_is_not_synced",
