@@ -58,6 +58,11 @@ class FileEntry:
     has_damage: bool = False  # the file has a damaged record of an unknown ledger
 
     @property
+    def is_copies(self) -> bool:
+        """Whether compaction wrote the file. The sequences of its records are its own."""
+        return self.state is FileState.FINISHED and self.last_sequence == 0
+
+    @property
     def identity(self) -> FileIdentity:
         """The identity of the file, which seeds all checksums in the file."""
         return FileIdentity(self.slot, self.file_id, bytes.fromhex(self.salt))

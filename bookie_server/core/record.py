@@ -13,6 +13,8 @@ from ledgerlog_spark.wire.digests import crc32c
 
 NO_KEY = bytes(20)
 FLAG_RECOVERY_ADD = 1
+COPIES_FIRST_SEQUENCE = 1
+"""Sequence of the first record in a file of copies. These sequences count only in their file."""
 _seed_of_file = Struct(">16sQ")
 _seed_of_place = Struct(">Q")
 

@@ -67,7 +67,8 @@ def size_at_most(record: JournalRecord) -> int:
 def encode_header(record: JournalRecord) -> bytes:
     """Return the header of a record, and set the record's `header_size` and `chunk_checksums`.
 
-    The `identity` and the `offset` of the record must be set.
+    The `identity` and the `offset` of the record must be set. If the record has no `body`, its
+    `body_size` and its `chunk_checksums` must be set too.
     """
     identity, body = record.identity, record.body
     assert identity is not None
@@ -89,9 +90,9 @@ def encode_header(record: JournalRecord) -> bytes:
             flags |= FLAG_LENGTHS_LISTED
             extra += struct.pack(f">{count}I", *lengths)
     if body is not None:
-        checksums = chunk_checksums(body, seed)
-        record.chunk_checksums = checksums
-        extra += struct.pack(f">{len(checksums)}I", *checksums)
+        record.chunk_checksums = chunk_checksums(body, seed)
+    checksums = record.chunk_checksums
+    extra += struct.pack(f">{len(checksums)}I", *checksums)
     header_size = FIXED_SIZE + len(extra)
     record.header_size = header_size
     header = (

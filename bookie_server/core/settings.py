@@ -11,7 +11,15 @@ MEBIBYTE = 1 << 20
 FILE_SIZE_BYTES_MIN = 64 * KIBIBYTE
 GROUPS_IN_FILE_MIN = 8
 OPEN_FILES_MIN = 8
-MAY_BE_0 = ("free_bytes_min", "pool_files_max")
+MAY_BE_0 = (
+    "free_bytes_min",
+    "pool_files_max",
+    "compaction_minor_percent",
+    "compaction_major_percent",
+    "compaction_minor_interval_ms",
+    "compaction_major_interval_ms",
+    "compaction_bytes_per_s",
+)
 JOURNAL_FILES_MIN = 2
 
 
@@ -54,6 +62,12 @@ class StorageSettings:
     state_deltas_bytes_min: int = 16 * KIBIBYTE
     tombstone_keep_s: int = 7 * 24 * 3_600  # minimum time for which a tombstone is kept
     mode_settings: ModeSettings = ModeSettings()  # where adds are before their answers
+    # A file is compacted if less than this part of its entries is live; 0: no such compaction.
+    compaction_minor_percent: int = 20
+    compaction_major_percent: int = 80
+    compaction_minor_interval_ms: int = 3_600_000  # time between two minor compactions; 0: never
+    compaction_major_interval_ms: int = 24 * 3_600_000  # the same for major compactions
+    compaction_bytes_per_s: int = 32 * MEBIBYTE  # bytes read and written; 0: no limit
 
     def __post_init__(self) -> None:
         # `BookieSettings` and `descriptors` have already reported wrong values to the operator.
@@ -62,6 +76,16 @@ class StorageSettings:
         assert self.open_files_max >= OPEN_FILES_MIN
         assert self.file_size_bytes >= FILE_SIZE_BYTES_MIN
         assert self.file_size_bytes % 4096 == 0
+
+    @property
+    def short_percent(self) -> int:
+        """The threshold of a compaction while the disk has no room; 0 if compaction is disabled."""
+        return max(self.compaction_minor_percent, self.compaction_major_percent)
+
+    @property
+    def compaction_slot_bytes(self) -> int:
+        """The room on the device that only compaction may use."""
+        return self.file_size_bytes if self.short_percent else 0
 
     @property
     def group_bytes(self) -> int:

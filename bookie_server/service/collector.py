@@ -109,6 +109,7 @@ class Collector:
             dropped += await self._drop_deleted(unlisted[start : start + BATCH_LEDGERS])
         if not self._is_stopped:
             await self._storage.reclaim()
+            self._storage.compactor.compact_when_due()
         return Collected(is_whole=True, ledgers_held=len(held), ledgers_dropped=dropped)
 
     async def _look_up(self, unlisted: Sequence[int]) -> Sequence[int]:

@@ -222,9 +222,11 @@ class Boot:
                 free_slots=(gone.entry.slot, *manifest.free_slots),
             )
             await self.shared.store.commit(lambda: manifest, self.shared.states)
-            self.active = await self._prepare()
+            self.active = await self._prepare(may_take_all=True)
 
-    async def _prepare(self, *, is_last_resort: bool = False) -> OpenFile:
+    async def _prepare(
+        self, *, is_last_resort: bool = False, may_take_all: bool = False
+    ) -> OpenFile:
         manifest = self.shared.store.current
         file_id = max([manifest.next_file_id, *(e.file_id + 1 for e in manifest.files)])
         free = list(manifest.free_slots)
@@ -232,7 +234,11 @@ class Boot:
             file_id = self.active.entry.file_id + 1
             free = [slot for slot in free if slot != self.active.entry.slot]
         return await self.slots.prepare(
-            file_id, free[0] if free else None, is_last_resort=is_last_resort
+            file_id,
+            free[0] if free else None,
+            others=free[1:],
+            is_last_resort=is_last_resort,
+            may_take_all=may_take_all,
         )
 
     async def _prepare_spare(self) -> None:

@@ -127,6 +127,8 @@ class Drops:
             is_named = any(ledger_id in file.index for file in keeper.opened)
             if is_named or any(file.has(ledger_id) for file in newer):
                 continue
+            if keeper.handover.names(ledger_id):
+                continue
             del self._shared.states[ledger_id]
             self._shared.states.changed.add(ledger_id)
             health.highest_dropped_ledger_id = max(health.highest_dropped_ledger_id, ledger_id)

@@ -14,6 +14,7 @@ from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.errors import StorageError
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.boot import Boot
+from bookie_server.storage.compaction.compactor import Compactor
 from bookie_server.storage.drops import Drops
 from bookie_server.storage.fences import Fences
 from bookie_server.storage.files.keeper import FileKeeper
@@ -52,6 +53,8 @@ class LedgerStorage:
         self._recent = RecentBodies(shared.settings.recent_bytes_max)
         self._lacs = Lacs(shared, keeper, journal)
         self._drops = Drops(shared, keeper, journal)
+        self.compactor = Compactor(shared, keeper, self._fail)
+        keeper.on_short = self.compactor.compact_when_short
         fences = Fences(shared, keeper, journal)
         reads = ReadAnswers(shared, journal, self._reader, fences)
         self.add = AddPath(shared, keeper, journal, self._reader, fences).add
@@ -138,6 +141,7 @@ class LedgerStorage:
             return
         self._health.is_closing = True
         await self._journal.close()
+        await self.compactor.stop()
         await self._mode.stop()
         await self._keeper.stop()
         try:

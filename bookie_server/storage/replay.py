@@ -26,19 +26,22 @@ WINDOW_SIZE = 1 << 20
 class FileWindow:
     """Reads a file from start to end in large blocks."""
 
-    def __init__(self, handle: File, end: int) -> None:
+    def __init__(self, handle: File, end: int, window_size: int = WINDOW_SIZE) -> None:
         self._handle = handle
+        self._window_size = window_size
         self._start = 0
         self._data = b""
         self.end = end
+        self.read_bytes = 0  # number of bytes that were read from the file
 
     async def get(self, offset: int, size: int) -> bytes:
         """Return `size` bytes from `offset`, or fewer bytes if the file ends earlier."""
         size = max(0, min(size, self.end - offset))
         start = offset - self._start
         if start < 0 or start + size > len(self._data):
-            read_size = min(max(size, WINDOW_SIZE), self.end - offset)
+            read_size = min(max(size, self._window_size), self.end - offset)
             self._data = await self._handle.read(offset, read_size, Lane.BACKGROUND)
+            self.read_bytes += len(self._data)
             self._start = offset
             start = 0
         return self._data[start : start + size]

@@ -42,6 +42,10 @@ class StorageCounters:
     tombstones_forgotten: int = 0
     checkpoints: int = 0
     boot_redone_groups: int = 0
+    compactions: int = 0
+    compaction_bytes_copied: int = 0
+    compaction_bytes_freed: int = 0
+    compaction_sources_withdrawn: int = 0
 
     def by_metric(self) -> dict[str, int]:
         """Return the counts by metric name. Metric names have `log_` in place of `journal_`."""

@@ -69,6 +69,19 @@ class ActiveIndex:
         """Return all pieces of a ledger in ascending order."""
         return list(self._ledgers.get(ledger_id, ()))
 
+    def bytes_after(self, ledger_id: int, tombstone: int) -> int:
+        """Return the size of a ledger's entries that a tombstone does not delete."""
+        total = _Sum()
+        for piece in self._ledgers.get(ledger_id, ()):
+            if piece.origin > tombstone:
+                total.add(piece)
+        return total.size_bytes
+
+    @property
+    def ledgers(self) -> int:
+        """Number of ledgers, including ledgers whose pieces are dropped."""
+        return len(self._ledgers)
+
     def __contains__(self, ledger_id: int) -> bool:
         """Return whether the file contains records of a ledger, live or dropped."""
         return ledger_id in self._ledgers

@@ -29,6 +29,7 @@ from bookie_server.core.record_codec import (
     decode_header,
     header_size_at,
 )
+from bookie_server.core.requests import ID_MAX
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.ports import File
 from bookie_server.storage.files.active_index import ActiveIndex
@@ -73,6 +74,7 @@ class FinishedFile:
     rebuilt: ActiveIndex | None = None  # pieces in memory that replace a damaged index
     live: dict[int, int] = field(default_factory=dict)  # ledgers not dropped, and their bytes
     live_bytes: int = 0  # sum of the bytes in `live`
+    data_bytes: int = 0  # size of all entries of the file, live or not
     blocks: dict[int, IndexBlock] = field(default_factory=dict)
 
     @property
@@ -174,7 +176,7 @@ def find_piece(
     """
     if file.rebuilt is not None:
         piece = file.rebuilt.find(ledger_id, entry_id)
-        return None if piece is None else _by_offset(piece)
+        return None if piece is None else by_offset(piece)
     total = file.total_of(ledger_id)
     if total is None or not total.first_entry_id <= entry_id <= total.last_entry_id:
         return None
@@ -189,11 +191,29 @@ def find_piece(
 def all_pieces(file: FinishedFile, ledger_id: int) -> Generator[Need, bytes, list[Piece[int]]]:
     """Return all pieces of a ledger in a finished file."""
     if file.rebuilt is not None:
-        return [_by_offset(piece) for piece in file.rebuilt.pieces_of(ledger_id)]
+        return [by_offset(piece) for piece in file.rebuilt.pieces_of(ledger_id)]
     found: list[Piece[int]] = []
     for number in _blocks_of(file, ledger_id):
         block = yield from read_block(file, number)
         found.extend(block.pieces_of(ledger_id))
+    return found
+
+
+def overlapping_pieces(
+    file: FinishedFile, ledger_id: int, first: int, last: int
+) -> Generator[Need, bytes, list[Piece[int]]]:
+    """Return the pieces of a ledger with ids from `first` to `last`, inclusive.
+
+    The index blocks are not cached.
+    """
+    if file.rebuilt is not None:
+        pieces = file.rebuilt.pieces_of(ledger_id)
+        return [by_offset(p) for p in pieces if p.first <= last and p.last >= first]
+    found: list[Piece[int]] = []
+    for number in _blocks_of(file, ledger_id, first, last):
+        data = yield Need(file.handle, file.block_offset(number), BLOCK_SIZE)
+        pieces_of = IndexBlock(data, number, file.identity).pieces_of(ledger_id)
+        found.extend(p for p in pieces_of if p.first <= last and p.last >= first)
     return found
 
 
@@ -210,16 +230,20 @@ def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[
     return spans
 
 
-def _blocks_of(file: FinishedFile, ledger_id: int) -> range:
-    """Return the numbers of the index blocks that may contain pieces of a ledger."""
+def _blocks_of(file: FinishedFile, ledger_id: int, first: int = -1, last: int = ID_MAX) -> range:
+    """Return the numbers of the index blocks that may contain pieces of a ledger.
+
+    The pieces have ids from `first` to `last`, inclusive.
+    """
     if file.head is None or file.total_of(ledger_id) is None:
         return range(0)
     keys = file.head.keys
-    last = bisect_left(keys, (ledger_id + 1, -1))
-    return range(bisect_left(keys, (ledger_id, -1)), min(last + 1, len(keys)))
+    end = bisect_left(keys, (ledger_id, last))
+    return range(bisect_left(keys, (ledger_id, first)), min(end + 1, len(keys)))
 
 
-def _by_offset(piece: Piece[JournalRecord]) -> Piece[int]:
+def by_offset(piece: Piece[JournalRecord]) -> Piece[int]:
+    """Return a piece whose target is the offset of its record."""
     target = piece.target
     return Piece(piece.first, piece.last, piece.origin, target.offset, piece.place)
 

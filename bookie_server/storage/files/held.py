@@ -6,6 +6,9 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 
+from bookie_server.core.compaction import stored_bytes
+from bookie_server.core.index_format import LedgerTotal
+from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.storage.files.entry_log_file import FinishedFile
 from bookie_server.storage.slices import parts
 
@@ -15,9 +18,9 @@ _by_id = attrgetter("entry.file_id")
 class HeldFiles:
     """Finished files in ascending order of id, and for each ledger the files that hold it.
 
-    The `live_bytes` of a file count its entries of ledgers that are not dropped. If a tombstone
-    deletes only some of a ledger's entries in a file, all entries of the ledger in the file count
-    until the ledger is dropped again.
+    The `live_bytes` of a file count its entries that no tombstone deletes. An index that is written
+    to a file has only entries from before or only entries from after the tombstone of a ledger. An
+    index that was rebuilt from records may have both, and is counted piece by piece.
     """
 
     def __init__(self, files: Iterable[FinishedFile], tombstone_of: Callable[[int], int]) -> None:
@@ -39,7 +42,7 @@ class HeldFiles:
         return self._holding.get(ledger_id, [])
 
     def adding(self, file: FinishedFile) -> Iterator[None]:
-        """Add a file with a larger id than all other files; yields after each slice.
+        """Add a file; yields after each slice.
 
         After each slice, readers find the entries of more ledgers. Until the last slice, another
         index must contain the entries of the file.
@@ -62,19 +65,43 @@ class HeldFiles:
             yield
         yield from self._count(file)
 
+    def removing(self, file: FinishedFile) -> Iterator[None]:
+        """Remove a file whose live entries are also in another file; yields after each slice."""
+        for ids in parts(list(file.live)):
+            for ledger_id in ids:
+                file.live_bytes -= file.live.pop(ledger_id, 0)
+                files = self._holding.get(ledger_id, ())
+                if file in files:
+                    self._holding[ledger_id].remove(file)
+                    if not self._holding[ledger_id]:
+                        del self._holding[ledger_id]
+            yield
+        del self._files[file.entry.file_id]
+
     def _count(self, file: FinishedFile) -> Iterator[None]:
-        file.live, file.live_bytes = {}, 0
+        file.live, file.live_bytes, file.data_bytes = {}, 0, 0
+        explained, is_explained = 0, True
         for totals in parts(file.totals()):
             for total in totals:
-                ledger_id = total.ledger_id
-                if total.origin_newest <= self._tombstone_of(ledger_id):
-                    continue
-                file.live[ledger_id] = total.size_bytes
-                file.live_bytes += total.size_bytes
-                files = self._holding.setdefault(ledger_id, [])
-                files.append(file)
-                files.sort(key=_by_id)
+                file.data_bytes += total.size_bytes
+                explained += stored_bytes(total.size_bytes, total.pieces)
+                is_explained &= total.pieces > 0
+                if total.origin_newest > self._tombstone_of(total.ledger_id):
+                    self._count_live(file, total)
             yield
+        if not is_explained:
+            # Entries that were dropped before the index was written are only in the records.
+            file.data_bytes += max(0, file.entry.data_end - RECORDS_START - explained)
+
+    def _count_live(self, file: FinishedFile, total: LedgerTotal) -> None:
+        ledger_id, size_bytes = total.ledger_id, total.size_bytes
+        if file.rebuilt is not None:
+            size_bytes = file.rebuilt.bytes_after(ledger_id, self._tombstone_of(ledger_id))
+        file.live[ledger_id] = size_bytes
+        file.live_bytes += size_bytes
+        files = self._holding.setdefault(ledger_id, [])
+        files.append(file)
+        files.sort(key=_by_id)
 
     def drop(self, ledger_id: int) -> None:
         """Count the entries of a ledger as deleted in all files."""

@@ -24,6 +24,7 @@ from bookie_server.errors import DiskFullError, StorageError, TooManyFilesError
 from bookie_server.ports import Buffer, Future
 from bookie_server.storage.boot import Boot
 from bookie_server.storage.files.entry_log_file import FinishedFile, OpenFile
+from bookie_server.storage.files.handover import Handover, Switch
 from bookie_server.storage.files.held import HeldFiles, Pins
 from bookie_server.storage.files.pool import PooledFile
 from bookie_server.storage.files.slots import write_header
@@ -64,7 +65,11 @@ class FileKeeper:
         self._health = shared.health
         self._on_failed = on_failed
         self._on_state_change = on_state_change
-        self._slots = boot.slots
+        self.slots = boot.slots
+        self.handover = Handover()
+        self.on_short: Callable[[], None] = lambda: None  # called while the disk has no room
+        self._next_file_id = 0
+        self._is_retrying = False
         self._missing = boot.missing
         self._freed = boot.freed
         self._changed: Future[None] = self._tasks.future()
@@ -90,6 +95,18 @@ class FileKeeper:
         """Return whether the directory has this file and the file has not been freed."""
         is_open = any(file_id == file.entry.file_id for file in self.opened)
         return is_open or file_id in self.finished
+
+    def new_file_id(self) -> int:
+        """Return a file id that this process has not used, and that no MANIFEST lists."""
+        file_id = max(self._next_file_id, self._shared.store.current.next_file_id)
+        self._next_file_id = file_id + 1
+        return file_id
+
+    @property
+    def free_slots(self) -> list[str]:
+        """The free slots that can be used now."""
+        used = (*self._pinned, *self.handover.taken)
+        return [slot for slot in self._shared.store.current.free_slots if slot not in used]
 
     def drop(self, ledger_id: int) -> None:
         """Apply a durable tombstone that deletes all stored entries of a ledger."""
@@ -256,31 +273,34 @@ class FileKeeper:
 
     async def _catch_up(self) -> None:
         await self._finish_full()
-        manifest = self._shared.store.current
         prepared: OpenFile | None = None
+        taken = self.free_slots[:1] if self.spare is None else []
+        self.handover.taken.update(taken)
         try:
             if self.spare is None:
-                free = [slot for slot in manifest.free_slots if slot not in self._pinned]
-                prepared = await self._slots.prepare(
-                    manifest.next_file_id, free[0] if free else None
+                prepared = await self.slots.prepare(
+                    self.new_file_id(), taken[0] if taken else None, others=self.free_slots
                 )
             await self.commit(prepared)
         except DiskFullError:
             if prepared is not None:
-                await self._slots.discard(prepared)
+                await self.slots.discard(prepared)
             if await self._commit_without_spare():
                 self._is_due = True
                 return
             self._set_writable(is_writable=False)
-            self._tasks.spawn("allocation retry", self._retry())
+            self._retry_later()
+            self.on_short()
             return
         except TooManyFilesError:
             if prepared is not None:
-                await self._slots.discard(prepared)
+                await self.slots.discard(prepared)
             # Without a next file, the bookie is read-only, as on a full disk.
             self._set_writable(is_writable=self.spare is not None)
-            self._tasks.spawn("descriptor retry", self._retry())
+            self._retry_later()
             return
+        finally:
+            self.handover.taken.difference_update(taken)
         if prepared is not None:
             self.spare = prepared
             self._shared.counters.files_recycled += prepared.is_recycled
@@ -298,8 +318,14 @@ class FileKeeper:
             return False
         return counters.files_freed > freed
 
+    def _retry_later(self) -> None:
+        if not self._is_retrying:
+            self._is_retrying = True
+            self._tasks.spawn("retry of the preparation of a file", self._retry())
+
     async def _retry(self) -> None:
         await self._tasks.sleep(self._shared.settings.allocation_retry_ms)
+        self._is_retrying = False
         if not self._is_closing and not self._health.has_failed:
             self.wake()
 
@@ -327,7 +353,8 @@ class FileKeeper:
         have no entries, and their slots become free. After a DiskFullError or TooManyFilesError,
         the old MANIFEST is still valid.
         """
-        dead = self.finished.dead(self._health.files_in_doubt)
+        kept = self._health.files_in_doubt | self.handover.owned
+        dead = self.finished.dead(kept)
         for file in dead:
             # From now on, no read finds an entry in the file. The slot is in use until the commit.
             self.finished.remove(file)
@@ -337,12 +364,22 @@ class FileKeeper:
         for file in unmarked:
             await write_header(file.handle, file.entry)
         freed: list[str] = []
+        switch: Switch | None = None
 
         def compose() -> Manifest:
-            freed[:] = self._freed
+            nonlocal switch
+            switch = self.handover.due
+            left = () if switch is None else switch.sources
+            freed[:] = [*self._freed, *(file.entry.slot for file in left)]
             return self._compose(prepared, freed, keep_open=keep_open)
 
-        await self._shared.store.commit(compose, self._shared.states)
+        try:
+            await self._shared.store.commit(compose, self._shared.states)
+        except (DiskFullError, TooManyFilesError):
+            self.handover.take_back()
+            raise
+        if switch is not None:
+            await self._remove_sources(switch)
         manifest = self._shared.store.current
         self._unmarked = [file for file in self._unmarked if file not in (*unmarked, *dead)]
         self._freed = [slot for slot in self._freed if slot not in freed]
@@ -350,6 +387,22 @@ class FileKeeper:
             await self._cut(file)
         for slot in freed:
             await self._release(slot, is_kept=slot in manifest.free_slots)
+
+    async def _remove_sources(self, switch: Switch) -> None:
+        """Stop reading the sources of a switch that is durable. Their slots are freed next."""
+        switch.is_done = True
+        for file in switch.sources:
+            self._pinned[file.entry.slot] = file.handle
+            for _ in self.finished.removing(file):
+                await self._tasks.sleep(0)
+
+    async def withdraw(self, copies: FinishedFile) -> None:
+        """Remove copies that no MANIFEST lists, after the readings that may use them."""
+        for _ in self.finished.removing(copies):
+            await self._tasks.sleep(0)
+        slot = copies.entry.slot
+        self._pinned[slot] = copies.handle
+        await self._release(slot, is_kept=slot in self._shared.store.current.free_slots)
 
     async def _cut(self, file: FinishedFile) -> None:
         """Cut a file after its index. The durable MANIFEST already lists the file as finished."""
@@ -389,7 +442,8 @@ class FileKeeper:
         for file in self.finished:
             if file.entry.live_bytes != file.live_bytes:
                 file.entry = replace(file.entry, live_bytes=file.live_bytes)
-        files = [*(file.entry for file in self.finished), *self._missing]
+        unlisted = self.handover.unlisted
+        files = [file.entry for file in self.finished if file not in unlisted] + self._missing
         opened = [
             replace(opened.entry, first_sequence=opened.first_sequence)
             for opened in (self.full, self.active, self.spare, prepared)
@@ -404,7 +458,9 @@ class FileKeeper:
             free += [e.slot for e in opened if e.slot not in known]
         return replace(
             before,
-            next_file_id=max([before.next_file_id, *(e.file_id + 1 for e in (*files, *opened))]),
+            next_file_id=max(
+                [self._next_file_id, before.next_file_id, *(e.file_id + 1 for e in files + opened)]
+            ),
             durable_upto=max(before.durable_upto, self._shared.sequences.durable_sequence),
             check_epoch=self._health.check_epoch,
             directory_id=before.directory_id or self._shared.files.random_bytes(8).hex(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bookie_server.core.manifest_codec import FileEntry, FileState
 from bookie_server.core.settings import FILE_SIZE_BYTES_MIN, StorageSettings
 from bookie_server.core.slot_header import (
@@ -27,24 +29,58 @@ class Slots:
         self._settings = settings
 
     async def prepare(
-        self, file_id: int, free_slot: str | None, *, is_last_resort: bool = False
+        self,
+        file_id: int,
+        free_slot: str | None,
+        *,
+        others: Sequence[str] = (),
+        is_last_resort: bool = False,
+        may_take_all: bool = False,
     ) -> OpenFile:
         """Return an empty file with a new identity. Its blocks, header and name are durable.
 
         The file uses `free_slot`, which the durable MANIFEST must list as free. If `free_slot` is
         None, the file uses a new slot, which is removed after a DiskFullError or TooManyFilesError.
-        With `is_last_resort`, the file is small and may use the space that is otherwise kept free,
-        so that a bookie with a full disk still starts.
+        Unless `may_take_all`, the room for compaction's file must remain, on the device or in one
+        of the free slots `others`. With `is_last_resort`, the file is small and may use the space
+        that is otherwise kept free, so that a bookie with a full disk still starts.
         """
         size, kept_free = self._settings.file_size_bytes, self._settings.free_bytes_min
         if is_last_resort:
             size = max(FILE_SIZE_BYTES_MIN, size // LAST_RESORT_FRACTION // 4096 * 4096)
             kept_free = 0
+        elif not may_take_all:
+            kept_free += self._settings.compaction_slot_bytes - await self._largest(others)
+        return await self._prepare(file_id, free_slot, size, kept_free)
+
+    async def prepare_draft(
+        self, file_id: int, free_slots: Sequence[str], needed_bytes: int
+    ) -> OpenFile:
+        """Return an empty file for the copies of compaction. No MANIFEST may list it yet.
+
+        If the disk is too full for a whole file, the file has at least `needed_bytes`. It may use
+        half of the space that is otherwise kept free, because a start on a full disk may have taken
+        a part of the room for this file.
+        """
+        sizes = {slot: await self._size_of(slot) for slot in free_slots}
+        free_slot = max(free_slots, key=lambda slot: sizes[slot], default=None)
+        kept_free = self._settings.free_bytes_min // 2
+        room = await self._files.free_space() - kept_free
+        room += 0 if free_slot is None else sizes[free_slot]
+        size = min(self._settings.file_size_bytes, room // 4096 * 4096)
+        needed_bytes = min(needed_bytes, self._settings.file_size_bytes)
+        size = max(size, FILE_SIZE_BYTES_MIN, -(-needed_bytes // 4096) * 4096)
+        return await self._prepare(file_id, free_slot, size, kept_free)
+
+    async def _prepare(
+        self, file_id: int, free_slot: str | None, size: int, kept_free: int
+    ) -> OpenFile:
         name = free_slot or f"slot-{file_id:08d}"
         handle = await self._files.open(name, create=True)
         try:
             # A freed slot may be shorter, because it was cut after the index of its former file.
-            await self._require_room(size - await handle.size(), kept_free, name)
+            growth = max(0, size - await handle.size())
+            await self._require_room(growth, kept_free, name)
             await handle.allocate(size)
             salt = self._files.random_bytes(16).hex()
             entry = FileEntry(file_id, name, salt, FileState.OPEN, size)
@@ -63,8 +99,21 @@ class Slots:
         if not file.is_recycled:
             await self._files.remove(file.entry.slot)
 
+    async def _largest(self, slots: Sequence[str]) -> int:
+        """Return the size of the largest slot, but not more than the room for compaction."""
+        sizes = [await self._size_of(slot) for slot in slots]
+        return min(self._settings.compaction_slot_bytes, max(sizes, default=0))
+
+    async def _size_of(self, slot: str) -> int:
+        handle = await self._files.open(slot)
+        try:
+            return await handle.size()
+        finally:
+            await handle.close()
+
     async def _require_room(self, growth: int, kept_free: int, name: str) -> None:
-        if growth > 0 and await self._files.free_space() < growth + kept_free:
+        needs_room = growth > 0 or kept_free > self._settings.free_bytes_min
+        if needs_room and await self._files.free_space() < growth + kept_free:
             raise DiskFullError(
                 f"{growth} more bytes for a file would leave less than {kept_free} bytes free; "
                 "make room or add bookies",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from heapq import merge
 from io import BytesIO
@@ -66,6 +67,9 @@ before the entry that would exceed this number."""
 PORTION_SIZE_BYTES = 1 << 20
 """A reading of slices lets other tasks run after this number of bytes."""
 RECORD_COST_BYTES = 512  # memory of a record without its body
+LOOKS_MAX = 8
+"""A reading looks for its entry at most this number of times, because garbage collection or
+compaction may free the file that it found."""
 
 
 class Found(NamedTuple):
@@ -205,7 +209,7 @@ class Reader:
 
     def read_entry(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, bytes | None]:
         """Return one stored entry, or None if no file holds the entry."""
-        return (yield from twice(lambda: self._read_entry(ledger_id, entry_id)))
+        return (yield from again(lambda: self._read_entry(ledger_id, entry_id)))
 
     def _read_entry(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, bytes | None]:
         found = yield from self.find(ledger_id, entry_id)
@@ -244,7 +248,7 @@ class Reader:
         not the first. The reading yields None after each `RECORDS_PER_PORTION` records, so that
         other tasks can run.
         """
-        return (yield from twice(lambda: self._read_batch(request)))
+        return (yield from again(lambda: self._read_batch(request)))
 
     def _read_batch(self, request: StoredBatchRead) -> Generator[Need | None, bytes, list[bytes]]:
         entries: list[bytes] = []
@@ -280,7 +284,7 @@ class Reader:
         before more than `SLICES_READ_SIZE_BYTES_MAX` bytes are read. The reading yields None after
         each `RECORDS_PER_PORTION` entries, and after each MiB.
         """
-        return (yield from twice(lambda: self._read_slices(request)))
+        return (yield from again(lambda: self._read_slices(request)))
 
     def _read_slices(self, request: StoredSliceRead) -> Generator[Need | None, bytes, list[bytes]]:
         slices: list[bytes] = []
@@ -388,10 +392,10 @@ class Reader:
             )
         pin = self._keeper.pins.take()
         try:
-            try:
-                return await self._held(ledger_id, count_max)
-            except FreedFileError:
-                return await self._held(ledger_id, count_max)
+            for _ in range(LOOKS_MAX - 1):
+                with suppress(FreedFileError):
+                    return await self._held(ledger_id, count_max)
+            return await self._held(ledger_id, count_max)
         finally:
             self._keeper.pins.release(pin)
 
@@ -447,12 +451,12 @@ class Reader:
         return joined
 
 
-def twice(look: Callable[[], Generator[N, bytes, R]]) -> Generator[N, bytes, R]:
-    """Run a reading, and repeat it once if its file was freed during the reading."""
-    try:
-        return (yield from look())
-    except FreedFileError:
-        return (yield from look())
+def again(look: Callable[[], Generator[N, bytes, R]]) -> Generator[N, bytes, R]:
+    """Run a reading, and repeat it if its file was freed meanwhile: at most `LOOKS_MAX` times."""
+    for _ in range(LOOKS_MAX - 1):
+        with suppress(FreedFileError):
+            return (yield from look())
+    return (yield from look())
 
 
 def split(data: bytes, lengths: Sequence[int]) -> list[bytes]:

@@ -126,7 +126,7 @@ def test_slices_of_a_file_that_is_freed_during_the_read_are_read_again(
         assert machine.add(7, (entry_id,), LARGE) is Code.OK
     wanted = [(entry_id, RANGES) for entry_id in (0, 1)]
     right = [cut(entry(7, entry_id, LARGE), RANGES) for entry_id in (0, 1)]
-    find, failures = reads.Reader.find, [1]
+    find, failures = reads.Reader.find, [reads.LOOKS_MAX - 1]
 
     def freed_before(self: reads.Reader, ledger_id: int, entry_id: int) -> Any:
         if failures and failures[0] and entry_id == 0:
@@ -136,7 +136,7 @@ def test_slices_of_a_file_that_is_freed_during_the_read_are_read_again(
 
     monkeypatch.setattr(reads.Reader, "find", freed_before)
     assert machine.read_slices(7, wanted) == (Code.OK, right)
-    failures[0] = 2
+    failures[0] = reads.LOOKS_MAX
     assert machine.read_slices(7, wanted)[0] is Code.IO_ERROR
 
 

@@ -1,0 +1,112 @@
+"""Decides which files are compacted, and at which speed. The functions do no I/O.
+
+A file is compacted if its live entries are a small part of the entries that it stored. Its live
+entries are copied, and then the whole file is freed. The best file is the one that frees the most
+bytes for each copied byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bookie_server.core.pieces import Piece, cut
+from bookie_server.core.record_codec import CHUNK_SIZE, FIXED_SIZE, aligned
+from bookie_server.core.settings import StorageSettings
+
+T = TypeVar("T")
+
+ALL_PERCENT = 100
+"""With this threshold, each file with a dead entry is compacted."""
+CREDIT_MS = 100
+"""If the work was slower than its rate, it may catch up at most this time."""
+MILLISECONDS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The sizes of a finished file that may be compacted."""
+
+    file_id: int
+    live_bytes: int  # size of the entries that are not deleted
+    data_bytes: int  # size of all entries of the file, live or not
+
+    @property
+    def freed_per_copied(self) -> float:
+        """How many bytes are freed for each copied byte."""
+        return (self.data_bytes - self.live_bytes) / max(self.live_bytes, 1)
+
+
+def chosen(candidates: Iterable[Candidate], live_percent: int) -> list[Candidate]:
+    """Return the files whose live part is below `live_percent`, the best file first."""
+    found = [
+        file
+        for file in candidates
+        if ALL_PERCENT * file.live_bytes < live_percent * file.data_bytes
+    ]
+    return sorted(found, key=lambda file: (-file.freed_per_copied, file.file_id))
+
+
+def stored_bytes(size_bytes: int, pieces: int) -> int:
+    """Return about how many bytes of a file `pieces` records with `size_bytes` in total take."""
+    if not pieces:
+        return 0
+    body = -(-size_bytes // pieces)
+    return pieces * aligned(FIXED_SIZE + 4 * -(-body // CHUNK_SIZE) + body)
+
+
+@dataclass(slots=True)
+class Schedule:
+    """When the next minor and the next major compaction are due."""
+
+    settings: StorageSettings
+    minor_ms: int  # monotonic time of the last minor compaction
+    major_ms: int  # monotonic time of the last major compaction
+
+    def due(self, now_ms: int) -> int:
+        """Return the threshold of the compaction that is due now, or 0, and note that it begins.
+
+        A major compaction is also a minor one.
+        """
+        settings = self.settings
+        if _is_due(now_ms - self.major_ms, settings.compaction_major_interval_ms):
+            self.major_ms = self.minor_ms = now_ms
+            return settings.compaction_major_percent
+        if _is_due(now_ms - self.minor_ms, settings.compaction_minor_interval_ms):
+            self.minor_ms = now_ms
+            return settings.compaction_minor_percent
+        return 0
+
+
+def _is_due(passed_ms: int, interval_ms: int) -> bool:
+    return 0 < interval_ms <= passed_ms
+
+
+class Rate:
+    """Limits the bytes that are read and written in a second. A rate of 0 is no limit."""
+
+    def __init__(self, bytes_per_s: int) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._allowed_from_ms = 0.0
+
+    def pause_ms(self, size_bytes: int, now_ms: int) -> int:
+        """Count bytes that were read or written, and return how long to wait before the next."""
+        if not self._bytes_per_s:
+            return 0
+        start = max(self._allowed_from_ms, now_ms - CREDIT_MS)
+        self._allowed_from_ms = start + size_bytes * MILLISECONDS / self._bytes_per_s
+        return max(0, int(self._allowed_from_ms - now_ms))
+
+
+def uncovered(piece: Piece[T], newer: Sequence[tuple[int, int]]) -> list[Piece[T]]:
+    """Return the parts of a piece without the ids of `newer`: ascending (first, last) ranges."""
+    found: list[Piece[T]] = []
+    at = piece.first
+    for first, last in newer:
+        if at < first and at <= piece.last:
+            found.append(cut(piece, at, min(first - 1, piece.last)))
+        at = max(at, last + 1)
+    if at <= piece.last:
+        found.append(cut(piece, at, piece.last))
+    return found

@@ -1,0 +1,84 @@
+"""Starts compactions, one after the other: when they are due, requested, or the disk is full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bookie_server.core.compaction import ALL_PERCENT, Schedule
+from bookie_server.errors import StorageError
+from bookie_server.ports import Future
+from bookie_server.storage.compaction.cycle import Compacted, Cycle
+from bookie_server.storage.compaction.pace import Pace
+from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.shared import Shared
+from bookie_server.storage.wake_ups import settle
+
+
+class Compactor:
+    """Runs compactions, one after the other."""
+
+    def __init__(
+        self, shared: Shared, keeper: FileKeeper, on_failed: Callable[[StorageError], None]
+    ) -> None:
+        self._shared = shared
+        self._keeper = keeper
+        self._on_failed = on_failed
+        self._pace = Pace(shared)
+        now_ms = shared.clock.monotonic_ms()
+        self._schedule = Schedule(shared.settings, now_ms, now_ms)
+        self._wanted = 0  # the largest threshold that was requested and not begun
+        self._waiting: list[Future[None]] = []
+        self._is_running = False
+        self._short_ms = now_ms - shared.settings.allocation_retry_ms
+        self._withdrawn: set[int] = set()  # ids of damaged files, which are not tried again
+        self.on_compacted: Callable[[Compacted], None] = lambda _compacted: None
+
+    async def compact(self, live_percent: int = ALL_PERCENT) -> None:
+        """Compact the files whose live part is below `live_percent`, and wait for the end."""
+        done: Future[None] = self._shared.tasks.future()
+        self._waiting.append(done)
+        self._request(live_percent)
+        await done
+
+    def compact_when_due(self) -> None:
+        """Start the compaction that is due by its interval, if one is due."""
+        live_percent = self._schedule.due(self._shared.clock.monotonic_ms())
+        if live_percent:
+            self._request(live_percent)
+
+    def compact_when_short(self) -> None:
+        """Start a compaction because the disk has no room, unless one began a moment ago."""
+        now_ms, settings = self._shared.clock.monotonic_ms(), self._shared.settings
+        is_early = now_ms - self._short_ms < settings.allocation_retry_ms
+        if settings.short_percent and not is_early and not self._is_running:
+            self._short_ms = now_ms
+            self._request(settings.short_percent)
+
+    async def stop(self) -> None:
+        """End a running compaction at its next step. No other begins."""
+        self._pace.is_stopped = True
+        while self._is_running:
+            await self.compact(0)
+
+    def _request(self, live_percent: int) -> None:
+        self._wanted = max(self._wanted, live_percent)
+        if not self._is_running:
+            self._is_running = True
+            self._shared.tasks.spawn("compaction", self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting or (self._wanted and not self._pace.must_end):
+                wanted, self._wanted = self._wanted, 0
+                waiting, self._waiting = self._waiting, []
+                try:
+                    if wanted and not self._pace.must_end:
+                        cycle = Cycle(self._shared, self._keeper, self._pace, self._withdrawn)
+                        self.on_compacted(await cycle.run(wanted))
+                finally:
+                    settle(waiting)
+        except StorageError as error:
+            self._on_failed(error)
+        finally:
+            self._is_running = False
+            settle(self._waiting)

@@ -1,0 +1,202 @@
+"""One compaction: chooses files, has them copied, and switches to the copies.
+
+A switch is one MANIFEST. Before it, the copies are finished and synced. In one turn of the event
+loop, the copies become readable, and the MANIFEST becomes due that lists them and not their
+sources. The sources are read until that MANIFEST is durable. Then their slots wait for the readings
+under way, and become free. If the disk has no room for the MANIFEST, the sources stay, and the
+copies are removed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from bookie_server.core.compaction import Candidate, chosen
+from bookie_server.core.slot_header import RECORDS_START
+from bookie_server.errors import DiskFullError, TooManyFilesError
+from bookie_server.storage.compaction.copying import Copying, Outcome
+from bookie_server.storage.compaction.draft import INDEX_BYTES_BESIDE, Draft
+from bookie_server.storage.compaction.live import LiveEntries
+from bookie_server.storage.compaction.pace import Pace
+from bookie_server.storage.files.entry_log_file import FinishedFile
+from bookie_server.storage.files.handover import Switch
+from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.shared import Shared
+
+SLACK_FRACTION = 8  # the copy of a file may be larger than estimated by this part
+
+
+@dataclass(slots=True)
+class Compacted:
+    """The result of one compaction."""
+
+    live_percent: int  # the threshold
+    files_freed: int = 0
+    files_written: int = 0
+    files_withdrawn: int = 0  # files that stay, because they are damaged
+    bytes_copied: int = 0  # size of the copied entries
+    bytes_freed: int = 0  # size of the freed files, less the size of the written files
+    duration_ms: int = 0
+
+
+class Cycle:
+    """One compaction. `withdrawn` are the ids of damaged files, which are not tried again."""
+
+    def __init__(self, shared: Shared, keeper: FileKeeper, pace: Pace, withdrawn: set[int]) -> None:
+        self._shared = shared
+        self._keeper = keeper
+        self._handover = keeper.handover
+        self._pace = pace
+        self._withdrawn = withdrawn
+        self._queue: deque[Copying] = deque()
+        self._result = Compacted(0)
+
+    async def run(self, live_percent: int) -> Compacted:
+        """Compact the files whose live part is below `live_percent`."""
+        counters, clock = self._shared.counters, self._shared.clock
+        self._result = result = Compacted(live_percent)
+        began_ms, copied = clock.monotonic_ms(), counters.compaction_bytes_copied
+        sources = self._sources(live_percent)
+        leaving = {file.entry.file_id for file in sources}
+        live = LiveEntries(self._shared, self._keeper, self._pace, leaving)
+        self._queue.extend(Copying(self._shared, file, live, self._pace) for file in sources)
+        while self._queue and not self._pace.must_end:
+            if not await self._write_one():
+                break
+        result.bytes_copied = counters.compaction_bytes_copied - copied
+        result.duration_ms = clock.monotonic_ms() - began_ms
+        counters.compactions += bool(sources)
+        counters.compaction_bytes_freed += max(0, result.bytes_freed)
+        counters.compaction_sources_withdrawn += result.files_withdrawn
+        return result
+
+    def _sources(self, live_percent: int) -> list[FinishedFile]:
+        """Return the files to compact, the best one first. Dead files need no compaction."""
+        unfit = self._shared.health.files_in_doubt | self._withdrawn
+        files = {
+            file.entry.file_id: file
+            for file in self._keeper.finished
+            if file.live and file.entry.file_id not in unfit
+        }
+        candidates = [
+            Candidate(file_id, file.live_bytes, file.data_bytes) for file_id, file in files.items()
+        ]
+        return [files[file.file_id] for file in chosen(candidates, live_percent)]
+
+    async def _write_one(self) -> bool:
+        """Write one file of copies and switch to it. Return whether another file may follow."""
+        draft = await self._begin()
+        if draft is None:
+            return False
+        copied: list[FinishedFile] = []
+        try:
+            is_whole = await self._fill(draft, copied)
+            return is_whole and await self._switch(draft, copied)
+        except (DiskFullError, TooManyFilesError):
+            return False
+        finally:
+            if self._handover.draft is not None and not self._shared.health.has_failed:
+                await self._discard(draft)
+            self._handover.owned.clear()
+            self._handover.taken.discard(draft.file.entry.slot)
+
+    async def _begin(self) -> Draft | None:
+        """Prepare a draft, or return None if there is no room."""
+        keeper, handover = self._keeper, self._handover
+        file_id, free = keeper.new_file_id(), keeper.free_slots
+        handover.taken.update(free)
+        try:
+            needed_bytes = RECORDS_START + needed_for(self._queue[0].source) + INDEX_BYTES_BESIDE
+            file = await keeper.slots.prepare_draft(file_id, free, needed_bytes)
+        except (DiskFullError, TooManyFilesError):
+            return None
+        finally:
+            handover.taken.difference_update(free)
+        handover.taken.add(file.entry.slot)
+        handover.draft = file
+        draft = Draft(self._shared, file, self._pace)
+        # After a crash, no other file may get the id of the draft: its slot may be used again, and
+        # its records must not look like those of the new file.
+        await keeper.commit_soon()
+        if self._shared.store.current.next_file_id > file_id and not self._pace.must_end:
+            return draft
+        if not self._shared.health.has_failed:
+            await self._discard(draft)
+        handover.taken.discard(file.entry.slot)
+        return None
+
+    async def _fill(self, draft: Draft, copied: list[FinishedFile]) -> bool:
+        """Copy files until the draft is full. Return False if the storage ends."""
+        while self._queue:
+            copying = self._queue[0]
+            file_id = copying.source.entry.file_id
+            if copied and not draft.may_fit(needed_for(copying.source)):
+                break
+            self._handover.owned.add(file_id)
+            outcome = await copying.into(draft)
+            if outcome is Outcome.ENDED:
+                return False
+            if outcome is Outcome.FULL:
+                break
+            self._queue.popleft()
+            if outcome is Outcome.WHOLE:
+                copied.append(copying.source)
+                continue
+            self._handover.owned.discard(file_id)
+            if outcome is Outcome.DEAD:
+                self._keeper.wake()  # now the keeper may free the file
+            else:
+                self._withdrawn.add(file_id)
+                self._result.files_withdrawn += 1
+        return True
+
+    async def _switch(self, draft: Draft, copied: list[FinishedFile]) -> bool:
+        """Make the copies durable and free their sources. Return False if that is impossible."""
+        keeper, handover = self._keeper, self._handover
+        if not draft.records and not copied:
+            return True
+        copies: FinishedFile | None = None
+        switch = Switch(None, ())
+        if draft.records:
+            switch.copies = copies = await draft.finish()
+            handover.owned.add(copies.entry.file_id)
+            handover.switch = switch
+            for _ in keeper.finished.adding(copies):
+                await self._shared.give_way()
+            # No other task runs from here to the end of the next block: tombstones are forgotten
+            # by what the draft names, or by what the held files name.
+            handover.draft = None
+        doubts = self._shared.health.files_in_doubt
+        switch.sources = tuple(file for file in copied if file.entry.file_id not in doubts)
+        switch.is_due = True
+        handover.switch = switch
+        sizes = sum(size_of(file) for file in switch.sources)
+        await keeper.commit_soon()
+        handover.switch = None
+        if not switch.is_done:
+            if copies is not None and not self._shared.health.has_failed:
+                await keeper.withdraw(copies)
+            return False
+        result = self._result
+        result.files_freed += len(switch.sources)
+        result.files_written += copies is not None
+        result.bytes_freed += sizes - (0 if copies is None else copies.end)
+        return True
+
+    async def _discard(self, draft: Draft) -> None:
+        """Remove a draft that nobody reads."""
+        self._handover.draft = None
+        await self._keeper.slots.discard(draft.file)
+
+
+def needed_for(file: FinishedFile) -> int:
+    """Return about how many bytes of a draft the live entries of a file need."""
+    span = file.entry.data_end - RECORDS_START
+    live = span * file.live_bytes // max(file.data_bytes, 1)
+    return live + live // SLACK_FRACTION
+
+
+def size_of(file: FinishedFile) -> int:
+    """Return the bytes that a finished file takes on the device."""
+    return file.entry.size_bytes if file.head is None else file.end

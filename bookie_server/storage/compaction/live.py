@@ -1,0 +1,169 @@
+"""Finds the entries of a file that must be copied.
+
+An entry is dead if its origin is not above the tombstone of its ledger, or if another finished
+file holds a newer copy. All records of a finished file are synced. A newer copy in a file that is
+not finished does not count: the copy may not be synced, and then a crash would lose both.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from bookie_server.core.compaction import uncovered
+from bookie_server.core.index_format import BLOCK_SIZE, IndexBlock
+from bookie_server.core.pieces import Piece
+from bookie_server.errors import StorageError
+from bookie_server.storage.compaction.pace import Pace
+from bookie_server.storage.files.entry_log_file import (
+    FinishedFile,
+    by_offset,
+    overlapping_pieces,
+)
+from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.reading.readings import finish
+from bookie_server.storage.shared import Shared
+from bookie_server.storage.slices import parts
+
+BUCKET_SIZE_BYTES = 1 << 20
+_NUMBERS = 5
+
+
+class LiveStretch(NamedTuple):
+    """Consecutive live entries of one record."""
+
+    offset: int  # offset of the record
+    place: int  # index of the first entry in the record
+    first: int  # id of the first entry
+    last: int  # id of the last entry, inclusive
+    origin: int
+
+
+class LiveStretches:
+    """The live stretches of a file in the order of their records. A stretch takes 40 bytes."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, array[int]] = {}
+
+    def add(self, piece: Piece[int]) -> None:
+        """Add a piece, whose target is the offset of a record."""
+        bucket = self._buckets.setdefault(piece.target // BUCKET_SIZE_BYTES, array("q"))
+        bucket.extend((piece.target, piece.place, piece.first, piece.last, piece.origin))
+
+    def by_record(self) -> Iterator[list[LiveStretch]]:
+        """Yield the stretches of each record, in ascending order of offset. Empties the object."""
+        for number in sorted(self._buckets):
+            numbers = self._buckets.pop(number)
+            stretches = sorted(
+                LiveStretch(*numbers[at : at + _NUMBERS]) for at in range(0, len(numbers), _NUMBERS)
+            )
+            of_record: list[LiveStretch] = []
+            for stretch in stretches:
+                if of_record and of_record[0].offset != stretch.offset:
+                    yield of_record
+                    of_record = []
+                of_record.append(stretch)
+            yield of_record
+
+
+class LiveEntries:
+    """Finds the live entries of files. `leaving` are the ids of all files of one compaction."""
+
+    def __init__(
+        self, shared: Shared, keeper: FileKeeper, pace: Pace, leaving: Collection[int]
+    ) -> None:
+        self._shared = shared
+        self._keeper = keeper
+        self._pace = pace
+        self._leaving = leaving
+
+    async def of(self, source: FinishedFile) -> LiveStretches:
+        """Return the live stretches of a file.
+
+        Raises:
+            CorruptRecordError: A block of the index is damaged.
+        """
+        found = LiveStretches()
+        if source.rebuilt is not None:
+            for totals in parts(source.totals()):
+                for total in totals:
+                    in_memory = source.rebuilt.pieces_of(total.ledger_id)
+                    placed = [by_offset(piece) for piece in in_memory]
+                    await self._add(found, source, total.ledger_id, placed)
+                await self._shared.give_way()
+            return found
+        assert source.head is not None, "a file with a damaged index is in doubt"
+        for number in range(len(source.head.keys)):
+            offset = source.block_offset(number)
+            data = await self._pace.read(source.handle, offset, BLOCK_SIZE)
+            block = IndexBlock(data, number, source.identity)
+            by_ledger: dict[int, list[Piece[int]]] = {}
+            for place in range(len(block)):
+                ledger_id, piece = block.piece_at(place)
+                by_ledger.setdefault(ledger_id, []).append(piece)
+            for ledger_id, pieces in by_ledger.items():
+                await self._add(found, source, ledger_id, pieces)
+            if self._pace.must_end:
+                break
+        return found
+
+    async def _add(
+        self, found: LiveStretches, source: FinishedFile, ledger_id: int, pieces: list[Piece[int]]
+    ) -> None:
+        """Add the live parts of pieces of a ledger."""
+        tombstone = self._shared.states.tombstone_of(ledger_id)
+        live = [piece for piece in pieces if piece.origin > tombstone]
+        rivals = self._rivals(source, ledger_id, live) if live else []
+        if rivals:
+            pin = self._keeper.pins.take()
+            try:
+                for rival in rivals:
+                    live = await self._without_newer(live, rival, ledger_id)
+            finally:
+                self._keeper.pins.release(pin)
+        for piece in live:
+            found.add(piece)
+
+    def _rivals(
+        self, source: FinishedFile, ledger_id: int, pieces: list[Piece[int]]
+    ) -> list[FinishedFile]:
+        """Return the other finished files that may have newer copies of entries."""
+        doubts = self._shared.health.files_in_doubt
+        found = []
+        for file in self._keeper.finished.holding(ledger_id):
+            if file is source or file.entry.file_id in doubts:
+                continue
+            total = file.total_of(ledger_id)
+            if file.rebuilt is None and total is not None:
+                is_apart = (
+                    total.first_entry_id > pieces[-1].last or total.last_entry_id < pieces[0].first
+                )
+                if is_apart or total.origin_newest < min(piece.origin for piece in pieces):
+                    continue
+            found.append(file)
+        return found
+
+    async def _without_newer(
+        self, pieces: list[Piece[int]], rival: FinishedFile, ledger_id: int
+    ) -> list[Piece[int]]:
+        """Return the parts of pieces of which `rival` has no newer copy.
+
+        If `rival` stays, an equal copy supersedes too: an earlier compaction made it.
+        """
+        stays = rival.entry.file_id not in self._leaving
+        left: list[Piece[int]] = []
+        for piece in pieces:
+            try:
+                reading = overlapping_pieces(rival, ledger_id, piece.first, piece.last)
+                others = await finish(reading)
+            except StorageError:
+                others = []  # without a proof, the entry is copied
+            newer = [
+                (p.first, p.last)
+                for p in others
+                if p.origin > piece.origin or (stays and p.origin == piece.origin)
+            ]
+            left += uncovered(piece, newer)
+            await self._shared.give_way()
+        return left

@@ -1,0 +1,56 @@
+"""What compaction and the keeper of the files agree on.
+
+Compaction owns the files that it copies, its draft (the file that it writes), and the slot of the
+draft. The keeper leaves them alone. When the copies are durable, compaction asks for a `Switch`:
+one MANIFEST lists the copies, and no longer lists the files that were copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from bookie_server.storage.files.entry_log_file import FinishedFile, OpenFile
+
+
+@dataclass(slots=True, eq=False)
+class Switch:
+    """The exchange of files by one MANIFEST."""
+
+    copies: FinishedFile | None  # None if nothing in the sources was live
+    sources: tuple[FinishedFile, ...]  # files without an entry that is needed and not copied
+    is_due: bool = False  # the next MANIFEST makes the switch
+    is_done: bool = False  # the durable MANIFEST has made the switch
+
+
+@dataclass(slots=True)
+class Handover:
+    """The files of compaction. Until a switch is durable, its sources are held and are read."""
+
+    owned: set[int] = field(default_factory=set)  # ids of files that must not be freed
+    taken: set[str] = field(default_factory=set)  # slots in which a file is being prepared
+    draft: OpenFile | None = None  # a file that no MANIFEST lists
+    switch: Switch | None = None
+
+    def names(self, ledger_id: int) -> bool:
+        """Return whether the draft has records of a ledger, live or dropped."""
+        return self.draft is not None and ledger_id in self.draft.index
+
+    @property
+    def due(self) -> Switch | None:
+        """The switch that the next MANIFEST makes."""
+        return self.switch if self.switch is not None and self.switch.is_due else None
+
+    @property
+    def unlisted(self) -> Collection[FinishedFile]:
+        """The held files that the next MANIFEST must not list."""
+        if self.switch is None:
+            return ()
+        if self.switch.is_due:
+            return self.switch.sources
+        return () if self.switch.copies is None else (self.switch.copies,)
+
+    def take_back(self) -> None:
+        """Keep the sources, because the MANIFEST could not be written."""
+        if self.switch is not None:
+            self.switch.is_due = False
