@@ -49,6 +49,7 @@ BOOKIE_ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 SizeBytes = Annotated[int, Field(gt=0)]
+Percent = Annotated[int, Field(ge=0, le=100)]
 TimeMs = Annotated[int, Field(gt=0, le=3_600_000)]
 
 
@@ -106,6 +107,15 @@ class BookieSettings(BaseSettings):
         group_wait_ms: Time that a group of records waits for more records if the device is idle
             and the group is not full. 0 writes and syncs the first record immediately.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
+        compaction_minor_percent: Each `compaction_minor_interval_ms`, the bookie compacts files of
+            which less than this part is not deleted: it copies their entries to another file, and
+            frees the file. 0 disables these compactions.
+        compaction_major_percent: The same for each `compaction_major_interval_ms`. While the disk
+            is full, such a compaction runs immediately. If both parts are 0, nothing is compacted.
+        compaction_minor_interval_ms: Time between two compactions with the smaller part; 0: never.
+        compaction_major_interval_ms: Time between two compactions with the larger part; 0: never.
+        compaction_bytes_per_s: Number of bytes that compaction reads and writes in a second; 0 sets
+            no limit.
         drain_timeout_ms: Maximum time that a stopping bookie takes to answer accepted requests.
         log_level: `debug`, `info`, `warning` or `error`.
     """
@@ -142,6 +152,11 @@ class BookieSettings(BaseSettings):
     )
     group_wait_ms: Annotated[int, Field(ge=0, le=1_000)] = ModeSettings.group_wait_ms
     gc_interval_ms: Annotated[int, Field(ge=1_000, le=86_400_000)] = 600_000
+    compaction_minor_percent: Percent = 20
+    compaction_major_percent: Percent = 80
+    compaction_minor_interval_ms: Annotated[int, Field(ge=0, le=2_592_000_000)] = 3_600_000
+    compaction_major_interval_ms: Annotated[int, Field(ge=0, le=2_592_000_000)] = 86_400_000
+    compaction_bytes_per_s: Annotated[int, Field(ge=0)] = 32 * MEBIBYTE
     drain_timeout_ms: TimeMs = 5_000
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
 

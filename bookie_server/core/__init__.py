@@ -2,6 +2,7 @@
 
 - `ledger_gate`: decides which requests are accepted, and when a bookie may deny an entry.
 - `ledger_state`: the state of a ledger, except its entries.
+- `compaction`: chooses the files to compact, and limits the speed.
 - `replay_decision`: distinguishes torn from damaged records at boot.
 - `record`, `record_codec`, `slot_header`, `manifest_codec`, `index_format`, `group_copy`: the
   formats of docs/FORMATS.md.

@@ -62,9 +62,8 @@ class StorageSettings:
     state_deltas_bytes_min: int = 16 * KIBIBYTE
     tombstone_keep_s: int = 7 * 24 * 3_600  # minimum time for which a tombstone is kept
     mode_settings: ModeSettings = ModeSettings()  # where adds are before their answers
-    # A file is compacted if less than this part of its entries is live; 0: no such compaction.
-    compaction_minor_percent: int = 20
-    compaction_major_percent: int = 80
+    compaction_minor_percent: int = 20  # files are compacted below this live part; 0: never
+    compaction_major_percent: int = 80  # the same for major compactions
     compaction_minor_interval_ms: int = 3_600_000  # time between two minor compactions; 0: never
     compaction_major_interval_ms: int = 24 * 3_600_000  # the same for major compactions
     compaction_bytes_per_s: int = 32 * MEBIBYTE  # bytes read and written; 0: no limit

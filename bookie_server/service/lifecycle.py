@@ -27,6 +27,7 @@ from bookie_server.core.settings import ModeSettings, StorageSettings
 from bookie_server.descriptors import CALLERS_MAX, FILES_MAX, divided, raise_limit
 from bookie_server.errors import ExitCode
 from bookie_server.service.collector import Collected, Collector
+from bookie_server.service.compaction_clock import CompactionClock
 from bookie_server.service.limits.lanes import Lanes, lane_gauges
 from bookie_server.service.logging import get_logger
 from bookie_server.service.membership.cookie_check import check_cookies
@@ -38,6 +39,7 @@ from bookie_server.service.metrics.server import MetricsServer
 from bookie_server.service.port_claim import claim
 from bookie_server.service.v2.server import V2Server, listen
 from bookie_server.service.v2.shared import V2Shared
+from bookie_server.storage.compaction.cycle import Compacted
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.manifest import initialize_directory
@@ -113,6 +115,7 @@ class Bookie:
             await self._serve(listener, self._storage, collector)
             await self._register(stores, self._storage)
             collector.start()
+            self._start_compaction(self._storage)
         except BaseException:
             await closers.aclose()
             raise
@@ -178,6 +181,11 @@ class Bookie:
                 checkpoint_interval_ms=self.settings.checkpoint_interval_ms,
                 group_wait_ms=self.settings.group_wait_ms,
             ),
+            compaction_minor_percent=self.settings.compaction_minor_percent,
+            compaction_major_percent=self.settings.compaction_major_percent,
+            compaction_minor_interval_ms=self.settings.compaction_minor_interval_ms,
+            compaction_major_interval_ms=self.settings.compaction_major_interval_ms,
+            compaction_bytes_per_s=self.settings.compaction_bytes_per_s,
         )
         metadata = StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms)
         return await LedgerStorage.open(
@@ -194,6 +202,16 @@ class Bookie:
         )
         self._closers.callback(collector.stop)
         return collector
+
+    def _start_compaction(self, storage: LedgerStorage) -> None:
+        storage.compactor.on_compacted = self._log_compaction
+        clock = CompactionClock(storage.compactor, self._tasks)
+        clock.start()
+        self._closers.callback(clock.stop)
+
+    def _log_compaction(self, compacted: Compacted) -> None:
+        if compacted.files_freed or compacted.files_withdrawn:
+            _logger.info("compacted", **asdict(compacted))
 
     def _log_pass(self, collected: Collected) -> None:
         if collected.ledgers_dropped or not collected.is_whole:

@@ -4,6 +4,7 @@
   `fences`: sets fences. `reading`: reads. `lacs`: last adds confirmed and their watches.
 - `shared`: state and counters that these parts share.
 - `journal`: writes records in order and syncs them in groups. `files`: the files of the journal.
+- `compaction`: copies the live entries of files that are mostly deleted, and frees the files.
 - `modes`: the write modes: journal files, checkpoints, and the end of the last run.
 - `boot`, `replay`, `open_files`: read the files of the directory, and repair them when the bookie
   starts.

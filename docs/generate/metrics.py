@@ -95,6 +95,10 @@ MEANINGS = {
     "storage_damage": "Reads that found a damaged entry. **Above 0: the disk lost data.**",
     "storage_drops": "Ledgers whose entries were deleted.",
     "storage_tombstones_forgotten": "Deleted ledgers that the bookie forgot after their grace period.",
+    "storage_compactions": "Compactions that found files to compact.",
+    "storage_compaction_bytes_copied": "Bytes of the entries that compaction copied.",
+    "storage_compaction_bytes_freed": "Size of the files that compaction freed, less the size of the files that it wrote.",
+    "storage_compaction_sources_withdrawn": "Files that compaction could not read. **Above 0: the disk lost data.**",
 }
 """The meaning of each metric, by its name without the prefix. The metrics of lanes follow below."""
 

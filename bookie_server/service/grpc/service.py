@@ -305,9 +305,13 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def CollectGarbage(  # noqa: N802
         self, request: pb.CollectGarbageRequest, context: object
     ) -> pb.CollectGarbageReply:
-        """Run a pass of the collector. If another pass is running, wait for its end first."""
+        """Run a pass of the collector, and start to compact each file with a deleted entry.
+
+        If another pass is running, wait for its end first. The reply does not wait for compaction.
+        """
         del request, context
         collected = await self._collector.collect()
+        self._storage.compactor.request()
         code = Code.OK if collected.is_whole else Code.IO_ERROR
         return pb.CollectGarbageReply(
             code=self._counted(code),

@@ -1,5 +1,7 @@
 """Compaction: copies the live entries of files that are mostly deleted, and frees the files.
 
-`compactor` chooses the files and switches to the copies, `copying` copies one file, `live` finds
-its live entries, and `draft` writes the file of the copies (FORMATS.md#compaction).
+- `compactor`: starts compactions. `cycle`: one compaction, from the choice of the files to the
+  MANIFEST that lists the copies instead (FORMATS.md#compaction).
+- `copying`: copies one file. `live`: finds its live entries. `draft`: the file of the copies.
+- `pace`: limits the speed.
 """

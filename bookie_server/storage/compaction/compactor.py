@@ -37,14 +37,14 @@ class Compactor:
         """Compact the files whose live part is below `live_percent`, and wait for the end."""
         done: Future[None] = self._shared.tasks.future()
         self._waiting.append(done)
-        self._request(live_percent)
+        self.request(live_percent)
         await done
 
     def compact_when_due(self) -> None:
         """Start the compaction that is due by its interval, if one is due."""
         live_percent = self._schedule.due(self._shared.clock.monotonic_ms())
         if live_percent:
-            self._request(live_percent)
+            self.request(live_percent)
 
     def compact_when_short(self) -> None:
         """Start a compaction because the disk has no room, unless one began a moment ago."""
@@ -52,7 +52,7 @@ class Compactor:
         is_early = now_ms - self._short_ms < settings.allocation_retry_ms
         if settings.short_percent and not is_early and not self._is_running:
             self._short_ms = now_ms
-            self._request(settings.short_percent)
+            self.request(settings.short_percent)
 
     async def stop(self) -> None:
         """End a running compaction at its next step. No other begins."""
@@ -60,7 +60,8 @@ class Compactor:
         while self._is_running:
             await self.compact(0)
 
-    def _request(self, live_percent: int) -> None:
+    def request(self, live_percent: int = ALL_PERCENT) -> None:
+        """Start to compact the files whose live part is below `live_percent`."""
         self._wanted = max(self._wanted, live_percent)
         if not self._is_running:
             self._is_running = True

@@ -24,7 +24,7 @@ from bookie_server.storage.shared import Shared
 R = TypeVar("R")
 
 
-class Outcome(Enum):
+class CopyOutcome(Enum):
     """How the copying of a file ended."""
 
     WHOLE = "whole"
@@ -51,16 +51,16 @@ class Copying:
         self._waiting: list[LiveStretch] | None = None  # did not fit into the last draft
         self.source = source
 
-    async def into(self, draft: Draft) -> Outcome:
+    async def into(self, draft: Draft) -> CopyOutcome:
         """Copy entries into a draft until the draft is full, or all are copied."""
         try:
             return await self._copy(draft)
         except (DiskFullError, SyncFailedError, TooManyFilesError):
             raise  # errors of the draft
         except StorageError:
-            return Outcome.UNREADABLE
+            return CopyOutcome.UNREADABLE
 
-    async def _copy(self, draft: Draft) -> Outcome:
+    async def _copy(self, draft: Draft) -> CopyOutcome:
         if self._records is None:
             self._records = (await self._live.of(self.source)).by_record()
         while True:
@@ -69,18 +69,18 @@ class Copying:
                 return outcome
             stretches = self._waiting or next(self._records, None)
             if stretches is None:
-                return Outcome.WHOLE
+                return CopyOutcome.WHOLE
             self._waiting = stretches
             if not await self._copy_record(draft, stretches):
-                return Outcome.FULL
+                return CopyOutcome.FULL
             self._waiting = None
 
-    def _interruption(self) -> Outcome | None:
+    def _interruption(self) -> CopyOutcome | None:
         if self._pace.must_end:
-            return Outcome.ENDED
+            return CopyOutcome.ENDED
         if self.source.entry.file_id in self._shared.health.files_in_doubt:
-            return Outcome.UNREADABLE
-        return None if self.source.live else Outcome.DEAD
+            return CopyOutcome.UNREADABLE
+        return None if self.source.live else CopyOutcome.DEAD
 
     async def _copy_record(self, draft: Draft, stretches: list[LiveStretch]) -> bool:
         """Copy the live entries of a record. Return False if the draft has no room for them."""

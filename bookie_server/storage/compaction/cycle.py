@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from bookie_server.core.compaction import Candidate, chosen
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import DiskFullError, TooManyFilesError
-from bookie_server.storage.compaction.copying import Copying, Outcome
+from bookie_server.storage.compaction.copying import Copying, CopyOutcome
 from bookie_server.storage.compaction.draft import INDEX_BYTES_BESIDE, Draft
 from bookie_server.storage.compaction.live import LiveEntries
 from bookie_server.storage.compaction.pace import Pace
@@ -135,16 +135,16 @@ class Cycle:
                 break
             self._handover.owned.add(file_id)
             outcome = await copying.into(draft)
-            if outcome is Outcome.ENDED:
+            if outcome is CopyOutcome.ENDED:
                 return False
-            if outcome is Outcome.FULL:
+            if outcome is CopyOutcome.FULL:
                 break
             self._queue.popleft()
-            if outcome is Outcome.WHOLE:
+            if outcome is CopyOutcome.WHOLE:
                 copied.append(copying.source)
                 continue
             self._handover.owned.discard(file_id)
-            if outcome is Outcome.DEAD:
+            if outcome is CopyOutcome.DEAD:
                 self._keeper.wake()  # now the keeper may free the file
             else:
                 self._withdrawn.add(file_id)
@@ -164,8 +164,8 @@ class Cycle:
             handover.switch = switch
             for _ in keeper.finished.adding(copies):
                 await self._shared.give_way()
-            # No other task runs from here to the end of the next block: tombstones are forgotten
-            # by what the draft names, or by what the held files name.
+            # No other task runs between the last slice and this line. So at any time, the ledgers
+            # of the copies are named by the draft or by a held file, and stay known.
             handover.draft = None
         doubts = self._shared.health.files_in_doubt
         switch.sources = tuple(file for file in copied if file.entry.file_id not in doubts)
@@ -185,7 +185,7 @@ class Cycle:
         return True
 
     async def _discard(self, draft: Draft) -> None:
-        """Remove a draft that nobody reads."""
+        """Remove a draft, whose entries were never readable."""
         self._handover.draft = None
         await self._keeper.slots.discard(draft.file)
 

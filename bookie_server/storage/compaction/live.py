@@ -26,7 +26,7 @@ from bookie_server.storage.reading.readings import finish
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import parts
 
-BUCKET_SIZE_BYTES = 1 << 20
+REGION_SIZE_BYTES = 1 << 20
 _NUMBERS = 5
 
 
@@ -44,17 +44,17 @@ class LiveStretches:
     """The live stretches of a file in the order of their records. A stretch takes 40 bytes."""
 
     def __init__(self) -> None:
-        self._buckets: dict[int, array[int]] = {}
+        self._regions: dict[int, array[int]] = {}
 
     def add(self, piece: Piece[int]) -> None:
         """Add a piece, whose target is the offset of a record."""
-        bucket = self._buckets.setdefault(piece.target // BUCKET_SIZE_BYTES, array("q"))
-        bucket.extend((piece.target, piece.place, piece.first, piece.last, piece.origin))
+        region = self._regions.setdefault(piece.target // REGION_SIZE_BYTES, array("q"))
+        region.extend((piece.target, piece.place, piece.first, piece.last, piece.origin))
 
     def by_record(self) -> Iterator[list[LiveStretch]]:
         """Yield the stretches of each record, in ascending order of offset. Empties the object."""
-        for number in sorted(self._buckets):
-            numbers = self._buckets.pop(number)
+        for number in sorted(self._regions):
+            numbers = self._regions.pop(number)
             stretches = sorted(
                 LiveStretch(*numbers[at : at + _NUMBERS]) for at in range(0, len(numbers), _NUMBERS)
             )

@@ -1,8 +1,8 @@
 """What compaction and the keeper of the files agree on.
 
 Compaction owns the files that it copies, its draft (the file that it writes), and the slot of the
-draft. The keeper leaves them alone. When the copies are durable, compaction asks for a `Switch`:
-one MANIFEST lists the copies, and no longer lists the files that were copied.
+draft. The keeper leaves them alone. When the copies are durable, compaction requests a
+`Switch`: one MANIFEST lists the copies, and no longer lists the files that were copied.
 """
 
 from __future__ import annotations

@@ -1,0 +1,31 @@
+"""Starts the compactions that are due by their intervals."""
+
+from __future__ import annotations
+
+from bookie_server.ports import Tasks
+from bookie_server.storage.compaction.compactor import Compactor
+
+CHECK_INTERVAL_MS = 60_000
+
+
+class CompactionClock:
+    """Starts what is due each minute, also while the metadata store cannot be reached."""
+
+    def __init__(self, compactor: Compactor, tasks: Tasks) -> None:
+        self._compactor = compactor
+        self._tasks = tasks
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Start the clock."""
+        self._tasks.spawn("clock of compaction", self._tick())
+
+    def stop(self) -> None:
+        """Start no further compaction."""
+        self._is_stopped = True
+
+    async def _tick(self) -> None:
+        while not self._is_stopped:
+            await self._tasks.sleep(CHECK_INTERVAL_MS)
+            if not self._is_stopped:
+                self._compactor.compact_when_due()
