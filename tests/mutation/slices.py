@@ -88,7 +88,7 @@ MUTATIONS = [
     Mutation(
         "slices_of_a_freed_file_are_lost",
         READS,
-        "        return (yield from twice(lambda: self._read_slices(request)))\n",
+        "        return (yield from again(lambda: self._read_slices(request)))\n",
         "        return (yield from self._read_slices(request))\n",
         "a read of slices fails because a file was freed, although another file has the entry",
     ),
