@@ -5,4 +5,5 @@
   `port_claim`: binds ports before the servers start.
 - `limits`: limits of the memory held for peers. `metrics`: counters and gauges.
 - `membership`: access to the metadata store. `collector`: deletes the entries of deleted ledgers.
+  `compaction_clock`: starts the compactions that are due.
 """

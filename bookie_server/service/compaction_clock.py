@@ -9,7 +9,7 @@ CHECK_INTERVAL_MS = 60_000
 
 
 class CompactionClock:
-    """Starts what is due each minute, also while the metadata store cannot be reached."""
+    """Looks for a due compaction each minute, also while the metadata store cannot be reached."""
 
     def __init__(self, compactor: Compactor, tasks: Tasks) -> None:
         self._compactor = compactor

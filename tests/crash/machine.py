@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any
 
+from bookie_server.core.compaction import ALL_PERCENT
 from bookie_server.core.ledger_state import HeldLedgers, decode_states, encode_states
 from bookie_server.core.manifest_codec import Manifest, decode_manifest, manifest_encoding
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead, StoredSliceRead
@@ -188,7 +189,7 @@ class Machine:
         assert len(self.files.opened) <= pool.open_count <= self.settings.open_files_max
         files: list[OpenFile | FinishedFile] = [*keeper.opened, *keeper._unmarked]
         files += [] if keeper.spare is None else [keeper.spare]
-        known = {file.entry.slot for file in files} | set(keeper._pinned)
+        known = {file.entry.slot for file in files} | set(keeper._pinned) | keeper.handover.taken
         # The maintenance at work: the file that it prepared, and one that it cuts.
         assert len(set(pool.held_names) - known) <= 2, (pool.held_names, known)
 
@@ -228,6 +229,10 @@ class Machine:
 
     def reclaim(self) -> None:
         self.scheduler.run(self.serving.reclaim(), self.host)
+
+    def compact(self, live_percent: int = ALL_PERCENT) -> None:
+        """Compact the files below a live part, and wait for the end."""
+        self.scheduler.run(self.serving.compactor.compact(live_percent), self.host)
 
     def droppable(self) -> Sequence[int]:
         return self.scheduler.run(self.serving.droppable(), self.host)

@@ -114,6 +114,9 @@ class Run:
                 self.machine.scheduler.run_for(1_500)
                 self.machine.reclaim()
                 self.machine.host.spawn("reclaim", self.machine.serving.reclaim())
+            if self.random.random() < 0.3:
+                self.compact()
+                self.let_run(self.random.randrange(400))
             # Go down in the middle of something: a write lies between few events and its sync.
             for _ in range(self.random.randrange(1, 6)):
                 self.operate()
@@ -156,6 +159,9 @@ class Run:
         self.seen["drops"] += counters.drops
         self.seen["tombstones_forgotten"] += counters.tombstones_forgotten
         self.seen["freed"] += counters.files_freed
+        self.seen["compactions"] += counters.compactions
+        self.seen["compacted"] += counters.compaction_bytes_freed > 0
+        self.seen["withdrawn"] += counters.compaction_sources_withdrawn
         self.seen["recycled"] += counters.files_recycled
         names = [name for name in self.machine.disk.seen_names if name.startswith("slot")]
         self.seen["rolls"] += len(names) > 4
@@ -227,14 +233,20 @@ class Run:
             self.write_lac(ledger_id)
         elif choice < 0.91:
             self.drop(ledger_id)
-        elif choice < 0.95:
+        elif choice < 0.94:
             self.machine.host.spawn("reclaim", self.machine.serving.reclaim())
+        elif choice < 0.96:
+            self.compact()
         elif choice < 0.97:
             self.read(ledger_id)
         elif choice < 0.985:
             self.read_batch(ledger_id)
         else:
             self.read_for_recovery(ledger_id)
+
+    def compact(self) -> None:
+        """Copy the live entries of files with dead entries, while other requests are answered."""
+        self.machine.serving.compactor.request(self.random.choice((20, 80, 100)))
 
     def add(self, ledger_id: int) -> None:
         random = self.random

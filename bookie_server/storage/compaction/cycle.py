@@ -9,6 +9,7 @@ copies are removed.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from dataclasses import dataclass
 
@@ -90,16 +91,15 @@ class Cycle:
         if draft is None:
             return False
         copied: list[FinishedFile] = []
-        try:
+        goes_on = False
+        with contextlib.suppress(DiskFullError, TooManyFilesError):
             is_whole = await self._fill(draft, copied)
-            return is_whole and await self._switch(draft, copied)
-        except (DiskFullError, TooManyFilesError):
-            return False
-        finally:
-            if self._handover.draft is not None and not self._shared.health.has_failed:
-                await self._discard(draft)
-            self._handover.owned.clear()
-            self._handover.taken.discard(draft.file.entry.slot)
+            goes_on = is_whole and await self._switch(draft, copied)
+        if self._handover.draft is not None and not self._shared.health.has_failed:
+            await self._discard(draft)
+        self._handover.owned.clear()
+        self._handover.taken.discard(draft.file.entry.slot)
+        return goes_on
 
     async def _begin(self) -> Draft | None:
         """Prepare a draft, or return None if there is no room."""
@@ -131,6 +131,9 @@ class Cycle:
         while self._queue:
             copying = self._queue[0]
             file_id = copying.source.entry.file_id
+            if file_id not in self._keeper.finished:
+                self._queue.popleft()  # the keeper has freed the file, because it was dead
+                continue
             if copied and not draft.may_fit(needed_for(copying.source)):
                 break
             self._handover.owned.add(file_id)

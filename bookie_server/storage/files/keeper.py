@@ -391,6 +391,7 @@ class FileKeeper:
     async def _remove_sources(self, switch: Switch) -> None:
         """Stop reading the sources of a switch that is durable. Their slots are freed next."""
         switch.is_done = True
+        self.handover.switch = None
         for file in switch.sources:
             self._pinned[file.entry.slot] = file.handle
             for _ in self.finished.removing(file):
