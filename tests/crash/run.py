@@ -489,7 +489,7 @@ class Run:
         if ledger_id in model.fenced and not is_fenced:
             # A ledger that was dropped long ago is forgotten; whoever adds to it is still refused.
             late = self.next_id[ledger_id] + 100
-            if not model.dropped[ledger_id] or machine.add(ledger_id, (late,)) is Code.OK:
+            if not model.age[ledger_id] or machine.add(ledger_id, (late,)) is Code.OK:
                 raise ViolationError(f"ledger {ledger_id}: its fence was answered and is gone")
             self.seen["forgotten"] += 1
 
