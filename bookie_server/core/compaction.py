@@ -7,6 +7,7 @@ bytes for each copied byte.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -88,7 +89,7 @@ class Rate:
 
     def __init__(self, bytes_per_s: int) -> None:
         self._bytes_per_s = bytes_per_s
-        self._allowed_from_ms = 0.0
+        self._allowed_from_ms = -math.inf
 
     def pause_ms(self, size_bytes: int, now_ms: int) -> int:
         """Count bytes that were read or written, and return how long to wait before the next."""
