@@ -234,24 +234,46 @@ def test_a_disk_that_fills_up_again_and_again_gets_its_room_back_each_time() -> 
         assert entry_id > 20, (ledger_id, entry_id)
 
 
-def test_without_room_for_a_manifest_the_sources_stay_and_the_copies_go() -> None:
+def test_last_free_slot_is_left_to_compaction() -> None:
+    filled = Filled(settings=replace(SETTINGS, free_bytes_min=1 << 15))
+    machine = filled.machine
+    for number in range(60):
+        assert machine.add(2, (number,), bytes(2_500)) is Code.OK
+    assert machine.drop(2) is Code.OK
+    machine.reclaim()
+    assert len(machine.manifest().free_slots) == 2
+    machine.disk.faults.capacity_bytes = machine.disk.used_bytes() + SLOT_BYTES
+    number = 0
+    while (code := machine.add(3, (number,), bytes(2_500))) is Code.OK:
+        number += 1
+        machine.scheduler.run_for(5)
+    assert code is Code.READ_ONLY
+    assert len(machine.manifest().free_slots) == 1
+
+
+@pytest.mark.parametrize("is_brief", [False, True])
+def test_without_room_for_a_manifest_the_sources_stay_and_the_copies_go(*, is_brief: bool) -> None:
     filled = Filled()
     filled.fill()
     machine = filled.machine
     files = {file.file_id for file in machine.manifest().files}
     used = machine.disk.used_bytes()
-    renamed: list[int] = []
+    met: list[int] = []
 
-    def fill_up(_operation: int, name: str) -> None:
+    def fill_up(_operation: int, _name: str) -> None:
         # The copies are finished when the compaction requests the MANIFEST that lists them.
-        due = machine.serving._keeper.handover.due
-        if due is not None and due.copies is not None and not renamed:
-            renamed.append(1)
+        handover = machine.serving._keeper.handover
+        if handover.due is not None and not met:
+            met.append(1)
             machine.disk.faults.capacity_bytes = machine.disk.used_bytes() - (1 << 20)
+        elif met and handover.due is None and is_brief:
+            # Other MANIFESTs are written while the copies are removed.
+            machine.disk.faults.capacity_bytes = None
+            machine.serving._keeper.wake()
 
     machine.disk.on_operation = fill_up
     machine.compact()
-    assert renamed
+    assert met
     filled.check()
     assert {file.file_id for file in machine.manifest().files} >= files - {0}
     assert machine.serving.counters.compaction_bytes_freed == 0

@@ -176,10 +176,12 @@ class Cycle:
         handover.switch = switch
         sizes = sum(size_of(file) for file in switch.sources)
         await keeper.commit_soon()
-        handover.switch = None
         if not switch.is_done:
+            # There is no room for a MANIFEST: the sources stay. None may list the copies any more.
+            switch.is_due = False
             if copies is not None and not self._shared.health.has_failed:
                 await keeper.withdraw(copies)
+            handover.switch = None
             return False
         result = self._result
         result.files_freed += len(switch.sources)

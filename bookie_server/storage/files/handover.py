@@ -49,8 +49,3 @@ class Handover:
         if self.switch.is_due:
             return self.switch.sources
         return () if self.switch.copies is None else (self.switch.copies,)
-
-    def take_back(self) -> None:
-        """Keep the sources, because the MANIFEST could not be written."""
-        if self.switch is not None:
-            self.switch.is_due = False

@@ -373,11 +373,7 @@ class FileKeeper:
             freed[:] = [*self._freed, *(file.entry.slot for file in left)]
             return self._compose(prepared, freed, keep_open=keep_open)
 
-        try:
-            await self._shared.store.commit(compose, self._shared.states)
-        except (DiskFullError, TooManyFilesError):
-            self.handover.take_back()
-            raise
+        await self._shared.store.commit(compose, self._shared.states)
         if switch is not None:
             await self._remove_sources(switch)
         manifest = self._shared.store.current

@@ -283,6 +283,27 @@ def test_what_is_left_of_a_file_that_was_copied_in_part_is_copied_once(
         assert machine.read(2, entry_id) == (Code.OK, shared_entry(2, entry_id))
 
 
+def test_copies_in_two_files_that_both_leave_are_not_dead_because_of_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(draft, "PIECES_MAX", 12)
+    machine = started(settings=WIDE)
+    fill_shared(machine, 3, 40)
+    roll(machine)
+    assert machine.drop(1) is Code.OK
+    machine.serving.compactor.request()
+    machine.scheduler.run_until(lambda: any(f.is_copies for f in machine.manifest().files))
+    machine.stop()
+    machine.start()
+    assert machine.drop(3) is Code.OK
+    machine.compact()
+    for _ in range(2):
+        for entry_id in range(40):
+            assert machine.read(2, entry_id) == (Code.OK, shared_entry(2, entry_id))
+        machine.lose_power()
+        machine.start()
+
+
 # Damage.
 
 
@@ -435,6 +456,45 @@ def test_file_whose_ledgers_are_dropped_while_it_is_copied_is_freed() -> None:
     machine.reclaim()
     assert file_id not in {file.file_id for file in machine.manifest().files}
     assert machine.held(2) == []
+
+
+def test_file_that_dies_after_it_was_copied_is_freed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = started(settings=WIDE)
+    for ledger_id in (10, 20):
+        for entry_id in range(40):
+            for each in (ledger_id, ledger_id + 1):
+                assert machine.add(each, (entry_id,), bytes(300)) is Code.OK
+        roll(machine)
+    for ledger_id in (11, 21):
+        assert machine.drop(ledger_id) is Code.OK
+    into = Copying.into
+    whole: list[int] = []
+
+    async def dropping(self: Copying, draft: Draft) -> Any:
+        outcome = await into(self, draft)
+        if not whole:
+            codes: list[Code] = []
+            dropped = [FILLER, *(ledger for ledger in (10, 20) if ledger in draft.file.index)]
+            for ledger_id in dropped:
+                machine.serving.drop(ledger_id, codes.append)
+            while len(codes) < len(dropped):
+                await machine.host.sleep(1)
+            await machine.serving.reclaim()
+            assert not self.source.live
+            assert self.source.entry.file_id in machine.serving._keeper.finished
+        whole.append(self.source.entry.file_id)
+        return outcome
+
+    monkeypatch.setattr(Copying, "into", dropping)
+    freed = machine.serving.counters.files_freed
+    machine.compact()
+    assert len(whole) == 2
+    machine.reclaim()
+    assert machine.serving.counters.files_freed - freed <= 3
+    left = [ledger_id for ledger_id in (10, 20) if machine.held(ledger_id)]
+    assert len(left) == 1
+    manifest = machine.manifest()
+    assert machine.slots() == {f.slot for f in manifest.files} | set(manifest.free_slots)
 
 
 def test_newer_entry_that_is_not_synced_does_not_make_the_older_one_dead(

@@ -1,0 +1,159 @@
+"""Mistakes in the compaction of a bookie's files."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+STORAGE = "bookie_server/storage"
+COMPACTION = f"{STORAGE}/compaction"
+
+MUTATIONS = [
+    Mutation(
+        "unreadable_is_dead",
+        f"{COMPACTION}/copying.py",
+        "        except StorageError:\n            return CopyOutcome.UNREADABLE\n",
+        "        except StorageError:\n            return CopyOutcome.WHOLE\n",
+        "a file with an entry that cannot be read is freed, and the entry is absent",
+    ),
+    Mutation(
+        "copy_without_checksum",
+        f"{COMPACTION}/copying.py",
+        "data = await self._run(read_body(self.source.handle, record, at, edge))",
+        "data = await self._window.get(record.offset + record.header_size + at, edge - at)",
+        "damaged bytes get a valid checksum",
+    ),
+    Mutation(
+        "copy_gets_new_origin",
+        f"{COMPACTION}/copying.py",
+        "    copy.origin_sequence = record.origin_sequence\n",
+        "    copy.origin_sequence = record.origin_sequence + (1 << 40)\n",
+        "old bytes beat those that recovery wrote again, and dropped entries come back",
+    ),
+    Mutation(
+        "superseded_by_unsynced",
+        f"{COMPACTION}/live.py",
+        "        live = [piece for piece in pieces if piece.origin > tombstone]\n",
+        "        opened = self._keeper.opened\n"
+        "        live = [\n"
+        "            piece\n"
+        "            for piece in pieces\n"
+        "            if piece.origin > tombstone\n"
+        "            and not any(file.index.find(ledger_id, piece.first) for file in opened)\n"
+        "        ]\n",
+        "an entry is lost with its newer copy, which was not synced",
+    ),
+    Mutation(
+        "sources_freed_first",
+        f"{STORAGE}/files/keeper.py",
+        "        await self._shared.store.commit(compose, self._shared.states)\n",
+        "        for file in () if self.handover.due is None else self.handover.due.sources:\n"
+        "            await self._shared.files.remove(file.entry.slot)\n"
+        "        await self._shared.store.commit(compose, self._shared.states)\n",
+        "a crash before the MANIFEST leaves neither the sources nor the copies",
+    ),
+    Mutation(
+        "forget_ignores_draft",
+        f"{STORAGE}/drops.py",
+        "            if keeper.handover.names(ledger_id):\n                continue\n",
+        "",
+        "a tombstone is forgotten, and the draft brings the entries of its ledger back",
+    ),
+    Mutation(
+        "adds_eat_compaction_slot",
+        f"{STORAGE}/files/slots.py",
+        "self._settings.compaction_slot_bytes - await self._largest(others)",
+        "0",
+        "a full disk stays full, because compaction has no room for copies",
+    ),
+    Mutation(
+        "adds_take_the_last_free_slot",
+        f"{STORAGE}/files/slots.py",
+        "        needs_room = growth > 0 or kept_free > self._settings.free_bytes_min\n",
+        "        needs_room = growth > 0\n",
+        "a free slot is taken although it is the only room for copies",
+    ),
+    Mutation(
+        "switch_lists_copies_and_sources",
+        f"{STORAGE}/files/handover.py",
+        "            return self.switch.sources\n",
+        "            return ()\n",
+        "the MANIFEST lists files whose slots are free",
+    ),
+    Mutation(
+        "copies_are_listed_before_the_switch",
+        f"{STORAGE}/files/handover.py",
+        "        return () if self.switch.copies is None else (self.switch.copies,)\n",
+        "        return ()\n",
+        "the MANIFEST lists copies that are removed when it has no room",
+    ),
+    Mutation(
+        "switch_is_not_taken_back",
+        f"{COMPACTION}/cycle.py",
+        "            switch.is_due = False\n",
+        "",
+        "the next MANIFEST makes a switch that compaction has given up",
+    ),
+    Mutation(
+        "keeper_frees_files_that_are_copied",
+        f"{STORAGE}/files/keeper.py",
+        "        kept = self._health.files_in_doubt | self.handover.owned\n",
+        "        kept = self._health.files_in_doubt\n",
+        "a slot is used again while compaction reads it, and is freed twice",
+    ),
+    Mutation(
+        "copies_of_leaving_files_supersede",
+        f"{COMPACTION}/live.py",
+        "        stays = rival.entry.file_id not in self._leaving\n",
+        "        stays = True\n",
+        "two equal copies are dead because of each other",
+    ),
+    Mutation(
+        "draft_shares_its_slot",
+        f"{STORAGE}/files/keeper.py",
+        "        used = (*self._pinned, *self.handover.taken)\n",
+        "        used = (*self._pinned,)\n",
+        "the next file of the journal is written into the draft",
+    ),
+    Mutation(
+        "damaged_file_is_copied_again_and_again",
+        f"{COMPACTION}/cycle.py",
+        "                self._withdrawn.add(file_id)\n",
+        "",
+        "each compaction copies the readable part of a damaged file once more",
+    ),
+    Mutation(
+        "deleted_in_the_active_file_counts_as_live",
+        f"{STORAGE}/files/held.py",
+        "        if not is_explained:\n",
+        "        if False:\n",
+        "a file whose entries were dropped before its index was written is never compacted",
+    ),
+    Mutation(
+        "rebuilt_index_counts_deleted_entries",
+        f"{STORAGE}/files/held.py",
+        "        if file.rebuilt is not None:\n            size_bytes",
+        "        if False:\n            size_bytes",
+        "deleted entries count as live after an index was rebuilt",
+    ),
+    Mutation(
+        "lost_copies_are_not_noticed",
+        f"{STORAGE}/files/index_rebuilds.py",
+        "        gap.record is None and gap.offset < entry.data_end for gap in scan.gaps\n",
+        "        gap.record is None and gap.sequence <= entry.last_sequence for gap in scan.gaps\n",
+        "a file of copies that lost a record is not in doubt, and the entry is absent",
+    ),
+    Mutation(
+        "compaction_ignores_its_rate",
+        f"{COMPACTION}/pace.py",
+        "        while pause_ms > 0 and self._shared.health.is_writable and not self.must_end:\n",
+        "        while False:\n",
+        "compaction takes the whole disk",
+    ),
+    Mutation(
+        "full_disk_is_compacted_slowly",
+        f"{COMPACTION}/pace.py",
+        "        while pause_ms > 0 and self._shared.health.is_writable and not self.must_end:\n",
+        "        while pause_ms > 0 and not self.must_end:\n",
+        "a full bookie refuses adds for minutes longer than needed",
+    ),
+]
