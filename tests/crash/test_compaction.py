@@ -237,17 +237,12 @@ def test_a_disk_that_fills_up_again_and_again_gets_its_room_back_each_time() -> 
 def test_last_free_slot_is_left_to_compaction() -> None:
     filled = Filled(settings=replace(SETTINGS, free_bytes_min=1 << 15))
     machine = filled.machine
-    for number in range(60):
-        assert machine.add(2, (number,), bytes(2_500)) is Code.OK
-    assert machine.drop(2) is Code.OK
-    machine.reclaim()
+    machine.stop()
     assert len(machine.manifest().free_slots) == 2
-    machine.disk.faults.capacity_bytes = machine.disk.used_bytes() + SLOT_BYTES
-    number = 0
-    while (code := machine.add(3, (number,), bytes(2_500))) is Code.OK:
-        number += 1
-        machine.scheduler.run_for(5)
-    assert code is Code.READ_ONLY
+    machine.disk.faults.capacity_bytes = machine.disk.used_bytes() + (1 << 15)
+    machine.start()
+    machine.scheduler.run_for(2 * machine.settings.allocation_retry_ms)
+    assert not machine.serving.is_writable
     assert len(machine.manifest().free_slots) == 1
 
 

@@ -25,7 +25,9 @@ from bookie_server.storage.compaction import draft
 from bookie_server.storage.compaction.copying import Copying
 from bookie_server.storage.compaction.draft import Draft
 from bookie_server.storage.compaction.pace import Pace
+from bookie_server.storage.files.entry_log_file import FinishedFile
 from bookie_server.storage.files.held import Pins
+from bookie_server.storage.files.keeper import FileKeeper
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, add_request, entry
 from tests.sim.disk import SimFile
@@ -35,6 +37,7 @@ COLD = replace(SMALL, recent_bytes_max=1, pool_files_max=2)
 WIDE = replace(COLD, file_size_bytes=1 << 22, pieces_max=100_000, in_flight_bytes_max=1 << 24)
 
 
+FILLER_BYTES = 100_000
 FILLER = 99
 """The ledger whose entries fill files up."""
 
@@ -121,8 +124,9 @@ def roll(machine: Machine) -> None:
     """Fill the active file, so that the files before it are finished."""
     files = len(list(machine.serving._keeper.finished))
     first = machine.serving._shared.state_of(FILLER).last_accepted_id + 1
+    payload = bytes(FILLER_BYTES if machine.settings is not COLD else 3_000)
     for entry_id in range(first, first + 3_000):
-        assert machine.add(FILLER, (entry_id,), bytes(3_000)) is Code.OK
+        assert machine.add(FILLER, (entry_id,), payload) is Code.OK
         if len(list(machine.serving._keeper.finished)) > files:
             break
     machine.scheduler.run_for(300)
@@ -277,7 +281,7 @@ def test_what_is_left_of_a_file_that_was_copied_in_part_is_copied_once(
     again = machine.serving.counters.compaction_bytes_copied
     whole = sum(len(shared_entry(2, entry_id)) for entry_id in range(40))
     assert 0 < copied < whole + 100_000
-    filler = 3_032 * (machine.serving._states[FILLER].last_entry_id + 1)
+    filler = (FILLER_BYTES + 32) * (machine.serving._states[FILLER].last_entry_id + 1)
     assert again <= whole + filler - 6 * 300
     for entry_id in range(40):
         assert machine.read(2, entry_id) == (Code.OK, shared_entry(2, entry_id))
@@ -294,6 +298,8 @@ def test_copies_in_two_files_that_both_leave_are_not_dead_because_of_each_other(
     machine.serving.compactor.request()
     machine.scheduler.run_until(lambda: any(f.is_copies for f in machine.manifest().files))
     machine.stop()
+    monkeypatch.undo()
+    machine.settings = replace(WIDE, file_size_bytes=1 << 23)  # both fit into one draft
     machine.start()
     assert machine.drop(3) is Code.OK
     machine.compact()
@@ -578,6 +584,38 @@ def compacted() -> Machine:
     assert machine.drop(1) is Code.OK
     machine.compact()
     return machine
+
+
+def test_copies_without_a_manifest_are_in_no_later_one_while_they_are_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = started(settings=WIDE)
+    fill_shared(machine, 2, 40)
+    roll(machine)
+    assert machine.drop(1) is Code.OK
+    keeper, faults = machine.serving._keeper, machine.disk.faults
+    withdraw, withdrawn = FileKeeper.withdraw, list[int]()
+
+    def fill_up(_operation: int, _name: str) -> None:
+        if keeper.handover.due is not None and not withdrawn:
+            faults.capacity_bytes = 0
+
+    async def commit_first(self: FileKeeper, copies: FinishedFile) -> None:
+        faults.capacity_bytes = None
+        withdrawn.append(copies.entry.file_id)
+        await self.commit_soon()
+        assert copies.entry.slot not in {file.slot for file in machine.manifest().files}
+        await withdraw(self, copies)
+
+    machine.disk.on_operation = fill_up
+    monkeypatch.setattr(FileKeeper, "withdraw", commit_first)
+    machine.compact()
+    assert withdrawn
+    for _ in range(2):
+        for entry_id in range(40):
+            assert machine.read(2, entry_id) == (Code.OK, shared_entry(2, entry_id))
+        machine.lose_power()
+        machine.start()
 
 
 def test_reading_under_way_keeps_the_source_until_it_ends() -> None:
