@@ -15,6 +15,7 @@ from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
 from bookie_server.service.collector import Collector
+from bookie_server.storage.compaction.cycle import Compacted
 from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.shared import Shared
@@ -40,6 +41,8 @@ SETTINGS = StorageSettings(
 )
 
 
+EVERY_FILE_PERCENT = 101
+"""Files without a deleted entry are compacted too, because few files in a schedule have one."""
 COLLECTOR_INTERVAL_MS = 3_600_000
 """Longer than any schedule, so passes run only when a schedule requests them."""
 
@@ -150,6 +153,7 @@ class SimBookie:
         self._note_boot()
         self.storage = storage
         storage.on_state_change = self._on_state_change
+        storage.compactor.on_compacted = self._on_compacted
         self.collector = Collector(
             storage=storage,
             listing=ListingFromStore(self.world, host),
@@ -166,6 +170,11 @@ class SimBookie:
         """Record a boot, which explains failures while it lasts. The first boot takes no time."""
         if self.boots > 1:
             self.world.faults.lasts("boot")
+
+    def _on_compacted(self, compacted: Compacted) -> None:
+        if compacted.files_freed:
+            self.world.note(self.name, compacted)
+            self.world.checkers.mark("compacted")
 
     def _on_state_change(self) -> None:
         """If the storage has failed, stop the bookie after its pending answers."""
@@ -443,12 +452,13 @@ class SimBookie:
     def collect(self, on_done: Callable[[], None] = lambda: None) -> None:
         """Begin a pass of garbage collection, if the bookie serves."""
 
-        async def collect(collector: Collector) -> None:
+        async def collect(collector: Collector, storage: LedgerStorage) -> None:
             await collector.collect()
+            storage.compactor.request(EVERY_FILE_PERCENT)
             on_done()
 
-        if self.host is not None and self.collector is not None:
-            self.host.spawn("garbage", collect(self.collector))
+        if self.host is not None and self.collector is not None and self.storage is not None:
+            self.host.spawn("garbage", collect(self.collector, self.storage))
 
     def peek(self, ledger_id: int, entry_id: int) -> bytes | None:
         """Return what this bookie would answer now, without the network. Start it if it is down."""

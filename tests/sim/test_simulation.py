@@ -50,6 +50,7 @@ MARKS = (
     "failed NOT_FOUND",
     "failed TOO_MANY_CHANGES",
     "garbage collected",
+    "compacted",
     "late add",
     "ledger rolled",
     "power loss",
