@@ -230,3 +230,27 @@ def test_a_bookie_takes_a_full_device_of_the_journal_for_an_error_of_the_start()
     machine.journal_disk.faults.capacity_bytes = None
     machine.start()
     assert machine.add(1, (0,)) is Code.OK
+
+
+@pytest.mark.parametrize("place", ["head", "body"])
+def test_damage_of_one_copy_loses_no_other_and_is_never_denied(place: str) -> None:
+    """A power loss takes all of the entry log, and a bit of the third copy has rotted."""
+    mode = ModeSettings(BookieWriteMode.JOURNAL, "/journal", checkpoint_interval_ms=3_600_000)
+    machine = Machine(1, settings=replace(SMALL, mode_settings=mode))
+    machine.start()
+    for number in range(6):
+        assert machine.add(1, (number,), bytes(600)) is Code.OK
+    machine.crash()
+    for name, content in machine.disk.seen_names.items():
+        if name.startswith("slot-"):
+            content.unsynced = []
+            content.seen = bytearray(content.durable)
+    (journal, *_) = sorted(n for n in machine.journal_disk.seen_names if n.startswith("journal-"))
+    data = bytes(machine.journal_disk.seen_names[journal].seen)
+    heads = [at for at in range(0, len(data), 512) if data[at : at + 4] == b"LGRP"]
+    offset = heads[2] + (20 if place == "head" else 700)
+    machine.journal_disk.flip_bit(journal, offset, 3)
+    machine.start()
+    answers = [machine.read(1, number)[0] for number in range(6)]
+    assert answers == [Code.OK] * 2 + [Code.IO_ERROR] + [Code.OK] * 3
+    assert machine.read(2, 0)[0] is Code.IO_ERROR  # it may have been in the lost copy

@@ -87,6 +87,7 @@ MUTATIONS = [
         "                await handle.datasync()\n                await handle.close()",
         "                await handle.close()",
         "the boot relies on records that are in the page cache only",
+        equivalent="the boot finishes each open file later, and syncs the whole file then",
     ),
     Mutation(
         "mode_redo_stops_at_damage",
