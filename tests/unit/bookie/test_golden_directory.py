@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.manifest_codec import FileState, decode_manifest
+from bookie_server.core.settings import ModeSettings
 from ledgerlog_spark.model import Code
-from tests.crash.machine import Machine
+from tests.crash.machine import SMALL, Machine
 from tests.sim.disk import Content
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -16,6 +21,7 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 
 def copied(fixture: Path, expected: dict[str, Any]) -> Machine:
     machine = Machine(99)
+    machine.is_new = False
     for name, size in expected["sizes"].items():
         content = Content()
         content.seen[:] = (fixture / "data" / name).read_bytes().ljust(size, b"\0")
@@ -91,3 +97,31 @@ def test_directory_with_appended_states_is_read_back_whole() -> None:
     assert machine.add(expected["forgotten"][0], (0,)) is Code.OK
     assert machine.metadata.asked == expected["forgotten"]
     machine.crash()
+
+
+@pytest.mark.parametrize("mode", list(BookieWriteMode))
+def test_directory_with_a_journal_and_copies_is_read_back_whole(mode: BookieWriteMode) -> None:
+    fixture = GOLDEN / "bookie_v4"
+    expected = json.loads((fixture / "expected.json").read_text())
+    machine = copied(fixture, expected)
+    journal = "/journal" if mode is BookieWriteMode.JOURNAL else ""
+    machine.settings = replace(SMALL, mode_settings=ModeSettings(mode, journal))
+    for name, size in expected["journal_sizes"].items():
+        content = Content()
+        content.seen[:] = (fixture / "journal" / name).read_bytes().ljust(size, b"\0")
+        content.durable[:] = content.seen
+        names = machine.journal_disk
+        names.seen_names[name] = names.durable_names[name] = content
+    manifest = decode_manifest((fixture / "data" / "MANIFEST").read_bytes())
+    assert manifest.run is not None
+    assert manifest.run.mode is BookieWriteMode.JOURNAL
+    copies = [file for file in manifest.files if file.state is FileState.FINISHED]
+    assert [(file.first_sequence, file.last_sequence) for file in copies] == [(0, 0)]
+    for number in range(2):
+        machine.start()
+        assert (machine.serving.counters.boot_redone_groups > 0) is (number == 0 or bool(journal))
+        check_what_is_stored(machine, expected)
+        lac = expected["lac"][1]
+        assert machine.ask(lambda done: machine.serving.read_lac(3, done)) == (Code.OK, lac)
+        assert machine.read(9, 1) == (Code.NO_ENTRY, None)
+        machine.crash()
