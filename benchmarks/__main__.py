@@ -10,6 +10,7 @@ SCRIPTS = (
     "read",
     "recovery",
     "bookie_cost",
+    "compaction",
     "log_append",
     "tail_latency",
     "spark_write",

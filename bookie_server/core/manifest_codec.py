@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from bookie_server.core.bookie_run import BookieRun
-from bookie_server.core.record import FileIdentity
+from bookie_server.core.record import COPIES_FIRST_SEQUENCE, FileIdentity
 from bookie_server.errors import (
     REPLACEMENT_ADVICE,
     DamagedDirectoryError,
@@ -61,6 +61,15 @@ class FileEntry:
     def is_copies(self) -> bool:
         """Whether compaction wrote the file. The sequences of its records are its own."""
         return self.state is FileState.FINISHED and self.last_sequence == 0
+
+    @property
+    def scan_from(self) -> int:
+        """The sequence of the first record of a finished file."""
+        return COPIES_FIRST_SEQUENCE if self.is_copies else self.first_sequence
+
+    def holds(self, sequence: int, offset: int) -> bool:
+        """Return whether a record with this sequence at this offset is one of a finished file."""
+        return offset < self.data_end if self.is_copies else sequence <= self.last_sequence
 
     @property
     def identity(self) -> FileIdentity:

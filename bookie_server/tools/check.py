@@ -175,7 +175,7 @@ def _check_records(entry: FileEntry, scan: FileScan, report: Report) -> None:
     for gap in scan.gaps:
         if gap.record is not None:
             report.find(entry.slot, gap.offset, _damaged(gap.record))
-        elif gap.sequence <= entry.last_sequence:
+        elif entry.holds(gap.sequence, gap.offset):
             report.find(entry.slot, gap.offset, f"the record {gap.sequence} is not readable")
 
 

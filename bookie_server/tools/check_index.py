@@ -50,11 +50,11 @@ async def compare_index(
     assert file.head is not None
     result = Comparison()
     damaged = [gap.record for gap in scan.gaps if gap.record is not None]
-    last = file.entry.last_sequence
+    entry = file.entry
     runs = {
         record.offset: record
         for record in (*scan.records, *damaged)
-        if record.kind is JournalRecordKind.RUN and record.sequence <= last
+        if record.kind is JournalRecordKind.RUN and entry.holds(record.sequence, record.offset)
     }
     stored: dict[int, list[Piece[int]]] = {}
     for number, key in enumerate(file.head.keys):

@@ -156,7 +156,7 @@ class RestingDirectory:
     async def scan(self, file: FinishedFile) -> FileScan:
         """Read and verify the valid records of a finished file. The finish record is omitted."""
         entry = file.entry
-        return await Scanner(file.handle, entry, entry.data_end).scan(entry.first_sequence)
+        return await Scanner(file.handle, entry, entry.data_end).scan(entry.scan_from)
 
     async def replay(self) -> list[Replayed]:
         """Read the open files, and apply their records to the ledger states, as a start does."""

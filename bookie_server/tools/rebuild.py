@@ -71,9 +71,10 @@ async def _rebuild(directory: RestingDirectory, entry: FileEntry) -> Rebuild:
     index = ActiveIndex()
     damaged = [gap.record for gap in scan.gaps if gap.record is not None]
     for record in (*scan.records, *damaged):
-        if record.kind is JournalRecordKind.RUN and record.sequence <= entry.last_sequence:
+        is_held = entry.holds(record.sequence, record.offset)
+        if record.kind is JournalRecordKind.RUN and is_held:
             index.insert(record)
-    await _write(directory, file, index)
+    await _write(directory, file, index, scan.next_sequence)
     return Rebuild(entry.slot, REBUILT, damage, index.pieces)
 
 
@@ -93,21 +94,25 @@ async def _damage_of(directory: RestingDirectory, entry: FileEntry) -> str:
 def _is_whole(entry: FileEntry, scan: FileScan) -> bool:
     """Return whether all records of a file are known, at least by their headers."""
     return scan.next_sequence > entry.last_sequence and not any(
-        gap.record is None and gap.sequence <= entry.last_sequence for gap in scan.gaps
+        gap.record is None and entry.holds(gap.sequence, gap.offset) for gap in scan.gaps
     )
 
 
-async def _write(directory: RestingDirectory, file: FinishedFile, index: ActiveIndex) -> None:
+async def _write(
+    directory: RestingDirectory, file: FinishedFile, index: ActiveIndex, copies_sequence: int
+) -> None:
     """Write the finish record again, at its place.
 
-    After a crash during the write, the index is damaged as before.
+    `copies_sequence` is its sequence if the file is one of copies. After a crash during the write,
+    the index is damaged as before.
     """
     entry = file.entry
     encoding = index.encoding(file.identity)
     body, _ = await run_in_slices(encoding, directory.shared.give_way)
     record = JournalRecord(JournalRecordKind.FINISH, body=body)
     record.identity, record.offset = file.identity, entry.finish_offset
-    record.sequence = record.origin_sequence = entry.last_sequence + 1
+    sequence = copies_sequence if entry.is_copies else entry.last_sequence + 1
+    record.sequence = record.origin_sequence = sequence
     record.durable_upto = entry.last_sequence
     buffers: list[Buffer] = []
     append_encoded(record, buffers)

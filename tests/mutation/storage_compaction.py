@@ -138,7 +138,7 @@ MUTATIONS = [
     Mutation(
         "lost_copies_are_not_noticed",
         f"{STORAGE}/files/index_rebuilds.py",
-        "        gap.record is None and gap.offset < entry.data_end for gap in scan.gaps\n",
+        "        gap.record is None and entry.holds(gap.sequence, gap.offset) for gap in scan.gaps\n",
         "        gap.record is None and gap.sequence <= entry.last_sequence for gap in scan.gaps\n",
         "a file of copies that lost a record is not in doubt, and the entry is absent",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bookie_server.core.record import COPIES_FIRST_SEQUENCE, JournalRecordKind
+from bookie_server.core.record import JournalRecordKind
 from bookie_server.errors import StorageError
 from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.entry_log_file import FinishedFile
@@ -19,21 +19,19 @@ async def rebuild_index(file: FinishedFile, shared: Shared) -> None:
     """
     entry, doubts, counters = file.entry, shared.health.files_in_doubt, shared.counters
     doubts.add(entry.file_id)
-    first = COPIES_FIRST_SEQUENCE if entry.is_copies else entry.first_sequence
-    scan = await Scanner(file.handle, entry, entry.data_end).scan(first)
-    # The sequences of copies are not in the MANIFEST, so only their end in the file is known.
-    last = scan.next_sequence - 1 if entry.is_copies else entry.last_sequence
+    scan = await Scanner(file.handle, entry, entry.data_end).scan(entry.scan_from)
     index = ActiveIndex()
     unreadable = [gap.record for gap in scan.gaps if gap.record is not None]
     for records in parts([*scan.records, *unreadable]):
         for record in records:
-            if record.kind is JournalRecordKind.RUN and record.sequence <= last:
+            is_held = entry.holds(record.sequence, record.offset)
+            if record.kind is JournalRecordKind.RUN and is_held:
                 index.insert(record)
         await shared.give_way()
     file.rebuilt = index
     counters.boot_rebuilt_indexes += 1
-    is_whole = scan.next_sequence > last and not any(
-        gap.record is None and gap.offset < entry.data_end for gap in scan.gaps
+    is_whole = scan.next_sequence > entry.last_sequence and not any(
+        gap.record is None and entry.holds(gap.sequence, gap.offset) for gap in scan.gaps
     )
     if is_whole and not entry.has_damage:
         doubts.discard(entry.file_id)
