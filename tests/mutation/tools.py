@@ -103,11 +103,11 @@ MUTATIONS = [
         "entries of a killed bookie are deleted without --force",
     ),
     Mutation(
-        "tools_pages_lose_a_row",
-        f"{TOOLS}/pages.py",
+        "tools_excerpts_lose_a_row",
+        f"{TOOLS}/excerpts.py",
         "        if key < start:\n",
         "        if key <= start and start:\n",
-        "the first row of each further page is lost",
+        "the first row of each further excerpt is lost",
     ),
     Mutation(
         "start_accepts_a_cut_journal",
