@@ -12,6 +12,7 @@ from bookie_server.core.replay_decision import FileScan
 from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.entry_log_file import FinishedFile, read_block
 from bookie_server.storage.reading.readings import finish
+from bookie_server.tools.directory import last_sequence
 
 WRONG_MAX = 1_000
 """Number of differences that are described for one file."""
@@ -50,7 +51,7 @@ async def compare_index(
     assert file.head is not None
     result = Comparison()
     damaged = [gap.record for gap in scan.gaps if gap.record is not None]
-    last = file.entry.last_sequence
+    last = last_sequence(file.entry, scan)
     runs = {
         record.offset: record
         for record in (*scan.records, *damaged)

@@ -15,7 +15,7 @@ from bookie_server.storage.files.entry_log_file import held_spans, read_block, r
 from bookie_server.storage.files.index_rebuilds import rebuild_index
 from bookie_server.storage.files.manifest import UNCLEAN_NAME
 from bookie_server.storage.reading.readings import finish
-from bookie_server.tools.directory import RestingDirectory
+from bookie_server.tools.directory import RestingDirectory, last_sequence
 from bookie_server.tools.excerpts import Excerpt, Row, excerpt_of
 from ledgerlog_spark.errors import LedgerNotFoundError
 
@@ -87,13 +87,14 @@ async def entry_log(
         rows = list(_rows_of_scan(entry, scan))
     else:
         file = directory.finished(entry)
-        rows = list(_rows_of_scan(entry, await directory.scan(file)))
+        scan = await directory.scan(file)
+        rows = list(_rows_of_scan(entry, scan))
         offset = entry.finish_offset
         try:
             record = await finish(read_header(file.handle, file.identity, offset))
             rows.append(_row_of(entry, record, VALID))
         except CorruptRecordError:
-            rows.append(_unreadable(entry, offset, entry.last_sequence + 1))
+            rows.append(_unreadable(entry, offset, last_sequence(entry, scan) + 1))
     return excerpt_of(((row["offset"], row) for row in rows), start, limit)
 
 

@@ -14,7 +14,7 @@ from bookie_server.storage.files.entry_log_file import FinishedFile, read_block
 from bookie_server.storage.journal import append_encoded
 from bookie_server.storage.reading.readings import finish
 from bookie_server.storage.slices import run_in_slices
-from bookie_server.tools.directory import RestingDirectory
+from bookie_server.tools.directory import RestingDirectory, last_sequence, lost_records
 
 INTACT = "intact"
 REBUILT = "rebuilt"
@@ -68,12 +68,12 @@ async def _rebuild(directory: RestingDirectory, entry: FileEntry) -> Rebuild:
             REFUSED,
             "a record of the file is not readable, so its entries must stay unknown",
         )
-    index = ActiveIndex()
+    index, last = ActiveIndex(), last_sequence(entry, scan)
     damaged = [gap.record for gap in scan.gaps if gap.record is not None]
     for record in (*scan.records, *damaged):
-        if record.kind is JournalRecordKind.RUN and record.sequence <= entry.last_sequence:
+        if record.kind is JournalRecordKind.RUN and record.sequence <= last:
             index.insert(record)
-    await _write(directory, file, index)
+    await _write(directory, file, index, last)
     return Rebuild(entry.slot, REBUILT, damage, index.pieces)
 
 
@@ -92,12 +92,12 @@ async def _damage_of(directory: RestingDirectory, entry: FileEntry) -> str:
 
 def _is_whole(entry: FileEntry, scan: FileScan) -> bool:
     """Return whether all records of a file are known, at least by their headers."""
-    return scan.next_sequence > entry.last_sequence and not any(
-        gap.record is None and gap.sequence <= entry.last_sequence for gap in scan.gaps
-    )
+    return scan.next_sequence > last_sequence(entry, scan) and not lost_records(entry, scan)
 
 
-async def _write(directory: RestingDirectory, file: FinishedFile, index: ActiveIndex) -> None:
+async def _write(
+    directory: RestingDirectory, file: FinishedFile, index: ActiveIndex, last: int
+) -> None:
     """Write the finish record again, at its place.
 
     After a crash during the write, the index is damaged as before.
@@ -107,7 +107,7 @@ async def _write(directory: RestingDirectory, file: FinishedFile, index: ActiveI
     body, _ = await run_in_slices(encoding, directory.shared.give_way)
     record = JournalRecord(JournalRecordKind.FINISH, body=body)
     record.identity, record.offset = file.identity, entry.finish_offset
-    record.sequence = record.origin_sequence = entry.last_sequence + 1
+    record.sequence = record.origin_sequence = last + 1
     record.durable_upto = entry.last_sequence
     buffers: list[Buffer] = []
     append_encoded(record, buffers)

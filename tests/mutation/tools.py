@@ -47,10 +47,10 @@ MUTATIONS = [
         f"{TOOLS}/check.py",
         """        if gap.record is not None:
             report.find(entry.slot, gap.offset, _damaged(gap.record))
-        elif""",
+""",
         """        if gap.record is not None:
             continue
-        elif""",
+""",
         "a damaged body in a finished file is not found",
     ),
     Mutation(
