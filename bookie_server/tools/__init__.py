@@ -4,7 +4,7 @@ Each tool locks the directory, so that no bookie can use it at the same time. Th
 with the code of the storage. Only `rebuild`, `format` and `versions` change files.
 
 - `directory`: opens a directory, and reads its MANIFEST, ledger states and files.
-- `pages`: the part of a long list that a command prints.
+- `excerpts`: the part of a long list that a command prints.
 - `inspect`: the content of files, as rows.
 - `check`: verifies all checksums and all relations between the files.
 - `check_index`: compares the index of a file with the records of the file.

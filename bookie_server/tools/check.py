@@ -22,7 +22,7 @@ from bookie_server.storage.files.manifest import NEW_NAME, SLOT_PREFIX, STATE_PR
 from bookie_server.storage.open_files import Replayed
 from bookie_server.storage.reading.readings import finish
 from bookie_server.tools.check_index import compare_index
-from bookie_server.tools.directory import RestingDirectory, unfinished_run
+from bookie_server.tools.directory import RestingDirectory, lost_records, unfinished_run
 
 PORTION_SIZE_BYTES = 1 << 20
 
@@ -175,8 +175,8 @@ def _check_records(entry: FileEntry, scan: FileScan, report: Report) -> None:
     for gap in scan.gaps:
         if gap.record is not None:
             report.find(entry.slot, gap.offset, _damaged(gap.record))
-        elif entry.holds(gap.sequence, gap.offset):
-            report.find(entry.slot, gap.offset, f"the record {gap.sequence} is not readable")
+    for gap in lost_records(entry, scan):
+        report.find(entry.slot, gap.offset, f"the record {gap.sequence} is not readable")
 
 
 def _damaged(record: JournalRecord) -> str:

@@ -12,6 +12,7 @@ from bookie_server.core.replay_decision import FileScan
 from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.entry_log_file import FinishedFile, read_block
 from bookie_server.storage.reading.readings import finish
+from bookie_server.tools.directory import last_sequence
 
 WRONG_MAX = 1_000
 """Number of differences that are described for one file."""
@@ -50,11 +51,11 @@ async def compare_index(
     assert file.head is not None
     result = Comparison()
     damaged = [gap.record for gap in scan.gaps if gap.record is not None]
-    entry = file.entry
+    last = last_sequence(file.entry, scan)
     runs = {
         record.offset: record
         for record in (*scan.records, *damaged)
-        if record.kind is JournalRecordKind.RUN and entry.holds(record.sequence, record.offset)
+        if record.kind is JournalRecordKind.RUN and record.sequence <= last
     }
     stored: dict[int, list[Piece[int]]] = {}
     for number, key in enumerate(file.head.keys):

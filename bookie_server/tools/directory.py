@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bookie_server.core.manifest_codec import NAME, FileEntry, FileState, Manifest
-from bookie_server.core.replay_decision import FileScan, synced_upto
+from bookie_server.core.replay_decision import FileScan, Gap, synced_upto
 from bookie_server.core.settings import FILE_SIZE_BYTES_MIN, StorageSettings
 from bookie_server.errors import (
     CorruptRecordError,
@@ -156,7 +156,8 @@ class RestingDirectory:
     async def scan(self, file: FinishedFile) -> FileScan:
         """Read and verify the valid records of a finished file. The finish record is omitted."""
         entry = file.entry
-        return await Scanner(file.handle, entry, entry.data_end).scan(entry.scan_from)
+        first = entry.scan_from
+        return await Scanner(file.handle, entry, entry.data_end).scan(first)
 
     async def replay(self) -> list[Replayed]:
         """Read the open files, and apply their records to the ledger states, as a start does."""
@@ -168,6 +169,17 @@ class RestingDirectory:
             for record in (*verdict.kept, *verdict.unreadable, *verdict.rewritten):
                 apply(record, self.shared.state_of(record.ledger_id))
         return replayed
+
+
+def last_sequence(entry: FileEntry, scan: FileScan) -> int:
+    """Return the sequence of the last valid record of a finished file."""
+    # The MANIFEST does not have the sequences of copies.
+    return scan.next_sequence - 1 if entry.is_copies else entry.last_sequence
+
+
+def lost_records(entry: FileEntry, scan: FileScan) -> list[Gap]:
+    """Return the gaps of a finished file in which a record and its ledger are unknown."""
+    return [gap for gap in scan.gaps if gap.record is None and gap.offset < entry.data_end]
 
 
 @asynccontextmanager

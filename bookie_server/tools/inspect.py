@@ -15,8 +15,8 @@ from bookie_server.storage.files.entry_log_file import held_spans, read_block, r
 from bookie_server.storage.files.index_rebuilds import rebuild_index
 from bookie_server.storage.files.manifest import UNCLEAN_NAME
 from bookie_server.storage.reading.readings import finish
-from bookie_server.tools.directory import RestingDirectory
-from bookie_server.tools.pages import Page, Row, page_of
+from bookie_server.tools.directory import RestingDirectory, last_sequence
+from bookie_server.tools.excerpts import Excerpt, Row, excerpt_of
 from ledgerlog_spark.errors import LedgerNotFoundError
 
 VALID = "valid"
@@ -45,9 +45,9 @@ def manifest_fields(directory: RestingDirectory) -> Row:
     }
 
 
-def manifest_files(directory: RestingDirectory, start: int, limit: int) -> Page:
+def manifest_files(directory: RestingDirectory, start: int, limit: int) -> Excerpt:
     """Return the files that the MANIFEST lists; keys are file ids."""
-    return page_of(
+    return excerpt_of(
         (
             (
                 entry.file_id,
@@ -64,10 +64,10 @@ def manifest_files(directory: RestingDirectory, start: int, limit: int) -> Page:
     )
 
 
-async def journal(directory: RestingDirectory, start: int, limit: int) -> Page:
+async def journal(directory: RestingDirectory, start: int, limit: int) -> Excerpt:
     """Return the records of the open files in the order of the journal; keys are sequences."""
     replayed = await directory.replay()
-    return page_of(
+    return excerpt_of(
         (
             (row["sequence"], row)
             for file in replayed
@@ -78,21 +78,24 @@ async def journal(directory: RestingDirectory, start: int, limit: int) -> Page:
     )
 
 
-async def entry_log(directory: RestingDirectory, entry: FileEntry, start: int, limit: int) -> Page:
+async def entry_log(
+    directory: RestingDirectory, entry: FileEntry, start: int, limit: int
+) -> Excerpt:
     """Return the records of one file; keys are offsets."""
     if entry.state is FileState.OPEN:
         [scan] = [file.scan for file in await directory.replay() if file.entry == entry]
         rows = list(_rows_of_scan(entry, scan))
     else:
         file = directory.finished(entry)
-        rows = list(_rows_of_scan(entry, await directory.scan(file)))
+        scan = await directory.scan(file)
+        rows = list(_rows_of_scan(entry, scan))
         offset = entry.finish_offset
         try:
             record = await finish(read_header(file.handle, file.identity, offset))
             rows.append(_row_of(entry, record, VALID))
         except CorruptRecordError:
-            rows.append(_unreadable(entry, offset, entry.last_sequence + 1))
-    return page_of(((row["offset"], row) for row in rows), start, limit)
+            rows.append(_unreadable(entry, offset, last_sequence(entry, scan) + 1))
+    return excerpt_of(((row["offset"], row) for row in rows), start, limit)
 
 
 def _rows_of_scan(entry: FileEntry, scan: FileScan) -> Iterator[Row]:
@@ -144,11 +147,11 @@ def _unreadable(entry: FileEntry, offset: int, sequence: int) -> Row:
     }
 
 
-async def index(directory: RestingDirectory, entry: FileEntry, start: int, limit: int) -> Page:
+async def index(directory: RestingDirectory, entry: FileEntry, start: int, limit: int) -> Excerpt:
     """Return the pieces in the index of a finished file; keys count the pieces from 0.
 
     Raises:
-        CorruptRecordError: The head of the index, or a block of the page, is damaged.
+        CorruptRecordError: The head of the index, or a block of the excerpt, is damaged.
     """
     file = await directory.indexed(entry)
     assert file.head is not None
@@ -172,21 +175,21 @@ async def index(directory: RestingDirectory, entry: FileEntry, start: int, limit
                         "place": piece.place,
                     }
                 )
-    return Page(rows, end if end < file.head.pieces else None)
+    return Excerpt(rows, end if end < file.head.pieces else None)
 
 
-async def ledgers(directory: RestingDirectory, start: int, limit: int) -> Page:
+async def ledgers(directory: RestingDirectory, start: int, limit: int) -> Excerpt:
     """Return the states of all ledgers; keys are ledger ids."""
     await directory.replay()
     states = directory.shared.states
-    return page_of(
+    return excerpt_of(
         ((ledger_id, state_fields(states[ledger_id])) for ledger_id in sorted(states)), start, limit
     )
 
 
 async def ledger(
     directory: RestingDirectory, ledger_id: int, start: int, limit: int
-) -> tuple[Row, Page]:
+) -> tuple[Row, Excerpt]:
     """Return the state of a ledger, and the ranges of its live entries in each file.
 
     The keys of the ranges count them from 0.
@@ -214,7 +217,7 @@ async def ledger(
             and record.entry_ids
             and record.origin_sequence > state.tombstone
         ]
-    return state_fields(state), page_of(enumerate(rows), start, limit)
+    return state_fields(state), excerpt_of(enumerate(rows), start, limit)
 
 
 async def _ranges_in(directory: RestingDirectory, entry: FileEntry, state: HeldLedger) -> list[Row]:

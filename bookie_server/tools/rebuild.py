@@ -14,7 +14,7 @@ from bookie_server.storage.files.entry_log_file import FinishedFile, read_block
 from bookie_server.storage.journal import append_encoded
 from bookie_server.storage.reading.readings import finish
 from bookie_server.storage.slices import run_in_slices
-from bookie_server.tools.directory import RestingDirectory
+from bookie_server.tools.directory import RestingDirectory, last_sequence, lost_records
 
 INTACT = "intact"
 REBUILT = "rebuilt"
@@ -68,13 +68,12 @@ async def _rebuild(directory: RestingDirectory, entry: FileEntry) -> Rebuild:
             REFUSED,
             "a record of the file is not readable, so its entries must stay unknown",
         )
-    index = ActiveIndex()
+    index, last = ActiveIndex(), last_sequence(entry, scan)
     damaged = [gap.record for gap in scan.gaps if gap.record is not None]
     for record in (*scan.records, *damaged):
-        is_held = entry.holds(record.sequence, record.offset)
-        if record.kind is JournalRecordKind.RUN and is_held:
+        if record.kind is JournalRecordKind.RUN and record.sequence <= last:
             index.insert(record)
-    await _write(directory, file, index, scan.next_sequence)
+    await _write(directory, file, index, last)
     return Rebuild(entry.slot, REBUILT, damage, index.pieces)
 
 
@@ -93,26 +92,22 @@ async def _damage_of(directory: RestingDirectory, entry: FileEntry) -> str:
 
 def _is_whole(entry: FileEntry, scan: FileScan) -> bool:
     """Return whether all records of a file are known, at least by their headers."""
-    return scan.next_sequence > entry.last_sequence and not any(
-        gap.record is None and entry.holds(gap.sequence, gap.offset) for gap in scan.gaps
-    )
+    return scan.next_sequence > last_sequence(entry, scan) and not lost_records(entry, scan)
 
 
 async def _write(
-    directory: RestingDirectory, file: FinishedFile, index: ActiveIndex, copies_sequence: int
+    directory: RestingDirectory, file: FinishedFile, index: ActiveIndex, last: int
 ) -> None:
     """Write the finish record again, at its place.
 
-    `copies_sequence` is its sequence if the file is one of copies. After a crash during the write,
-    the index is damaged as before.
+    After a crash during the write, the index is damaged as before.
     """
     entry = file.entry
     encoding = index.encoding(file.identity)
     body, _ = await run_in_slices(encoding, directory.shared.give_way)
     record = JournalRecord(JournalRecordKind.FINISH, body=body)
     record.identity, record.offset = file.identity, entry.finish_offset
-    sequence = copies_sequence if entry.is_copies else entry.last_sequence + 1
-    record.sequence = record.origin_sequence = sequence
+    record.sequence = record.origin_sequence = last + 1
     record.durable_upto = entry.last_sequence
     buffers: list[Buffer] = []
     append_encoded(record, buffers)

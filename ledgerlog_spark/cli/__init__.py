@@ -1,7 +1,8 @@
 """The `ledgerlog` command. Its output is tables for people, or JSON for scripts.
 
 - `main`: the command line, and the exit codes of errors. `logs`, `ledgers`, `bookies`, `local`,
-  `servers`, `bookie_files`, `bookie_versions`, `doctor`, `demo`: one module or package for each group of commands.
+  `servers`, `bookie_files`, `bookie_versions`, `doctor`, `demo`: one module or package for each
+  group of commands.
 - `options`: options that several commands share. `output`, `drawing`: tables, JSON and pictures.
 - `stop_signals`: stops a command on a signal, or when the reader of its output has ended.
 """

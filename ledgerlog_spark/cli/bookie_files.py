@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from bookie_server.tools.check import Report
     from bookie_server.tools.directory import RestingDirectory
     from bookie_server.tools.entries import DumpResult
+    from bookie_server.tools.excerpts import Excerpt
     from bookie_server.tools.format import Plan
-    from bookie_server.tools.pages import Page
 
 T = TypeVar("T")
 
@@ -79,15 +79,15 @@ def with_directory(path: Path, work: Callable[[RestingDirectory], Coroutine[Any,
     return asyncio.run(run())
 
 
-def _print_page(page: Page, title: str, columns: dict[str, str], *, as_json: bool) -> None:
+def _print_excerpt(excerpt: Excerpt, title: str, columns: dict[str, str], *, as_json: bool) -> None:
     """Print rows: a table with some columns for people, and all fields for scripts."""
     if as_json:
-        print_json({"rows": page.rows, "next": page.following})
+        print_json({"rows": excerpt.rows, "next": excerpt.following})
         return
-    rows = [[_cell(row[name]) for name in columns] for row in page.rows]
+    rows = [[_cell(row[name]) for name in columns] for row in excerpt.rows]
     print_table(title, list(columns.values()), rows)
-    if page.following is not None:
-        console.print(f"there are further rows: --from {page.following} shows them")
+    if excerpt.following is not None:
+        console.print(f"there are further rows: --from {excerpt.following} shows them")
 
 
 def _cell(value: object) -> object:
@@ -156,17 +156,17 @@ def inspect_manifest(
     """Show the MANIFEST: its counters, and the files that it lists."""
     from bookie_server.tools import inspect as tools
 
-    async def work(opened: RestingDirectory) -> tuple[dict[str, Any], Page]:
+    async def work(opened: RestingDirectory) -> tuple[dict[str, Any], Excerpt]:
         return tools.manifest_fields(opened), tools.manifest_files(opened, start, limit)
 
-    fields, page = with_directory(directory, work)
+    fields, excerpt = with_directory(directory, work)
     if as_json:
-        print_json({**fields, "rows": page.rows, "next": page.following})
+        print_json({**fields, "rows": excerpt.rows, "next": excerpt.following})
         return
     run = fields.pop("run")
     shown = {**fields, "run": run and run["mode"], "free_slots": ", ".join(fields["free_slots"])}
     print_fields(f"MANIFEST of {directory}", {name: _cell(value) for name, value in shown.items()})
-    _print_page(page, "files", FILE_COLUMNS, as_json=False)
+    _print_excerpt(excerpt, "files", FILE_COLUMNS, as_json=False)
 
 
 @inspect.command("journal", epilog="Example: ledgerlog bookie inspect journal data/bookie-0")
@@ -180,8 +180,10 @@ def inspect_journal(
     from bookie_server.tools import inspect as tools
 
     with _nothing_changed():
-        page = with_directory(directory, lambda opened: tools.journal(opened, start, limit))
-    _print_page(page, f"records of open files in {directory}", RECORD_COLUMNS, as_json=as_json)
+        excerpt = with_directory(directory, lambda opened: tools.journal(opened, start, limit))
+    _print_excerpt(
+        excerpt, f"records of open files in {directory}", RECORD_COLUMNS, as_json=as_json
+    )
 
 
 @inspect.command("entrylog", epilog="Example: ledgerlog bookie inspect entrylog data/bookie-0 3")
@@ -196,11 +198,11 @@ def inspect_entry_log(
     from bookie_server.tools import inspect as tools
 
     with _nothing_changed():
-        page = with_directory(
+        excerpt = with_directory(
             directory,
             lambda opened: tools.entry_log(opened, opened.entry_of(file), start, limit),
         )
-    _print_page(page, f"records of file {file}", RECORD_COLUMNS, as_json=as_json)
+    _print_excerpt(excerpt, f"records of file {file}", RECORD_COLUMNS, as_json=as_json)
 
 
 @inspect.command("index", epilog="Example: ledgerlog bookie inspect index data/bookie-0 3")
@@ -215,17 +217,17 @@ def inspect_index(
     from bookie_server.tools import inspect as tools
 
     with _nothing_changed():
-        page = with_directory(
+        excerpt = with_directory(
             directory, lambda opened: tools.index(opened, opened.entry_of(file), start, limit)
         )
-    _print_page(page, f"index of file {file}", PIECE_COLUMNS, as_json=as_json)
+    _print_excerpt(excerpt, f"index of file {file}", PIECE_COLUMNS, as_json=as_json)
 
 
 @inspect.command("ledger", epilog="Example: ledgerlog bookie inspect ledger data/bookie-0 7")
 def inspect_ledger(
     directory: Directory,
     ledger_id: Annotated[
-        int | None, typer.Argument(metavar="[LEDGER_ID]", help="One ledger; default: all.", min=0)
+        int | None, typer.Argument(metavar="LEDGER_ID", help="One ledger; default: all.", min=0)
     ] = None,
     start: Annotated[int, start_option("ledger ID, or number of a range,")] = 0,
     limit: Limit = LIMIT,
@@ -236,18 +238,18 @@ def inspect_ledger(
 
     if ledger_id is None:
         with _nothing_changed():
-            page = with_directory(directory, lambda opened: tools.ledgers(opened, start, limit))
-        _print_page(page, f"ledgers in {directory}", LEDGER_COLUMNS, as_json=as_json)
+            excerpt = with_directory(directory, lambda opened: tools.ledgers(opened, start, limit))
+        _print_excerpt(excerpt, f"ledgers in {directory}", LEDGER_COLUMNS, as_json=as_json)
         return
     with _nothing_changed():
-        fields, page = with_directory(
+        fields, excerpt = with_directory(
             directory, lambda opened: tools.ledger(opened, ledger_id, start, limit)
         )
     if as_json:
-        print_json({**fields, "rows": page.rows, "next": page.following})
+        print_json({**fields, "rows": excerpt.rows, "next": excerpt.following})
         return
     print_fields(f"ledger {ledger_id}", {name: _cell(value) for name, value in fields.items()})
-    _print_page(page, "ranges of entries", RANGE_COLUMNS, as_json=False)
+    _print_excerpt(excerpt, "ranges of entries", RANGE_COLUMNS, as_json=False)
 
 
 @app.command("check", epilog="Example: ledgerlog bookie check data/bookie-0")
@@ -407,7 +409,7 @@ def _report_dump(outcome: DumpResult, warning: str) -> None:
 def rebuild_index(
     directory: Directory,
     file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="ID or name of a file; default: all.")
+        str | None, typer.Argument(metavar="FILE", help="ID or name of a file; default: all.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

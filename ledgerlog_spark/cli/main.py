@@ -1,9 +1,9 @@
 """`ledgerlog`: the groups of commands, and the messages and exit codes of errors.
 
-Exit codes: 0: success. 1: failure. 2: wrong usage, or a bookie's
-directory that cannot be used. 3: the outcome is unknown. 4: failure, but the
-same command may succeed later. 130: interrupted. After an error of ledgerlog with code 1 or 4, the
-operation certainly did not happen. `bookie run` ends with the exit codes of `bookie_server`.
+Exit codes: 0: success. 1: failure. 2: wrong usage, or a directory of a bookie that cannot be used.
+3: the outcome is unknown. 4: failure, but the same command may succeed later. 130: interrupted.
+After an error of ledgerlog with code 1 or 4, the operation certainly did not happen. `bookie run`
+ends with the exit codes of `bookie_server`.
 """
 
 from __future__ import annotations

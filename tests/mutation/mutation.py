@@ -211,6 +211,10 @@ SUITES = {
     "bookie_server/service/": Suite(
         ("service",), ((f"{_UNIT}/bookie_service",), ("tests/contract/test_transport.py",))
     ),
+    "bookie_server/tools/": Suite((), ((f"{_UNIT}/bookie_tools",),)),
+    "bookie_server/storage/modes/redo": Suite(
+        ("crash",), (("tests/corruption/test_sample.py",), (f"{_UNIT}/bookie",))
+    ),
     "bookie_server/": Suite(
         ("crash", "ledger", "ledger scripts"),
         ((f"{_UNIT}/bookie",), ("tests/properties/test_storage_drops.py",)),

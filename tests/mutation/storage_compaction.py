@@ -138,8 +138,8 @@ MUTATIONS = [
     Mutation(
         "lost_copies_are_not_noticed",
         f"{STORAGE}/files/index_rebuilds.py",
-        "        gap.record is None and entry.holds(gap.sequence, gap.offset) for gap in scan.gaps\n",
-        "        gap.record is None and gap.sequence <= entry.last_sequence for gap in scan.gaps\n",
+        "gap.record is None and entry.holds(gap.sequence, gap.offset) for gap in scan.gaps",
+        "gap.record is None and gap.sequence <= entry.last_sequence for gap in scan.gaps",
         "a file of copies that lost a record is not in doubt, and the entry is absent",
     ),
     Mutation(

@@ -339,7 +339,7 @@ def test_file_with_a_damaged_entry_is_kept_and_the_entry_is_neither_absent_nor_o
         machine.compact()
         assert file_id in {file.file_id for file in machine.manifest().files}
         for entry_id in range(40):
-            expected = (Code.OK, shared_entry(2, entry_id))
+            expected: tuple[Code, bytes | None] = (Code.OK, shared_entry(2, entry_id))
             if entry_id == 7:
                 expected = Code.IO_ERROR, None
             assert machine.read(2, entry_id) == expected
@@ -660,7 +660,7 @@ def test_stop_ends_a_compaction_and_removes_its_draft() -> None:
     assert machine.drop(1) is Code.OK
     machine.serving.compactor.request()
     handover = machine.serving._keeper.handover
-    machine.scheduler.run_until(lambda: handover.draft is not None and handover.draft.index.pieces)
+    machine.scheduler.run_until(lambda: bool(handover.draft and handover.draft.index.pieces))
     machine.stop()
     manifest = machine.manifest()
     assert files <= {file.file_id for file in manifest.files}

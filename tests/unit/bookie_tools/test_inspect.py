@@ -1,4 +1,4 @@
-"""What `inspect` shows of directories that the storage wrote, page by page."""
+"""What `inspect` shows of directories that the storage wrote, excerpt by excerpt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bookie_server.storage.device.filesystem import OsFile
 from bookie_server.storage.replay import WINDOW_SIZE
 from bookie_server.tools import inspect
 from bookie_server.tools.directory import RestingDirectory
-from bookie_server.tools.pages import Page, Row
+from bookie_server.tools.excerpts import Excerpt, Row
 from ledgerlog_spark.errors import ConfigurationError, LedgerNotFoundError
 from ledgerlog_spark.model import Code
 from tests.crash.machine import KEY, Machine
@@ -24,7 +24,7 @@ from tests.unit.bookie_tools.calls import checked, content_of, dumped, with_dire
 
 ENTRIES = 70
 FILE_SIZE = 2 << 30
-Show = Callable[[RestingDirectory, int, int], Coroutine[Any, Any, Page]]
+Show = Callable[[RestingDirectory, int, int], Coroutine[Any, Any, Excerpt]]
 
 
 @pytest.fixture
@@ -49,23 +49,23 @@ def all_rows(directory: Path, show: Show, limit: int) -> list[Row]:
     rows: list[Row] = []
     start: int | None = 0
     while start is not None:
-        page = with_directory(directory, partial(_shown, show=show, start=start, limit=limit))
-        assert len(page.rows) <= limit
-        assert page.following is None or len(page.rows) == limit
-        rows += page.rows
-        start = page.following
+        excerpt = with_directory(directory, partial(_shown, show=show, start=start, limit=limit))
+        assert len(excerpt.rows) <= limit
+        assert excerpt.following is None or len(excerpt.rows) == limit
+        rows += excerpt.rows
+        start = excerpt.following
     return rows
 
 
-async def _shown(opened: RestingDirectory, *, show: Show, start: int, limit: int) -> Page:
+async def _shown(opened: RestingDirectory, *, show: Show, start: int, limit: int) -> Excerpt:
     return await show(opened, start, limit)
 
 
-def of_file(show: Callable[..., Coroutine[Any, Any, Page]], file_id: str) -> Show:
+def of_file(show: Callable[..., Coroutine[Any, Any, Excerpt]], file_id: str) -> Show:
     return lambda opened, start, limit: show(opened, opened.entry_of(file_id), start, limit)
 
 
-async def manifest_files(opened: RestingDirectory, start: int, limit: int) -> Page:
+async def manifest_files(opened: RestingDirectory, start: int, limit: int) -> Excerpt:
     return inspect.manifest_files(opened, start, limit)
 
 
@@ -129,7 +129,7 @@ def test_a_ledger_is_shown_with_what_the_open_files_add(directory: Path) -> None
     assert states[3]["tombstone"] > 0
     assert "master_key" not in states[1]
 
-    async def ranges(opened: RestingDirectory, start: int, limit: int) -> Page:
+    async def ranges(opened: RestingDirectory, start: int, limit: int) -> Excerpt:
         return (await inspect.ledger(opened, 2, start, limit))[1]
 
     found = all_rows(directory, ranges, 4)
@@ -149,13 +149,18 @@ def test_a_file_of_2_gib_is_never_read_at_once(
 ) -> None:
     """The open files get the size of files of a bookie; their bytes are where they were."""
     sizes: list[int] = []
-    read = OsFile.read
+    read, read_now = OsFile.read, OsFile.read_now
 
     async def noted(self: OsFile, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
         sizes.append(size)
         return await read(self, offset, size, lane)
 
+    def noted_now(self: OsFile, offset: int, size: int) -> bytes | None:
+        sizes.append(size)
+        return read_now(self, offset, size)
+
     monkeypatch.setattr(OsFile, "read", noted)
+    monkeypatch.setattr(OsFile, "read_now", noted_now)
     manifest = (directory / "MANIFEST").read_text()
     opened = [row["slot"] for row in all_rows(directory, manifest_files, 99)
               if row["state"] == "open"]  # fmt: skip

@@ -10,19 +10,19 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class Excerpt:
     """Consecutive rows of a list, and the key from which the list goes on.
 
     Attributes:
         rows: The rows, at most as many as the limit.
-        following: The key of the first row that is not in the page; None at the end of the list.
+        following: The key of the first row that is not in the excerpt; None at the end of the list.
     """
 
     rows: list[Row]
     following: int | None = None
 
 
-def page_of(rows: Iterable[tuple[int, Row]], start: int, limit: int) -> Page:
+def excerpt_of(rows: Iterable[tuple[int, Row]], start: int, limit: int) -> Excerpt:
     """Return the first `limit` rows whose keys are not below `start`.
 
     `rows` has pairs of key and row, in ascending order of keys. It is read only as far as needed.
@@ -32,6 +32,6 @@ def page_of(rows: Iterable[tuple[int, Row]], start: int, limit: int) -> Page:
         if key < start:
             continue
         if len(kept) == limit:
-            return Page(kept, key)
+            return Excerpt(kept, key)
         kept.append(row)
-    return Page(kept)
+    return Excerpt(kept)
