@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import (
     DirectoryLockedError,
     DiskFullError,
@@ -45,7 +46,9 @@ class Content:
         return self.starts[0] if len(self.starts) > GROUPS_IN_DOUBT else 0
 
     def write(self, offset: int, data: bytes) -> None:
-        if not self.starts or offset > self.starts[-1]:
+        if offset < RECORDS_START:
+            self.starts.clear()  # the header of a new file in the slot
+        elif not self.starts or offset > self.starts[-1]:
             self.starts.append(offset)
         put(self.seen, offset, data)
         self.unsynced.append((offset, data))
