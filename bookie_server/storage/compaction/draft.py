@@ -96,11 +96,11 @@ class Draft:
         self._shared.counters.compaction_bytes_copied += record.body_size
         await self._pace.spend(max(0, RECORD_COST_BYTES - size))
         if file.end - self._start >= PORTION_SIZE_BYTES:
-            await self._flush()
+            await self._write_buffers()
 
     async def _append_large(self, record: JournalRecord, body: AsyncIterator[bytes]) -> int:
         """Write the body in portions, then the header, which contains checksums of the body."""
-        await self._flush()
+        await self._write_buffers()
         assert record.identity is not None
         seed = record.identity.seed_at(record.offset)
         record.sequence = self._next_sequence
@@ -126,7 +126,7 @@ class Draft:
         self._start = aligned(end)
         return self._start - record.offset
 
-    async def _flush(self) -> None:
+    async def _write_buffers(self) -> None:
         buffers, self._buffers = self._buffers, []
         if buffers:
             start, self._start = self._start, self.file.end
@@ -141,7 +141,7 @@ class Draft:
     async def finish(self) -> FinishedFile:
         """Write the index, cut the file after the index, and sync everything."""
         file = self.file
-        await self._flush()
+        await self._write_buffers()
         encoding = file.index.encoding(file.identity)
         body, live_bytes = await run_in_slices(encoding, self._shared.give_way)
         record = JournalRecord(JournalRecordKind.FINISH, body=body)
