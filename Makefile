@@ -127,7 +127,7 @@ fuzz: $(STAMP) ## Test the properties with many new random examples
 crash-test: $(STAMP) ## Crash a bookie's storage after each disk operation of random runs, STATES times
 	$(BIN)/python -m tests.crash --states $(STATES) --seed $(SEED)
 
-corruption-test: $(STAMP) ## Damage each byte of small directories of a bookie, and ask it for all that it stored
+corruption-test: $(STAMP) ## Damage each byte of small directories of a bookie, and check all its answers
 	$(BIN)/python -m tests.corruption
 
 kill-test: $(STAMP) ## Kill real processes with SIGKILL during appends, in ROUNDS rounds
