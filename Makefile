@@ -28,11 +28,11 @@ COVERAGE ?=
 FAST := tests/unit tests/transcripts tests/architecture tests/docs/test_tutorials.py
 PYTEST := $(BIN)/python -m pytest $(if $(filter 1,$(COVERAGE)),--cov --cov-report=term) $(PYTEST_ARGS)
 # What `make soak` runs, the short ones first.
-SOAK ?= fuzz ack-audit crash-test corruption-test kill-test many-ledgers abuse-test metadata-size leader-stream differential \
+SOAK ?= fuzz ack-audit crash-test corruption-test disk-errors kill-test many-ledgers abuse-test metadata-size leader-stream differential \
 	complete-mode tpch sim-coverage exactly-once interop mutation-score matrix
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz crash-test corruption-test kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
+.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz crash-test corruption-test disk-errors kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -129,6 +129,9 @@ crash-test: $(STAMP) ## Crash a bookie's storage after each disk operation of ra
 
 corruption-test: $(STAMP) ## Damage each byte of small directories of a bookie, and check all its answers
 	$(BIN)/python -m tests.corruption
+
+disk-errors: $(STAMP) ## Fail each disk operation of a bookie's storage with ENOSPC and EIO, with power losses after it
+	$(BIN)/python -m tests.disk_errors
 
 kill-test: $(STAMP) ## Kill real processes with SIGKILL during appends, in ROUNDS rounds
 	$(BIN)/python -m tests.kill_test --rounds $(ROUNDS)

@@ -51,6 +51,7 @@ Port = Annotated[int, Field(ge=0, le=65_535)]
 SizeBytes = Annotated[int, Field(gt=0)]
 Percent = Annotated[int, Field(ge=0, le=100)]
 TimeMs = Annotated[int, Field(gt=0, le=3_600_000)]
+UsedPart = Annotated[float, Field(gt=0, le=1)]
 
 
 class BookieSettings(BaseSettings):
@@ -90,6 +91,14 @@ class BookieSettings(BaseSettings):
             entries set these watches.
         free_bytes_min: Number of bytes of the device that must stay free. The bookie becomes
             read-only if its next file would leave fewer free bytes.
+        disk_usage_warn: Part of the device, from 0 to 1. If more is used, the bookie writes a line
+            to its log. Freed files that the bookie keeps for reuse do not count as used.
+        disk_usage_max: Part of the device. If more is used, the bookie becomes read-only. It still
+            accepts fences and the adds of recovery. 1 means no limit except `free_bytes_min`.
+        disk_usage_low_water: Part of the device. After `disk_usage_max` was exceeded, the bookie
+            accepts entries again when less than this is used.
+        disk_check_interval_ms: Time between two measurements of the device. The bookie also
+            measures after each new file.
         write_mode: `direct`, `journal` or `unjournaled`: where an entry is before its add is
             acknowledged. `direct` syncs it in the entry log. `journal` syncs it in a journal file,
             which may be on another device, and the entry log is synced later. `unjournaled` writes
@@ -143,6 +152,10 @@ class BookieSettings(BaseSettings):
     first_request_timeout_ms: TimeMs = 30_000
     watches_max: Annotated[int, Field(gt=0)] = 2_048
     free_bytes_min: Annotated[int, Field(ge=0)] = 64 * MEBIBYTE
+    disk_usage_warn: UsedPart = 0.90
+    disk_usage_max: UsedPart = 0.95
+    disk_usage_low_water: UsedPart = 0.90
+    disk_check_interval_ms: Annotated[int, Field(ge=100, le=600_000)] = 10_000
     write_mode: BookieWriteMode = ModeSettings.write_mode
     journal_directory: Path | None = None
     journal_sync_data: bool = ModeSettings.journal_sync_data
@@ -266,6 +279,16 @@ class BookieSettings(BaseSettings):
             )
         if self.file_size_bytes % 4_096:
             raise ValueError(f"file_size_bytes {self.file_size_bytes} is not a multiple of 4096")
+        return self
+
+    @model_validator(mode="after")
+    def _disk_thresholds_are_in_order(self) -> Self:
+        for name in ("disk_usage_warn", "disk_usage_low_water"):
+            value = getattr(self, name)
+            if value > self.disk_usage_max:
+                raise ValueError(
+                    f"{name} is {value}, but must not be above disk_usage_max {self.disk_usage_max}"
+                )
         return self
 
     @property

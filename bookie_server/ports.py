@@ -61,7 +61,7 @@ class File(Protocol):
         fail, and write nothing.
 
         Raises:
-            DiskFullError: Some of the bytes may have been written.
+            DiskFullError: A write had no room. Some of the bytes may have been written.
             SyncFailedError: The bytes may or may not be on the device. The file must not be synced
                 again, because a later sync reports success although the data is lost.
         """
@@ -78,7 +78,7 @@ class File(Protocol):
         """Make the file's data and size durable.
 
         Raises:
-            SyncFailedError: Same meaning as in `write_synced`.
+            SyncFailedError: Same meaning as in `write_synced`, also if the device has no room.
         """
 
     async def allocate(self, size: int) -> None:
@@ -158,6 +158,16 @@ class FileSystem(Protocol):
 
     async def free_space(self) -> int:
         """Return the number of bytes that new files can still take."""
+
+    async def total_space(self) -> int:
+        """Return the size of the device in bytes."""
+
+    async def taken_space(self, name: str) -> int:
+        """Return the number of bytes of the device that a file takes.
+
+        Raises:
+            MissingFileError: The file does not exist.
+        """
 
     def random_bytes(self, size: int) -> bytes:
         """Return random bytes for a salt, different in each call."""

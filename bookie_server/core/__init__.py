@@ -7,5 +7,6 @@
 - `record`, `record_codec`, `slot_header`, `manifest_codec`, `index_format`, `group_copy`: the
   formats of docs/FORMATS.md.
 - `bookie_run`: the write modes, and what a MANIFEST records of a run.
+- `disk_use`: the thresholds at which a bookie warns and becomes read-only.
 - `pieces`: places of entries. `requests`: requests to storage. `settings`: settings of storage.
 """

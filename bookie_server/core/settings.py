@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bookie_server.core.bookie_run import BookieWriteMode
+from bookie_server.core.disk_use import NO_THRESHOLDS, DiskSettings
 
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
@@ -67,10 +68,12 @@ class StorageSettings:
     compaction_minor_interval_ms: int = 3_600_000  # time between two minor compactions; 0: never
     compaction_major_interval_ms: int = 24 * 3_600_000  # the same for major compactions
     compaction_bytes_per_s: int = 32 * MEBIBYTE  # bytes read and written; 0: no limit
+    disk: DiskSettings = NO_THRESHOLDS  # uses of the device at which regular adds are refused
 
     def __post_init__(self) -> None:
         # `BookieSettings` and `descriptors` have already reported wrong values to the operator.
-        sizes = {name: getattr(self, name) for name in self.__slots__ if name != "mode_settings"}
+        others = ("mode_settings", "disk")
+        sizes = {name: getattr(self, name) for name in self.__slots__ if name not in others}
         assert all(size >= (name not in MAY_BE_0) for name, size in sizes.items()), sizes
         assert self.open_files_max >= OPEN_FILES_MIN
         assert self.file_size_bytes >= FILE_SIZE_BYTES_MIN

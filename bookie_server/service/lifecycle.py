@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bookie_server.config import BookieSettings
+from bookie_server.core.disk_use import DiskLevel, DiskSettings
 from bookie_server.core.settings import ModeSettings, StorageSettings
 from bookie_server.descriptors import CALLERS_MAX, FILES_MAX, divided, raise_limit
 from bookie_server.errors import ExitCode
@@ -186,6 +187,12 @@ class Bookie:
             compaction_minor_interval_ms=self.settings.compaction_minor_interval_ms,
             compaction_major_interval_ms=self.settings.compaction_major_interval_ms,
             compaction_bytes_per_s=self.settings.compaction_bytes_per_s,
+            disk=DiskSettings(
+                self.settings.disk_usage_warn,
+                self.settings.disk_usage_max,
+                self.settings.disk_usage_low_water,
+                self.settings.disk_check_interval_ms,
+            ),
         )
         metadata = StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms)
         return await LedgerStorage.open(
@@ -281,6 +288,9 @@ class Bookie:
         self._registration = registration
         storage.on_state_change = self._storage_changed
         self._storage_changed()
+        storage.on_disk_level = self._log_disk_level
+        if storage.disk.level is not DiskLevel.NORMAL:
+            self._log_disk_level()
 
     def _crashed(self, name: str, error: BaseException) -> None:
         """Stop after an exception in a task of storage, which is a bug."""
@@ -294,6 +304,19 @@ class Bookie:
         if self._storage.failure is not None:
             self.failed.set()
         self._registration.set_read_only(read_only=not self._storage.is_writable)
+
+    def _log_disk_level(self) -> None:
+        """Write one line for each change of the level of the device."""
+        assert self._storage is not None, "storage reports before it is open"
+        disk = self._storage.disk
+        log = _logger.info if disk.level is DiskLevel.NORMAL else _logger.warning
+        log(
+            "disk_level_changed",
+            disk_level=disk.level.value,
+            used_part=round(disk.space.used_part, 4),
+            free_bytes=disk.space.free,
+            total_bytes=disk.space.total,
+        )
 
 
 def bookie_gauges(
@@ -309,6 +332,10 @@ def bookie_gauges(
         "connections": lambda: v2.connections_count,
         "ledgers": lambda: storage.ledgers_count,
         "writable": lambda: storage.is_writable,
+        "disk_used_part": lambda: storage.disk.space.used_part,
+        "disk_free_bytes": lambda: storage.disk.space.free,
+        "disk_total_bytes": lambda: storage.disk.space.total,
+        "disk_is_high": lambda: storage.disk.level is not DiskLevel.NORMAL,
         "calls": lambda: grpc.call_slots.count,
         "calls_refused": lambda: grpc.call_slots.refused,
         "calls_ended": lambda: grpc.call_slots.ended,

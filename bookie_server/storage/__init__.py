@@ -9,6 +9,7 @@
 - `boot`, `replay`, `open_files`: read the files of the directory, and repair them when the bookie
   starts.
 - `device`: implements the ports for a real directory and asyncio; only `device` does I/O.
+- `disk_watch`: measures the device, and refuses adds while too much of it is used.
 - `spans`: ranges of consecutive entry ids. `wake_ups`: wakes waiting coroutines.
   `slices`: divides long work, so that other tasks can run.
 """

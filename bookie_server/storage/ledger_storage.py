@@ -15,6 +15,7 @@ from bookie_server.errors import StorageError
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.boot import Boot
 from bookie_server.storage.compaction.compactor import Compactor
+from bookie_server.storage.disk_watch import DiskWatch
 from bookie_server.storage.drops import Drops
 from bookie_server.storage.fences import Fences
 from bookie_server.storage.files.keeper import FileKeeper
@@ -45,7 +46,11 @@ class LedgerStorage:
         self.failure: StorageError | None = None  # the error that ended the storage
         # Called after a change of `is_writable` or `failure`.
         self.on_state_change: Callable[[], None] = lambda: None
+        # Called after a change of the level in `disk`.
+        self.on_disk_level: Callable[[], None] = lambda: None
+        self.disk = DiskWatch(shared, self._disk_level_changed, self._fail)
         self._keeper = keeper = FileKeeper(shared, boot, self._fail, self._state_changed)
+        keeper.on_commit = self.disk.measure_soon
         self._journal = journal = Journal(shared, keeper, self._on_stored, self._on_lost)
         self._journals = boot.journals
         self._mode = Mode(new_run(shared), DirectWriter())
@@ -54,7 +59,7 @@ class LedgerStorage:
         self._lacs = Lacs(shared, keeper, journal)
         self._drops = Drops(shared, keeper, journal)
         self.compactor = Compactor(shared, keeper, self._fail)
-        keeper.on_short = self.compactor.compact_when_short
+        keeper.on_short = self.disk.on_full = self.compactor.compact_when_short
         fences = Fences(shared, keeper, journal)
         reads = ReadAnswers(shared, journal, self._reader, fences)
         self.add = AddPath(shared, keeper, journal, self._reader, fences).add
@@ -107,11 +112,13 @@ class LedgerStorage:
         self._mode.start()
         self._journal.start(self._mode.writer)
         self._shared.tasks.spawn("file maintenance", self._keeper.maintain())
+        await self.disk.measure()
+        self.disk.start()
 
     @property
     def is_writable(self) -> bool:
         """Whether regular adds are accepted."""
-        return self._health.is_writable and not self._health.has_failed
+        return self._health.takes_adds and not self._health.has_failed
 
     async def reclaim(self) -> None:
         """Free the finished files without live entries, and forget old tombstones.
@@ -144,6 +151,7 @@ class LedgerStorage:
         await self.compactor.stop()
         await self._mode.stop()
         await self._keeper.stop()
+        await self.disk.close()
         try:
             if self.failure is None:
                 await self._keeper.finish_all()
@@ -201,6 +209,10 @@ class LedgerStorage:
             self._answer(record, Code.IO_ERROR)
 
     def _state_changed(self) -> None:
+        self.on_state_change()
+
+    def _disk_level_changed(self) -> None:
+        self.on_disk_level()
         self.on_state_change()
 
     def _fail(self, error: StorageError) -> None:

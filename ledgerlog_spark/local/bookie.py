@@ -57,6 +57,8 @@ class StartingBookie:
             *("--port", str(port)),
             *("--metadata-service-uri", metadata_service_uri),
             *("--file-size-bytes", str(FILE_SIZE_BYTES)),
+            # Only `free_bytes_min` applies, because other data uses the disk of a workstation.
+            *("--disk-usage-max", "1"),
         ]
         self._environment = environment
         self._log_begin = 0

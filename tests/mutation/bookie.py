@@ -7,6 +7,74 @@ from tests.mutation.mutation import Mutation
 CORE = "bookie_server/core"
 STORAGE = "bookie_server/storage"
 
+_DISK = [
+    Mutation(
+        "disk_watch_changes_nothing",
+        f"{CORE}/ledger_gate.py",
+        "return self.is_writable and not self.is_disk_full",
+        "return self.is_writable",
+        "adds are accepted although the device is full",
+    ),
+    Mutation(
+        "disk_watch_flaps",
+        f"{CORE}/disk_use.py",
+        "if used > settings.full or (stays and before is DiskLevel.FULL):",
+        "if used > settings.full:",
+        "each freed file makes the bookie writable, and the next file makes it read-only",
+    ),
+    Mutation(
+        "disk_watch_counts_the_pool_as_used",
+        f"{STORAGE}/disk_watch.py",
+        "await files.free_space() + kept",
+        "await files.free_space()",
+        "a bookie that could reuse its files stays read-only",
+    ),
+    Mutation(
+        "disk_watch_does_not_compact",
+        f"{STORAGE}/ledger_storage.py",
+        "keeper.on_short = self.disk.on_full = self.compactor.compact_when_short",
+        "keeper.on_short = self.compactor.compact_when_short",
+        "a bookie above the maximum waits an hour for its space",
+    ),
+    Mutation(
+        "disk_watch_ignores_new_files",
+        f"{STORAGE}/ledger_storage.py",
+        "        keeper.on_commit = self.disk.measure_soon\n",
+        "",
+        "many files are allocated between two measurements",
+    ),
+    Mutation(
+        "disk_watch_begins_after_the_start",
+        f"{STORAGE}/ledger_storage.py",
+        "        await self.disk.measure()\n",
+        "",
+        "a bookie on a full device registers as writable",
+    ),
+    Mutation(
+        "sync_without_room_is_tried_again",
+        f"{STORAGE}/device/filesystem.py",
+        'if error.errno in _FULL and verb != "sync":',
+        "if error.errno in _FULL:",
+        "the second sync succeeds, although the pages were dropped by the first",
+    ),
+    Mutation(
+        "cut_without_room_gives_up_a_named_file",
+        f"{STORAGE}/files/keeper.py",
+        "with contextlib.suppress(TooManyFilesError, DiskFullError):",
+        "with contextlib.suppress(TooManyFilesError):",
+        "the next file is removed although the MANIFEST names it",
+    ),
+    Mutation(
+        "removal_without_room_ends_the_storage",
+        f"{STORAGE}/files/keeper.py",
+        "                with contextlib.suppress(DiskFullError):"
+        "  # the next start removes the file\n"
+        "                    await self._shared.store.remove_slot(slot)\n",
+        "                await self._shared.store.remove_slot(slot)\n",
+        "a bookie ends because it cannot remove a file",
+    ),
+]
+
 _CORE = [
     Mutation(
         "bookie_takes_adds_after_fence",
@@ -56,7 +124,7 @@ _CORE = [
     Mutation(
         "bookie_is_full_and_writes",
         f"{CORE}/ledger_gate.py",
-        "if not (health.is_writable if is_regular else health.has_room):",
+        "if not (health.takes_adds if is_regular else health.has_room):",
         "if not (True if is_regular else health.has_room):",
         "regular adds take the room of recovery and control records",
     ),
@@ -530,4 +598,4 @@ _STORAGE = [
     ),
 ]
 
-MUTATIONS = [*_CORE, *_STORAGE]
+MUTATIONS = [*_DISK, *_CORE, *_STORAGE]

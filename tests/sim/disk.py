@@ -8,6 +8,7 @@ a crash, and then takes effect at once.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from bookie_server.errors import (
     TooManyFilesError,
 )
 from bookie_server.ports import Buffer, Lane
+from bookie_server.storage.device.filesystem import translated
 from tests.sim.runtime import Host, SimFuture
 
 SECTOR = 512
@@ -44,6 +46,10 @@ class Content:
     def vouched_end(self) -> int:
         """The end of the data that later writes prove as synced: damage before it is never torn."""
         return self.starts[0] if len(self.starts) > GROUPS_IN_DOUBT else 0
+
+    @property
+    def taken_bytes(self) -> int:
+        return max(len(self.seen), self.allocated)
 
     def write(self, offset: int, data: bytes) -> None:
         if offset < RECORDS_START:
@@ -123,7 +129,9 @@ class SimDisk:
 
     Attributes:
         on_operation: Called with the number and name of each operation, before the operation takes
-            effect. Tests crash here.
+            effect. Tests crash here, or set `error`.
+        error: The errno of the operation that takes effect next, if it changes something. 0 for no
+            error.
         cold_part: The part of the reads whose pages are not in the cache, from 0 to 1.
     """
 
@@ -131,6 +139,7 @@ class SimDisk:
     faults: Faults = field(default_factory=Faults)
     counters: Counters = field(default_factory=Counters)
     on_operation: Callable[[int, str], None] | None = None
+    error: int = 0
     cold_part: float = 0.3
     holder: Host | None = None
     seen_names: dict[str, Content] = field(default_factory=dict)
@@ -159,6 +168,12 @@ class SimDisk:
         self.seen_names, self.durable_names, self.unsynced_names = {}, {}, []
         self.holder = None
 
+    def fail(self, name: str, verb: str) -> None:
+        """Raise the error of this operation, if it has one."""
+        number, self.error = self.error, 0
+        if number:
+            raise translated(OSError(number, os.strerror(number)), name, verb)
+
     def flip_bit(self, name: str, offset: int, bit: int) -> None:
         """Flip one durable bit."""
         content = self.seen_names[name]
@@ -167,7 +182,7 @@ class SimDisk:
                 copy[offset] ^= 1 << bit
 
     def used_bytes(self) -> int:
-        return sum(max(len(c.seen), c.allocated) for c in self.seen_names.values())
+        return sum(content.taken_bytes for content in self.seen_names.values())
 
     def sync_names(self) -> None:
         for name, content in self.unsynced_names:
@@ -247,6 +262,7 @@ class SimFileSystem:
         if content is None:
             if not create:
                 raise MissingFileError(f"there is no file {name}", path=name)
+            self.disk.fail(name, "open")
             content = Content()
             self.disk.set_name(name, content)
         self.opened.append(SimFile(self, name, content))
@@ -257,6 +273,7 @@ class SimFileSystem:
         content = self.disk.seen_names.get(source)
         if content is None:
             raise MissingFileError(f"there is no file {source}", path=source)
+        self.disk.fail(source, "rename")
         self.disk.set_name(target, content)
         self.disk.set_name(source, None)
 
@@ -264,6 +281,7 @@ class SimFileSystem:
         await self.step(f"remove {name}")
         if name not in self.disk.seen_names:
             raise MissingFileError(f"there is no file {name}", path=name)
+        self.disk.fail(name, "remove")
         self.disk.set_name(name, None)
 
     async def names(self) -> list[str]:
@@ -273,11 +291,22 @@ class SimFileSystem:
     async def sync_directory(self) -> None:
         await self.step("sync_directory")
         self.disk.counters.syncs += 1
+        self.disk.fail(".", "sync")
         self.disk.sync_names()
 
     async def free_space(self) -> int:
         capacity = self.disk.faults.capacity_bytes
         return 1 << 40 if capacity is None else max(0, capacity - self.disk.used_bytes())
+
+    async def total_space(self) -> int:
+        capacity = self.disk.faults.capacity_bytes
+        return 1 << 40 if capacity is None else capacity
+
+    async def taken_space(self, name: str) -> int:
+        content = self.disk.seen_names.get(name)
+        if content is None:
+            raise MissingFileError(f"there is no file {name}", path=name)
+        return content.taken_bytes
 
     def random_bytes(self, size: int) -> bytes:
         return self.disk.random.randbytes(size)
@@ -395,6 +424,11 @@ class SimFile:
             disk.faults.write_errors -= 1
             self.content.write(offset, data[: disk.random.randrange(len(data) + 1)])
             raise SyncFailedError(f"cannot write {self.name}: input/output error", path=self.name)
+        try:
+            disk.fail(self.name, "write")
+        except StorageError:
+            self.content.write(offset, data[: disk.random.randrange(len(data) + 1)])
+            raise
         self.content.write(offset, data)
 
     async def datasync(self) -> None:
@@ -412,11 +446,17 @@ class SimFile:
             # Linux marks the pages clean: the next sync reports success, and the data is gone.
             self.content.unsynced = []
             raise SyncFailedError(f"cannot sync {self.name}: input/output error", path=self.name)
+        try:
+            disk.fail(self.name, "sync")
+        except StorageError:
+            self.content.unsynced = []
+            raise
         self.content.sync(writes)
 
     async def allocate(self, size: int) -> None:
         await self.files.step(f"allocate {self.name}")
         disk = self.files.disk
+        disk.fail(self.name, "allocate")
         growth = size - max(len(self.content.seen), self.content.allocated)
         capacity = disk.faults.capacity_bytes
         if capacity is not None and growth > 0 and disk.used_bytes() + growth > capacity:
@@ -426,6 +466,7 @@ class SimFile:
     async def truncate(self, size: int) -> None:
         await self.files.step(f"truncate {self.name}")
         self._check_open()
+        self.files.disk.fail(self.name, "cut")
         del self.content.seen[size:]
         self.content.allocated = min(self.content.allocated, size)
 

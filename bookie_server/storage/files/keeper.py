@@ -81,6 +81,8 @@ class FileKeeper:
         self._unmarked: list[FinishedFile] = []
         self._pinned: dict[str, PooledFile] = {}
         self.pins = Pins()
+        # Called after a commit of the maintenance, which may have allocated or freed a file.
+        self.on_commit: Callable[[], None] = lambda: None
         self.active = boot.active  # written by the journal
         self.full: OpenFile | None = None  # the previous file, until its index is durable
         self.spare = boot.spare  # the next file, which is prepared and named in the MANIFEST
@@ -272,11 +274,11 @@ class FileKeeper:
         await self._ended
 
     async def _catch_up(self) -> None:
-        await self._finish_full()
         prepared: OpenFile | None = None
         taken = self.free_slots[:1] if self.spare is None else []
         self.handover.taken.update(taken)
         try:
+            await self._finish_full()
             if self.spare is None:
                 prepared = await self.slots.prepare(
                     self.new_file_id(), taken[0] if taken else None, others=self.free_slots
@@ -305,6 +307,7 @@ class FileKeeper:
             self.spare = prepared
             self._shared.counters.files_recycled += prepared.is_recycled
         self._set_writable(is_writable=True)
+        self.on_commit()
 
     async def _commit_without_spare(self) -> bool:
         """Commit without a next file; return whether this freed a file."""
@@ -405,7 +408,8 @@ class FileKeeper:
         """Cut a file after its index. The durable MANIFEST already lists the file as finished."""
         # Before this MANIFEST, a file shorter than its allocation would have counted as damaged.
         file.handle.may_close()
-        with contextlib.suppress(TooManyFilesError):  # the next start cuts the file
+        # After an error, the next start cuts the file.
+        with contextlib.suppress(TooManyFilesError, DiskFullError):
             await file.handle.truncate(file.end)
 
     async def _release(self, slot: str, *, is_kept: bool) -> None:
@@ -430,7 +434,8 @@ class FileKeeper:
             if handle is not None:
                 await handle.close()
             if not is_kept:
-                await self._shared.store.remove_slot(slot)
+                with contextlib.suppress(DiskFullError):  # the next start removes the file
+                    await self._shared.store.remove_slot(slot)
         except StorageError as error:
             self._on_failed(error)
 

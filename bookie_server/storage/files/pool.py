@@ -41,6 +41,8 @@ class FilePool:
         self.names = files.names
         self.sync_directory = files.sync_directory
         self.free_space = files.free_space
+        self.total_space = files.total_space
+        self.taken_space = files.taken_space
         self.random_bytes: Callable[[int], bytes] = files.random_bytes
         self.surviving_number = files.surviving_number
         self.forget_number = files.forget_number

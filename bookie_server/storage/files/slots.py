@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from bookie_server.core.manifest_codec import FileEntry, FileState
@@ -97,7 +98,8 @@ class Slots:
         """Close a prepared file that no MANIFEST lists as in use. Remove its slot if it is new."""
         await file.handle.close()
         if not file.is_recycled:
-            await self._files.remove(file.entry.slot)
+            with contextlib.suppress(DiskFullError):  # the next start removes the file
+                await self._files.remove(file.entry.slot)
 
     async def _largest(self, slots: Sequence[str]) -> int:
         """Return the size of the largest slot, but not more than the room for compaction."""

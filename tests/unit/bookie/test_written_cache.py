@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bookie_server.storage.device.filesystem import DROPPED_BYTES_MIN, OsFileSystem, WrittenCache
+from bookie_server.storage.device.filesystem import OsFileSystem
+from bookie_server.storage.device.written_cache import DROPPED_BYTES_MIN, WrittenCache
 
 MIB = 1 << 20
 

@@ -68,6 +68,9 @@ def test_a_limit_has_one_default() -> None:
         ({"bind_address": "0.0.0.0", "insecure": True}, ["0.0.0.0", "advertised_address"]),
         ({"bind_address": "somewhere"}, ["bind_address", "IP address"]),
         ({"port": 0}, ["port 0", "bookie_id"]),
+        ({"disk_usage_max": 0.8}, ["disk_usage_warn is 0.9", "disk_usage_max 0.8"]),
+        ({"disk_usage_low_water": 0.96}, ["disk_usage_low_water is 0.96", "disk_usage_max 0.95"]),
+        ({"disk_usage_max": 1.5}, ["disk_usage_max", "1.5"]),
         ({"port": 3181, "grpc_port": 3181}, ["grpc_port", "3181"]),
         (
             {"in_flight_bytes_max": 1 << 27},

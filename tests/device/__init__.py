@@ -1,0 +1,1 @@
+"""The real OsFileSystem under strace, and a model of the device that its calls leave behind."""

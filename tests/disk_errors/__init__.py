@@ -1,0 +1,1 @@
+"""`python -m tests.disk_errors`: each fault of tests/crash/errors.py at each disk operation."""
