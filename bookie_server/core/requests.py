@@ -80,6 +80,13 @@ class EntryStorage(Protocol):
     def add(self, request: StoredAdd, on_done: OnAdd) -> None:
         """Store a run of entries, and call `on_done` after the run is durable or refused."""
 
+    def add_burst(self, request: StoredAdd, on_done: OnAdd) -> bool:
+        """Store a run of entries that were sent as one add each, and return True.
+
+        If the adds may need different answers, or an answer that is not OK, do nothing and return
+        False. The caller then calls `add` for each entry.
+        """
+
     def read(self, request: StoredRead, on_done: OnRead) -> None:
         """Read one stored entry. If the request has a key, fence the ledger first."""
 

@@ -54,7 +54,8 @@ class LedgerStorage:
         self._drops = Drops(shared, keeper, journal)
         fences = Fences(shared, keeper, journal)
         reads = ReadAnswers(shared, journal, self._reader, fences)
-        self.add = AddPath(shared, keeper, journal, self._reader, fences).add
+        adds = AddPath(shared, keeper, journal, self._reader, fences)
+        self.add, self.add_burst = adds.add, adds.add_burst
         self.read, self.read_batch = reads.read, reads.read_batch
         self.read_slices = reads.read_slices
         self.read_lac, self.write_lac = self._lacs.read, self._lacs.write

@@ -64,6 +64,14 @@ class MemoryStorage:
         self._raise_lac(request.ledger_id, lac)
         on_done(Code.OK)
 
+    def add_burst(self, request: Any, on_done: Callable[[Code], None]) -> bool:
+        """Store a run of entries that were sent as one add each, or do nothing and return False."""
+        ledger = self.ledgers.get(request.ledger_id)
+        if ledger is not None and (ledger.is_fenced or request.master_key != ledger.master_key):
+            return False
+        self.add(request, on_done)
+        return True
+
     def read(self, request: Any, on_done: Callable[[Code, bytes | None], None]) -> None:
         """Read one stored entry. If the request has a fence key, the ledger is fenced first."""
         ledger = self.ledgers.get(request.ledger_id)

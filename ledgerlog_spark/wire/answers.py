@@ -15,8 +15,9 @@ entries.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
-from struct import Struct, error
+from struct import Struct, error, pack
 from typing import NamedTuple
 
 from ledgerlog_spark.errors import WireFormatError
@@ -38,6 +39,10 @@ _NUMBERED = Struct(">iIiqqq")
 _FIELDS = Struct(">Iiqq")
 _NUMBERED_FIELDS = Struct(">Iiqqq")
 _I32 = Struct(">i")
+
+_WORD = "I"  # 4 bytes, which are copied unchanged
+_ADD_WORDS = _PLAIN.size // 4
+_ID_WORD = _ADD_WORDS - 2
 
 _PLAIN_BODY_SIZE_BYTES = _FIELDS.size
 _NUMBERED_BODY_SIZE_BYTES = _NUMBERED_FIELDS.size
@@ -114,6 +119,21 @@ def encode_add_answer(
     """The 28 bytes that answer one ADD."""
     header = packet_header(Opcode.ADD, 0, version)
     return _PLAIN.pack(24, header, number_of(code), ledger_id, entry_id)
+
+
+def encode_add_answers(
+    code: Code, ledger_id: int, entry_ids: Sequence[int], *, version: int = VERSION
+) -> bytes:
+    """The answers to one ADD for each entry id, one after another. All have the same code.
+
+    The answers are copies of one template. Then the ids are written into all of them at once.
+    """
+    count = len(entry_ids)
+    template = encode_add_answer(code, ledger_id, 0, version=version)
+    words, ids = array(_WORD, template * count), array(_WORD, pack(f">{count}q", *entry_ids))
+    words[_ID_WORD::_ADD_WORDS] = ids[0::2]
+    words[_ID_WORD + 1 :: _ADD_WORDS] = ids[1::2]
+    return words.tobytes()
 
 
 def encode_add_run_answer(

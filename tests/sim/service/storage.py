@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tests.sim.service.world import ServiceWorld
 
 
+BURSTS_REFUSED = 0.2
+
+
 def memory_of(value: Any) -> int:
     """Return the memory of nested tuples of numbers, in bytes."""
     parts = sum(map(memory_of, value)) if isinstance(value, tuple) else 0
@@ -70,6 +73,13 @@ class LateStorage:
             self._stuck.append(answer)
         else:
             self._answer_later(answer)
+
+    def add_burst(self, request: Any, on_done: Callable[[Any], None]) -> bool:
+        if self.world.random.random() < BURSTS_REFUSED:
+            return False
+        self.add(request, on_done)
+        self._newest[request.ledger_id] = request.entry_ids[-1]
+        return True
 
     def read(self, request: Any, on_done: Callable[..., None]) -> None:
         self.requests += 1
