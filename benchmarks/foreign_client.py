@@ -40,9 +40,9 @@ def cases(seconds: float) -> tuple[Case, ...]:
     )
 
 
-def alternate(ours: Callable[[], float], theirs: Callable[[], float], rounds: int) -> list[
-    tuple[float, float]
-]:
+def alternate(
+    ours: Callable[[], float], theirs: Callable[[], float], rounds: int
+) -> list[tuple[float, float]]:
     """Run both in each round. Every second round begins with the peer."""
     pairs = []
     for number in range(rounds):

@@ -42,9 +42,7 @@ class HeldStorage:
         return call
 
     def add_burst(self, request: Any, on_done: Callable[[Code], None]) -> bool:
-        return bool(
-            self.storage.add_burst(request, lambda *result: self._answer(on_done, result))
-        )
+        return bool(self.storage.add_burst(request, lambda *result: self._answer(on_done, result)))
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
         self.storage.announce_lac(ledger_id, lac, master_key)
