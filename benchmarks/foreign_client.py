@@ -80,13 +80,13 @@ def main() -> None:
                 options.rounds,
             )
             ratio = median([own / peer for own, peer in pairs])
-            own = tuple(pair[0] for pair in pairs)
+            own = [own for own, _ in pairs]
             figures.append(
                 Figure(
                     case.name,
                     median(own),
                     case.unit,
-                    own,
+                    tuple(own),
                     goal_to_peer=case.goal_to_peer,
                     # The ratio of medians would mix runs of different times.
                     peer=median(own) / ratio,

@@ -91,6 +91,20 @@ class MemoryStorage:
         entry = ledger.entries.get(entry_id)
         on_done(Code.NO_ENTRY if entry is None else Code.OK, entry)
 
+    def read_burst(
+        self, request: Any, on_some: Callable[[Code, Sequence[int], Sequence[bytes]], None]
+    ) -> int:
+        """Read entries that were requested one by one; return their number."""
+        ledger = self.ledgers.get(request.ledger_id)
+        for entry_id in request.entry_ids:
+            if ledger is None:
+                on_some(Code.NO_LEDGER, (entry_id,), ())
+            elif entry_id in ledger.entries:
+                on_some(Code.OK, (entry_id,), (ledger.entries[entry_id],))
+            else:
+                on_some(Code.NO_ENTRY, (entry_id,), ())
+        return len(request.entry_ids)
+
     def read_batch(self, request: Any, on_done: Callable[[Code, Sequence[bytes]], None]) -> None:
         """Read consecutive stored entries, up to a missing entry or a limit of the request."""
         ledger = self.ledgers.get(request.ledger_id)

@@ -16,7 +16,8 @@ entries.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from struct import Struct, error, pack
 from typing import NamedTuple
 
@@ -154,6 +155,31 @@ def encode_read_answer_head(
     """
     header = packet_header(Opcode.READ, 0, version)
     return _PLAIN.pack(24 + entry_size_bytes, header, number_of(code), ledger_id, entry_id)
+
+
+def encode_read_answers(
+    code: Code,
+    ledger_id: int,
+    entry_ids: Sequence[int],
+    entries: Sequence[Buffer],
+    *,
+    version: int = VERSION,
+) -> list[Buffer]:
+    """The buffers of the answers to one READ for each entry id. All have the same code.
+
+    Only OK answers have `entries`, one for each id. The entries are not copied.
+    """
+    header, number = repeat(packet_header(Opcode.READ, 0, version)), repeat(number_of(code))
+    sizes: Iterable[int] = repeat(24)
+    if entries:
+        sizes = [24 + len(entry) for entry in entries]
+    heads = map(_PLAIN.pack, sizes, header, number, repeat(ledger_id), entry_ids)
+    if not entries:
+        return list(heads)
+    buffers: list[Buffer] = [b""] * (2 * len(entries))
+    buffers[0::2] = heads
+    buffers[1::2] = entries
+    return buffers
 
 
 def encode_batch_read_answer(

@@ -44,6 +44,9 @@ class HeldStorage:
     def add_burst(self, request: Any, on_done: Callable[[Code], None]) -> bool:
         return bool(self.storage.add_burst(request, lambda *result: self._answer(on_done, result)))
 
+    def read_burst(self, request: Any, on_some: Callable[..., None]) -> int:
+        return int(self.storage.read_burst(request, lambda *result: self._answer(on_some, result)))
+
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
         self.storage.announce_lac(ledger_id, lac, master_key)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, note, settings
@@ -25,7 +26,7 @@ LEDGERS = st.sampled_from((7, 7, 8, 9))
 IDS = st.integers(0, 15)
 OTHER_KEY = bytes(20)
 FRAMES_MAX = 40
-"""So many requests fit into one turn. So no read waits for a later turn, in which more is durable."""
+"""All of them fit into one turn. So no read waits for a later turn, when more is durable."""
 
 
 @st.composite
@@ -115,7 +116,7 @@ def state_of(bookie: V2Machine) -> list[Any]:
         (
             machine.held(ledger_id),
             [machine.read(ledger_id, entry_id) for entry_id in range(-1, 21)],
-            machine.ask(lambda done, ledger_id=ledger_id: storage.read_lac(ledger_id, done)),
+            machine.ask(partial(storage.read_lac, ledger_id)),
             storage.is_fenced(ledger_id),
         )
         for ledger_id in (7, 8, 9)

@@ -37,6 +37,35 @@ _PLAIN_ADDS: Final = frozenset(
 )
 
 
+_READ_HEAD: Final = Struct(">12sq")
+"""Packet header and ledger id together; entry id."""
+_PLAIN_READS: Final = frozenset(
+    packet_header(Opcode.READ, 0, version).to_bytes(4, "big")
+    for version in range(VERSION_MIN, VERSION + 1)
+)
+
+
+def ids_read(
+    bodies: Sequence[memoryview], start: int, count_max: int
+) -> tuple[int, int, list[int]]:
+    """Return the version, the ledger and the entry ids of the plain reads of one ledger from
+    `start` on. A read of the last entry is not a plain read.
+    """
+    first, ids = b"", []
+    for body in islice(bodies, start, start + count_max):
+        if len(body) != _READ_HEAD.size:
+            break
+        head, entry_id = _READ_HEAD.unpack_from(body)
+        if entry_id < 0:
+            break
+        if head != first:
+            if first or head[:4] not in _PLAIN_READS or head[4] & 0x80:
+                break
+            first = head
+        ids.append(entry_id)
+    return (first[0], int.from_bytes(first[4:], "big"), ids) if ids else (0, 0, ids)
+
+
 class Burst:
     """A run of adds, in order of their entry ids.
 

@@ -9,22 +9,10 @@ from typing import Final
 
 from bookie_server.config import ANSWERS_RESERVE_BYTES
 from bookie_server.core.record_codec import CHUNK_SIZE
-from bookie_server.core.requests import (
-    EntryIds,
-    StoredAdd,
-    StoredBatchRead,
-    StoredRead,
-    StoredSliceRead,
-)
+from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead, StoredSliceRead
 from bookie_server.service.limits.budget import Share
-from bookie_server.service.limits.lanes import (
-    REQUEST_COST_BYTES,
-    REQUEST_OVERHEAD_BYTES,
-    WRITE_COST_BYTES,
-)
+from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES, WRITE_COST_BYTES
 from bookie_server.service.logging import get_logger
-from bookie_server.service.v2.bursts import BURST_FRAMES_MIN, Burst, Segment
-from bookie_server.service.v2.connection import UNSENT_BYTES_MAX, PeerConnection, Together
 from bookie_server.service.v2.receive_memory import (
     ADDS,
     HIGH_PRIORITY,
@@ -34,11 +22,11 @@ from bookie_server.service.v2.receive_memory import (
     is_control,
 )
 from bookie_server.service.v2.shared import BATCH_COUNT_MAX
+from bookie_server.service.v2.together import GATHERED_BYTES_MIN, READ, TogetherConnection
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.answers import (
     encode_add_answer,
-    encode_add_answers,
     encode_add_run_answer,
     encode_batch_read_answer,
     encode_read_answer_head,
@@ -63,11 +51,6 @@ from ledgerlog_spark.wire.version_3 import FIRST_BYTE, refusal_of_version_3
 
 _logger = get_logger("v2")
 
-GATHERED_BYTES_MIN: Final = 8_192
-"""If buffers have at least this size on average, they are passed to the kernel without a join."""
-
-ADD: Final = int(Opcode.ADD)
-READ: Final = int(Opcode.READ)
 READ_SLICES: Final = int(Opcode.READ_SLICES)
 BATCHES: Final = frozenset((int(Opcode.BATCH_READ), READ_SLICES))
 """Operations whose answer may have fewer entries than requested. The requests of all of them have
@@ -88,7 +71,7 @@ _AUTH_DISABLED: Final = (
 plugin when authentication is off, and their clients then continue."""
 
 
-class V2Operations(PeerConnection):
+class V2Operations(TogetherConnection):
     """Carries out the requests of one peer."""
 
     def _demand(self, body: memoryview) -> tuple[Share, int]:
@@ -112,62 +95,6 @@ class V2Operations(PeerConnection):
         # If the first entry of the last batch did not fit, wait until there is room for this entry.
         least = min(self._batch_least_bytes, share.size_bytes_max)
         return share, min(max(min(wanted, allowed), least) + cost, share.size_bytes_max)
-
-    def _handle_together(
-        self, bodies: Sequence[memoryview], start: int, count_max: int
-    ) -> Together | None:
-        """Store the plain adds from `start` on as runs (bursts.py)."""
-        if len(bodies) - start < BURST_FRAMES_MIN or bodies[start][OPCODE_OFFSET] != ADD:
-            return None
-        writes, adds = self.shares.writes, self.shares.adds
-        if writes.is_waiting or adds.is_waiting or adds.unsent_bytes > UNSENT_BYTES_MAX:
-            return None
-        # The frames are already counted in the lane `adds`. Here, it counts the copies of the runs.
-        room_bytes = min(writes.allowance_bytes, adds.allowance_bytes)
-        segment = Segment(bodies, start, count_max, room_bytes)
-        if segment.count < BURST_FRAMES_MIN:
-            return None
-        copies_bytes = sum(burst.cost_bytes for burst in segment.bursts)
-        writes_bytes = copies_bytes + WRITE_COST_BYTES * len(segment.bursts)
-        if not writes.take(writes_bytes):
-            return None
-        if not adds.take(copies_bytes):
-            writes.give_back(writes_bytes)
-            return None
-        self.open_requests += segment.count
-        refused = [burst for burst in segment.bursts if not self._add_burst(burst, segment)]
-        left = segment.frames_of(refused, bodies, start)
-        for burst in refused:
-            writes.give_back(burst.cost_bytes + WRITE_COST_BYTES)
-            adds.give_back(burst.cost_bytes)
-        self.open_requests -= len(left)
-        cost_bytes = REQUEST_COST_BYTES * len(segment.bursts) + copies_bytes
-        return Together(cost_bytes, segment.count - len(left), start + segment.count, left)
-
-    def _add_burst(self, burst: Burst, segment: Segment) -> bool:
-        """Store a run, or return False if its adds must be handled alone."""
-        if burst.ledger_id in segment.refused:
-            return False  # an earlier run of this ledger comes first
-        add = burst.to_add()
-        stored = partial(
-            self._burst_stored, add.ledger_id, add.entry_ids, burst.version, burst.cost_bytes
-        )
-        if not self._shared.storage.add_burst(add, stored):
-            segment.refused.add(burst.ledger_id)
-            return False
-        counters = self._shared.counters
-        counters.add_requests += len(burst.frames)
-        counters.add_entries += len(burst.frames)
-        counters.add_bytes += sum(map(len, burst.frames))
-        return True
-
-    def _burst_stored(
-        self, ledger_id: int, entry_ids: EntryIds, version: int, cost_bytes: int, code: Code
-    ) -> None:
-        answers = encode_add_answers(code, ledger_id, entry_ids, version=version)
-        taken_bytes = cost_bytes + WRITE_COST_BYTES
-        self._answer(code, answers, self.shares.writes, taken_bytes, count=len(entry_ids))
-        self.shares.adds.give_back(cost_bytes)
 
     def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:
         try:
