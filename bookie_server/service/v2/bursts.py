@@ -48,8 +48,9 @@ _PLAIN_READS: Final = frozenset(
 def ids_read(
     bodies: Sequence[memoryview], start: int, count_max: int
 ) -> tuple[int, int, list[int]]:
-    """Return the version, the ledger and the entry ids of the plain reads of one ledger from
-    `start` on. A read of the last entry is not a plain read.
+    """Return version, ledger and entry ids of the plain reads of one ledger from `start` on.
+
+    A read of the last entry is not a plain read.
     """
     first, ids = b"", []
     for body in islice(bodies, start, start + count_max):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from bookie_server.core.requests import Buffer, EntryIds, StoredBurstRead
+from bookie_server.core.requests import EntryIds, StoredBurstRead
 from bookie_server.service.limits.budget import Share
 from bookie_server.service.limits.lanes import (
     QUANTUM_BYTES,
