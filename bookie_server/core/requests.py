@@ -52,7 +52,7 @@ class StoredRead:
 
 
 @dataclass(slots=True)
-class StoredBurstRead:
+class StoredReads:
     """The plain reads of single entries of one ledger that arrived together."""
 
     ledger_id: int
@@ -90,7 +90,7 @@ class EntryStorage(Protocol):
     def add(self, request: StoredAdd, on_done: OnAdd) -> None:
         """Store a run of entries, and call `on_done` after the run is durable or refused."""
 
-    def add_burst(self, request: StoredAdd, on_done: OnAdd) -> bool:
+    def add_together(self, request: StoredAdd, on_done: OnAdd) -> bool:
         """Store a run of entries that were sent as one add each, and return True.
 
         If the adds may need different answers, or an answer that is not OK, do nothing and return
@@ -100,7 +100,7 @@ class EntryStorage(Protocol):
     def read(self, request: StoredRead, on_done: OnRead) -> None:
         """Read one stored entry. If the request has a key, fence the ledger first."""
 
-    def read_burst(self, request: StoredBurstRead, on_some: OnReadSome) -> int:
+    def read_together(self, request: StoredReads, on_some: OnReadSome) -> int:
         """Read entries that were requested one by one. Return how many, counted from the first.
 
         `on_some` is called for some of these entries at a time, and once for each of them. The

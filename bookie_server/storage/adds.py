@@ -51,7 +51,7 @@ class AddPath:
         else:
             self._admit(request, lac, on_done)
 
-    def add_burst(self, request: StoredAdd, on_done: OnAdd) -> bool:
+    def add_together(self, request: StoredAdd, on_done: OnAdd) -> bool:
         """Store a run of entries that were sent as one add each, and return True.
 
         Return False, and do nothing, unless each of these adds would be stored now without a wait.

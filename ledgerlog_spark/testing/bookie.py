@@ -64,7 +64,7 @@ class MemoryStorage:
         self._raise_lac(request.ledger_id, lac)
         on_done(Code.OK)
 
-    def add_burst(self, request: Any, on_done: Callable[[Code], None]) -> bool:
+    def add_together(self, request: Any, on_done: Callable[[Code], None]) -> bool:
         """Store a run of entries that were sent as one add each, or do nothing and return False."""
         ledger = self.ledgers.get(request.ledger_id)
         if ledger is not None and (ledger.is_fenced or request.master_key != ledger.master_key):
@@ -91,7 +91,7 @@ class MemoryStorage:
         entry = ledger.entries.get(entry_id)
         on_done(Code.NO_ENTRY if entry is None else Code.OK, entry)
 
-    def read_burst(
+    def read_together(
         self, request: Any, on_some: Callable[[Code, Sequence[int], Sequence[bytes]], None]
     ) -> int:
         """Read entries that were requested one by one; return their number."""

@@ -28,7 +28,7 @@ from bookie_server.service.limits.lanes import (
     ReadReserve,
 )
 from bookie_server.service.logging import get_logger
-from bookie_server.service.v2.bursts import FRAMES_PER_TURN
+from bookie_server.service.v2.segments import FRAMES_PER_TURN
 from bookie_server.service.v2.peer_watch import PeerWatch
 from bookie_server.service.v2.receive_memory import ReceiveMemory, buffer_of
 from bookie_server.service.v2.shared import JOINED_BYTES_MAX, TURNS_SECONDS, V2Shared
@@ -45,7 +45,7 @@ _logger = get_logger("v2")
 
 
 class Together(NamedTuple):
-    """What was handled of several frames together."""
+    """The result for several frames that were handled together."""
 
     cost_bytes: int  # cost in bytes of a quantum
     frames: int  # number of frames that were handled

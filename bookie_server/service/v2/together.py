@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from bookie_server.core.requests import EntryIds, StoredBurstRead
+from bookie_server.core.requests import EntryIds, StoredReads
 from bookie_server.service.limits.budget import Share
 from bookie_server.service.limits.lanes import (
     QUANTUM_BYTES,
@@ -17,7 +17,7 @@ from bookie_server.service.limits.lanes import (
     REQUEST_OVERHEAD_BYTES,
     WRITE_COST_BYTES,
 )
-from bookie_server.service.v2.bursts import BURST_FRAMES_MIN, Burst, Segment, ids_read
+from bookie_server.service.v2.segments import TOGETHER_FRAMES_MIN, SegmentRun, Segment, ids_read
 from bookie_server.service.v2.connection import UNSENT_BYTES_MAX, PeerConnection, Together
 from bookie_server.service.v2.receive_memory import OPCODE_OFFSET
 from ledgerlog_spark.model import Code
@@ -32,12 +32,12 @@ GATHERED_BYTES_MIN: Final = 8_192
 
 
 class TogetherConnection(PeerConnection):
-    """Handles runs of adds and bursts of reads. A subclass handles all other requests."""
+    """Handles adds and plain reads that arrive together. A subclass handles all other requests."""
 
     def _handle_together(
         self, bodies: Sequence[memoryview], start: int, count_max: int
     ) -> Together | None:
-        if len(bodies) - start < BURST_FRAMES_MIN or self._granted is not None:
+        if len(bodies) - start < TOGETHER_FRAMES_MIN or self._granted is not None:
             return None
         opcode = bodies[start][OPCODE_OFFSET]
         if opcode == ADD:
@@ -55,43 +55,43 @@ class TogetherConnection(PeerConnection):
         # The frames are already counted in the lane `adds`. Here, it counts the copies of the runs.
         room_bytes = min(writes.allowance_bytes, adds.allowance_bytes)
         segment = Segment(bodies, start, count_max, room_bytes)
-        if segment.count < BURST_FRAMES_MIN:
+        if segment.count < TOGETHER_FRAMES_MIN:
             return None
-        copies_bytes = sum(burst.cost_bytes for burst in segment.bursts)
-        writes_bytes = copies_bytes + WRITE_COST_BYTES * len(segment.bursts)
+        copies_bytes = sum(run.cost_bytes for run in segment.runs)
+        writes_bytes = copies_bytes + WRITE_COST_BYTES * len(segment.runs)
         if not writes.take(writes_bytes):
             return None
         if not adds.take(copies_bytes):
             writes.give_back(writes_bytes)
             return None
         self.open_requests += segment.count
-        refused = [burst for burst in segment.bursts if not self._add_burst(burst, segment)]
+        refused = [run for run in segment.runs if not self._store_run(run, segment)]
         left = segment.frames_of(refused, bodies, start)
-        for burst in refused:
-            writes.give_back(burst.cost_bytes + WRITE_COST_BYTES)
-            adds.give_back(burst.cost_bytes)
+        for run in refused:
+            writes.give_back(run.cost_bytes + WRITE_COST_BYTES)
+            adds.give_back(run.cost_bytes)
         self.open_requests -= len(left)
-        cost_bytes = REQUEST_COST_BYTES * len(segment.bursts) + copies_bytes
+        cost_bytes = REQUEST_COST_BYTES * len(segment.runs) + copies_bytes
         return Together(cost_bytes, segment.count - len(left), start + segment.count, left)
 
-    def _add_burst(self, burst: Burst, segment: Segment) -> bool:
+    def _store_run(self, run: SegmentRun, segment: Segment) -> bool:
         """Store a run, or return False if its adds must be handled alone."""
-        if burst.ledger_id in segment.refused:
+        if run.ledger_id in segment.refused:
             return False  # an earlier run of this ledger comes first
-        add = burst.to_add()
+        add = run.to_add()
         stored = partial(
-            self._burst_stored, add.ledger_id, add.entry_ids, burst.version, burst.cost_bytes
+            self._run_stored, add.ledger_id, add.entry_ids, run.version, run.cost_bytes
         )
-        if not self._shared.storage.add_burst(add, stored):
-            segment.refused.add(burst.ledger_id)
+        if not self._shared.storage.add_together(add, stored):
+            segment.refused.add(run.ledger_id)
             return False
         counters = self._shared.counters
-        counters.add_requests += len(burst.frames)
-        counters.add_entries += len(burst.frames)
-        counters.add_bytes += sum(map(len, burst.frames))
+        counters.add_requests += len(run.frames)
+        counters.add_entries += len(run.frames)
+        counters.add_bytes += sum(map(len, run.frames))
         return True
 
-    def _burst_stored(
+    def _run_stored(
         self, ledger_id: int, entry_ids: EntryIds, version: int, cost_bytes: int, code: Code
     ) -> None:
         answers = encode_add_answers(code, ledger_id, entry_ids, version=version)
@@ -110,11 +110,11 @@ class TogetherConnection(PeerConnection):
         of_one = self._read_reserve.size_bytes
         room = min(share.allowance_bytes, QUANTUM_BYTES) // of_one
         version, ledger_id, ids = ids_read(bodies, start, min(count_max, room))
-        if len(ids) < BURST_FRAMES_MIN or not share.take(of_one * len(ids)):
+        if len(ids) < TOGETHER_FRAMES_MIN or not share.take(of_one * len(ids)):
             return None
         self.open_requests += len(ids)
-        begun = self._shared.storage.read_burst(
-            StoredBurstRead(ledger_id, ids),
+        begun = self._shared.storage.read_together(
+            StoredReads(ledger_id, ids),
             partial(self._some_read, version, ledger_id, share, of_one),
         )
         self.open_requests -= len(ids) - begun
@@ -132,7 +132,7 @@ class TogetherConnection(PeerConnection):
         ids: Sequence[int],
         entries: Sequence[bytes],
     ) -> None:
-        """Answer some reads of a burst. For each of them, `of_one` bytes were taken."""
+        """Answer some of the reads. For each of them, `of_one` bytes were taken."""
         count, taken_bytes = len(ids), of_one * len(ids)
         size_bytes = sum(map(len, entries))
         self._read_reserve.learn(max(map(len, entries), default=0))

@@ -18,7 +18,7 @@ from bookie_server.core.requests import (
     OnReadBatch,
     OnReadSome,
     StoredBatchRead,
-    StoredBurstRead,
+    StoredReads,
     StoredRead,
     StoredSliceRead,
 )
@@ -31,7 +31,7 @@ from bookie_server.storage.reading.stretches import Results, Stretch, read_stret
 from bookie_server.storage.shared import Shared
 from ledgerlog_spark.model import NO_ENTRY, Code
 
-STRETCHES_PER_BURST_MAX = 64
+STRETCHES_PER_CALL_MAX = 64
 
 
 class ReadAnswers:
@@ -59,11 +59,11 @@ class ReadAnswers:
                 else on_done(code, None),
             )  # fmt: skip
 
-    def read_burst(self, request: StoredBurstRead, on_some: OnReadSome) -> int:
+    def read_together(self, request: StoredReads, on_some: OnReadSome) -> int:
         """Read entries that were requested one by one. Return how many, counted from the first.
 
         Each stretch of entries is one reading, so a stretch that is read from the device delays no
-        other. At most `STRETCHES_PER_BURST_MAX` stretches are read, because each needs a look-up.
+        other. At most `STRETCHES_PER_CALL_MAX` stretches are read, because each needs a look-up.
         """
         ledger_id, ids = request.ledger_id, request.entry_ids
         state = self._states.get(ledger_id)
@@ -71,7 +71,7 @@ class ReadAnswers:
             on_some(absent(None, self._health), ids, ())
             return len(ids)
         done = 0
-        for _ in range(STRETCHES_PER_BURST_MAX):
+        for _ in range(STRETCHES_PER_CALL_MAX):
             if done == len(ids):
                 break
             stretch = Stretch(ledger_id, ids, done)

@@ -20,7 +20,7 @@ STRETCH_SIZE_BYTES_MAX = 1 << 20
 
 
 class Stretch:
-    """Some of the entries of a burst of reads: those that one record holds near each other.
+    """Some of the entries that were requested together: those near each other in one record.
 
     Attributes:
         ledger_id: Their ledger.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.sim.service.world import ServiceWorld
 
 
-BURSTS_REFUSED = 0.2
+RUNS_REFUSED = 0.2
 
 
 def memory_of(value: Any) -> int:
@@ -75,8 +75,8 @@ class LateStorage:
         else:
             self._answer_later(answer)
 
-    def add_burst(self, request: Any, on_done: Callable[[Any], None]) -> bool:
-        if self.world.random.random() < BURSTS_REFUSED:
+    def add_together(self, request: Any, on_done: Callable[[Any], None]) -> bool:
+        if self.world.random.random() < RUNS_REFUSED:
             return False
         self.add(request, on_done)
         self._newest[request.ledger_id] = request.entry_ids[-1]
@@ -86,7 +86,7 @@ class LateStorage:
         self.requests += 1
         self._answer_later(self._once(lambda: self.inner.read(request, on_done)))
 
-    def read_burst(self, request: Any, on_some: Callable[..., None]) -> int:
+    def read_together(self, request: Any, on_some: Callable[..., None]) -> int:
         """Read some of the first entries, and answer them in parts and in any order."""
         random = self.world.random
         count = random.randint(1, len(request.entry_ids))

@@ -1,4 +1,4 @@
-"""Finds the runs in the frames that arrive together (docs/adr/0031).
+"""Finds the requests that are handled together, in the frames that arrive together.
 
 A segment consists of consecutive plain adds: frames of ADD without flags. In a segment, adds of one
 ledger and key with rising entry ids form a run. A frame that is not a plain add ends the segment.
@@ -19,12 +19,12 @@ from ledgerlog_spark.wire.opcodes import VERSION, VERSION_MIN, Opcode, packet_he
 
 FRAMES_PER_TURN: Final = 512
 """A connection handles at most this number of frames in one turn."""
-BURST_FRAMES_MIN: Final = 2
-BURST_BYTES_MAX: Final = 1 << 20
+TOGETHER_FRAMES_MIN: Final = 2
+SEGMENT_BYTES_MAX: Final = 1 << 20
 """Maximum size of the frames of a segment, and so of a run."""
-BURST_ENTRY_BYTES_MAX: Final = 16_384
+COPIED_ENTRY_BYTES_MAX: Final = 16_384
 """A larger add is stored alone, without a copy, because its copy would cost more than it saves."""
-BURST_ENTRY_COST_BYTES: Final = 128
+ENTRY_COST_BYTES: Final = 128
 """Memory of an entry of a run in addition to its frame: its id, its length and its answer."""
 
 _ENTRY_OFFSET: Final = 4 + MASTER_KEY_SIZE_BYTES
@@ -35,8 +35,6 @@ _PLAIN_ADDS: Final = frozenset(
     packet_header(Opcode.ADD, 0, version).to_bytes(4, "big")
     for version in range(VERSION_MIN, VERSION + 1)
 )
-
-
 _READ_HEAD: Final = Struct(">12sq")
 """Packet header and ledger id together; entry id."""
 _PLAIN_READS: Final = frozenset(
@@ -67,7 +65,7 @@ def ids_read(
     return (first[0], int.from_bytes(first[4:], "big"), ids) if ids else (0, 0, ids)
 
 
-class Burst:
+class SegmentRun:
     """A run of adds, in order of their entry ids.
 
     Attributes:
@@ -99,7 +97,7 @@ class Burst:
     @property
     def cost_bytes(self) -> int:
         """Memory of the run. Its answers take less."""
-        return sum(map(len, self.frames)) + BURST_ENTRY_COST_BYTES * len(self.frames)
+        return sum(map(len, self.frames)) + ENTRY_COST_BYTES * len(self.frames)
 
     def to_add(self) -> StoredAdd:
         """Return the request to store the run. It has a copy of the entries."""
@@ -123,14 +121,14 @@ class Segment:
     """The runs at the beginning of a list of frames.
 
     Attributes:
-        bursts: The runs in the order in which they are stored. Runs of one ledger have the order of
+        runs: The runs in the order in which they are stored. Runs of one ledger have the order of
             their frames.
         count: Number of frames in all runs.
         refused: Ledgers with a run that the storage did not take. Later runs of these ledgers must
             wait for the adds of that run.
     """
 
-    __slots__ = ("bursts", "count", "refused")
+    __slots__ = ("runs", "count", "refused")
 
     def __init__(
         self, bodies: Sequence[memoryview], start: int, count_max: int, room_bytes: int
@@ -139,46 +137,46 @@ class Segment:
 
         They have at most `count_max` frames, and take at most `room_bytes` of the lane `writes`.
         """
-        self.bursts: list[Burst] = []
+        self.runs: list[SegmentRun] = []
         self.count = 0
         self.refused: set[int] = set()
-        newest: dict[bytes, Burst] = {}  # by ledger id
-        burst: Burst | None = None
+        newest: dict[bytes, SegmentRun] = {}  # by ledger id
+        run: SegmentRun | None = None
         last_id = last_lac = -1
-        left_bytes, unpack = min(room_bytes, BURST_BYTES_MAX), _HEAD.unpack_from
+        left_bytes, unpack = min(room_bytes, SEGMENT_BYTES_MAX), _HEAD.unpack_from
         for body in islice(bodies, start, start + count_max):
             size_bytes = len(body)
-            left_bytes -= size_bytes + BURST_ENTRY_COST_BYTES
-            if not _ADD_SIZE_BYTES_MIN <= size_bytes <= BURST_ENTRY_BYTES_MAX or left_bytes < 0:
+            left_bytes -= size_bytes + ENTRY_COST_BYTES
+            if not _ADD_SIZE_BYTES_MIN <= size_bytes <= COPIED_ENTRY_BYTES_MAX or left_bytes < 0:
                 break
             head, entry_id, lac = unpack(body)
-            if burst is None or head != burst.head:
+            if run is None or head != run.head:
                 if head[:4] not in _PLAIN_ADDS or head[_ENTRY_OFFSET] & 0x80:
                     break
-                if burst is not None:
-                    burst.last_lac = last_lac
-                burst = newest.get(head[_ENTRY_OFFSET:])
-                if burst is not None:
-                    last_id, last_lac = burst.entry_ids[-1], burst.last_lac
+                if run is not None:
+                    run.last_lac = last_lac
+                run = newest.get(head[_ENTRY_OFFSET:])
+                if run is not None:
+                    last_id, last_lac = run.entry_ids[-1], run.last_lac
             if entry_id < 0:
                 break
-            if burst is None or head != burst.head or entry_id <= last_id or lac < last_lac:
+            if run is None or head != run.head or entry_id <= last_id or lac < last_lac:
                 # A repeat, an overlap or another key begins a run of its own, in its place.
                 left_bytes -= WRITE_COST_BYTES
                 if left_bytes < 0:
                     break
-                burst = newest[head[_ENTRY_OFFSET:]] = Burst(head)
-                self.bursts.append(burst)
-            burst.frames.append(body)
-            burst.entry_ids.append(entry_id)
+                run = newest[head[_ENTRY_OFFSET:]] = SegmentRun(head)
+                self.runs.append(run)
+            run.frames.append(body)
+            run.entry_ids.append(entry_id)
             last_id, last_lac = entry_id, lac
             self.count += 1
 
     def frames_of(
-        self, bursts: Sequence[Burst], bodies: Sequence[memoryview], start: int
+        self, runs: Sequence[SegmentRun], bodies: Sequence[memoryview], start: int
     ) -> list[memoryview]:
         """Return the frames of some runs, in the order in which they arrived."""
-        if not bursts:
+        if not runs:
             return []
-        wanted = {id(frame) for burst in bursts for frame in burst.frames}
+        wanted = {id(frame) for run in runs for frame in run.frames}
         return [body for body in bodies[start : start + self.count] if id(body) in wanted]

@@ -1,25 +1,37 @@
-"""Adds that arrive together: what is stored as one run, and what each of them is answered."""
+"""Requests that arrive together: what is handled as one, and what each of them is answered."""
 
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bookie_server.core.requests import StoredAdd
-from bookie_server.service.v2.bursts import (
-    BURST_BYTES_MAX,
-    BURST_ENTRY_BYTES_MAX,
+from bookie_server.service.v2.segments import (
+    COPIED_ENTRY_BYTES_MAX,
     FRAMES_PER_TURN,
+    SEGMENT_BYTES_MAX,
     Segment,
+    ids_read,
 )
+from bookie_server.storage.reading.answers import STRETCHES_PER_CALL_MAX
 from ledgerlog_spark.model import Code
-from ledgerlog_spark.wire.answers import AddAnswer, ReadAnswer, encode_add_answer
+from ledgerlog_spark.wire.answers import (
+    AddAnswer,
+    BatchReadAnswer,
+    ReadAnswer,
+    decode_answer,
+    encode_add_answer,
+    encode_batch_read_answer,
+    encode_read_answer_head,
+    encode_read_answers,
+)
 from ledgerlog_spark.wire.answers import encode_add_answers as encode_together
 from ledgerlog_spark.wire.opcodes import Flag
 from ledgerlog_spark.wire.requests import encode_add_head, encode_read
-from tests.crash.machine import KEY, entry
+from tests.crash.machine import KEY, SMALL, Machine, entry
 from tests.fixtures.v2_machine import V2Machine
 
 OTHER_KEY = bytes(20)
@@ -46,21 +58,21 @@ def bodies(*frames: bytes) -> list[memoryview]:
 def runs(*frames: bytes) -> list[list[tuple[int, int]]]:
     """The (ledger id, entry id) pairs of each run of the segment at the beginning of frames."""
     segment = Segment(bodies(*frames), 0, FRAMES_PER_TURN, ROOM)
-    return [[(burst.ledger_id, one) for one in burst.entry_ids] for burst in segment.bursts]
+    return [[(run.ledger_id, one) for one in run.entry_ids] for run in segment.runs]
 
 
 def records_of(bookie: V2Machine, monkeypatch: pytest.MonkeyPatch) -> list[StoredAdd]:
     """Note the runs that the storage takes as bursts."""
     taken: list[StoredAdd] = []
     storage = bookie.shared.storage
-    add_burst = storage.add_burst
+    add_together = storage.add_together
 
     def noted(request: StoredAdd, on_done: Any) -> bool:
-        is_taken = add_burst(request, on_done)
+        is_taken = add_together(request, on_done)
         taken.extend([request] * is_taken)
         return is_taken
 
-    monkeypatch.setattr(storage, "add_burst", noted)
+    monkeypatch.setattr(storage, "add_together", noted)
     return taken
 
 
@@ -110,7 +122,7 @@ def test_an_add_that_does_not_continue_the_run_begins_another(second: bytes) -> 
         pytest.param(add(7, 6, flags=Flag.RECOVERY_ADD), id="recovery add"),
         pytest.param(add(7, 6, flags=Flag.HIGH_PRIORITY), id="other flag"),
         pytest.param(add(7, 6)[: -8 - 7 - 1], id="short"),
-        pytest.param(add(7, 6, bytes(BURST_ENTRY_BYTES_MAX)), id="large"),
+        pytest.param(add(7, 6, bytes(COPIED_ENTRY_BYTES_MAX)), id="large"),
         pytest.param(b"\3".join((add(7, 6)[:4], add(7, 6)[5:])), id="version 3"),
         pytest.param(add(7, 6).replace(struct.pack(">q", 6), struct.pack(">q", -6)), id="negative"),
         pytest.param(add(7, 6).replace(struct.pack(">q", 7), struct.pack(">q", -7)), id="ledger"),
@@ -127,8 +139,8 @@ def test_a_segment_has_at_most_so_many_frames_and_bytes() -> None:
     large = bodies(*(add(7, one, bytes(10_000)) for one in range(200)))
     segment = Segment(large, 0, FRAMES_PER_TURN, ROOM)
     assert 1 < segment.count < 200
-    assert segment.bursts[0].cost_bytes <= BURST_BYTES_MAX
-    assert Segment(large, 0, FRAMES_PER_TURN, 50_000).bursts[0].cost_bytes <= 50_000
+    assert segment.runs[0].cost_bytes <= SEGMENT_BYTES_MAX
+    assert Segment(large, 0, FRAMES_PER_TURN, 50_000).runs[0].cost_bytes <= 50_000
 
 
 def test_burst_is_one_record_and_its_answers_are_one_write(
@@ -260,3 +272,118 @@ def test_lost_connection_gives_back_what_a_burst_holds() -> None:
     bookie.machine.scheduler.run_until(lambda: not bookie.connection.open_requests)
     assert [lane.held_bytes for lane in bookie.lanes.all] == [0, 0, 0, 0]
     assert bookie.machine.held(7) == [(0, 1)]
+
+
+def reads(ledger_id: int, ids: Any, flags: int = 0) -> bytes:
+    return b"".join(encode_read(ledger_id, one, flags=flags) for one in ids)
+
+
+def test_reads_of_one_ledger_form_a_group() -> None:
+    frames = bodies(*(encode_read(7, one) for one in (3, 1, 1)), encode_read(8, 4))
+    assert ids_read(frames, 0, 10) == (2, 7, [3, 1, 1])
+    assert ids_read(frames, 1, 10) == (2, 7, [1, 1])
+    assert ids_read(frames, 0, 2) == (2, 7, [3, 1])
+    assert ids_read(frames, 3, 10) == (2, 8, [4])
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pytest.param(encode_read(7, -1), id="last entry"),
+        pytest.param(encode_read(7, 1, flags=Flag.HIGH_PRIORITY), id="recovery read"),
+        pytest.param(encode_read(7, 1, fence_key=KEY), id="fence"),
+        pytest.param(encode_read(7, 1)[:3] + b"\x15" + encode_read(7, 1)[4:] + b"x", id="long"),
+        pytest.param(add(7, 1), id="add"),
+        pytest.param(encode_read(7, 1).replace(b"\2\2", b"\3\2", 1), id="version 3"),
+        pytest.param(encode_read(7, 5).replace(struct.pack(">q", 5), bytes([255] * 8)), id="id"),
+    ],
+)
+def test_any_other_frame_ends_the_group(frame: bytes) -> None:
+    assert ids_read(bodies(encode_read(7, 0), frame), 0, 10)[2] == [0]
+    assert ids_read(bodies(frame, encode_read(7, 0)), 0, 10)[2] == []
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_answers_to_reads_are_those_one_by_one(version: int) -> None:
+    ids, entries = [4, 1 << 40], [b"abc", b"defgh"]
+    one_by_one = b""
+    for one, stored in zip(ids, entries, strict=True):
+        one_by_one += encode_read_answer_head(Code.OK, 9, one, len(stored), version=version)
+        one_by_one += stored
+    together = encode_read_answers(Code.OK, 9, ids, entries, version=version)
+    assert b"".join(together) == one_by_one
+    refused = [encode_read_answer_head(Code.NO_ENTRY, 9, one, 0, version=version) for one in ids]
+    assert encode_read_answers(Code.NO_ENTRY, 9, ids, (), version=version) == refused
+
+
+def test_reads_together_get_their_own_codes_in_one_write() -> None:
+    bookie = V2Machine()
+    bookie.machine.disk.cold_part = 0.0
+    bookie.receive(b"".join(add(7, one, b"%d" % one) for one in range(20)))
+    bookie.finish()
+    bookie.wire.writes.clear()
+    bookie.receive(reads(7, range(0, 30, 3)) + reads(8, range(3)))
+    answers = {(one.ledger_id, one.entry_id): (one.code, one.entry) for one in bookie.finish()}
+    assert answers == {
+        **{(7, one): (Code.OK, entry(7, one, b"%d" % one)) for one in range(0, 20, 3)},
+        **{(7, one): (Code.NO_ENTRY, None) for one in (21, 24, 27)},
+        **{(8, one): (Code.NO_LEDGER, None) for one in range(3)},
+    }
+    assert len(bookie.wire.writes) == 1
+    assert bookie.counters.read_requests == 13
+    assert bookie.counters.read_entries == 7
+    assert bookie.counters.answers[Code.NO_ENTRY] == 3
+    bookie.check_memory()
+
+
+def test_scattered_reads_continue_after_the_stretches_of_one_call() -> None:
+    bookie = V2Machine()
+    count = 2 * STRETCHES_PER_CALL_MAX + 3
+    bookie.receive(b"".join(add(7, 2 * one) + add(8, one) for one in range(count)))
+    bookie.finish()
+    bookie.wire.writes.clear()
+    bookie.receive(reads(7, range(0, 2 * count, 2)))
+    answers = bookie.finish()
+    assert sorted(one.entry_id for one in answers) == list(range(0, 2 * count, 2))
+    assert {one.code for one in answers} == {Code.OK}
+    bookie.check_memory()
+
+
+def test_reads_beyond_the_lane_are_busy_one_by_one() -> None:
+    bookie = V2Machine(shared_bytes=18 << 20)
+    bookie.receive(b"".join(add(7, one, bytes(8_000)) for one in range(5)))
+    bookie.finish()
+    bookie.receive(reads(7, [99] * 60))  # small answers: little is reserved for the next ones
+    bookie.finish()
+    bookie.wire.writes.clear()
+    lane = bookie.lanes.reads
+    lane.share("10.0.0.2").force(lane.size_bytes_max - 40_000)
+    bookie.connection.shares.reads.reserve_bytes = 0
+    bookie.receive(reads(7, range(5)))
+    answered = [one.code for one in bookie.finish()]
+    assert set(answered) == {Code.OK, Code.BUSY}
+    assert len(answered) == 5
+    assert lane.refusals == bookie.counters.answers[Code.BUSY] + 1
+
+
+def test_lost_connection_gives_back_what_cold_reads_hold() -> None:
+    bookie = V2Machine(Machine(settings=replace(SMALL, recent_bytes_max=1)))
+    bookie.receive(add(7, 0) + add(7, 1))
+    bookie.finish()
+    bookie.machine.disk.cold_part = 1.0
+    bookie.receive(reads(7, (0, 1)))
+    assert bookie.connection.open_requests == 2
+    bookie.connection.connection_lost(None)
+    bookie.machine.scheduler.run_until(lambda: not bookie.connection.open_requests)
+    assert [lane.held_bytes for lane in bookie.lanes.all] == [0, 0, 0, 0]
+
+
+def test_batch_of_equal_lengths_is_joined_and_others_are_not_copied() -> None:
+    entries = [bytes([one]) * 50 for one in range(4)]
+    for some in (entries, [*entries, b"x"], [entries[0]], [bytes(20_000)] * 2):
+        buffers = encode_batch_read_answer(Code.OK, 7, 0, 5, some)
+        answer = decode_answer(b"".join(buffers)[4:])
+        assert isinstance(answer, BatchReadAnswer)
+        assert [bytes(one) for one in answer.entries] == some
+        is_joined = len({len(one) for one in some}) == 1 and len(some[0]) < 16_384
+        assert len(buffers) == (1 if is_joined else 2 * len(some) + 1)
