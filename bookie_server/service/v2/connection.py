@@ -28,9 +28,9 @@ from bookie_server.service.limits.lanes import (
     ReadReserve,
 )
 from bookie_server.service.logging import get_logger
-from bookie_server.service.v2.segments import FRAMES_PER_TURN
 from bookie_server.service.v2.peer_watch import PeerWatch
 from bookie_server.service.v2.receive_memory import ReceiveMemory, buffer_of
+from bookie_server.service.v2.segments import FRAMES_PER_TURN
 from bookie_server.service.v2.shared import JOINED_BYTES_MAX, TURNS_SECONDS, V2Shared
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code

@@ -128,7 +128,7 @@ class Segment:
             wait for the adds of that run.
     """
 
-    __slots__ = ("runs", "count", "refused")
+    __slots__ = ("count", "refused", "runs")
 
     def __init__(
         self, bodies: Sequence[memoryview], start: int, count_max: int, room_bytes: int

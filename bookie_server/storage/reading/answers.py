@@ -18,8 +18,8 @@ from bookie_server.core.requests import (
     OnReadBatch,
     OnReadSome,
     StoredBatchRead,
-    StoredReads,
     StoredRead,
+    StoredReads,
     StoredSliceRead,
 )
 from bookie_server.errors import StorageError, TooManyFilesError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,7 +16,7 @@ from ledgerlog_spark.model import Code
 from tests.crash.machine import KEY, SMALL, Machine, add_request, entry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 OTHER_KEY = bytes(20)
 Some = tuple[Code, list[int], list[bytes]]
@@ -26,8 +26,12 @@ LARGE = replace(
 )
 
 
-def started(**options: object) -> Machine:
-    machine = Machine(**options)  # type: ignore[arg-type]
+def never(code: Code) -> None:
+    raise AssertionError(f"the adds were answered with {code}")
+
+
+def started(**options: Any) -> Machine:
+    machine = Machine(**options)
     machine.start()
     return machine
 
@@ -76,12 +80,12 @@ def by_id(calls: list[Some]) -> dict[int, bytes | Code]:
     ],
 )
 def test_adds_that_may_need_other_answers_are_not_taken_together(
-    refused: str, prepare: object
+    refused: str, prepare: Callable[[Machine], object]
 ) -> None:
     machine = started(standing=Standing.OPEN_WITH_ME)
-    prepare(machine)  # type: ignore[operator]
+    prepare(machine)
     records = machine.serving._journal.last_ticket
-    taken = machine.serving.add_together(add_request(7, range(1, 4)), pytest.fail)
+    taken = machine.serving.add_together(add_request(7, range(1, 4)), never)
     assert not taken, refused
     assert machine.serving._journal.last_ticket == records
     assert not machine.metadata.asked
@@ -90,13 +94,14 @@ def test_adds_that_may_need_other_answers_are_not_taken_together(
 def test_malformed_adds_are_not_taken_together() -> None:
     machine = started()
     request = replace(add_request(7, range(3)), ledger_id=8)
-    assert not machine.serving.add_together(request, pytest.fail)
+    assert not machine.serving.add_together(request, never)
 
 
 def test_adds_taken_together_are_one_record() -> None:
     machine = started()
-    (code,) = machine.ask(lambda done: machine.serving.add_together(add_request(7, range(9)), done))
-    assert code is Code.OK
+    codes: list[Code] = []
+    assert machine.serving.add_together(add_request(7, range(9)), codes.append)
+    machine.scheduler.run_until(lambda: codes == [Code.OK])
     assert machine.serving.counters.journal_records == 1
     assert machine.add(7, (8,)) is Code.OK
     assert machine.serving.counters.adds_repeated == 1
@@ -134,7 +139,7 @@ def test_a_code_for_each_id() -> None:
     assert by_id(read(machine, 8, (0,))) == {0: Code.IO_ERROR}
 
 
-def test_a_cold_stretch_delays_no_other() -> None:
+def test_a_cold_stretch_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = started(settings=WITHOUT_RECENT)
     for first in (0, 10, 20):
         machine.add(7, range(first, first + 10))
@@ -144,12 +149,12 @@ def test_a_cold_stretch_delays_no_other() -> None:
     reading = machine.serving._reader.readings
     run = reading.run
 
-    def one_after_another(*arguments: object, **options: object) -> None:
+    def one_after_another(*arguments: Any, **options: Any) -> None:
         machine.disk.cold_part = next(is_cold)
-        run(*arguments, **options)  # type: ignore[arg-type]
+        run(*arguments, **options)
         machine.disk.cold_part = 0.0
 
-    reading.run = one_after_another  # type: ignore[method-assign]
+    monkeypatch.setattr(reading, "run", one_after_another)
     machine.serving.read_together(
         StoredReads(7, range(30)), lambda _code, ids, _entries: calls.append(list(ids))
     )
@@ -207,3 +212,17 @@ def test_dropped_ledger_is_absent_while_it_is_read_together() -> None:
     machine.add(7, range(3), key=KEY)
     machine.drop(7)
     assert set(by_id(read(machine, 7, range(3))).values()) == {Code.NO_ENTRY}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_entry_of_cold_files_is_answered_once(seed: int) -> None:
+    machine = Machine(seed, settings=WITHOUT_RECENT)
+    machine.start()
+    for first in range(0, 600, 6):
+        machine.add(7, range(first, first + 6), bytes([first % 251]) * 300)
+    machine.stop()
+    machine.start()
+    machine.disk.cold_part = 0.2 * seed
+    ids = list(range(0, 600, 3))
+    expected = {one: entry(7, one, bytes([one // 6 * 6 % 251]) * 300) for one in ids}
+    assert by_id(read(machine, 7, ids)) == expected

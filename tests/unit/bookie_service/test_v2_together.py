@@ -387,3 +387,30 @@ def test_batch_of_equal_lengths_is_joined_and_others_are_not_copied() -> None:
         assert [bytes(one) for one in answer.entries] == some
         is_joined = len({len(one) for one in some}) == 1 and len(some[0]) < 16_384
         assert len(buffers) == (1 if is_joined else 2 * len(some) + 1)
+
+
+def test_adds_of_a_refused_run_stay_before_later_adds_of_the_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bookie = V2Machine()
+    bookie.receive(add(7, 2) + add(7, 3))
+    bookie.finish()
+    order: list[int] = []
+    storage = bookie.shared.storage
+    add_alone, together = storage.add, storage.add_together
+
+    def alone(request: StoredAdd, on_done: Any) -> None:
+        order.extend(request.entry_ids)
+        add_alone(request, on_done)
+
+    def at_once(request: StoredAdd, on_done: Any) -> bool:
+        is_taken = together(request, on_done)
+        order.extend(request.entry_ids if is_taken else ())
+        return is_taken
+
+    monkeypatch.setattr(storage, "add", alone)
+    monkeypatch.setattr(storage, "add_together", at_once)
+    ids = [3, 10, 11, 5, 6]
+    bookie.receive(b"".join(add(7, one) for one in ids))
+    assert codes(bookie.finish()) == {2: Code.OK, **dict.fromkeys(ids, Code.OK)}
+    assert order == ids
