@@ -50,6 +50,21 @@ class Rig:
         """The median of `recover`, or of the p50 of the rounds of `lat`, in ms."""
         return self._median(r"(?:p50=|median )(\d+(?:\.\d+)?) ?ms", command)
 
+    def client_rate(self, command: tuple[str, ...], uri: str | None = None) -> float:
+        """Entries/s of one run of the Java client with the cluster at `uri`, or with the rig's."""
+        port = self._environment["ZKPORT"]
+        cluster = uri or f"zk+hierarchical://127.0.0.1:{port}/ledgers"
+        client = (
+            f'. "{self.directory}/env.sh"; exec java -Xmx1g -XX:MaxDirectMemorySize=1g $JOPTS '
+            "-Dloglevel=ERROR -Dnosettle=true -Dio.netty.leakDetectionLevel=disabled "
+            '-cp "$BK/classes:$CP" Bench "$@"'
+        )
+        said = self._run(["bash", "-c", client, "bench", cluster, "v2", "-", *command])
+        found = re.findall(r"median (\d+(?:\.\d+)?) e/s", said)
+        if not found or "ERRORS" in said:
+            raise RuntimeError(f"the Java client failed with {command} at {cluster}: {said}")
+        return float(found[0])
+
     def _median(self, pattern: str, command: tuple[str, ...]) -> float:
         found = re.findall(pattern, "\n".join(self._bench(command)))
         if not found:
@@ -65,8 +80,11 @@ class Rig:
         return self._results[command]
 
     def _script(self, name: str, *arguments: str) -> str:
+        return self._run(["bash", str(self.directory / name), *arguments])
+
+    def _run(self, command: list[str]) -> str:
         done = subprocess.run(
-            ["bash", str(self.directory / name), *arguments],
+            command,
             capture_output=True,
             text=True,
             check=False,
@@ -74,7 +92,7 @@ class Rig:
         )
         if done.returncode:
             raise RuntimeError(
-                f"{name} {' '.join(arguments)} of the rig ended with {done.returncode}: "
+                f"{' '.join(command)} of the rig ended with {done.returncode}: "
                 f"{done.stdout[-500:]}{done.stderr[-500:]}"
             )
         return done.stdout

@@ -20,6 +20,8 @@ EntryIds = range | tuple[int, ...]
 OnAdd = Callable[[Code], None]
 OnRead = Callable[[Code, bytes | None], None]
 OnReadBatch = Callable[[Code, Sequence[bytes]], None]
+OnReadSome = Callable[[Code, Sequence[int], Sequence[bytes]], None]
+"""Gets a code, the ids of all entries with this code, and with OK the entries in this order."""
 OnLac = Callable[[Code, int], None]
 
 ID_MAX = (1 << 63) - 1
@@ -47,6 +49,14 @@ class StoredRead:
     entry_id: int  # -1 means the last stored entry
     fence_key: bytes | None = None  # master key of a fencing read; None for other reads
     is_recovery: bool = False  # the answer waits until all earlier adds of the ledger are durable
+
+
+@dataclass(slots=True)
+class StoredReads:
+    """The plain reads of single entries of one ledger that arrived together."""
+
+    ledger_id: int
+    entry_ids: Sequence[int]  # at least 0, in any order
 
 
 @dataclass(slots=True)
@@ -80,8 +90,22 @@ class EntryStorage(Protocol):
     def add(self, request: StoredAdd, on_done: OnAdd) -> None:
         """Store a run of entries, and call `on_done` after the run is durable or refused."""
 
+    def add_together(self, request: StoredAdd, on_done: OnAdd) -> bool:
+        """Store a run of entries that were sent as one add each, and return True.
+
+        If the adds may need different answers, or an answer that is not OK, do nothing and return
+        False. The caller then calls `add` for each entry.
+        """
+
     def read(self, request: StoredRead, on_done: OnRead) -> None:
         """Read one stored entry. If the request has a key, fence the ledger first."""
+
+    def read_together(self, request: StoredReads, on_some: OnReadSome) -> int:
+        """Read entries that were requested one by one. Return how many, counted from the first.
+
+        `on_some` is called for some of these entries at a time, and once for each of them. The
+        caller reads the remaining entries with another call.
+        """
 
     def read_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
         """Read consecutive stored entries. The answer ends before the first missing entry."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from bookie_server.core.ledger_gate import Wait, admit_add
+from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.record import FLAG_RECOVERY_ADD, JournalRecord, JournalRecordKind
 from bookie_server.core.requests import OnAdd, StoredAdd, inspect_add
 from bookie_server.errors import CorruptRecordError, StorageError, TooManyFilesError
@@ -50,6 +51,29 @@ class AddPath:
         else:
             self._admit(request, lac, on_done)
 
+    def add_together(self, request: StoredAdd, on_done: OnAdd) -> bool:
+        """Store a run of entries that were sent as one add each, and return True.
+
+        Return False, and do nothing, unless each of these adds would be stored now without a wait.
+        So an add that is refused, deferred, or compared with stored entries gets its own answer.
+        """
+        lac = inspect_add(request)
+        state = self._states.get(request.ledger_id)
+        if lac is None or self._health.is_closing or self._verdict(request, state) is not None:
+            return False
+        if state is not None and request.entry_ids[0] <= state.last_accepted_id:
+            return False
+        self._store(request, lac, on_done)
+        return True
+
+    def _verdict(self, request: StoredAdd, state: HeldLedger | None) -> Code | Wait | None:
+        """Return None to accept an add, a code to refuse it, or a `Wait` to defer it."""
+        health = self._health
+        health.has_room = self._keeper.has_room_for(
+            2 * (len(request.body) + CONTROL_RECORD_SIZE) + 12 * len(request.lengths)
+        )
+        return admit_add(request, state, health, self._free_bytes)
+
     def _admit(
         self, request: StoredAdd, lac: int, on_done: OnAdd, *, is_compared: bool = False
     ) -> None:
@@ -57,10 +81,7 @@ class AddPath:
         health = self._health
         state = self._states.get(request.ledger_id)
         size = len(request.body)
-        health.has_room = self._keeper.has_room_for(
-            2 * (size + CONTROL_RECORD_SIZE) + 12 * len(request.lengths)
-        )
-        verdict = admit_add(request, state, health, self._free_bytes)
+        verdict = self._verdict(request, state)
         if health.is_closing:
             on_done(Code.IO_ERROR)
         elif verdict is Wait.METADATA_CHECK:

@@ -62,9 +62,10 @@ class LedgerStorage:
         keeper.on_short = self.disk.on_full = self.compactor.compact_when_short
         fences = Fences(shared, keeper, journal)
         reads = ReadAnswers(shared, journal, self._reader, fences)
-        self.add = AddPath(shared, keeper, journal, self._reader, fences).add
+        adds = AddPath(shared, keeper, journal, self._reader, fences)
+        self.add, self.add_together = adds.add, adds.add_together
         self.read, self.read_batch = reads.read, reads.read_batch
-        self.read_slices = reads.read_slices
+        self.read_slices, self.read_together = reads.read_slices, reads.read_together
         self.read_lac, self.write_lac = self._lacs.read, self._lacs.write
         self.announce_lac, self.watch_lac = self._lacs.announce, self._lacs.watch
         self.drop, self.droppable = self._drops.drop, self._drops.candidates

@@ -64,6 +64,14 @@ class MemoryStorage:
         self._raise_lac(request.ledger_id, lac)
         on_done(Code.OK)
 
+    def add_together(self, request: Any, on_done: Callable[[Code], None]) -> bool:
+        """Store a run of entries that were sent as one add each, or do nothing and return False."""
+        ledger = self.ledgers.get(request.ledger_id)
+        if ledger is not None and (ledger.is_fenced or request.master_key != ledger.master_key):
+            return False
+        self.add(request, on_done)
+        return True
+
     def read(self, request: Any, on_done: Callable[[Code, bytes | None], None]) -> None:
         """Read one stored entry. If the request has a fence key, the ledger is fenced first."""
         ledger = self.ledgers.get(request.ledger_id)
@@ -82,6 +90,20 @@ class MemoryStorage:
             entry_id = max(ledger.entries, default=NO_ENTRY)
         entry = ledger.entries.get(entry_id)
         on_done(Code.NO_ENTRY if entry is None else Code.OK, entry)
+
+    def read_together(
+        self, request: Any, on_some: Callable[[Code, Sequence[int], Sequence[bytes]], None]
+    ) -> int:
+        """Read entries that were requested one by one; return their number."""
+        ledger = self.ledgers.get(request.ledger_id)
+        for entry_id in request.entry_ids:
+            if ledger is None:
+                on_some(Code.NO_LEDGER, (entry_id,), ())
+            elif entry_id in ledger.entries:
+                on_some(Code.OK, (entry_id,), (ledger.entries[entry_id],))
+            else:
+                on_some(Code.NO_ENTRY, (entry_id,), ())
+        return len(request.entry_ids)
 
     def read_batch(self, request: Any, on_done: Callable[[Code, Sequence[bytes]], None]) -> None:
         """Read consecutive stored entries, up to a missing entry or a limit of the request."""

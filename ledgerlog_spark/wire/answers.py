@@ -15,8 +15,10 @@ entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from struct import Struct, error
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from struct import Struct, error, pack
 from typing import NamedTuple
 
 from ledgerlog_spark.errors import WireFormatError
@@ -38,6 +40,13 @@ _NUMBERED = Struct(">iIiqqq")
 _FIELDS = Struct(">Iiqq")
 _NUMBERED_FIELDS = Struct(">Iiqqq")
 _I32 = Struct(">i")
+
+_JOINED_BYTES = 16_384
+"""Entries of at least this size are not copied."""
+
+_WORD = "I"  # 4 bytes, which are copied unchanged
+_ADD_WORDS = _PLAIN.size // 4
+_ID_WORD = _ADD_WORDS - 2
 
 _PLAIN_BODY_SIZE_BYTES = _FIELDS.size
 _NUMBERED_BODY_SIZE_BYTES = _NUMBERED_FIELDS.size
@@ -116,6 +125,21 @@ def encode_add_answer(
     return _PLAIN.pack(24, header, number_of(code), ledger_id, entry_id)
 
 
+def encode_add_answers(
+    code: Code, ledger_id: int, entry_ids: Sequence[int], *, version: int = VERSION
+) -> bytes:
+    """The answers to one ADD for each entry id, one after another. All have the same code.
+
+    The answers are copies of one template. Then the ids are written into all of them at once.
+    """
+    count = len(entry_ids)
+    template = encode_add_answer(code, ledger_id, 0, version=version)
+    words, ids = array(_WORD, template * count), array(_WORD, pack(f">{count}q", *entry_ids))
+    words[_ID_WORD::_ADD_WORDS] = ids[0::2]
+    words[_ID_WORD + 1 :: _ADD_WORDS] = ids[1::2]
+    return words.tobytes()
+
+
 def encode_add_run_answer(
     code: Code, ledger_id: int, first_entry_id: int, request_id: int, *, version: int = VERSION
 ) -> bytes:
@@ -136,6 +160,31 @@ def encode_read_answer_head(
     return _PLAIN.pack(24 + entry_size_bytes, header, number_of(code), ledger_id, entry_id)
 
 
+def encode_read_answers(
+    code: Code,
+    ledger_id: int,
+    entry_ids: Sequence[int],
+    entries: Sequence[Buffer],
+    *,
+    version: int = VERSION,
+) -> list[Buffer]:
+    """The buffers of the answers to one READ for each entry id. All have the same code.
+
+    Only OK answers have `entries`, one for each id. The entries are not copied.
+    """
+    header, number = repeat(packet_header(Opcode.READ, 0, version)), repeat(number_of(code))
+    sizes: Iterable[int] = repeat(24)
+    if entries:
+        sizes = [24 + len(entry) for entry in entries]
+    heads = map(_PLAIN.pack, sizes, header, number, repeat(ledger_id), entry_ids)
+    if not entries:
+        return list(heads)
+    buffers: list[Buffer] = [b""] * (2 * len(entries))
+    buffers[0::2] = heads
+    buffers[1::2] = entries
+    return buffers
+
+
 def encode_batch_read_answer(
     code: Code,
     ledger_id: int,
@@ -146,8 +195,9 @@ def encode_batch_read_answer(
     version: int = VERSION,
     opcode: Opcode = Opcode.BATCH_READ,
 ) -> list[Buffer]:
-    """The buffers of a BATCH_READ answer. Only an OK answer has `entries`, which are not copied.
+    """The buffers of a BATCH_READ answer. Only an OK answer has `entries`.
 
+    Large entries are not copied. Small entries of the same length are joined into one buffer.
     The answer to a READ_SLICES has the same layout. In that answer, `entries` are the slices of
     each entry.
     """
@@ -158,6 +208,9 @@ def encode_batch_read_answer(
     head = _NUMBERED.pack(
         size_bytes, header, number_of(code), ledger_id, first_entry_id, request_id
     )
+    if lengths and lengths[0] < _JOINED_BYTES and lengths.count(lengths[0]) == len(lengths):
+        # The length is the separator, so no step in Python is needed for an entry.
+        return [_I32.pack(lengths[0]).join((head, *entries))]
     buffers: list[Buffer] = [head] * (2 * len(lengths) + 1)
     buffers[1::2] = map(_I32.pack, lengths)
     buffers[2::2] = entries

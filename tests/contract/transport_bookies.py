@@ -41,6 +41,16 @@ class HeldStorage:
 
         return call
 
+    def add_together(self, request: Any, on_done: Callable[[Code], None]) -> bool:
+        return bool(
+            self.storage.add_together(request, lambda *result: self._answer(on_done, result))
+        )
+
+    def read_together(self, request: Any, on_some: Callable[..., None]) -> int:
+        return int(
+            self.storage.read_together(request, lambda *result: self._answer(on_some, result))
+        )
+
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
         self.storage.announce_lac(ledger_id, lac, master_key)
 

@@ -46,8 +46,8 @@ MUTATIONS = [
     Mutation(
         "resumed_frame_keeps_its_memory",
         f"{SERVICE}/v2/connection.py",
-        "            backlog.popleft()\n            self.memory.free(buffer_of(body))\n",
-        "            backlog.popleft()\n",
+        "                self.memory.free(buffer_of(body))\n            backlog.extendleft",
+        "                pass\n            backlog.extendleft",
         "memory of frames that waited is never used again",
     ),
     Mutation(

@@ -67,7 +67,7 @@ MUTATIONS = [
     Mutation(
         "slices_of_another_entry_are_sent",
         READS,
-        "                    self._check_head(found, head, *ids)\n",
+        "                    self.check_head(found, head, *ids)\n",
         "                    pass\n",
         "a wrong index of a file answers with the bytes of another entry",
     ),

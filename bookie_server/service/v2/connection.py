@@ -14,9 +14,9 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from bookie_server.config import ANSWERS_RESERVE_BYTES
 from bookie_server.core.requests import Buffer
@@ -30,6 +30,7 @@ from bookie_server.service.limits.lanes import (
 from bookie_server.service.logging import get_logger
 from bookie_server.service.v2.peer_watch import PeerWatch
 from bookie_server.service.v2.receive_memory import ReceiveMemory, buffer_of
+from bookie_server.service.v2.segments import FRAMES_PER_TURN
 from bookie_server.service.v2.shared import JOINED_BYTES_MAX, TURNS_SECONDS, V2Shared
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
@@ -41,6 +42,15 @@ UNSENT_BYTES_MAX: Final = 1 << 18
 waits."""
 
 _logger = get_logger("v2")
+
+
+class Together(NamedTuple):
+    """The result for several frames that were handled together."""
+
+    cost_bytes: int  # cost in bytes of a quantum
+    frames: int  # number of frames that were handled
+    end: int  # index after the last of the frames
+    left: Sequence[memoryview]  # frames before `end` to handle alone now, in their order
 
 
 class PeerConnection(asyncio.BufferedProtocol, ABC):
@@ -131,7 +141,8 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         if self._backlog or self._is_paused:
             self._keep(bodies)
         else:
-            self._handle_all(bodies)
+            self._keep(self._work(bodies))
+        bodies.clear()  # views of the memory, which can be received into again without them
         if not self._is_paused and not self._frames.make_room():
             self._wait_for_memory()
 
@@ -222,20 +233,36 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         if self.memory.wanted is not None:
             self._wait(self.memory.wanted[0], self.memory.missing_bytes)
 
-    def _handle_all(self, bodies: list[memoryview]) -> None:
-        left_bytes = QUANTUM_BYTES
+    def _work(self, bodies: list[memoryview]) -> list[memoryview]:
+        """Handle frames until a turn ends or a lane has no room. Return the frames that are left.
+
+        After a return with frames, the connection is paused, or it is closing and needs none.
+        """
+        left_bytes, left_count = QUANTUM_BYTES, FRAMES_PER_TURN
         until = monotonic() + TURNS_SECONDS
-        for number, body in enumerate(bodies):
+        number = alone = 0  # the next `alone` frames are not handled together
+        while number < len(bodies):
             if self._is_closing:
-                return
-            if left_bytes <= 0:
+                return []
+            if left_bytes <= 0 or left_count <= 0:
                 self._pause()
                 self._resume_in_turn()
-            elif cost_bytes := self._try_to_handle(body):
-                left_bytes = left_bytes - cost_bytes if monotonic() < until else 0
-                continue
-            self._keep(bodies[number:])
-            return
+                return bodies[number:]
+            done = None if alone > 0 else self._handle_together(bodies, number, left_count)
+            if done is not None:
+                bodies, number, alone = [*done.left, *bodies[done.end :]], 0, len(done.left)
+                left_count -= done.frames
+                left_bytes -= done.cost_bytes
+            elif cost_bytes := self._try_to_handle(bodies[number]):
+                left_bytes -= cost_bytes
+                left_count -= 1
+                number += 1
+                alone -= 1
+            else:
+                return bodies[number:]
+            if monotonic() >= until:
+                left_bytes = 0
+        return []
 
     def _try_to_handle(self, body: memoryview) -> int:
         """Handle a frame and return its cost. If its request has no room, pause and return 0."""
@@ -317,19 +344,15 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         if not self._is_paused or self._transport is None or self._is_closing:
             return
         backlog = self._backlog
-        left_bytes = QUANTUM_BYTES
-        until = monotonic() + TURNS_SECONDS
         while backlog:
-            if left_bytes <= 0:
-                self._resume_in_turn()
+            taken = [backlog.popleft() for _ in range(min(len(backlog), FRAMES_PER_TURN))]
+            left = self._work(taken)
+            self.memory.keep(left)
+            for body in taken:
+                self.memory.free(buffer_of(body))
+            backlog.extendleft(reversed(left))
+            if left or self._is_closing:
                 return
-            body = backlog[0]
-            cost_bytes = self._try_to_handle(body)
-            if not cost_bytes or self._is_closing:
-                return
-            left_bytes = left_bytes - cost_bytes if monotonic() < until else 0
-            backlog.popleft()
-            self.memory.free(buffer_of(body))
         if self._granted is not None:
             granted, self._granted = self._granted, None
             self.memory.use(*granted)
@@ -344,6 +367,12 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     @abstractmethod
     def _demand(self, body: memoryview) -> tuple[Share, int]:
         """Return the share for a frame's request, and the number of bytes that it needs."""
+
+    @abstractmethod
+    def _handle_together(
+        self, bodies: Sequence[memoryview], start: int, count_max: int
+    ) -> Together | None:
+        """Handle frames from `start` on as one request; None if the first one is handled alone."""
 
     @abstractmethod
     def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:
@@ -382,14 +411,21 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         share.give_back(taken_bytes)
 
     def _answer(
-        self, code: Code, answer: Buffer, share: Share, taken_bytes: int, *rest: Buffer
+        self,
+        code: Code,
+        answer: Buffer,
+        share: Share,
+        taken_bytes: int,
+        *rest: Buffer,
+        count: int = 1,
     ) -> None:
         """Send an answer in one or more buffers, and give back the bytes that it does not need.
 
-        `taken_bytes` were taken from `share` for the request. The answer is never larger.
+        `taken_bytes` were taken from `share` for the request. The answer is never larger. It may
+        consist of the answers to `count` requests.
         """
-        self._shared.counters.answers[code] += 1
-        self.open_requests -= 1
+        self._shared.counters.answers[code] += count
+        self.open_requests -= count
         if self._transport is None:
             share.give_back(taken_bytes)
             return

@@ -13,7 +13,6 @@ from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead, 
 from bookie_server.service.limits.budget import Share
 from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES, WRITE_COST_BYTES
 from bookie_server.service.logging import get_logger
-from bookie_server.service.v2.connection import PeerConnection
 from bookie_server.service.v2.receive_memory import (
     ADDS,
     HIGH_PRIORITY,
@@ -23,6 +22,7 @@ from bookie_server.service.v2.receive_memory import (
     is_control,
 )
 from bookie_server.service.v2.shared import BATCH_COUNT_MAX
+from bookie_server.service.v2.together import GATHERED_BYTES_MIN, READ, TogetherConnection
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.answers import (
@@ -51,10 +51,6 @@ from ledgerlog_spark.wire.version_3 import FIRST_BYTE, refusal_of_version_3
 
 _logger = get_logger("v2")
 
-GATHERED_BYTES_MIN: Final = 8_192
-"""If buffers have at least this size on average, they are passed to the kernel without a join."""
-
-READ: Final = int(Opcode.READ)
 READ_SLICES: Final = int(Opcode.READ_SLICES)
 BATCHES: Final = frozenset((int(Opcode.BATCH_READ), READ_SLICES))
 """Operations whose answer may have fewer entries than requested. The requests of all of them have
@@ -75,7 +71,7 @@ _AUTH_DISABLED: Final = (
 plugin when authentication is off, and their clients then continue."""
 
 
-class V2Operations(PeerConnection):
+class V2Operations(TogetherConnection):
     """Carries out the requests of one peer."""
 
     def _demand(self, body: memoryview) -> tuple[Share, int]:

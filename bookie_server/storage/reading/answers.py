@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from typing import cast
 
 from bookie_server.core.ledger_gate import (
     absent,
@@ -15,8 +16,10 @@ from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.requests import (
     OnRead,
     OnReadBatch,
+    OnReadSome,
     StoredBatchRead,
     StoredRead,
+    StoredReads,
     StoredSliceRead,
 )
 from bookie_server.errors import StorageError, TooManyFilesError
@@ -24,8 +27,11 @@ from bookie_server.storage.fences import Fences
 from bookie_server.storage.files.entry_log_file import Need
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.reading.reads import Reader
+from bookie_server.storage.reading.stretches import Results, Stretch, read_stretch
 from bookie_server.storage.shared import Shared
 from ledgerlog_spark.model import NO_ENTRY, Code
+
+STRETCHES_PER_CALL_MAX = 64
 
 
 class ReadAnswers:
@@ -52,6 +58,48 @@ class ReadAnswers:
                 lambda code: self._answer(request, on_done) if code is Code.OK
                 else on_done(code, None),
             )  # fmt: skip
+
+    def read_together(self, request: StoredReads, on_some: OnReadSome) -> int:
+        """Read entries that were requested one by one. Return how many, counted from the first.
+
+        Each stretch of entries is one reading, so a stretch that is read from the device delays no
+        other. At most `STRETCHES_PER_CALL_MAX` stretches are read, because each needs a look-up.
+        """
+        ledger_id, ids = request.ledger_id, request.entry_ids
+        state = self._states.get(ledger_id)
+        if state is None:
+            on_some(absent(None, self._health), ids, ())
+            return len(ids)
+        done = 0
+        for _ in range(STRETCHES_PER_CALL_MAX):
+            if done == len(ids):
+                break
+            stretch = Stretch(ledger_id, ids, done)
+            self._read_stretch(stretch, self._denial(state), on_some)
+            stretch.is_fixed = True
+            done += stretch.count
+        return done
+
+    def _read_stretch(
+        self, stretch: Stretch, denial: Callable[[], Code], on_some: OnReadSome
+    ) -> None:
+        def on_result(entries: Results) -> None:
+            ids = stretch.entry_ids
+            if all(type(entry) is bytes for entry in entries):
+                on_some(Code.OK, ids, cast("Sequence[bytes]", entries))
+                return
+            for entry_id, entry in zip(ids, entries, strict=True):
+                if isinstance(entry, bytes):
+                    on_some(Code.OK, (entry_id,), (entry,))
+                else:
+                    code = denial() if entry is None else _code_of(entry)
+                    on_some(code, (entry_id,), ())
+
+        self._reader.readings.run(
+            read_stretch(self._reader, stretch),
+            on_result,
+            lambda error: on_some(_code_of(error), stretch.entry_ids, ()),
+        )
 
     def read_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
         """Read consecutive stored entries, as many as fit into the answer.

@@ -335,11 +335,11 @@ class Reader:
         left = deque(ranges)
         end = start + found.record.lengths[found.place]
         for at, edge in chunks_of(spans, start, found.record.body_size):
-            data = memoryview((yield from self._body_of(found, at, edge)))
+            data = memoryview((yield from self.body_of(found, at, edge)))
             if len(head) < HEAD_SIZE_BYTES:  # it may be in two chunks
                 head += data[max(0, start - at) : start + HEAD_SIZE_BYTES - at]
                 if len(head) == HEAD_SIZE_BYTES:
-                    self._check_head(found, head, *ids)
+                    self.check_head(found, head, *ids)
             until = min(edge, end)
             while left and start + left[0][0] < until:
                 first = start + left[0][0]
@@ -354,11 +354,11 @@ class Reader:
         self, found: Found, ledger_id: int, entry_id: int, count: int
     ) -> Generator[Need, bytes, list[bytes]]:
         record = found.record
-        data = yield from self._body_of(found, *record.span_of(found.place, count))
-        self._check_head(found, data, ledger_id, entry_id)
+        data = yield from self.body_of(found, *record.span_of(found.place, count))
+        self.check_head(found, data, ledger_id, entry_id)
         return split(data, record.lengths[found.place : found.place + count])
 
-    def _body_of(self, found: Found, start: int, end: int) -> Generator[Need, bytes, bytes]:
+    def body_of(self, found: Found, start: int, end: int) -> Generator[Need, bytes, bytes]:
         """Return verified bytes of the body of a record."""
         record = found.record
         if record.body is not None:
@@ -369,7 +369,7 @@ class Reader:
             assert record.identity is not None
             raise self._damage(error, record.identity) from error
 
-    def _check_head(self, found: Found, data: bytes, ledger_id: int, entry_id: int) -> None:
+    def check_head(self, found: Found, data: bytes, ledger_id: int, entry_id: int) -> None:
         """Raise an error if the bytes do not begin with the head of the wanted entry."""
         if entry_head(data, 0)[:2] != (ledger_id, entry_id):
             record = found.record

@@ -7,6 +7,7 @@ from sys import getsizeof
 from typing import TYPE_CHECKING, Any
 
 from bookie_server.service.limits.budget import FREE_PARTS_OF_SHARE
+from ledgerlog_spark.model import Code
 from ledgerlog_spark.testing.bookie import MemoryStorage
 from ledgerlog_spark.wire.frames import ReceiveBuffer
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.sim.service.world import ServiceWorld
+
+
+RUNS_REFUSED = 0.2
 
 
 def memory_of(value: Any) -> int:
@@ -71,9 +75,35 @@ class LateStorage:
         else:
             self._answer_later(answer)
 
+    def add_together(self, request: Any, on_done: Callable[[Any], None]) -> bool:
+        if self.world.random.random() < RUNS_REFUSED:
+            return False
+        self.add(request, on_done)
+        self._newest[request.ledger_id] = request.entry_ids[-1]
+        return True
+
     def read(self, request: Any, on_done: Callable[..., None]) -> None:
         self.requests += 1
         self._answer_later(self._once(lambda: self.inner.read(request, on_done)))
+
+    def read_together(self, request: Any, on_some: Callable[..., None]) -> int:
+        """Read some of the first entries, and answer them in parts and in any order."""
+        random = self.world.random
+        count = random.randint(1, len(request.entry_ids))
+        at = 0
+        while at < count:
+            end = random.randint(at + 1, count)
+            self._read_some(request.ledger_id, request.entry_ids[at:end], on_some)
+            at = end
+        return count
+
+    def _read_some(self, ledger_id: int, ids: Any, on_some: Callable[..., None]) -> None:
+        def answer() -> None:
+            ledger = self.inner.ledgers[ledger_id]
+            on_some(Code.OK, ids, [ledger.entries[entry_id] for entry_id in ids])
+
+        self.requests += 1
+        self._answer_later(self._once(answer))
 
     def read_batch(self, request: Any, on_done: Callable[..., None]) -> None:
         self.requests += 1

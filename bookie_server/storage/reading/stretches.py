@@ -1,0 +1,107 @@
+"""Stretches of entries that are read with one look-up, for reads that arrive together."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from itertools import accumulate
+
+from bookie_server.core.record import JournalRecord
+from bookie_server.core.record_codec import CHUNK_SIZE
+from bookie_server.errors import StorageError
+from bookie_server.storage.files.entry_log_file import Need
+from bookie_server.storage.reading.readings import RECORDS_PER_TURN
+from bookie_server.storage.reading.reads import Reader
+
+Results = list[bytes | StorageError | None]
+"""For each entry: its bytes, None if no file holds it, or the error of its read."""
+
+STRETCH_SIZE_BYTES_MAX = 1 << 20
+"""Maximum distance from the first to the last byte of a stretch."""
+
+
+class Stretch:
+    """Some of the entries that were requested together: those near each other in one record.
+
+    Attributes:
+        ledger_id: Their ledger.
+        count: Number of entries. It is 1 until the record of the first entry is found.
+        is_fixed: Whether `count` no longer changes, because the other entries are read elsewhere.
+    """
+
+    __slots__ = ("_ids", "_start", "count", "is_fixed", "ledger_id")
+
+    def __init__(self, ledger_id: int, ids: Sequence[int], start: int) -> None:
+        """Begin with the entry `ids[start]`. The next ids may become a part of the stretch."""
+        self.ledger_id = ledger_id
+        self.count = 1
+        self.is_fixed = False
+        self._ids = ids
+        self._start = start
+
+    @property
+    def first(self) -> int:
+        """The id of the first entry."""
+        return self._ids[self._start]
+
+    @property
+    def entry_ids(self) -> Sequence[int]:
+        """The ids of the entries."""
+        return self._ids[self._start : self._start + self.count]
+
+    def extend(self, record: JournalRecord, place: int, following: int) -> list[tuple[int, int]]:
+        """Take the next ids too if the record holds them, and return where the entries are.
+
+        The first entry has the index `place` in the record, and `following` consecutive entries
+        after it have the next indexes. Each place is a start and an end in the body. An id that is
+        not larger than the previous one, or whose entry is far away, ends the stretch.
+        """
+        lengths, first = record.lengths, self.first
+        following = min(following, max(0, self._ids[-1] - first))
+        ends = list(accumulate(lengths[place : place + following + 1], initial=0))
+        base = sum(lengths[:place])
+        places = [(base, base + ends[1])]
+        if self.is_fixed:
+            return places
+        last, end = 0, ends[1]
+        for entry_id in self._ids[self._start + 1 :]:
+            number = entry_id - first
+            if not last < number <= following or ends[number] - end > CHUNK_SIZE:
+                break
+            end = ends[number + 1]
+            if end > STRETCH_SIZE_BYTES_MAX:
+                break
+            places.append((base + ends[number], base + end))
+            last = number
+        self.count = len(places)
+        return places
+
+
+def read_stretch(reader: Reader, stretch: Stretch) -> Generator[Need | None, bytes, Results]:
+    """Read the entries of a stretch.
+
+    The stretch grows when the record of its first entry is found, unless it is fixed by then.
+    """
+    try:
+        return (yield from _read_at_once(reader, stretch))
+    except StorageError:
+        # A file was freed, or one entry is damaged. The others may still be read.
+        results: Results = []
+    for number, entry_id in enumerate(stretch.entry_ids):
+        if number and number % RECORDS_PER_TURN == 0:
+            yield None
+        try:
+            results.append((yield from reader.read_entry(stretch.ledger_id, entry_id)))
+        except StorageError as error:
+            results.append(error)
+    return results
+
+
+def _read_at_once(reader: Reader, stretch: Stretch) -> Generator[Need | None, bytes, Results]:
+    found = yield from reader.find(stretch.ledger_id, stretch.first)
+    if found is None:
+        return [None]
+    places = stretch.extend(found.record, found.place, found.following)
+    start = places[0][0]
+    data = yield from reader.body_of(found, start, places[-1][1])
+    reader.check_head(found, data, stretch.ledger_id, stretch.first)
+    return [data[first - start : end - start] for first, end in places]
