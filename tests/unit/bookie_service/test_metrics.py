@@ -216,7 +216,10 @@ def test_quantiles_are_those_of_the_last_windows() -> None:
     assert 500 <= durations.summary((0.5,)).quantiles[0] < 600, "no longer those of the first"
     clock.now = 4 * WINDOW_SECONDS
     assert math.isnan(durations.summary((0.5,)).quantiles[0])
-    assert durations.summary(()).count == 101
+    durations.note(0.5)
+    clock.now = 7 * WINDOW_SECONDS
+    assert math.isnan(durations.summary((0.5,)).quantiles[0]), "its window was not the last one"
+    assert durations.summary(()).count == 102
 
 
 def test_a_duration_beyond_the_bounds_has_no_bound() -> None:
