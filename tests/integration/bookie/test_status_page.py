@@ -178,12 +178,16 @@ def test_a_section_for_compaction_appears_with_its_counters(
     browser.until_is("document.querySelector('#state').textContent", "writable")
     browser.value(
         """fetch("api/v1/bookie/status").then((answer) => answer.json()).then((status) => {
-          status.metrics.ledgerlog_bookie_storage_compactions = 7;
-          status.metrics.bookie_gc_RECLAIMED_COMPACTION_SPACE_BYTES = 3 * 1024 ** 3;
+          for (const name of Object.keys(status.metrics))
+            if (/compaction/i.test(name)) delete status.metrics[name];
+          window.shown = status;
           window.fetch = async () => new Response(JSON.stringify(status));
         })"""
     )
+    browser.until("document.querySelector('#compaction').hidden")
+    browser.value(
+        """window.shown.metrics.ledgerlog_bookie_storage_compactions = 7;
+        window.shown.metrics.bookie_gc_RECLAIMED_COMPACTION_SPACE_BYTES = 3 * 1024 ** 3"""
+    )
     browser.until("!document.querySelector('#compaction').hidden")
-    shown = section(browser, "compaction")
-    assert shown["Compactions"] == "7"
-    assert shown["Bytes freed"] == "3.0 GiB"
+    assert section(browser, "compaction") == {"Compactions": "7", "Bytes freed": "3.0 GiB"}
