@@ -1,4 +1,5 @@
-# Every target sets itself up: it needs Python 3.11 or later, a Java 17 runtime, and make.
+# Every target sets itself up: it needs Python 3.11 or later, a Java 17 runtime, and make. The tests
+# with a browser need Chromium.
 # `make help` lists them.
 
 PYTHON ?= python3

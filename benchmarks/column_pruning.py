@@ -48,7 +48,7 @@ ENGINES = {"jvm": "shim", "python": "python"}
 LINKS = {"direct": None, "100 MB/s": 100e6}
 GOALS = {"direct": 4.0, "100 MB/s": 8.0}
 """The goal: a scan of one column is at least this many times as fast as a scan of all columns."""
-BYTES_OUT = "ledgerlog_bookie_read_bytes_total"
+BYTES_OUT = "bookie_READ_BYTES"
 
 
 @contextmanager

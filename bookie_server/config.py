@@ -63,7 +63,10 @@ class BookieSettings(BaseSettings):
         bookie_id: Stable name; defaults to `advertised_address:port`.
         port: TCP port for the requests of clients; 0 selects a free port and requires `bookie_id`.
         grpc_port: Port of the control service (gRPC); 0 selects a free port, which is registered.
-        metrics_port: Port of the metrics for Prometheus. By default, no metrics are served.
+        metrics_port: HTTP port of the metrics for Prometheus, the status page and the admin routes.
+            By default, it is not open.
+        admin_changes: Allows requests on the metrics port that change the bookie: they make it
+            read-only or writable, and start garbage collection. By default, the port only shows.
         bind_address: IP address that all servers listen on.
         advertised_address: Address that is registered for clients; defaults to `bind_address`.
         insecure: Allows a `bind_address` that other machines can reach, although traffic is neither
@@ -138,6 +141,7 @@ class BookieSettings(BaseSettings):
     port: Port = 3181
     grpc_port: Port = 0
     metrics_port: Annotated[int, Field(gt=0, le=65_535)] | None = None
+    admin_changes: bool = False
     bind_address: str = "127.0.0.1"
     advertised_address: str | None = None
     insecure: bool = False

@@ -33,6 +33,7 @@ class Health:
     has_failed: bool = False  # after a failed write or sync, adds and fences are refused
     is_writable: bool = True  # there is a file for regular adds
     is_disk_full: bool = False  # the use of the device is too high for regular adds
+    is_set_read_only: bool = False  # an administrator wants regular adds to be refused
     has_room: bool = True  # there is room for recovery adds and control records
     check_epoch: int = 0  # a ledger verified in an earlier epoch needs a new metadata check
     # ids of the files that are damaged, or whose index is being rebuilt
@@ -43,9 +44,9 @@ class Health:
     in_flight_bytes: int = 0  # bytes of accepted and deferred adds that have no answer yet
 
     @property
-    def takes_adds(self) -> bool:
-        """Whether there is room for regular adds."""
-        return self.is_writable and not self.is_disk_full
+    def accepts_adds(self) -> bool:
+        """Whether there is room for regular adds, and no administrator has refused them."""
+        return self.is_writable and not self.is_disk_full and not self.is_set_read_only
 
 
 def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they are checked
@@ -59,7 +60,7 @@ def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they ar
     is_regular = not request.is_recovery
     if is_regular and state is not None and (state.is_fenced or state.in_limbo):
         return Code.FENCED
-    if not (health.takes_adds if is_regular else health.has_room):
+    if not (health.accepts_adds if is_regular else health.has_room):
         return Code.READ_ONLY
     if len(request.body) > free_bytes:
         return Code.BUSY

@@ -3,7 +3,8 @@
 - `lifecycle`: starts and stops the process. `logging`: log lines.
 - `v2`: the data plane over TCP. `grpc`: adds, reads, LACs and control calls, over gRPC.
   `port_claim`: binds ports before the servers start.
-- `limits`: limits of the memory held for peers. `metrics`: counters and gauges.
+- `limits`: limits of the memory held for peers. `metrics`: counters and gauges. `admin`: the HTTP
+  server, which shows them, and the routes of administrators.
 - `membership`: access to the metadata store. `collector`: deletes the entries of deleted ledgers.
   `compaction_clock`: starts the compactions that are due.
 """

@@ -53,6 +53,8 @@ class Collector:
         self._on_pass = on_pass
         self._is_stopped = False
         self._is_due = False
+        self._is_requested = False  # a requested pass has not begun
+        self._is_in_requested_pass = False
         self._due: Future[None] | None = None
         self._waiting: list[Future[Collected]] = []
 
@@ -66,11 +68,21 @@ class Collector:
         self._is_stopped = True
         self._wake()
 
+    @property
+    def is_forced(self) -> bool:
+        """Whether a requested pass runs or is about to begin."""
+        return self._is_requested or self._is_in_requested_pass
+
+    def request(self) -> None:
+        """Request a pass that begins after this call."""
+        self._is_requested = True
+        self._wake()
+
     async def collect(self) -> Collected:
         """Request a pass that begins after this call, and wait for it."""
         request: Future[Collected] = self._tasks.future()
         self._waiting.append(request)
-        self._wake()
+        self.request()
         return await request
 
     def _wake(self) -> None:
@@ -92,7 +104,9 @@ class Collector:
                 continue
             self._is_due = False
             requests, self._waiting = self._waiting, []
+            self._is_in_requested_pass, self._is_requested = self._is_requested, False
             collected = await self._pass()
+            self._is_in_requested_pass = False
             self._on_pass(collected)
             for request in requests:
                 resolve(request, collected)

@@ -26,17 +26,20 @@ from bookie_server.config import BookieSettings
 from bookie_server.core.disk_use import DiskLevel, DiskSettings
 from bookie_server.core.settings import ModeSettings, StorageSettings
 from bookie_server.descriptors import CALLERS_MAX, FILES_MAX, divided, raise_limit
-from bookie_server.errors import ExitCode
+from bookie_server.errors import ExitCode, StorageError
+from bookie_server.service.admin.routes import AdminApplication
+from bookie_server.service.admin.server import AdminServer
+from bookie_server.service.admin.view import BookieView
 from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.compaction_clock import CompactionClock
 from bookie_server.service.limits.lanes import Lanes, lane_gauges
-from bookie_server.service.logging import get_logger
+from bookie_server.service.logging import fields_of, get_logger
 from bookie_server.service.membership.cookie_check import check_cookies
 from bookie_server.service.membership.ledger_records import StoreLedgerListing, StoreMetadataCheck
 from bookie_server.service.membership.registration import BookieRegistration, SessionFile
 from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
+from bookie_server.service.metrics.durations import Durations
 from bookie_server.service.metrics.loop_lag import LoopLag
-from bookie_server.service.metrics.server import MetricsServer
 from bookie_server.service.port_claim import claim
 from bookie_server.service.v2.server import V2Server, listen
 from bookie_server.service.v2.shared import V2Shared
@@ -84,6 +87,8 @@ class Bookie:
         self.failed = asyncio.Event()  # set after a permanent failure or a crash of storage
         self.crash: BaseException | None = None  # an unexpected exception, which is a bug
         self._counters = ServiceCounters()
+        self._sync_times = Durations()
+        self._view = BookieView(settings, self.bookie_id)
         self._lanes = Lanes.of(settings)
         self._closers = contextlib.AsyncExitStack()
         self._claims = contextlib.ExitStack()
@@ -106,7 +111,8 @@ class Bookie:
             closers.callback(listener.close)
             self.port = listener.getsockname()[1]
             closers.callback(self._claims.close)
-            self._claim_other_ports()
+            self._claim_grpc_port()
+            self._open_admin_port()
             stores = await self._reach_metadata()
             await self._check_cookies(stores, files)
             self._storage = await self._open_storage(files, stores)
@@ -117,27 +123,38 @@ class Bookie:
             await self._register(stores, self._storage)
             collector.start()
             self._start_compaction(self._storage)
+            self._view.is_running = True
         except BaseException:
             await closers.aclose()
             raise
 
-    @staticmethod
-    def _directory(path: str) -> OsFileSystem:
-        return OsFileSystem(
-            Path(path), lambda notice: _logger.warning("file_system", notice=notice)
+    def _directory(self, path: str) -> OsFileSystem:
+        files = OsFileSystem(
+            Path(path), lambda notice: _logger.warning("file_system", path=path, notice=notice)
         )
+        files.on_sync = self._sync_times.note
+        return files
 
     async def close(self) -> None:
         """Withdraw the registration, answer accepted requests for a limited time, close storage."""
+        self._view.stop()
         await self._closers.aclose()
 
-    def _claim_other_ports(self) -> None:
-        """Before the cookie is written, bind the ports of the servers that start last."""
+    def _claim_grpc_port(self) -> None:
+        """Bind the port before the cookie is written, because its server starts last."""
         settings = self.settings
-        for setting in ("grpc_port", "metrics_port"):
-            port: int | None = getattr(settings, setting)
-            if port:
-                self._claims.enter_context(claim(settings.bind_address, port, setting))
+        if settings.grpc_port:
+            self._claims.enter_context(
+                claim(settings.bind_address, settings.grpc_port, "grpc_port")
+            )
+
+    def _open_admin_port(self) -> None:
+        """Serve the metrics port from the start to the end, so that it shows both."""
+        settings = self.settings
+        if settings.metrics_port is not None:
+            application = AdminApplication(self._view)
+            admin = AdminServer(settings.bind_address, settings.metrics_port, application)
+            self._closers.callback(admin.close)
 
     async def _reach_metadata(self) -> MetadataStores:
         settings = self.settings
@@ -195,9 +212,9 @@ class Bookie:
             ),
         )
         metadata = StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms)
-        return await LedgerStorage.open(
-            Shared(files, OsClock(), tasks, limits, metadata, self._directory)
-        )
+        shared = Shared(files, OsClock(), tasks, limits, metadata, self._directory)
+        shared.on_failed_read = _log_failed_read
+        return await LedgerStorage.open(shared)
 
     def _make_collector(self, storage: LedgerStorage, stores: MetadataStores) -> Collector:
         collector = Collector(
@@ -217,10 +234,12 @@ class Bookie:
         self._closers.callback(clock.stop)
 
     def _log_compaction(self, compacted: Compacted) -> None:
+        self._view.note_compaction(compacted)
         if compacted.files_freed or compacted.files_withdrawn:
             _logger.info("compacted", **asdict(compacted))
 
     def _log_pass(self, collected: Collected) -> None:
+        self._view.note_pass(collected)
         if collected.ledgers_dropped or not collected.is_whole:
             _logger.info("collected", **asdict(collected))
 
@@ -255,19 +274,13 @@ class Bookie:
             loop_lag = LoopLag()
             loop_lag.start()
             self._closers.callback(loop_lag.stop)
-            metrics = MetricsServer(
-                settings.bind_address,
-                settings.metrics_port,
-                ServiceCollector(
-                    self._counters,
-                    bookie_gauges(
-                        storage, v2, grpc, servicer, self._lanes, self._log_lines_dropped
-                    ),
-                    storage.counters.by_metric,
-                    loop_lag,
-                ),
+            gauges = bookie_gauges(
+                self._view, storage, v2, grpc, servicer, self._lanes, self._log_lines_dropped
             )
-            self._closers.callback(metrics.close)
+            metrics = ServiceCollector(
+                self._counters, gauges, storage.counters.by_metric, loop_lag, self._sync_times
+            )
+            self._view.serve(storage, collector, metrics)
 
     async def _register(self, stores: MetadataStores, storage: LedgerStorage) -> None:
         settings = self.settings
@@ -319,7 +332,13 @@ class Bookie:
         )
 
 
+def _log_failed_read(ledger_id: int, entry_id: int, error: StorageError) -> None:
+    about = {"ledger_id": ledger_id, "entry_id": entry_id}
+    _logger.warning("read_failed", **{**fields_of(error), **about})
+
+
 def bookie_gauges(
+    view: BookieView,
     storage: LedgerStorage,
     v2: V2Server,
     grpc: GrpcServer,
@@ -331,7 +350,8 @@ def bookie_gauges(
     return {
         "connections": lambda: v2.connections_count,
         "ledgers": lambda: storage.ledgers_count,
-        "writable": lambda: storage.is_writable,
+        "writable": view.status_number,
+        "entry_log_files": lambda: storage.files_count,
         "disk_used_part": lambda: storage.disk.space.used_part,
         "disk_free_bytes": lambda: storage.disk.space.free,
         "disk_total_bytes": lambda: storage.disk.space.total,
@@ -378,7 +398,7 @@ async def run_bookie(
     if bookie.crash is not None:
         return ExitCode.INTERNAL_ERROR
     if failure is not None:
-        _logger.error("storage_failed", bookie_id=bookie.bookie_id, reason=str(failure))
+        _logger.error("storage_failed", bookie_id=bookie.bookie_id, **fields_of(failure))
         return ExitCode.STORAGE_FAILED
     return ExitCode.STOPPED
 

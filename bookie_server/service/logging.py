@@ -20,6 +20,7 @@ from typing import Any
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 
+from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.lines import LogLines
 
 SECRET_WORDS = ("password", "key", "secret", "token")
@@ -164,6 +165,13 @@ def black_out_secrets(
         elif any(word in name.lower() for word in SECRET_WORDS):
             record[name] = "<hidden>"
     return record
+
+
+def fields_of(error: BaseException) -> dict[str, Any]:
+    """Return the fields of an error for a log record, with its message as `reason`."""
+    if isinstance(error, LedgerLogError):
+        return {**error.fields, "reason": error.message}
+    return {"reason": str(error) or type(error).__name__}
 
 
 def get_logger(subject: str) -> Logger:

@@ -27,12 +27,7 @@ def claim(address: str, port: int, setting: str) -> socket.socket:
         claimed.close()
         if error.errno == errno.EADDRINUSE:
             raise port_in_use(address, port, setting) from None
-        raise StartupError(
-            f"cannot listen on {address} {_NAMES[setting]} {port}: {error.strerror}",
-            address=address,
-            port=port,
-            reason=error.strerror,
-        ) from None
+        raise not_available(address, port, setting, error) from None
     return claimed
 
 
@@ -43,4 +38,14 @@ def port_in_use(address: str, port: int, setting: str) -> PortInUseError:
         f"shows it), or give this bookie another {setting}",
         address=address,
         port=port,
+    )
+
+
+def not_available(address: str, port: int, setting: str, error: OSError) -> StartupError:
+    """Return the error for a port that cannot be bound although no other process uses it."""
+    return StartupError(
+        f"cannot listen on {address} {_NAMES[setting]} {port}: {error.strerror}",
+        address=address,
+        port=port,
+        reason=error.strerror,
     )

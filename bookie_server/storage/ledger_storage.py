@@ -21,6 +21,7 @@ from bookie_server.storage.fences import Fences
 from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.lacs import Lacs
+from bookie_server.storage.modes.ring import JournalPlace
 from bookie_server.storage.modes.setup import Mode, new_run, number_name, prepare_mode
 from bookie_server.storage.modes.writers import DirectWriter
 from bookie_server.storage.reading.answers import ReadAnswers
@@ -119,7 +120,22 @@ class LedgerStorage:
     @property
     def is_writable(self) -> bool:
         """Whether regular adds are accepted."""
-        return self._health.takes_adds and not self._health.has_failed
+        return self._health.accepts_adds and not self._health.has_failed
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a recovery add or a fence has room. Both may be accepted without regular adds."""
+        return not self._health.has_failed and self._keeper.refuses_control() is None
+
+    def set_read_only(self, *, is_read_only: bool) -> None:
+        """Refuse regular adds, or accept them again if there is room for them.
+
+        Adds that are accepted already are stored. Recovery adds and fences are not refused. The
+        next start forgets the call.
+        """
+        before, self._health.is_set_read_only = self._health.is_set_read_only, is_read_only
+        if before != is_read_only:
+            self.on_state_change()
 
     async def reclaim(self) -> None:
         """Free the finished files without live entries, and forget old tombstones.
@@ -134,6 +150,16 @@ class LedgerStorage:
     def ledgers_count(self) -> int:
         """Number of ledgers in memory, including deleted ledgers that are not yet forgotten."""
         return len(self._states)
+
+    @property
+    def files_count(self) -> int:
+        """Number of entry-log files that may hold entries."""
+        return len(self._keeper.opened) + len(self._keeper.finished)
+
+    @property
+    def journal_mark(self) -> JournalPlace | None:
+        """Up to where the entry-log files hold the journal, synced. None without a journal."""
+        return None if self._mode.ring is None else self._mode.ring.mark
 
     def is_fenced(self, ledger_id: int) -> bool:
         """Return whether regular adds of the ledger are refused."""

@@ -9,6 +9,7 @@ from bookie_server.core.bookie_run import BookieRun
 from bookie_server.core.ledger_gate import Health
 from bookie_server.core.ledger_state import HeldLedger, HeldLedgers
 from bookie_server.core.settings import StorageSettings
+from bookie_server.errors import StorageError
 from bookie_server.ports import Clock, FileSystem, MetadataCheck, Tasks
 from bookie_server.storage.files.manifest import ManifestStore
 from bookie_server.storage.files.pool import FilePool
@@ -16,7 +17,7 @@ from bookie_server.storage.files.pool import FilePool
 
 @dataclass(slots=True)
 class StorageCounters:
-    """Counters since the storage was opened; docs/generate/metrics.py explains each counter."""
+    """Counters since the storage was opened; service/metrics/descriptions.py explains them."""
 
     boot_replayed_records: int = 0
     boot_rewritten_records: int = 0
@@ -81,6 +82,8 @@ class Shared:
         self.store = ManifestStore(self.files, settings.state_deltas_bytes_min, self.give_way)
         self.open_directory = open_directory
         self.run: BookieRun | None = None  # for the next commit of the MANIFEST
+        # Called with the ledger and the first entry of each read that ends with an error.
+        self.on_failed_read: Callable[[int, int, StorageError], None] = lambda *_: None
         self.tasks = tasks
         self.clock = clock
         self.settings = settings

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from bookie_server.config import BookieSettings
-from docs.generate.metrics import meanings
+from docs.generate.metrics import descriptions, sample_name
 from tests.docs.blocks import Block, blocks_of, missing_line
 from tests.docs.pages import PAGES, README, RUN, WITH_SPARK, by_name, run
 from tests.docs.reader import Reader, java_options
@@ -63,7 +63,7 @@ def test_variables_and_metrics_in_a_page_exist(page: Path) -> None:
         r"^\| `(.*?)` \|", text.partition("Set an alarm for these conditions")[2], re.MULTILINE
     )
     names = {name for each in alarms for name in re.findall(r"[a-z]\w+_\w+|^\w+", each)}
-    assert {name.removesuffix("_total") for name in names - {"rate"}} <= meanings().keys()
+    assert names - {"rate"} <= {sample_name(metric) for metric in descriptions()}
     assert bool(names) == (page.name == "metrics.md")
 
 

@@ -124,9 +124,30 @@ _CORE = [
     Mutation(
         "bookie_is_full_and_writes",
         f"{CORE}/ledger_gate.py",
-        "if not (health.takes_adds if is_regular else health.has_room):",
+        "if not (health.accepts_adds if is_regular else health.has_room):",
         "if not (True if is_regular else health.has_room):",
         "regular adds take the room of recovery and control records",
+    ),
+    Mutation(
+        "bookie_set_read_only_writes",
+        f"{CORE}/ledger_gate.py",
+        "return self.is_writable and not self.is_set_read_only",
+        "return self.is_writable",
+        "a bookie that was made read-only by hand takes adds",
+    ),
+    Mutation(
+        "bookie_set_writable_although_full",
+        f"{CORE}/ledger_gate.py",
+        "return self.is_writable and not self.is_set_read_only",
+        "return not self.is_set_read_only",
+        "a full bookie takes adds",
+    ),
+    Mutation(
+        "bookie_set_read_only_is_not_announced",
+        f"{STORAGE}/ledger_storage.py",
+        "        if before != is_read_only:\n            self.on_state_change()\n",
+        "",
+        "clients go on choosing a bookie that was made read-only",
     ),
     Mutation(
         "fence_waits_for_nothing",

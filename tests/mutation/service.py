@@ -8,6 +8,55 @@ SERVICE = "bookie_server/service"
 
 MUTATIONS = [
     Mutation(
+        "admin_changes_without_the_setting",
+        f"{SERVICE}/admin/routes.py",
+        'if wanted != "GET" and not self._view.settings.admin_changes:',
+        "if False:",
+        "everybody who reads the metrics may make the bookie read-only",
+    ),
+    Mutation(
+        "admin_body_without_a_bound",
+        f"{SERVICE}/admin/routes.py",
+        "if size > BODY_BYTES_MAX:",
+        "if False:",
+        "a request with a large body is read",
+    ),
+    Mutation(
+        "admin_change_after_its_refusal",
+        f"{SERVICE}/admin/view.py",
+        "            self._is_withdrawn = True\n",
+        "",
+        "a change that was answered with 503 is made later",
+    ),
+    Mutation(
+        "admin_changes_while_stopping",
+        f"{SERVICE}/admin/view.py",
+        "        self.is_running, self.is_stopping = False, True\n",
+        "        self.is_stopping = True\n",
+        "a stopping bookie is ready and takes changes",
+    ),
+    Mutation(
+        "admin_port_takes_any_number_of_connections",
+        f"{SERVICE}/admin/server.py",
+        "if len(self._until) >= CONNECTIONS_MAX:",
+        "if False:",
+        "peers of the metrics port take all threads",
+    ),
+    Mutation(
+        "admin_body_beyond_the_bound_of_a_request",
+        f"{SERVICE}/admin/server.py",
+        "data: bytes = self._file.read(min(size_bytes, self._left_bytes))",
+        "data: bytes = self._file.read(size_bytes)",
+        "a body is read beyond the bound of a request",
+    ),
+    Mutation(
+        "quantiles_of_all_times",
+        f"{SERVICE}/metrics/durations.py",
+        "        self._previous = self._current if is_next else list(empty)\n",
+        "        self._previous = self._current\n",
+        "times of an hour ago are among those of the last minutes",
+    ),
+    Mutation(
         "answer_of_an_add_keeps_its_place_in_writes",
         f"{SERVICE}/v2/connection.py",
         "            share.give_back(taken_bytes)\n            share = self.shares.adds\n",

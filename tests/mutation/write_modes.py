@@ -127,8 +127,8 @@ MUTATIONS = [
     Mutation(
         "mode_number_is_set_too_late",
         f"{MODES}/writers.py",
-        "            self._survivor.set(records[-1].sequence)\n",
-        "            self._survivor.set(records[0].sequence)\n",
+        "            self._survivor.set(group.records[-1].sequence)\n",
+        "            self._survivor.set(group.records[0].sequence)\n",
         "the proof does not cover the last records of a group",
     ),
     Mutation(

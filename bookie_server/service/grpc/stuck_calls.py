@@ -73,7 +73,11 @@ class StuckCalls:
             if self.close_connections is not None:
                 await asyncio.to_thread(self.close_connections, peers)
         except Exception as error:  # noqa: BLE001 -- the calls must end after any error
-            _logger.error("connections_not_closed", reason=repr(error))  # noqa: TRY400 (one line)
+            _logger.error(  # noqa: TRY400 (one line)
+                "connections_not_closed",
+                peers=sorted(peers)[:PEERS_LOGGED_MAX],
+                reason=repr(error),
+            )
         finally:
             self._closing = set()
             for call in calls:

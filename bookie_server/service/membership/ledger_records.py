@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from bookie_server.ports import Standing
-from bookie_server.service.logging import get_logger
+from bookie_server.service.logging import fields_of, get_logger
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataError, MetadataFormatError
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.registration import Registration
@@ -38,7 +38,7 @@ class StoreMetadataCheck:
             return Standing.NOT_WRITABLE
         except (MetadataError, TimeoutError) as error:
             _metadata_logger.warning(
-                "metadata_check_failed", ledger_id=ledger_id, reason=str(error)
+                "metadata_check_failed", **{**fields_of(error), "ledger_id": ledger_id}
             )
             return Standing.UNKNOWN
         if metadata.state is not LedgerState.OPEN:
@@ -70,7 +70,7 @@ class StoreLedgerListing:
             async for ledger_id in self._ledgers.ids():
                 left.discard(ledger_id)
         except MetadataError as error:
-            _logger.warning("listing_failed", reason=str(error))
+            _logger.warning("listing_failed", **fields_of(error))
             return None
         return sorted(left)
 
@@ -80,7 +80,7 @@ class StoreLedgerListing:
             await self._ledgers.sync()
             return [i for i in ledger_ids if await self._is_deleted(i)]
         except MetadataError as error:
-            _logger.warning("lookup_failed", reason=str(error))
+            _logger.warning("lookup_failed", **fields_of(error))
             return ()
 
     async def _is_deleted(self, ledger_id: int) -> bool:

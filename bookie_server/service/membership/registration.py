@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from bookie_server.service.logging import get_logger
+from bookie_server.service.logging import fields_of, get_logger
 from bookie_server.storage.device.filesystem import LOCK_NAME
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.metadata.registration import Registration
@@ -73,7 +73,7 @@ class BookieRegistration:
         try:
             await self._registration.unregister(self._info.bookie_id)
         except LedgerLogError as error:
-            _logger.warning("unregister_failed", reason=str(error))
+            _logger.warning("unregister_failed", **fields_of(error))
 
     async def _follow(self, announced_read_only: bool) -> None:
         while True:
@@ -85,7 +85,7 @@ class BookieRegistration:
             try:
                 await self._registration.register(self._info, read_only=read_only)
             except LedgerLogError as error:
-                _logger.warning("state_not_announced", read_only=read_only, reason=str(error))
+                _logger.warning("state_not_announced", read_only=read_only, **fields_of(error))
                 self._changed.set()
                 await asyncio.sleep(RETRY_DELAY_MS / 1_000)
             else:
@@ -112,7 +112,7 @@ class SessionFile:
             try:
                 await tree.end_session(secret)
             except LedgerLogError as error:
-                _session_logger.warning("old_session_not_ended", reason=str(error))
+                _session_logger.warning("old_session_not_ended", **fields_of(error))
         self._remember(tree)
         return tree.watch_session(lambda: self._remember(tree))
 
@@ -124,7 +124,7 @@ class SessionFile:
                 file.write(json.dumps(record).encode())
         except OSError as error:
             _session_logger.warning(
-                "session_not_remembered", path=str(self._path), reason=str(error)
+                "session_not_remembered", path=str(self._path), **fields_of(error)
             )
 
     def _recall(self) -> bytes | None:

@@ -1,4 +1,5 @@
 """Metrics of a bookie.
 
-- `counters`: counters of the servers. `loop_lag`: delays of the event loop. `server`: HTTP server.
+- `descriptions`: the names and meanings of all metrics. `counters`: counters of the servers.
+- `loop_lag`: delays of the event loop. `durations`: quantiles of times.
 """

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.core import HistogramMetricFamily, Metric
 
+from bookie_server.service.metrics.descriptions import COUNTER, GAUGE, HISTOGRAM, SUMMARY, describe
+from bookie_server.service.metrics.durations import Durations
 from bookie_server.service.metrics.loop_lag import Lags, LoopLag
 from ledgerlog_spark.model import Code
+
+QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999, 1.0)
 
 
 @dataclass(slots=True)
 class ServiceCounters:
-    """Counters of one bookie's servers; docs/generate/metrics.py explains them."""
+    """Counters of one bookie's servers; `descriptions` explains them."""
 
     add_requests: int = 0
     add_entries: int = 0
@@ -46,7 +46,10 @@ class ServiceCounters:
 
 
 class ServiceCollector:
-    """Reads the counters, and calls the functions of the gauges, at each scrape."""
+    """Reads the counters, and calls the functions of the gauges, at each scrape.
+
+    All names and meanings are in `descriptions`.
+    """
 
     def __init__(
         self,
@@ -54,53 +57,56 @@ class ServiceCollector:
         gauges: Mapping[str, Callable[[], float]],
         storage: Callable[[], Mapping[str, float]],
         loop_lag: LoopLag,
+        sync_times: Durations,
     ) -> None:
         self._counters = counters
         self._gauges = dict(gauges)
         self._storage = storage
         self._loop_lag = loop_lag
+        self._sync_times = sync_times
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, for prometheus-client."""
         for name in ServiceCounters.__slots__:
             if name != "answers":
-                value = getattr(self._counters, name)
-                yield CounterMetricFamily(f"ledgerlog_bookie_{name}", _words(name), value=value)
-        answers = CounterMetricFamily(
-            "ledgerlog_bookie_answers", "Answers by outcome.", labels=["code"]
-        )
+                yield describe(name, COUNTER).family(getattr(self._counters, name))
+        answers = describe("answers", COUNTER).family(0, labels=("code",))
         for code, count in self._counters.answers.items():
-            answers.add_metric([code.value], count)
+            answers.add_sample(f"{answers.name}_total", {"code": code.value}, count)
         yield answers
         for name, gauge in self._gauges.items():
-            yield GaugeMetricFamily(f"ledgerlog_bookie_{name}", _words(name), value=gauge())
-        yield from _lag_metrics(
-            "loop_lag",
-            "Delay of the event loop, measured every 20 ms.",
-            self._loop_lag.wall,
-        )
-        yield from _lag_metrics(
-            "loop_lag_cpu",
-            "The part of the delay of the event loop in which its thread was computing.",
-            self._loop_lag.cpu,
-        )
+            yield describe(name, GAUGE).family(_value(gauge))
+        yield _summary("sync_times", self._sync_times)
+        yield from _lag_metrics("loop_lag", self._loop_lag.wall)
+        yield from _lag_metrics("loop_lag_cpu", self._loop_lag.cpu)
         for name, value in self._storage().items():
-            yield GaugeMetricFamily(f"ledgerlog_bookie_storage_{name}", _words(name), value=value)
+            yield describe(f"storage_{name}", GAUGE).family(value)
 
 
-def _lag_metrics(name: str, meaning: str, lags: Lags) -> Iterator[Metric]:
+def _value(gauge: Callable[[], float]) -> float:
+    """Return the value of a gauge, or NaN if the operating system refuses it."""
+    try:
+        return gauge()
+    except OSError:
+        return float("nan")
+
+
+def _summary(key: str, durations: Durations) -> Metric:
+    """Return a summary with the label of BookKeeper's summaries."""
+    found = durations.summary(QUANTILES)
+    metric = describe(key, SUMMARY).family(0)
+    name, labels = metric.name, {"success": "true"}
+    metric.samples.clear()
+    for quantile, value in zip(QUANTILES, found.quantiles, strict=True):
+        metric.add_sample(name, {**labels, "quantile": str(quantile)}, value)
+    metric.add_sample(f"{name}_count", labels, found.count)
+    metric.add_sample(f"{name}_sum", labels, found.sum_ms)
+    return metric
+
+
+def _lag_metrics(name: str, lags: Lags) -> Iterator[Metric]:
+    lag = describe(f"{name}_seconds", HISTOGRAM)
     yield HistogramMetricFamily(
-        f"ledgerlog_bookie_{name}_seconds",
-        meaning,
-        buckets=lags.buckets(),
-        sum_value=lags.sum_seconds,
+        lag.name, lag.meaning, buckets=lags.buckets(), sum_value=lags.sum_seconds
     )
-    yield GaugeMetricFamily(
-        f"ledgerlog_bookie_{name}_max_seconds",
-        "The longest of these delays since the start.",
-        value=lags.max_seconds,
-    )
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ").capitalize() + "."
+    yield describe(f"{name}_max_seconds", GAUGE).family(lags.max_seconds)

@@ -27,7 +27,7 @@ from bookie_server.service.limits.lanes import (
     PeerShares,
     ReadReserve,
 )
-from bookie_server.service.logging import get_logger
+from bookie_server.service.logging import fields_of, get_logger
 from bookie_server.service.v2.peer_watch import PeerWatch
 from bookie_server.service.v2.receive_memory import ReceiveMemory, buffer_of
 from bookie_server.service.v2.segments import FRAMES_PER_TURN
@@ -382,7 +382,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         counters = self._shared.counters
         counters.bad_frames += 1
         counters.connections_closed_by_us += 1
-        _logger.warning("connection_closed", peer=self.peer, reason=error.message)
+        _logger.warning("connection_closed", **{**fields_of(error), "peer": self.peer})
         self._drop_backlog()
         self.close()
 

@@ -29,6 +29,7 @@ class Compactor:
         self._wanted = 0  # the largest threshold that was requested and not begun
         self._waiting: list[Future[None]] = []
         self._is_running = False
+        self.running_percent = 0  # threshold of the compaction that runs, or 0
         self._short_ms = now_ms - shared.settings.allocation_retry_ms
         self._withdrawn: set[int] = set()  # ids of damaged files, which are not tried again
         self.on_compacted: Callable[[Compacted], None] = lambda _compacted: None
@@ -74,9 +75,11 @@ class Compactor:
                 waiting, self._waiting = self._waiting, []
                 try:
                     if wanted and not self._pace.must_end:
+                        self.running_percent = wanted
                         cycle = Cycle(self._shared, self._keeper, self._pace, self._withdrawn)
                         self.on_compacted(await cycle.run(wanted))
                 finally:
+                    self.running_percent = 0
                     settle(waiting)
         except StorageError as error:
             self._on_failed(error)

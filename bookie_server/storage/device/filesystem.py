@@ -17,6 +17,7 @@ import ctypes.util
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -70,12 +71,12 @@ class OsFileSystem:
     ) -> None:
         self.directory = directory
         self._on_notice = on_notice
+        self.on_sync: Callable[[float], None] = lambda _seconds: None  # called in the writer thread
         self._can_allocate = True
         self._lock: int | None = None
         self._directory_descriptor: int | None = None
         self.written = WrittenCache(cached_bytes_max)
-        # Reads that fit into this buffer, and run in the thread of the event loop, use the buffer,
-        # because new memory for each read would first be zeroed.
+        # For small reads in the thread of the event loop: new memory would first be zeroed.
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
         self.writer = OrderedThread(f"writer {directory.name}")
         self.keeper = OrderedThread(f"keeper {directory.name}")
@@ -358,7 +359,9 @@ class OsFile:
         size = self._write_portions(offset, buffers)
         # Pages are dropped before the sync, while the device is already writing.
         self._files.written.make_room(size)
+        began = time.perf_counter()
         _fdatasync(self._descriptor)
+        self._files.on_sync(time.perf_counter() - began)
         self._files.written.add(self, offset, size)
         self._has_failed = False
 

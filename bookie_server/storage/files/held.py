@@ -37,6 +37,9 @@ class HeldFiles:
     def __contains__(self, file_id: int) -> bool:
         return file_id in self._files
 
+    def __len__(self) -> int:
+        return len(self._files)
+
     def holding(self, ledger_id: int) -> list[FinishedFile]:
         """Return the files with live entries of a ledger, oldest first."""
         return self._holding.get(ledger_id, [])

@@ -15,6 +15,7 @@ from typing import Protocol
 from bookie_server.errors import FreedFileError, StorageError
 from bookie_server.ports import Future
 from bookie_server.storage.files.entry_log_file import OpenFile
+from bookie_server.storage.modes.ring import JournalPlace
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import resolve, settle
 
@@ -25,6 +26,7 @@ class WrittenMark:
 
     sequence: int = 0
     ticket: int = 0
+    place: JournalPlace | None = None  # the end of its copy in a journal file
 
 
 class OpenedFiles(Protocol):

@@ -43,6 +43,15 @@ class RingFile:
     last_sequence: int = 0  # sequence of the last record in the file; 0 while it has no copy
 
 
+@dataclass(frozen=True, slots=True)
+class JournalPlace:
+    """The end of a copy in a journal file."""
+
+    number: int  # of the file in the ring
+    name: str
+    offset: int
+
+
 class JournalRing:
     """Appends copies of groups to the journal files of a run.
 
@@ -60,6 +69,8 @@ class JournalRing:
         is_synced: bool,
     ) -> None:
         self._files = files
+        # The entry-log files hold all copies up to this place, synced.
+        self.mark = JournalPlace(0, files[0].handle.name, 0)
         self._run_id = bytes.fromhex(run.run_id)
         self._size_bytes = size_bytes
         self._tasks = tasks
@@ -104,8 +115,8 @@ class JournalRing:
         offset: int,
         buffers: Sequence[Buffer],
         sequences: tuple[int, int],
-    ) -> None:
-        """Write the copy of a group, and sync it unless the run syncs later.
+    ) -> JournalPlace:
+        """Write the copy of a group, sync it unless the run syncs later, and return its end.
 
         `sequences` are those of the first and last record. A group that is larger than a journal
         file must not be given.
@@ -124,6 +135,7 @@ class JournalRing:
             file = self._files[self._current]
             self._number += 1
             self._offset += size_of_copy(size)
+            end = JournalPlace(self._current, file.handle.name, self._offset)
             file.last_sequence = sequences[1]
             copy = GroupCopy(
                 run_id=self._run_id,
@@ -150,6 +162,7 @@ class JournalRing:
             await file.handle.write_synced(place, parts)
         else:
             await file.handle.write_in_order(place, parts)
+        return end
 
     async def _make_room(self, size: int) -> None:
         """Go to the next file if the current file is full, and wait until that file is free."""
@@ -165,12 +178,14 @@ class JournalRing:
                 self.on_full()
                 await self._room
 
-    def release(self, sequence: int) -> None:
+    def release(self, sequence: int, mark: JournalPlace | None) -> None:
         """Allow the reuse of files whose last record is not after `sequence`.
 
-        The entry-log files hold all records up to `sequence`, synced.
+        The entry-log files hold all records up to `sequence`, synced. `mark` is the end of the copy
+        with this record.
         """
         self._released = max(self._released, sequence)
+        self.mark = mark or self.mark
         if self._room is not None:
             resolve(self._room, None)
 

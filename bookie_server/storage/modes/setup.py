@@ -208,7 +208,7 @@ async def prepare_mode(
 
     def synced(written: WrittenMark) -> None:
         if ring is not None:
-            ring.release(written.sequence)
+            ring.release(written.sequence, written.place)
         if not run.is_synced:
             on_synced(written)
 

@@ -15,7 +15,7 @@ from bookie_server.errors import StorageError
 from bookie_server.ports import Buffer, SurvivingNumber
 from bookie_server.storage.files.entry_log_file import OpenFile
 from bookie_server.storage.modes.checkpoints import Checkpoints, WrittenMark
-from bookie_server.storage.modes.ring import JournalRing
+from bookie_server.storage.modes.ring import JournalPlace, JournalRing
 
 HAS_FAILED = -1
 """Value of the surviving number of a run in which a write or sync failed."""
@@ -30,16 +30,26 @@ class Group:
     buffers: Sequence[Buffer]
     records: Sequence[JournalRecord]
 
-    @property
-    def written(self) -> WrittenMark:
-        """The last record."""
+    def written(self, place: JournalPlace | None) -> WrittenMark:
+        """Return the last record; `place` is the end of its copy, if the group has one."""
         last = self.records[-1]
-        return WrittenMark(last.sequence, last.ticket)
+        return WrittenMark(last.sequence, last.ticket, place)
 
     @property
     def size_bytes(self) -> int:
         """Bytes of the group in its file."""
         return sum(map(len, self.buffers))
+
+
+async def append_copy(ring: JournalRing, group: Group) -> JournalPlace:
+    """Append the copy of a group to the journal files, and return its end."""
+    records = group.records
+    return await ring.append(
+        group.file.identity,
+        group.offset,
+        group.buffers,
+        (records[0].sequence, records[-1].sequence),
+    )
 
 
 class GroupWriter(Protocol):
@@ -88,15 +98,9 @@ class JournalWriter:
 
     async def write(self, group: Group) -> bool:
         """Write both. The group is synced, because its copy is."""
-        records = group.records
-        await self._ring.append(
-            group.file.identity,
-            group.offset,
-            group.buffers,
-            (records[0].sequence, records[-1].sequence),
-        )
+        place = await append_copy(self._ring, group)
         await group.file.handle.write_in_order(group.offset, group.buffers)
-        self._checkpoints.wrote(group.written, group.size_bytes)
+        self._checkpoints.wrote(group.written(place), group.size_bytes)
         return True
 
     def sync_soon(self) -> None:
@@ -124,22 +128,17 @@ class UnsyncedWriter:
 
     async def write(self, group: Group) -> bool:
         """Write a group, which a later checkpoint syncs."""
-        records = group.records
+        place = None
         try:
             if self._ring is not None:
-                await self._ring.append(
-                    group.file.identity,
-                    group.offset,
-                    group.buffers,
-                    (records[0].sequence, records[-1].sequence),
-                )
+                place = await append_copy(self._ring, group)
             await group.file.handle.write_in_order(group.offset, group.buffers)
         except StorageError:
             self.fail()
             raise
         if self._survivor is not None:
-            self._survivor.set(records[-1].sequence)
-        self._checkpoints.wrote(group.written, group.size_bytes)
+            self._survivor.set(group.records[-1].sequence)
+        self._checkpoints.wrote(group.written(place), group.size_bytes)
         return False
 
     def sync_soon(self) -> None:

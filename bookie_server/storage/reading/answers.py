@@ -38,6 +38,7 @@ class ReadAnswers:
     """Answers reads with a `Reader`. If a request has a fence key, the ledger is fenced first."""
 
     def __init__(self, shared: Shared, journal: Journal, reader: Reader, fences: Fences) -> None:
+        self._shared = shared
         self._journal = journal
         self._reader = reader
         self._fences = fences
@@ -83,6 +84,9 @@ class ReadAnswers:
     def _read_stretch(
         self, stretch: Stretch, denial: Callable[[], Code], on_some: OnReadSome
     ) -> None:
+        code_of = self._code_of
+        ledger_id = stretch.ledger_id
+
         def on_result(entries: Results) -> None:
             ids = stretch.entry_ids
             if all(type(entry) is bytes for entry in entries):
@@ -92,13 +96,15 @@ class ReadAnswers:
                 if isinstance(entry, bytes):
                     on_some(Code.OK, (entry_id,), (entry,))
                 else:
-                    code = denial() if entry is None else _code_of(entry)
+                    code = denial() if entry is None else code_of(ledger_id, entry_id)(entry)
                     on_some(code, (entry_id,), ())
 
         self._reader.readings.run(
             read_stretch(self._reader, stretch),
             on_result,
-            lambda error: on_some(_code_of(error), stretch.entry_ids, ()),
+            lambda error: on_some(
+                code_of(ledger_id, stretch.entry_ids[0])(error), stretch.entry_ids, ()
+            ),
         )
 
     def read_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
@@ -129,7 +135,7 @@ class ReadAnswers:
             on_done(code, ())
             return
         reading = self._reader.read_slices(request)
-        self._answer_list(request.ledger_id, reading, on_done)
+        self._answer_list(request.ledger_id, request.entries[0][0], reading, on_done)
 
     def _when_safe(
         self, ledger_id: int, fence_key: bytes | None, then: Callable[[Code], None]
@@ -163,14 +169,17 @@ class ReadAnswers:
                 on_done(denial(), None)
 
         reading = self._reader.read_entry(request.ledger_id, entry_id)
-        self._reader.readings.run(reading, on_entry, lambda error: on_done(_code_of(error), None))
+        code_of = self._code_of(request.ledger_id, entry_id)
+        self._reader.readings.run(reading, on_entry, lambda error: on_done(code_of(error), None))
 
     def _answer_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
-        self._answer_list(request.ledger_id, self._reader.read_batch(request), on_done)
+        reading = self._reader.read_batch(request)
+        self._answer_list(request.ledger_id, request.first_entry_id, reading, on_done)
 
     def _answer_list(
         self,
         ledger_id: int,
+        first_entry_id: int,
         reading: Generator[Need | None, bytes, list[bytes]],
         on_done: OnReadBatch,
     ) -> None:
@@ -182,8 +191,9 @@ class ReadAnswers:
             else:
                 on_done(denial(), ())
 
+        code_of = self._code_of(ledger_id, first_entry_id)
         self._reader.readings.run(
-            reading, on_entries, lambda error: on_done(_code_of(error), ()), is_batch=True
+            reading, on_entries, lambda error: on_done(code_of(error), ()), is_batch=True
         )
 
     def _denial(self, state: HeldLedger | None) -> Callable[[], Code]:
@@ -196,7 +206,14 @@ class ReadAnswers:
         was_certain = may_say_absent(state, self._health)
         return lambda: absent(state, self._health) if was_certain else Code.IO_ERROR
 
+    def _code_of(self, ledger_id: int, entry_id: int) -> Callable[[StorageError], Code]:
+        """Return a function that reports a failed read, and gives the code of its answer.
 
-def _code_of(error: StorageError) -> Code:
-    """Return the answer to a failed read. The answer does not deny that the entry exists."""
-    return Code.BUSY if isinstance(error, TooManyFilesError) else Code.IO_ERROR
+        The answer does not deny that the entry exists.
+        """
+
+        def code_of(error: StorageError) -> Code:
+            self._shared.on_failed_read(ledger_id, entry_id, error)
+            return Code.BUSY if isinstance(error, TooManyFilesError) else Code.IO_ERROR
+
+        return code_of

@@ -243,7 +243,7 @@ def test_bookie_serves_on_the_ports_it_claimed(make_bookie: MakeBookie) -> None:
                 assert peer.ask(add_frame(ledger_id, 0, b"x")).code is Code.OK
         with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics") as answer:
             metrics = answer.read()
-        assert b"ledgerlog_bookie_writable 1.0" in metrics
+        assert b"bookie_SERVER_STATUS 1.0" in metrics
         # Those of the first start were deleted; they are remembered.
         assert b"ledgerlog_bookie_ledgers %d.0" % (3 * start + 3) in metrics
         bookie.stop()

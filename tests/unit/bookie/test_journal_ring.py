@@ -18,7 +18,7 @@ from bookie_server.core.group_copy import (
 )
 from bookie_server.core.record import FileIdentity
 from bookie_server.errors import StorageError, SyncFailedError
-from bookie_server.storage.modes.ring import JournalRing, journal_names
+from bookie_server.storage.modes.ring import JournalPlace, JournalRing, journal_names
 from tests.sim.disk import SimDisk, SimFileSystem
 from tests.sim.runtime import Host, Scheduler
 
@@ -34,6 +34,7 @@ class World:
 
     scheduler: Scheduler = field(default_factory=Scheduler)
     ended: list[int] = field(default_factory=list)
+    ends: dict[int, JournalPlace] = field(default_factory=dict)
     failed: list[StorageError] = field(default_factory=list)
     full: int = 0
 
@@ -56,11 +57,12 @@ class World:
     async def _append(self, sequence: int) -> None:
         body = bytes([sequence]) * 1_000
         try:
-            await self.ring.append(IDENTITY, 512 * sequence, [body], (sequence, sequence))
+            end = await self.ring.append(IDENTITY, 512 * sequence, [body], (sequence, sequence))
         except StorageError as error:
             self.failed.append(error)
         else:
             self.ended.append(sequence)
+            self.ends[sequence] = end
 
     def heads(self, number: int) -> list[GroupCopy]:
         """The copies in a file on the device, in the order of the places."""
@@ -92,18 +94,31 @@ def test_a_file_is_not_reused_before_all_its_records_are_released(world: World) 
     world.append(*range(1, 11))
     assert world.ended == list(range(1, 9))
     assert world.full == 1
-    world.ring.release(3)
+    world.ring.release(3, world.ends[3])
     world.scheduler.run_for(1_000)
     assert world.ended == list(range(1, 9))
     assert world.full == 2
     assert [copy.number for copy in world.heads(0)] == [1, 2, 3, 4]
-    world.ring.release(4)
+    world.ring.release(4, world.ends[4])
     world.scheduler.run_for(1_000)
     assert world.ended == list(range(1, 11))
     first, second, *older = world.heads(0)
     assert [first.number, second.number] == [9, 10]
     assert [copy.number for copy in older] == [3, 4]
     assert first.needed_from == 5
+
+
+def test_the_mark_is_the_end_of_the_last_copy_that_was_released(world: World) -> None:
+    assert world.ring.mark == JournalPlace(0, NAMES[0], 0)
+    world.append(*range(1, 7))
+    copies = [*world.heads(0), *world.heads(1)]
+    for sequence, copy in enumerate(copies, start=1):
+        number = int(sequence > 4)
+        assert world.ends[sequence] == JournalPlace(number, NAMES[number], copy.end)
+    world.ring.release(5, world.ends[5])
+    assert world.ring.mark == world.ends[5]
+    world.ring.release(5, None)
+    assert world.ring.mark == world.ends[5], "nothing was written since"
 
 
 def test_an_append_that_waits_ends_when_the_storage_fails(world: World) -> None:

@@ -83,3 +83,25 @@ async def test_nothing_goes_to_a_file_after_a_group_of_it_failed(
     assert begun.count(call) == 1
     assert begun[-1] == call
     await file.close()
+
+
+async def test_the_time_of_a_groups_sync_is_reported_and_of_no_other(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+
+    def sync(_descriptor: int) -> None:
+        nonlocal now
+        now += 0.25
+
+    monkeypatch.setattr(os_filesystem, "_fdatasync", sync)
+    monkeypatch.setattr(f"{os_filesystem.__name__}.time.perf_counter", lambda: now)
+    seconds: list[float] = []
+    files.on_sync = seconds.append
+    file: Any = await files.open("one", create=True)
+    await file.write_synced(0, [b"x"])
+    await file.write_in_order(512, [b"x"])
+    await file.write(1_024, [b"x"])
+    await file.datasync()
+    assert seconds == [0.25]
+    await file.close()

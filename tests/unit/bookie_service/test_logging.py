@@ -18,8 +18,10 @@ from bookie_server.service.logging import (
     RateLimit,
     black_out_secrets,
     configure_logging,
+    fields_of,
     get_logger,
 )
+from ledgerlog_spark.errors import EntryUnknownError
 from ledgerlog_spark.lines import LogLines
 
 PATIENCE_SECONDS = 40
@@ -38,6 +40,17 @@ def test_fields_that_speak_of_secrets_are_hidden() -> None:
         "Password": "<hidden>",
         "token": "<hidden>",
     }
+
+
+def test_an_error_is_logged_with_its_fields_and_its_message() -> None:
+    error = EntryUnknownError("entry 3 of ledger 7 is unknown", ledger_id=7, entry_id=3, reason="x")
+    assert fields_of(error) == {
+        "ledger_id": 7,
+        "entry_id": 3,
+        "reason": "entry 3 of ledger 7 is unknown",
+    }
+    assert fields_of(OSError(5, "Input/output error")) == {"reason": "[Errno 5] Input/output error"}
+    assert fields_of(TimeoutError()) == {"reason": "TimeoutError"}
 
 
 def test_raw_bytes_are_told_by_their_size_only() -> None:

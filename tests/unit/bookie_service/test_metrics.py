@@ -2,40 +2,56 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import socket
-import struct
-import sys
-import threading
-import urllib.request
+import math
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-
-from bookie_server.errors import PortInUseError
-from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
-from bookie_server.service.metrics.loop_lag import LoopLag
-from bookie_server.service.metrics.server import (
-    CONNECTION_SECONDS_MAX,
-    CONNECTIONS_MAX,
-    REQUEST_BYTES_MAX,
-    MetricsServer,
+from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
+from prometheus_client.openmetrics.exposition import generate_latest as open_metrics
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as open_metrics_families,
 )
+from prometheus_client.parser import text_string_to_metric_families
+
+from bookie_server.service.admin.server import AdminServer
+from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
+from bookie_server.service.metrics.descriptions import (
+    BOOKKEEPER,
+    RELATED,
+    describe,
+    meanings,
+    unit_of,
+)
+from bookie_server.service.metrics.durations import BOUNDS_MS, WINDOW_SECONDS, Durations
+from bookie_server.service.metrics.loop_lag import LoopLag
 from ledgerlog_spark.model import Code
 from tests.abuse.loop_lags import Lag, LoopLags
-from tests.fixtures.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE_SECONDS = 20
-
 
 def _collector(counters: ServiceCounters) -> ServiceCollector:
+    gauges = {"in_flight_bytes": lambda: 5, "writable": lambda: -1}
     return ServiceCollector(
-        counters, {"in_flight_bytes": lambda: 5}, lambda: {"groups": 3}, LoopLag()
+        counters, gauges, lambda: {"fences": 3, "add_bytes": 700}, LoopLag(), Durations()
     )
+
+
+def _registry(collector: ServiceCollector) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    return registry
+
+
+@contextmanager
+def _served(collector: ServiceCollector) -> Iterator[int]:
+    server = AdminServer("127.0.0.1", 0, make_wsgi_app(_registry(collector)))
+    try:
+        yield server.port
+    finally:
+        server.close()
 
 
 def test_metrics_text_has_counters_answers_gauges_and_storage() -> None:
@@ -44,16 +60,16 @@ def test_metrics_text_has_counters_answers_gauges_and_storage() -> None:
     collector = _collector(counters)
     for seconds in (0.002, 0.03, 1.5, 9.0):
         collector._loop_lag.wall.note(seconds)
-    server = MetricsServer("127.0.0.1", 0, collector)
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5) as answer:
-            text = answer.read().decode()
-    finally:
-        server.close()
-    assert "ledgerlog_bookie_add_requests_total 12.0" in text
+    collector._sync_times.note(0.004)
+    text = generate_latest(_registry(collector)).decode()
+    assert "bookkeeper_server_ADD_ENTRY_REQUEST_count 12.0" in text
     assert 'ledgerlog_bookie_answers_total{code="fenced"} 4.0' in text
     assert "ledgerlog_bookie_in_flight_bytes 5.0" in text
-    assert "ledgerlog_bookie_storage_groups 3.0" in text
+    assert "ledgerlog_bookie_storage_fences 3.0" in text
+    assert "bookie_SERVER_STATUS -1.0" in text
+    assert "\nbookie_WRITE_BYTES 700.0" in text
+    assert 'bookie_journal_JOURNAL_SYNC_sum{success="true"} 4.0' in text
+    assert 'bookie_journal_JOURNAL_SYNC{quantile="0.99",success="true"}' in text
     assert 'ledgerlog_bookie_loop_lag_seconds_bucket{le="0.05"} 2.0' in text
     assert 'ledgerlog_bookie_loop_lag_seconds_bucket{le="+Inf"} 4.0' in text
     assert "ledgerlog_bookie_loop_lag_max_seconds 9.0" in text
@@ -108,11 +124,10 @@ def test_a_lag_counts_as_computing_as_far_as_the_thread_had_the_cpu() -> None:
 def test_the_abuse_test_reads_the_longest_lag_since_its_last_look() -> None:
     counters = ServiceCounters()
     collector = _collector(counters)
-    server = MetricsServer("127.0.0.1", 0, collector)
-    try:
+    with _served(collector) as port:
         wall, cpu = collector._loop_lag.wall, collector._loop_lag.cpu
         wall.note(0.3)
-        lags = LoopLags([server.port])
+        lags = LoopLags([port])
         assert lags.since_last() == Lag()
         wall.note(0.31)
         cpu.note(0.012)
@@ -123,117 +138,92 @@ def test_the_abuse_test_reads_the_longest_lag_since_its_last_look() -> None:
         assert lag == Lag(0.05, 0.06)
         assert lag.is_too_long
         assert lags.since_last() == Lag()
-    finally:
-        server.close()
 
 
-def test_metrics_port_in_use_is_refused_by_number() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(PortInUseError, match=str(port)):
-            MetricsServer("127.0.0.1", port, _collector(ServiceCounters()))
+def test_each_form_of_the_text_can_be_parsed_and_has_the_same_samples() -> None:
+    registry = _registry(_collector(ServiceCounters(add_requests=3, read_bytes=9)))
+    plain = text_string_to_metric_families(generate_latest(registry).decode())
+    strict = open_metrics_families(open_metrics(registry).decode())  # type: ignore[no-untyped-call]
+    found = [
+        {(sample.name, *sample.labels.values()): sample.value for f in each for sample in f.samples}
+        for each in (plain, strict)
+    ]
+    names = {name for name, *_ in found[0]}
+    assert names == {name for name, *_ in found[1]}
+    assert found[0]["bookie_READ_BYTES",] == found[1]["bookie_READ_BYTES",] == 9
 
 
-class Served:
-    """A metrics server on a clock of the test's own, and raw peers of it."""
+def test_a_gauge_that_the_system_refuses_is_nan_and_the_others_are_there() -> None:
+    def refused() -> float:
+        raise OSError("no such directory")
 
+    collector = ServiceCollector(
+        ServiceCounters(), {"disk_free_bytes": refused}, dict, LoopLag(), Durations()
+    )
+    values = {
+        sample.name: sample.value
+        for family in collector.collect()
+        for sample in family.samples
+        if not sample.labels
+    }
+    assert math.isnan(values["ledgerlog_bookie_disk_free_bytes"])
+    assert values["bookie_READ_BYTES"] == 0
+
+
+def test_a_metric_has_one_name() -> None:
+    names = [describe(key, "gauge").name for key in meanings()]
+    assert len(set(names)) == len(names)
+    assert BOOKKEEPER.keys() | RELATED.keys() <= meanings().keys()
+    assert not BOOKKEEPER.keys() & RELATED.keys()
+    related = {name for name in RELATED.values() if "..." not in name}
+    assert not related & set(names), "the name of BookKeeper for another thing"
+
+
+@pytest.mark.parametrize(
+    ("key", "unit"),
+    [
+        ("storage_add_bytes", "bytes"), ("in_flight_adds_bytes_max", "bytes"),
+        ("loop_lag_max_seconds", "s"), ("storage_log_busy_ms", "ms"), ("ledgers", ""),
+    ],
+)  # fmt: skip
+def test_the_unit_is_in_the_name(key: str, unit: str) -> None:
+    assert unit_of(key) == unit
+
+
+class Clock:
     def __init__(self) -> None:
         self.now = 0.0
-        self.peers: list[socket.socket] = []
-        self.server = MetricsServer(
-            "127.0.0.1", 0, _collector(ServiceCounters()), clock=lambda: self.now
-        )
 
-    def peer(self) -> socket.socket:
-        peer = socket.create_connection(("127.0.0.1", self.server.port), timeout=PATIENCE_SECONDS)
-        self.peers.append(peer)
-        return peer
-
-    def answer(self, request: bytes) -> bytes:
-        peer = self.peer()
-        peer.sendall(request)
-        return _rest_of(peer)
+    def __call__(self) -> float:
+        return self.now
 
 
-def _rest_of(peer: socket.socket) -> bytes:
-    parts = []
-    with contextlib.suppress(ConnectionResetError):
-        while part := peer.recv(65_536):
-            parts.append(part)
-    return b"".join(parts)
+def test_quantiles_are_those_of_the_last_windows() -> None:
+    clock = Clock()
+    durations = Durations(clock)
+    assert all(map(math.isnan, durations.summary((0.5, 1.0)).quantiles))
+    for milliseconds in range(1, 101):
+        durations.note(milliseconds / 1_000)
+    found = durations.summary((0.01, 0.5, 0.99, 1.0))
+    assert found.count == 100
+    assert found.sum_ms == pytest.approx(5_050)
+    for value, exact in zip(found.quantiles, (1, 50, 99, 100), strict=True):
+        assert exact <= value <= exact * 1.19
+    clock.now = WINDOW_SECONDS
+    durations.note(0.5)
+    assert durations.summary((0.5,)).quantiles[0] < 60, "those of the window before count"
+    clock.now = 2 * WINDOW_SECONDS
+    assert 500 <= durations.summary((0.5,)).quantiles[0] < 600, "no longer those of the first"
+    clock.now = 4 * WINDOW_SECONDS
+    assert math.isnan(durations.summary((0.5,)).quantiles[0])
+    durations.note(0.5)
+    clock.now = 7 * WINDOW_SECONDS
+    assert math.isnan(durations.summary((0.5,)).quantiles[0]), "its window was not the last one"
+    assert durations.summary(()).count == 102
 
 
-@pytest.fixture
-def served() -> Iterator[Served]:
-    served = Served()
-    yield served
-    for peer in served.peers:
-        peer.close()
-    served.server.close()
-
-
-def test_the_metrics_port_has_few_places_and_they_come_free(served: Served) -> None:
-    silent = [served.peer() for _ in range(CONNECTIONS_MAX)]
-    until(lambda: len(served.server._server._until) == CONNECTIONS_MAX)
-    threads = set(threading.enumerate())
-    for _ in range(50):
-        assert _rest_of(served.peer()) == b"", "there is no place for it"
-    # Threads of tests before this one may end meanwhile.
-    begun = set(threading.enumerate()) - threads
-    assert not [thread for thread in begun if "process_request" in thread.name]
-    silent[0].close()
-    until(lambda: len(served.server._server._until) < CONNECTIONS_MAX)
-    assert served.answer(b"GET /metrics HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200")
-
-
-def test_a_request_for_metrics_that_comes_in_drops_ends_in_time(served: Served) -> None:
-    peer = served.peer()
-    until(lambda: len(served.server._server._until) == 1)
-    for byte in b"GET /met":
-        served.now += CONNECTION_SECONDS_MAX / 10
-        peer.sendall(bytes([byte]))
-    assert len(served.server._server._until) == 1
-    served.now = CONNECTION_SECONDS_MAX
-    assert _rest_of(peer) == b""
-    until(lambda: not len(served.server._server._until))
-
-
-@pytest.mark.parametrize("request_", [b"GET /", b"GET / HTTP/1.0\r\nA: "])
-def test_a_request_for_metrics_is_read_up_to_its_bound(served: Served, request_: bytes) -> None:
-    peer = served.peer()
-    peer.sendall(request_ + b"x" * (REQUEST_BYTES_MAX - len(request_)))
-    assert peer.recv(1), "it is answered without a byte more"
-
-
-class Heard(io.StringIO):
-    """What threads say that begin from now on: those of tests before this one may log as well."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._others = set(threading.enumerate()) - {threading.current_thread()}
-
-    def write(self, text: str) -> int:
-        return len(text) if threading.current_thread() in self._others else super().write(text)
-
-
-@pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
-    heard = Heard()
-    monkeypatch.setattr(sys, "stdout", heard)
-    monkeypatch.setattr(sys, "stderr", heard)
-    return heard
-
-
-def test_peers_of_the_metrics_port_that_go_away_or_send_garbage_leave_no_trace(
-    heard: Heard, served: Served
-) -> None:
-    for request in (b"", b"\0" * 100, b"POST / HTTP/1.0\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"):
-        peer = served.peer()
-        peer.sendall(request)
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        peer.close()
-    assert served.answer(b"GET / HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200")
-    until(lambda: not len(served.server._server._until))
-    assert heard.getvalue() == ""
+def test_a_duration_beyond_the_bounds_has_no_bound() -> None:
+    durations = Durations()
+    durations.note(BOUNDS_MS[-1] / 1_000 + 1)
+    durations.note(0)
+    assert durations.summary((0.5, 1.0)).quantiles == (BOUNDS_MS[0], math.inf)

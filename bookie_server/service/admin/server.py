@@ -1,4 +1,4 @@
-"""Serves metrics over HTTP, in threads that only read the counters.
+"""An HTTP server with few threads for metrics, administrators and the status page.
 
 At most CONNECTIONS_MAX connections are open. A connection may send one request of at most
 REQUEST_BYTES_MAX, and is closed CONNECTION_SECONDS_MAX after it began. Connections beyond these
@@ -8,6 +8,7 @@ limits are closed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import threading
 import time
@@ -15,11 +16,9 @@ from collections.abc import Callable
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, BinaryIO, Final, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from wsgiref.types import WSGIApplication
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
-from prometheus_client.registry import Collector
-
-from bookie_server.errors import PortInUseError
+from bookie_server.service.port_claim import not_available, port_in_use
 
 CONNECTIONS_MAX: Final = 8
 REQUEST_BYTES_MAX: Final = 16_384
@@ -27,31 +26,32 @@ CONNECTION_SECONDS_MAX: Final = 5.0
 LOOK_SECONDS: Final = 0.2
 
 
-class MetricsServer:
-    """The metrics port of one bookie."""
+class AdminServer:
+    """The metrics port of one bookie. Each request runs `application` in a thread of its own."""
 
     def __init__(
         self,
         address: str,
         port: int,
-        collector: Collector,
+        application: WSGIApplication,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(collector)
+        """Begin to serve.
+
+        Raises:
+            PortInUseError: Another process uses the port.
+            StartupError: The port cannot be bound for another reason.
+        """
         try:
             self._server = _BoundedServer(address, port, clock)
         except OSError as error:
-            raise PortInUseError(
-                f"metrics port {port} on {address} is not available ({error.strerror}): stop the "
-                "process that uses it, or give this bookie another metrics_port",
-                address=address,
-                port=port,
-            ) from None
-        self._server.set_app(make_wsgi_app(registry))
+            if error.errno == errno.EADDRINUSE:
+                raise port_in_use(address, port, "metrics_port") from None
+            raise not_available(address, port, "metrics_port", error) from None
+        self._server.set_app(application)
         self.port = self._server.server_port
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(LOOK_SECONDS,), name="metrics", daemon=True
+            target=self._server.serve_forever, args=(LOOK_SECONDS,), name="admin", daemon=True
         )
         self._thread.start()
 
@@ -136,6 +136,11 @@ class _FirstBytes:
         line: bytes = self._file.readline(min(size_bytes, self._left_bytes))
         self._left_bytes -= len(line)
         return line
+
+    def read(self, size_bytes: int) -> bytes:
+        data: bytes = self._file.read(min(size_bytes, self._left_bytes))
+        self._left_bytes -= len(data)
+        return data
 
     def close(self) -> None:
         self._file.close()

@@ -1,0 +1,250 @@
+"""What the admin routes show of a bookie, and what they change.
+
+The routes run in threads of the HTTP server. They only read. A change runs in the event loop, and
+the route waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.registry import Collector as Metrics
+
+from bookie_server.config import BookieSettings
+from bookie_server.service.collector import Collected, Collector
+from bookie_server.service.logging import black_out_secrets
+from bookie_server.storage.compaction.cycle import Compacted
+from bookie_server.storage.ledger_storage import LedgerStorage
+
+CHANGE_SECONDS_MAX: Final = 3.0
+
+
+class NotServingError(Exception):
+    """The bookie has not started yet, is stopping, or its event loop does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The parts of a bookie that exist only after its storage was opened."""
+
+    storage: LedgerStorage
+    collector: Collector
+    registry: CollectorRegistry
+
+
+class BookieView:
+    """One bookie, as administrators see it."""
+
+    def __init__(self, settings: BookieSettings, bookie_id: str) -> None:
+        self.settings = settings
+        self.bookie_id = bookie_id
+        self.is_running = False  # registered, and not stopping
+        self.is_stopping = False
+        self._began = time.monotonic()
+        self._loop = asyncio.get_running_loop()
+        self._serving: Serving | None = None
+        self._passes = 0
+        self._last_pass: Collected | None = None
+        self._last_pass_ms = 0
+        self._compact_percent = 0  # the compaction that a requested pass starts at its end
+        self._compactions = {"major": 0, "minor": 0}
+        self._last_compaction_ms = {"major": 0, "minor": 0}
+
+    # Called by the bookie.
+
+    def serve(self, storage: LedgerStorage, collector: Collector, metrics: Metrics) -> None:
+        """Show the parts of an open storage from now on."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(metrics)
+        self._serving = Serving(storage, collector, registry)
+
+    def note_pass(self, collected: Collected) -> None:
+        """Record the result of a pass of garbage collection."""
+        self._passes += 1
+        self._last_pass = collected
+        self._last_pass_ms = _now_ms()
+        serving = self._serving
+        if serving is not None and self._compact_percent and not serving.collector.is_forced:
+            serving.storage.compactor.request(self._compact_percent)
+            self._compact_percent = 0
+
+    def note_compaction(self, compacted: Compacted) -> None:
+        """Record the end of a compaction."""
+        kind = self._kind_of(compacted.live_percent)
+        self._compactions[kind] += 1
+        self._last_compaction_ms[kind] = _now_ms()
+
+    def _kind_of(self, live_percent: int) -> str:
+        is_major = live_percent >= self.settings.compaction_major_percent
+        return "major" if is_major else "minor"
+
+    def stop(self) -> None:
+        """Show from now on that the bookie is stopping, and change nothing any more."""
+        self.is_running, self.is_stopping = False, True
+
+    def status_number(self) -> int:
+        """Return 1 if the bookie is registered as writable, 0 as read-only, otherwise -1."""
+        return int(not self.is_read_only) if self.is_running else -1
+
+    # Called by the routes.
+
+    @property
+    def serving(self) -> Serving:
+        """The parts that exist after the storage was opened.
+
+        Raises:
+            NotServingError: The storage is not open yet.
+        """
+        if self._serving is None:
+            raise NotServingError("Bookie is not fully started yet")
+        return self._serving
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether regular adds are refused. Before the storage is open, all adds are."""
+        return self._serving is None or not self._serving.storage.is_writable
+
+    def set_read_only(self, *, is_read_only: bool) -> None:
+        """Refuse regular adds, or accept them if there is room for them."""
+        storage = self.serving.storage
+        self._change(lambda: storage.set_read_only(is_read_only=is_read_only))
+
+    def collect_garbage(self, *, is_major: bool, is_minor: bool) -> None:
+        """Request a pass of garbage collection, and a compaction of one of the kinds at its end."""
+        major, minor = (
+            self.settings.compaction_major_percent,
+            self.settings.compaction_minor_percent,
+        )
+        percent = major if is_major else minor if is_minor else 0
+        collector = self.serving.collector
+
+        def request() -> None:
+            self._compact_percent = max(self._compact_percent, percent)
+            collector.request()
+
+        self._change(request)
+
+    def _change(self, change: Callable[[], None]) -> None:
+        """Run `change` in the event loop, and wait for its end.
+
+        Raises:
+            NotServingError: Nothing was changed, and nothing will be.
+        """
+        if not self.is_running:
+            raise NotServingError("Bookie is not fully started yet, or is stopping")
+        waiting = _Change(change)
+        self._loop.call_soon_threadsafe(waiting.run)
+        if not waiting.is_done_within(CHANGE_SECONDS_MAX):
+            raise NotServingError("Bookie did not answer in time")
+
+    def state(self) -> dict[str, bool]:
+        """Return the state, with BookKeeper's names."""
+        serving = self._serving
+        return {
+            "running": self.is_running,
+            "readOnly": self.is_read_only,
+            "shuttingDown": self.is_stopping,
+            "availableForHighPriorityWrites": serving is not None and serving.storage.has_room,
+        }
+
+    def garbage_collection(self) -> dict[str, Any]:
+        """Return the numbers of passes and compactions, and the results of the last ones.
+
+        The names of fields about compaction are those of BookKeeper.
+        """
+        last = self._last_pass or Collected(is_whole=False)
+        running_percent = self.serving.storage.compactor.running_percent
+        running = self._kind_of(running_percent) if running_percent else ""
+        return {
+            "forceCompacting": self.serving.collector.is_forced,
+            "majorCompacting": running == "major",
+            "minorCompacting": running == "minor",
+            "lastMajorCompactionTime": self._last_compaction_ms["major"],
+            "lastMinorCompactionTime": self._last_compaction_ms["minor"],
+            "majorCompactionCounter": self._compactions["major"],
+            "minorCompactionCounter": self._compactions["minor"],
+            "collectionCounter": self._passes,
+            "lastCollectionTime": self._last_pass_ms,
+            "lastCollectionIsWhole": last.is_whole,
+            "lastLedgersHeld": last.ledgers_held,
+            "lastLedgersDeleted": last.ledgers_dropped,
+        }
+
+    def disk_info(self) -> dict[str, int]:
+        """Return the free bytes and the size of the device, with BookKeeper's names."""
+        space = self.serving.storage.disk.space
+        return {"freeSpace": space.free, "totalSpace": space.total}
+
+    def journal_mark(self) -> dict[str, str]:
+        """Return the mark of the journal in BookKeeper's form, or {} without a journal."""
+        mark = self.serving.storage.journal_mark
+        if mark is None:
+            return {}
+        return {f"LastLogMark: Journal Id - {mark.number}({mark.name})": f"Pos - {mark.offset}"}
+
+    def configuration(self) -> dict[str, Any]:
+        """Return all settings without secrets."""
+        return dict(black_out_secrets(None, "", self.settings.model_dump(mode="json")))
+
+    def metrics(self) -> dict[str, float | None]:
+        """Return the samples of all metrics, by name and labels. NaN and infinity are None."""
+        return {
+            _key(sample.name, sample.labels): _finite(sample.value)
+            for family in self.serving.registry.collect()
+            for sample in family.samples
+        }
+
+    def status(self) -> dict[str, Any]:
+        """Return everything that the status page shows."""
+        return {
+            "bookieId": self.bookie_id,
+            "writeMode": self.settings.write_mode.value,
+            "uptimeSeconds": round(time.monotonic() - self._began, 3),
+            "state": self.state(),
+            "disk": self.disk_info(),
+            "garbageCollection": self.garbage_collection(),
+            "metrics": self.metrics(),
+        }
+
+
+class _Change:
+    """A change that the event loop makes in time, or never."""
+
+    def __init__(self, change: Callable[[], None]) -> None:
+        self._change = change
+        self._lock = threading.Lock()
+        self._has_run = threading.Event()
+        self._is_withdrawn = False
+
+    def run(self) -> None:
+        """Make the change, unless it came too late."""
+        with self._lock:
+            if not self._is_withdrawn:
+                self._change()
+                self._has_run.set()
+
+    def is_done_within(self, seconds: float) -> bool:
+        """Wait for the change, and return whether it was made. If not, it never will be."""
+        self._has_run.wait(seconds)
+        with self._lock:
+            self._is_withdrawn = True
+            return self._has_run.is_set()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _key(name: str, labels: Mapping[str, str]) -> str:
+    shown = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))
+    return f"{name}{{{shown}}}" if shown else name
+
+
+def _finite(value: float) -> float | None:
+    return value if -float("inf") < value < float("inf") else None

@@ -1,0 +1,260 @@
+"""Every metric of a bookie: its exported name, its type and its meaning.
+
+A metric that BookKeeper has too has BookKeeper's name, as its exporter for Prometheus writes it.
+BookKeeper's counters have no suffix `_total`, so the text gives them the type `untyped`. BookKeeper
+also measures the times of requests. A bookie of this release only counts them, so these summaries
+have a number, but neither a sum nor quantiles nor the label `success`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+PREFIX: Final = "ledgerlog_bookie_"
+COUNTER, GAUGE, HISTOGRAM, SUMMARY = "counter", "gauge", "histogram", "summary"
+
+BOOKKEEPER: Final = {
+    "add_requests": ("bookkeeper_server_ADD_ENTRY_REQUEST", SUMMARY),
+    "read_requests": ("bookkeeper_server_READ_ENTRY_REQUEST", SUMMARY),
+    "fence_requests": ("bookkeeper_server_READ_ENTRY_FENCE_REQUEST", SUMMARY),
+    "recovery_requests": ("bookie_BOOKIE_RECOVERY_ADD_ENTRY", SUMMARY),
+    "storage_add_bytes": ("bookie_WRITE_BYTES", COUNTER),
+    "read_bytes": ("bookie_READ_BYTES", COUNTER),
+    "writable": ("bookie_SERVER_STATUS", GAUGE),
+    "sync_times": ("bookie_journal_JOURNAL_SYNC", SUMMARY),
+    "storage_drops": ("bookie_gc_DELETED_LEDGER_TOTAL", COUNTER),
+    "storage_compaction_bytes_freed": ("bookie_gc_RECLAIMED_COMPACTION_SPACE_BYTES", COUNTER),
+    "entry_log_files": ("bookie_gc_ACTIVE_ENTRY_LOG_TOTAL", GAUGE),
+}
+"""BookKeeper's name and type of a metric, by our key."""
+
+RELATED: Final = {
+    "add_entries": "bookie_BOOKIE_ADD_ENTRY",
+    "read_entries": "bookie_BOOKIE_READ_ENTRY",
+    "ledgers": "bookie_gc_ACTIVE_LEDGER_TOTAL",
+    "storage_log_bytes_written": "bookie_journal_JOURNAL_WRITE_BYTES",
+    "storage_compactions": "bookie_gc_MAJOR_COMPACTION_TOTAL",
+    "disk_free_bytes": "bookie_ledger_dir_..._usage",
+}
+"""The metric of BookKeeper that is the most similar one, but counts something else."""
+
+MEANINGS: Final = {
+    "add_requests": "Requests to store entries.",
+    "add_entries": "Entries in the requests to store entries.",
+    "add_bytes": "Bytes of the entries in `add_entries`.",
+    "read_requests": "Requests that read entries or slices of entries.",
+    "read_entries": "Whole entries that were sent to readers.",
+    "read_bytes": "Bytes of the whole entries that were sent to readers.",
+    "slice_requests": (
+        "Requests that read only slices of entries. "
+        "`bookkeeper_server_READ_ENTRY_REQUEST_count` counts them too."
+    ),
+    "slice_entries": (
+        "Entries of which slices were sent. `read_entries` does not contain these entries."
+    ),
+    "slice_bytes": (
+        "Bytes of slices that were sent. `bookie_READ_BYTES` does not contain these bytes."
+    ),
+    "fence_requests": "Requests that fence a ledger.",
+    "recovery_requests": "Adds by clients that recover a ledger.",
+    "auth_requests": "AUTH frames of Apache's clients.",
+    "bad_frames": "Invalid requests, which were refused before they reached the storage.",
+    "pauses": (
+        "How often the bookie stopped reading from a connection for a time, because there was no "
+        "room for its requests."
+    ),
+    "connections_opened": "Data connections that were accepted.",
+    "connections_refused": (
+        "Data connections that were refused, because `connections_max` connections were open and "
+        "none was idle."
+    ),
+    "connections_replaced": (
+        "Idle data connections that were closed to make room for new connections."
+    ),
+    "connections_swept": (
+        "Connections that were closed because they held bytes of a full lane and made no progress."
+    ),
+    "connections_closed_by_us": (
+        "The connections in `connections_swept`, and connections that stalled, never sent a "
+        "request or sent bytes that are not a frame."
+    ),
+    "answers": (
+        "Answers by outcome, over all operations and both protocols; the label `code` contains "
+        "the outcome."
+    ),
+    "connections": "Data connections that are open.",
+    "ledgers": (
+        "Ledgers that the bookie keeps in memory, including deleted ledgers until the bookie "
+        "forgets them."
+    ),
+    "entry_log_files": "Entry-log files that may hold entries, with the file that is written.",
+    "disk_used_part": (
+        "The used part of the device of the entries, from 0 to 1. Freed files that the bookie "
+        "keeps for reuse count as free."
+    ),
+    "disk_free_bytes": (
+        "Free bytes of this device, including freed files that the bookie keeps for reuse."
+    ),
+    "disk_total_bytes": "Size of this device.",
+    "disk_is_high": (
+        "1 while more of the device is used than `disk_usage_warn`, and while the bookie is "
+        "read-only because of `disk_usage_max`."
+    ),
+    "writable": (
+        "1 while the bookie accepts new entries, 0 while it is read-only, -1 while it is not "
+        "registered."
+    ),
+    "calls": "Calls of the control service that are open.",
+    "calls_refused": "Calls that were refused because too many calls were open.",
+    "calls_ended": "Calls that were ended to make room for a call of another client.",
+    "watches": "Watches of a last add confirmed that are open.",
+    "watches_refused": "Watches that were refused because too many watches were open.",
+    "watches_ended": "Watches that were ended to make room for a watch of another client.",
+    "log_lines_dropped": "Log lines that were dropped because standard error did not accept them.",
+    "in_flight_bytes": "Bytes that the bookie holds for its peers, in all lanes.",
+    "loop_lag_seconds": "Delay of the event loop, which is measured every 20 ms.",
+    "loop_lag_max_seconds": "The longest delay of the event loop since the start.",
+    "loop_lag_cpu_seconds": (
+        "The part of the event loop's delay in which the thread of the loop was computing."
+    ),
+    "loop_lag_cpu_max_seconds": (
+        "The largest part of a delay in which the thread was computing, since the start."
+    ),
+    "storage_boot_replayed_records": (
+        "At the start: records that were read back from unfinished files."
+    ),
+    "storage_boot_rewritten_records": (
+        "At the start: valid records after the durable part of a file, which were copied to a new"
+        " file."
+    ),
+    "storage_boot_torn_tails": (
+        "At the start: files that end with an incomplete or damaged group of records."
+    ),
+    "storage_boot_damaged_records": (
+        "At the start: records that were acknowledged and cannot be read. **Above 0: the disk "
+        "lost data.**"
+    ),
+    "storage_boot_damaged_headers": (
+        "At the start: damaged headers of files. They have no other effect."
+    ),
+    "storage_boot_rebuilt_indexes": "At the start: indexes of finished files that were rebuilt.",
+    "storage_boot_redone_groups": (
+        "At the start: groups of records that were rewritten from the journal."
+    ),
+    "storage_log_records": "Records that were written, including padding and copies.",
+    "storage_log_groups": "Groups of records. Each group is written and synced at once.",
+    "storage_log_bytes_written": "Bytes that were written to files, including padding.",
+    "storage_log_syncs": (
+        "Syncs of files with entries. Beside the syncs that adds wait for, it counts the syncs of"
+        " indexes."
+    ),
+    "storage_log_busy_ms": (
+        "Milliseconds that writes and syncs took. The rate shows how busy the disk is."
+    ),
+    "storage_files_freed": (
+        "Files that were released because all ledgers with entries in them were deleted."
+    ),
+    "storage_files_recycled": "New files that use the slot of a released file.",
+    "storage_adds": "Runs of entries that were stored.",
+    "storage_entries": "Entries that were stored.",
+    "storage_add_bytes": "Bytes of the entries that were stored.",
+    "storage_adds_repeated": "Adds of an entry that was stored already, with the same bytes.",
+    "storage_add_overlap": "Adds of an entry that was stored already, with other bytes.",
+    "storage_fences": "Ledgers that were fenced.",
+    "storage_damage": "Reads that found a damaged entry. **Above 0: the disk lost data.**",
+    "storage_drops": "Ledgers whose entries were deleted.",
+    "storage_tombstones_forgotten": (
+        "Deleted ledgers that the bookie forgot after their grace period."
+    ),
+    "storage_checkpoints": (
+        "Checkpoints: syncs of the files whose records were written without a sync. Above 0 only "
+        "if `write_mode` is not `direct`."
+    ),
+    "storage_compactions": "Compactions that found files to compact.",
+    "storage_compaction_bytes_copied": "Bytes of the entries that compaction copied.",
+    "storage_compaction_bytes_freed": (
+        "Size of the files that compaction freed, less the size of the files that it wrote."
+    ),
+    "storage_compaction_sources_withdrawn": (
+        "Files that compaction could not read. **Above 0: the disk lost data.**"
+    ),
+    "sync_times": (
+        "Times of the syncs that adds wait for: number and sum since the start, and quantiles of "
+        "the last one to two minutes. 0 if `write_mode` is `unjournaled`."
+    ),
+}
+"""What each metric means, by its key. The metrics of lanes follow below."""
+
+LANES: Final = {
+    "adds": "entries that peers send",
+    "writes": "entries that wait for the disk",
+    "reads": "answers to reads",
+    "control": "recovery and fencing",
+}
+OF_A_LANE: Final = {
+    "bytes": "Bytes held for peers in the lane {lane}: {holds}.",
+    "bytes_max": "The limit of the bytes in the lane {lane}, without the reserves of connections.",
+    "waiting": "Requests that wait for room in the lane {lane}.",
+    "waits": "How often a request waited for room in the lane {lane}.",
+    "refused": "How often a request was refused because the lane {lane} was full.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What the text and the documentation show of a metric."""
+
+    key: str  # the name in this program
+    name: str  # without the suffixes of samples, such as `_total` and `_count`
+    type: str
+    unit: str
+    meaning: str  # Markdown
+    is_bookkeepers: bool  # whether `name` is BookKeeper's
+    related: str  # the most similar metric of BookKeeper, or ""
+
+    def family(self, value: float, labels: tuple[str, ...] = ()) -> Metric:
+        """Return the metric with one sample, or without samples if it has labels."""
+        text = self.meaning.replace("**", "").replace("`", "")
+        if not self.is_bookkeepers:
+            made = CounterMetricFamily if self.type == COUNTER else GaugeMetricFamily
+            return made(self.name, text, labels=labels) if labels else made(self.name, text, value)
+        types = {COUNTER: "unknown", GAUGE: "gauge", SUMMARY: "summary"}
+        metric = Metric(self.name, text, types[self.type])
+        suffix = "_count" if self.type == SUMMARY else ""
+        metric.add_sample(f"{self.name}{suffix}", {}, value)
+        return metric
+
+
+def meanings() -> dict[str, str]:
+    """Return the meaning of each metric, by its key."""
+    lanes = {
+        f"in_flight_{lane}_{kind}": text.format(lane=f"`{lane}`", holds=holds)
+        for lane, holds in LANES.items()
+        for kind, text in OF_A_LANE.items()
+    }
+    return MEANINGS | lanes
+
+
+def describe(key: str, kind: str) -> Description:
+    """Return the description of a metric; `kind` is its type if BookKeeper has no such metric."""
+    name, kind = BOOKKEEPER.get(key, (PREFIX + key, kind))
+    is_bookkeepers = key in BOOKKEEPER
+    return Description(
+        key, name, kind, unit_of(key), _MEANINGS[key], is_bookkeepers, RELATED.get(key, "")
+    )
+
+
+def unit_of(key: str) -> str:
+    """Return the unit of a metric, which the words of its key name, or "" for a number."""
+    words = key.split("_")
+    if words[-1] == "seconds":
+        return "s"
+    if words[-1] == "ms" or key == "sync_times":
+        return "ms"
+    return "bytes" if "bytes" in words else ""
+
+
+_MEANINGS: Final = meanings()
