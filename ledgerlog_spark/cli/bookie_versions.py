@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer evaluates the annotations
+from pathlib import Path
 
 import typer
 
