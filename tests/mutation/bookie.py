@@ -131,15 +131,15 @@ _CORE = [
     Mutation(
         "bookie_set_read_only_writes",
         f"{CORE}/ledger_gate.py",
-        "return self.is_writable and not self.is_set_read_only",
-        "return self.is_writable",
+        "return self.is_writable and not self.is_disk_full and not self.is_set_read_only",
+        "return self.is_writable and not self.is_disk_full",
         "a bookie that was made read-only by hand takes adds",
     ),
     Mutation(
         "bookie_set_writable_although_full",
         f"{CORE}/ledger_gate.py",
-        "return self.is_writable and not self.is_set_read_only",
-        "return not self.is_set_read_only",
+        "return self.is_writable and not self.is_disk_full and not self.is_set_read_only",
+        "return not self.is_disk_full and not self.is_set_read_only",
         "a full bookie takes adds",
     ),
     Mutation(

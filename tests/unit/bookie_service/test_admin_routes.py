@@ -335,8 +335,7 @@ def test_a_bookie_that_starts_shows_what_there_is(tmp_path: Path) -> None:
     found = asyncio.run(statuses())
     early = {path for path, status in found.items() if status == 200}
     assert early == {
-        "/", "/heartbeat", "/api/v1/bookie/state", READ_ONLY, "/api/v1/bookie/info",
-        "/api/v1/config/server_config",
+        "/", "/heartbeat", "/api/v1/bookie/state", READ_ONLY, "/api/v1/config/server_config",
     }  # fmt: skip
     assert {status for path, status in found.items() if path not in early} == {503}
 
