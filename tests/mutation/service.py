@@ -88,15 +88,15 @@ MUTATIONS = [
     Mutation(
         "dropped_backlog_keeps_its_memory",
         f"{SERVICE}/v2/connection.py",
-        "            self.memory.free(buffer_of(self._backlog.popleft()))\n",
-        "            self._backlog.popleft()\n",
+        "        while self._backlog:\n            self._free_first()\n",
+        "        while self._backlog:\n            self._backlog.popleft()\n",
         "frames of a peer that left count for ever",
     ),
     Mutation(
         "resumed_frame_keeps_its_memory",
         f"{SERVICE}/v2/connection.py",
-        "                self.memory.free(buffer_of(body))\n            backlog.extendleft",
-        "                pass\n            backlog.extendleft",
+        "            self._free_first()\n        self._backlog.extendleft",
+        "            self._backlog.popleft()\n        self._backlog.extendleft",
         "memory of frames that waited is never used again",
     ),
     Mutation(

@@ -15,8 +15,9 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from time import monotonic
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from bookie_server.config import ANSWERS_RESERVE_BYTES
 from bookie_server.core.requests import Buffer
@@ -30,7 +31,7 @@ from bookie_server.service.limits.lanes import (
 from bookie_server.service.logging import fields_of, get_logger
 from bookie_server.service.v2.peer_watch import PeerWatch
 from bookie_server.service.v2.receive_memory import ReceiveMemory, buffer_of
-from bookie_server.service.v2.segments import FRAMES_PER_TURN
+from bookie_server.service.v2.segments import FRAMES_PER_TURN, Together
 from bookie_server.service.v2.shared import JOINED_BYTES_MAX, TURNS_SECONDS, V2Shared
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
@@ -42,15 +43,6 @@ UNSENT_BYTES_MAX: Final = 1 << 18
 waits."""
 
 _logger = get_logger("v2")
-
-
-class Together(NamedTuple):
-    """The result for several frames that were handled together."""
-
-    cost_bytes: int  # cost in bytes of a quantum
-    frames: int  # number of frames that were handled
-    end: int  # index after the last of the frames
-    left: Sequence[memoryview]  # frames before `end` to handle alone now, in their order
 
 
 class PeerConnection(asyncio.BufferedProtocol, ABC):
@@ -222,7 +214,10 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
 
     def _drop_backlog(self) -> None:
         while self._backlog:
-            self.memory.free(buffer_of(self._backlog.popleft()))
+            self._free_first()
+
+    def _free_first(self) -> None:
+        self.memory.free(buffer_of(self._backlog.popleft()))
 
     def _free_buffer(self, buffer: ReceiveBuffer) -> None:
         if self.memory.free(buffer) and self._is_paused:
@@ -345,13 +340,8 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             return
         backlog = self._backlog
         while backlog:
-            taken = [backlog.popleft() for _ in range(min(len(backlog), FRAMES_PER_TURN))]
-            left = self._work(taken)
-            self.memory.keep(left)
-            for body in taken:
-                self.memory.free(buffer_of(body))
-            backlog.extendleft(reversed(left))
-            if left or self._is_closing:
+            bodies = list(islice(backlog, FRAMES_PER_TURN))
+            if not self._forget_handled(bodies, self._work(bodies)):
                 return
         if self._granted is not None:
             granted, self._granted = self._granted, None
@@ -363,6 +353,21 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         if not self._transport.is_closing():
             self._is_paused = False
             self._transport.resume_reading()
+
+    def _forget_handled(self, bodies: list[memoryview], left: list[memoryview]) -> bool:
+        """Remove `bodies`, the first frames of the backlog, and return True if none is left."""
+        if self._is_closing:
+            return False  # the backlog is empty
+        handled_count = len(bodies) - len(left)
+        kept: list[memoryview] = []
+        if left and left[0] is not bodies[handled_count]:
+            # The frames that are left are not the last ones.
+            handled_count, kept = len(bodies), left
+            self.memory.keep(kept)
+        for _ in range(handled_count):
+            self._free_first()
+        self._backlog.extendleft(reversed(kept))
+        return not left
 
     @abstractmethod
     def _demand(self, body: memoryview) -> tuple[Share, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from bookie_server.core.requests import EntryIds, StoredAdd, evenly_spaced
 from bookie_server.service.limits.lanes import WRITE_COST_BYTES
@@ -41,6 +41,15 @@ _PLAIN_READS: Final = frozenset(
     packet_header(Opcode.READ, 0, version).to_bytes(4, "big")
     for version in range(VERSION_MIN, VERSION + 1)
 )
+
+
+class Together(NamedTuple):
+    """The result for several frames that were handled together."""
+
+    cost_bytes: int  # cost in bytes of a quantum
+    frames: int  # number of frames that were handled
+    end: int  # index after the last of the frames
+    left: Sequence[memoryview]  # frames before `end` to handle alone now, in their order
 
 
 def ids_read(

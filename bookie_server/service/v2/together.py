@@ -17,9 +17,15 @@ from bookie_server.service.limits.lanes import (
     REQUEST_OVERHEAD_BYTES,
     WRITE_COST_BYTES,
 )
-from bookie_server.service.v2.connection import UNSENT_BYTES_MAX, PeerConnection, Together
+from bookie_server.service.v2.connection import UNSENT_BYTES_MAX, PeerConnection
 from bookie_server.service.v2.receive_memory import OPCODE_OFFSET
-from bookie_server.service.v2.segments import TOGETHER_FRAMES_MIN, Segment, SegmentRun, ids_read
+from bookie_server.service.v2.segments import (
+    TOGETHER_FRAMES_MIN,
+    Segment,
+    SegmentRun,
+    Together,
+    ids_read,
+)
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.answers import encode_add_answers, encode_read_answers, encode_refusal
 from ledgerlog_spark.wire.opcodes import Opcode
