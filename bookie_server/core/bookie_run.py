@@ -32,6 +32,7 @@ class BookieRun:
         is_synced: False if the run acknowledged adds before any sync of their records.
         journal: Path of the journal directory; "" without a journal.
         journal_files: Number of journal files; 0 without a journal.
+        journal_file_bytes: Size of each journal file; 0 without a journal.
     """
 
     run_id: str
@@ -39,6 +40,7 @@ class BookieRun:
     is_synced: bool = True
     journal: str = ""
     journal_files: int = 0
+    journal_file_bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields for the MANIFEST."""

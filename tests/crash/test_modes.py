@@ -7,23 +7,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from bookie_server.core.bookie_run import BookieWriteMode
+from bookie_server.core.group_copy import GroupCopy
 from bookie_server.core.record import JournalRecordKind
 from bookie_server.core.record_codec import MAGIC
 from bookie_server.core.settings import ModeSettings
-from bookie_server.errors import LostRunError
+from bookie_server.errors import DamagedDirectoryError, LostRunError
 from bookie_server.storage import boot as boots
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.modes import setup
 from bookie_server.storage.modes.checkpoints import Checkpoints
+from bookie_server.storage.modes.redo import ScannedFile
 from bookie_server.storage.modes.ring import JournalRing
 from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.model import Code
-from tests.crash.machine import KEY, SMALL, Machine
+from tests.crash.machine import KEY, SMALL, Machine, add_request
 from tests.crash.points import play_all_points
 from tests.crash.run import ALL_MODES, SYNCED, Mode, Run
 from tests.crash.seeds import SEEDS, play_all
@@ -147,8 +150,10 @@ def test_without_syncs_of_adds_everything_else_is_answered_after_a_sync(ask: Ask
     machine = weak_machine()
     assert machine.add(1, (0,)) is Code.OK
     assert unsynced_bytes(machine)
+    began_us = machine.scheduler.now_us
     ask(machine)
     assert unsynced_bytes(machine) == 0
+    assert machine.scheduler.now_us - began_us < 1_000_000, "nobody requested the checkpoint"
 
 
 def test_mutation_control_unsynced_when_weak_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,3 +259,60 @@ def test_damage_of_one_copy_loses_no_other_and_is_never_denied(place: str) -> No
     answers = [machine.read(1, number)[0] for number in range(6)]
     assert answers == [Code.OK] * 2 + [Code.IO_ERROR] + [Code.OK] * 3
     assert machine.read(2, 0)[0] is Code.IO_ERROR  # it may have been in the lost copy
+
+
+def journal_machine() -> Machine:
+    mode = ModeSettings(BookieWriteMode.JOURNAL, "/journal", journal_files=2)
+    machine = Machine(1, settings=replace(SMALL, mode_settings=mode))
+    machine.start()
+    assert machine.add(1, (0,)) is Code.OK
+    machine.crash()
+    return machine
+
+
+def test_a_start_without_a_journal_file_is_refused() -> None:
+    machine = journal_machine()
+    disk = machine.journal_disk
+    name = min(name for name in disk.seen_names if name.startswith("journal-"))
+    content = disk.seen_names.pop(name)
+    with pytest.raises(DamagedDirectoryError, match=name):
+        machine.start()
+    machine.crash()
+    disk.seen_names[name] = content
+    machine.start()
+    assert machine.read(1, 0)[0] is Code.OK
+
+
+def test_a_start_is_refused_when_all_journal_files_were_cut_alike() -> None:
+    machine = journal_machine()
+    for name, content in machine.journal_disk.seen_names.items():
+        if name.startswith("journal-"):
+            content.allocated = 512
+            del content.seen[512:]
+    with pytest.raises(DamagedDirectoryError, match="has 512 of 65536 bytes"):
+        machine.start()
+
+
+def test_the_proof_of_a_run_covers_the_last_record_of_a_group() -> None:
+    machine = weak_machine()
+    answers: list[Code] = []
+    for number in range(5):
+        machine.serving.add(add_request(1, (number,)), answers.append)
+    machine.scheduler.run_until(lambda: len(answers) == 5)
+    (proved,) = machine.disk.numbers.values()
+    assert proved == machine.serving._shared.sequences.next_sequence - 1
+
+
+def test_heads_of_an_earlier_pass_through_a_file_are_not_kept() -> None:
+    """There may be hundreds of thousands of them."""
+
+    def head(number: int, needed_from: int) -> GroupCopy:
+        return GroupCopy(bytes(8), number, number, number, 1, bytes(16), 0, 0, 0, 0, 0, needed_from,
+                         number - 1)  # fmt: skip
+
+    scanned = ScannedFile(Mock(), 0)
+    for number in range(1_000, 1_010):
+        scanned.take(head(number, needed_from=number - 3))
+    for number in range(1, 900):
+        scanned.take(head(number, needed_from=1))
+    assert [copy.number for copy in scanned.copies] == [1_006, 1_007, 1_008, 1_009]

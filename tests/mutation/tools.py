@@ -112,7 +112,7 @@ MUTATIONS = [
     Mutation(
         "start_accepts_a_cut_journal",
         "bookie_server/storage/modes/redo.py",
-        "    if min(sizes) == max(sizes):\n",
+        "    if sizes[name] >= run.journal_file_bytes:\n",
         "    if sizes:\n",
         "entries at the end of a journal file that was cut are denied",
     ),

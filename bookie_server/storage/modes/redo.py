@@ -119,19 +119,20 @@ async def _scan(shared: Shared, journal: FileSystem, run: BookieRun) -> list[Sca
 async def _require_whole(handles: list[File], run: BookieRun) -> None:
     """Raise DamagedDirectoryError if a journal file was cut.
 
-    The files of a run got the same size before the MANIFEST named the run. A file that was cut may
+    The files of a run got their size before the MANIFEST named the run. A file that was cut may
     lack copies at its end, and these copies would look like copies that were never written.
     """
-    sizes = [await handle.size() for handle in handles]
-    if min(sizes) == max(sizes):
+    sizes = {handle.name: await handle.size() for handle in handles}
+    name = min(sizes, key=lambda name: sizes[name])
+    if sizes[name] >= run.journal_file_bytes:
         return
     for handle in handles:
         await handle.close()
-    name = handles[sizes.index(min(sizes))].name
     raise DamagedDirectoryError(
-        f"the journal file {name} in {run.journal} has {min(sizes)} of {max(sizes)} bytes, and the "
-        "last run of this bookie did not stop cleanly. The lost bytes may have held entries that "
-        "are in no other file of this bookie: restore the journal directory, or replace the bookie",
+        f"the journal file {name} in {run.journal} has {sizes[name]} of {run.journal_file_bytes} "
+        "bytes, and the last run of this bookie did not stop cleanly. The lost bytes may have held "
+        "entries that are in no other file of this bookie: restore the journal directory, or "
+        "replace the bookie",
         path=name,
         reason="cut off",
     )

@@ -63,7 +63,6 @@ class JournalRing:
         self,
         files: list[RingFile],
         run: BookieRun,
-        size_bytes: int,
         tasks: Tasks,
         *,
         is_synced: bool,
@@ -72,7 +71,7 @@ class JournalRing:
         # The entry-log files hold all copies up to this place, synced.
         self.mark = JournalPlace(0, files[0].handle.name, 0)
         self._run_id = bytes.fromhex(run.run_id)
-        self._size_bytes = size_bytes
+        self._size_bytes = run.journal_file_bytes
         self._tasks = tasks
         self._is_synced = is_synced
         self._current = 0
@@ -88,7 +87,7 @@ class JournalRing:
 
     @classmethod
     async def create(
-        cls, files: FileSystem, names: Sequence[str], run: BookieRun, size_bytes: int, tasks: Tasks
+        cls, files: FileSystem, names: Sequence[str], run: BookieRun, tasks: Tasks
     ) -> JournalRing:
         """Create the files of a run, with all their blocks. They are durable on return.
 
@@ -99,7 +98,7 @@ class JournalRing:
         try:
             for name in names:
                 ring_files.append(RingFile(await files.open(name, create=True)))
-                await ring_files[-1].handle.allocate(size_bytes)
+                await ring_files[-1].handle.allocate(run.journal_file_bytes)
                 await ring_files[-1].handle.datasync()
             await files.sync_directory()
         except DiskFullError:
@@ -107,7 +106,7 @@ class JournalRing:
                 await file.handle.close()
                 await files.remove(file.handle.name)
             raise
-        return cls(ring_files, run, size_bytes, tasks, is_synced=run.is_synced)
+        return cls(ring_files, run, tasks, is_synced=run.is_synced)
 
     async def append(
         self,

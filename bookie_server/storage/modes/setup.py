@@ -182,6 +182,7 @@ def new_run(shared: Shared) -> BookieRun:
         and (not is_journal or settings.journal_sync_data),
         journal=settings.journal_directory,
         journal_files=settings.journal_files if is_journal else 0,
+        journal_file_bytes=shared.settings.file_size_bytes if is_journal else 0,
     )
 
 
@@ -239,11 +240,10 @@ async def _create_ring(shared: Shared, journals: Journals, run: BookieRun) -> Jo
             files,
             journal_names(directory_id, run),
             run,
-            shared.settings.file_size_bytes,
             shared.tasks,
         )
     except DiskFullError as error:
-        size = run.journal_files * shared.settings.file_size_bytes
+        size = run.journal_files * run.journal_file_bytes
         raise StartupError(
             f"the journal needs {size} bytes in {run.journal} ({run.journal_files} files), and "
             f"the device has no room: {error.message}",

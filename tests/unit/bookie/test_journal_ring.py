@@ -22,9 +22,14 @@ from bookie_server.storage.modes.ring import JournalPlace, JournalRing, journal_
 from tests.sim.disk import SimDisk, SimFileSystem
 from tests.sim.runtime import Host, Scheduler
 
-RUN = BookieRun("00112233445566aa", BookieWriteMode.JOURNAL, journal="/j", journal_files=2)
 IDENTITY = FileIdentity("slot-00000001", 1, bytes(16))
-SIZE = 4 * size_of_copy(1_000)
+RUN = BookieRun(
+    "00112233445566aa",
+    BookieWriteMode.JOURNAL,
+    journal="/j",
+    journal_files=2,
+    journal_file_bytes=4 * size_of_copy(1_000),
+)
 NAMES = journal_names("fedcba9876543210", RUN)
 
 
@@ -42,7 +47,7 @@ class World:
         self.host = Host(self.scheduler, "bookie")
         self.disk = SimDisk(Random(1))
         files = SimFileSystem(self.disk, self.host)
-        creating = JournalRing.create(files, NAMES, RUN, SIZE, self.host)
+        creating = JournalRing.create(files, NAMES, RUN, self.host)
         self.ring = self.scheduler.run(creating, self.host)
         self.ring.on_full = self.on_full
 
