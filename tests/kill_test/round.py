@@ -14,6 +14,7 @@ from pathlib import Path
 
 import ledgerlog_spark as ll
 from bookie_server.core.bookie_run import BookieWriteMode
+from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.local.cluster import Cluster
 from tests.kill_test.payload import payload
 from tests.kill_test.writer import NUMBER
@@ -22,18 +23,48 @@ ROOT = Path(__file__).parents[2]
 VICTIMS = ("bookie", "writer", "everything")
 QUORUMS = ((3, 3, 2), (3, 2, 2), (4, 3, 2), (5, 3, 2))
 PATIENCE_SECONDS = 60.0
+KEPT_ENTRIES = 20
 WRITER = "import sys; from tests.kill_test.writer import main; sys.exit(main())"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one round saw; the last three have to be 0."""
+    """What one round saw; lost, changed and invented have to be 0."""
 
     acknowledged: int
     lost: int
     changed: int
     invented: int
     fragments: int
+    kept_ledger_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was read of the ledgers that no round deleted."""
+
+    read: int
+    lost: int
+
+
+def keep_a_ledger(client: BlockingClient, number: int) -> int:
+    """Write a small ledger and close it; return its id."""
+    with client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2) as ledger:
+        for entry_id in range(KEPT_ENTRIES):
+            ledger.append(payload(number, entry_id))
+        return ledger.id
+
+
+def check_kept(cluster: Cluster, ledger_ids: list[int]) -> Kept:
+    """Read all entries of the small ledgers."""
+    read = lost = 0
+    with ll.connect(cluster.metadata_service_uri) as client:
+        for number, ledger_id in enumerate(ledger_ids):
+            with client.open_ledger(ledger_id) as ledger:
+                for entry in ledger.read(0, KEPT_ENTRIES - 1):
+                    read += 1
+                    lost += bytes(entry.payload) != payload(number, entry.entry_id)
+    return Kept(read, lost + KEPT_ENTRIES * len(ledger_ids) - read)
 
 
 class Writer:
@@ -139,5 +170,7 @@ def _compare(cluster: Cluster, writer: Writer, seed: int) -> Result:
                 for entry in ledger.read(0, sealed.last_entry_id):
                     changed += bytes(entry.payload) != payload(seed, entry.entry_id)
                     invented += entry.entry_id > writer.sent
+        kept = keep_a_ledger(client, seed)
         client.delete_ledger(writer.ledger_id)
-    return Result(writer.acknowledged + 1, lost, changed, invented, len(sealed.fragments))
+    acknowledged = writer.acknowledged + 1
+    return Result(acknowledged, lost, changed, invented, len(sealed.fragments), kept)
