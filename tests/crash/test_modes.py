@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from bookie_server.core.record_codec import MAGIC
 from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import (
     DamagedDirectoryError,
+    DiskFullError,
     LostRunError,
     StorageError,
     SyncFailedError,
@@ -233,6 +235,24 @@ def test_a_failed_checkpoint_is_not_forgotten_when_a_later_write_ends() -> None:
 
     for seed in range(20):  # in some of them, the write ends after the sync
         play(seed)
+
+
+def test_a_full_device_at_a_clean_stop_does_not_cost_the_bookie() -> None:
+    """All entries are synced by then, and only the MANIFEST has no room."""
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+
+    def fill(_number: int, name: str) -> None:
+        machine.disk.error = errno.ENOSPC if name == "write MANIFEST.new" else 0
+
+    machine.disk.on_operation = fill
+    storage = machine.serving
+    machine.scheduler.run(storage.close(), machine.host)
+    assert isinstance(storage.failure, DiskFullError)
+    machine.disk.on_operation = None
+    machine.crash()
+    machine.start()
+    assert machine.read(1, 0)[0] is Code.OK
 
 
 def test_control_records_alone_are_synced_by_a_checkpoint() -> None:
