@@ -283,6 +283,14 @@ class BookieSettings(BaseSettings):
             )
         if self.file_size_bytes % 4_096:
             raise ValueError(f"file_size_bytes {self.file_size_bytes} is not a multiple of 4096")
+        # The record of the largest frame, with the lengths and ids of its entries, is one group.
+        needed = self.frame_size_bytes_max * 3 // 2
+        if self.write_mode is BookieWriteMode.JOURNAL and self.file_size_bytes < needed:
+            raise ValueError(
+                f"file_size_bytes is {self.file_size_bytes}, but must be at least {needed} in "
+                "write_mode journal, because a journal file must have room for the largest add: "
+                f"1.5 times frame_size_bytes_max {self.frame_size_bytes_max}"
+            )
         return self
 
     @model_validator(mode="after")

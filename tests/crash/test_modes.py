@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,18 +12,25 @@ from unittest.mock import Mock
 
 import pytest
 
-from bookie_server.core.bookie_run import BookieWriteMode
+from bookie_server.core.bookie_run import BookieRun, BookieWriteMode
 from bookie_server.core.group_copy import GroupCopy
-from bookie_server.core.record import JournalRecordKind
+from bookie_server.core.record import FileIdentity, JournalRecordKind
 from bookie_server.core.record_codec import MAGIC
 from bookie_server.core.settings import ModeSettings
-from bookie_server.errors import DamagedDirectoryError, LostRunError
+from bookie_server.errors import (
+    DamagedDirectoryError,
+    DiskFullError,
+    LostRunError,
+    StorageError,
+    SyncFailedError,
+)
 from bookie_server.storage import boot as boots
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.modes import setup
 from bookie_server.storage.modes.checkpoints import Checkpoints
 from bookie_server.storage.modes.redo import ScannedFile
 from bookie_server.storage.modes.ring import JournalRing
+from bookie_server.storage.modes.writers import HAS_FAILED
 from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.model import Code
@@ -30,7 +38,7 @@ from tests.crash.machine import KEY, SMALL, Machine, add_request
 from tests.crash.points import play_all_points
 from tests.crash.run import ALL_MODES, SYNCED, Mode, Run
 from tests.crash.seeds import SEEDS, play_all
-from tests.sim.disk import Faults, SimFile
+from tests.sim.disk import Faults, SimFile, SimFileSystem
 
 RUN = JournalRecordKind.RUN
 
@@ -209,6 +217,44 @@ def test_a_run_whose_write_or_sync_failed_is_not_trusted(fault: str) -> None:
         machine.start()
 
 
+def test_a_failed_checkpoint_is_not_forgotten_when_a_later_write_ends() -> None:
+    """After a failed sync, the next sync succeeds without the pages that were lost."""
+
+    def play(seed: int) -> None:
+        machine = weak_machine(seed)
+        assert machine.add(1, (0,)) is Code.OK
+        machine.disk.faults.sync_errors = 1
+        machine.serving._mode.checkpoints.request()  # type: ignore[union-attr]
+        answers: list[Code] = []
+        machine.serving.add(add_request(1, (1,)), answers.append)
+        machine.scheduler.run_until(lambda: bool(answers and machine.serving.failure))
+        assert list(machine.disk.numbers.values()) == [HAS_FAILED]
+        machine.crash()
+        with pytest.raises(LostRunError, match="failed"):
+            machine.start()
+
+    for seed in range(20):  # in some of them, the write ends after the sync
+        play(seed)
+
+
+def test_a_full_device_at_a_clean_stop_does_not_cost_the_bookie() -> None:
+    """All entries are synced by then, and only the MANIFEST has no room."""
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+
+    def fill(_number: int, name: str) -> None:
+        machine.disk.error = errno.ENOSPC if name == "write MANIFEST.new" else 0
+
+    machine.disk.on_operation = fill
+    storage = machine.serving
+    machine.scheduler.run(storage.close(), machine.host)
+    assert isinstance(storage.failure, DiskFullError)
+    machine.disk.on_operation = None
+    machine.crash()
+    machine.start()
+    assert machine.read(1, 0)[0] is Code.OK
+
+
 def test_control_records_alone_are_synced_by_a_checkpoint() -> None:
     """Otherwise, a journal with control records only would never have a free file."""
     mode = ModeSettings(BookieWriteMode.JOURNAL, "/journal", journal_files=2)
@@ -259,6 +305,121 @@ def test_damage_of_one_copy_loses_no_other_and_is_never_denied(place: str) -> No
     answers = [machine.read(1, number)[0] for number in range(6)]
     assert answers == [Code.OK] * 2 + [Code.IO_ERROR] + [Code.OK] * 3
     assert machine.read(2, 0)[0] is Code.IO_ERROR  # it may have been in the lost copy
+
+
+@pytest.mark.parametrize("place", ["head", "body"])
+@pytest.mark.parametrize("number", [2, 5])
+def test_the_end_mark_of_a_copy_destroys_no_record_whose_own_copy_is_gone(
+    place: str, number: int
+) -> None:
+    """A torn write into a reused journal file may leave a copy, but not the one after it.
+
+    Here a bit has rotted. The records of both are in the entry log, and the process was killed.
+    """
+    mode = ModeSettings(BookieWriteMode.JOURNAL, "/journal", checkpoint_interval_ms=3_600_000)
+    machine = Machine(1, settings=replace(SMALL, mode_settings=mode))
+    machine.start()
+    for entry_id in range(40):
+        assert machine.add(1, (entry_id,), bytes(3_000)) is Code.OK
+    machine.drop(1)
+    machine.reclaim()
+    machine.stop()
+    machine.start()
+    assert machine.serving._keeper.active.is_recycled
+    for entry_id in range(6):
+        assert machine.add(2, (entry_id,), bytes(600)) is Code.OK
+    machine.crash()
+    journal = min(n for n in machine.journal_disk.seen_names if n.startswith("journal-"))
+    data = bytes(machine.journal_disk.seen_names[journal].seen)
+    heads = [at for at in range(0, len(data), 512) if data[at : at + 4] == b"LGRP"]
+    offset = heads[number] + (20 if place == "head" else 700)
+    machine.journal_disk.flip_bit(journal, offset, 3)
+    machine.start()
+    assert [machine.read(2, entry_id)[0] for entry_id in range(6)] == [Code.OK] * 6
+    assert not machine.serving._keeper.is_in_doubt
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_no_copy_is_written_after_a_copy_that_failed_in_the_previous_journal_file(
+    is_synced: bool,
+) -> None:
+    """Such a copy would prove the failed one, and the next start would miss records for ever."""
+    machine = Machine(1)
+    host, scheduler = machine.host, machine.scheduler
+    run = BookieRun("00" * 8, BookieWriteMode.JOURNAL, is_synced, "/journal", 2, 4_096)
+    files = SimFileSystem(machine.journal_disk, host)
+    ring = scheduler.run(JournalRing.create(files, ["0", "1"], run, host), host)
+    outcomes: dict[int, object] = {}
+
+    async def append(number: int) -> None:
+        identity = FileIdentity("slot-1", 1, bytes(16))
+        try:
+            place = await ring.append(identity, 0, (bytes(3_000),), (number, number))
+            outcomes[number] = place.number
+        except StorageError as error:
+            outcomes[number] = error
+
+    host.spawn("first", append(1))
+    scheduler.run_until(lambda: ring._offset > 0)
+    machine.journal_disk.faults.write_errors = 1
+    host.spawn("second", append(2))
+    scheduler.run_until(lambda: len(outcomes) == 2)
+    assert isinstance(outcomes[1], SyncFailedError)
+    assert isinstance(outcomes[2], SyncFailedError)
+    assert not machine.journal_disk.seen_names["1"].seen
+
+
+def test_no_copy_is_written_after_a_failure_during_the_wait_for_a_free_file() -> None:
+    mode = ModeSettings(
+        BookieWriteMode.JOURNAL, "/journal", journal_files=2, checkpoint_interval_ms=3_600_000
+    )
+    machine = Machine(1, settings=replace(SMALL, mode_settings=mode))
+    machine.start()
+    ring = machine.serving._mode.ring
+    assert ring is not None
+    number = 0
+    while ring._current == 0 or (left := SMALL.file_size_bytes - ring._offset) >= 15_000:
+        assert machine.add(1, (number,), bytes(1_400)) is Code.OK
+        number += 1
+
+    def fail(_number: int, name: str) -> None:
+        machine.disk.faults.sync_errors = int(name.startswith("sync slot"))
+
+    machine.disk.on_operation = fail
+    answers: list[Code] = []
+    # Two full groups: the first needs more room than is left, and the second less.
+    for size in (7_000, left - 7_400, 4_100, 4_100, 7_000):
+        machine.serving.add(add_request(1, (number,), bytes(size)), answers.append)
+        number += 1
+    machine.scheduler.run_until(lambda: len(answers) == 5)
+    assert answers == [Code.IO_ERROR] * 5
+    machine.disk.on_operation = None
+    machine.disk.faults = Faults()
+    machine.crash()
+    machine.start()
+    assert not machine.serving._keeper.is_in_doubt
+
+
+def test_a_start_closes_journal_files_without_copies() -> None:
+    """If they were open, their space would stay in use although they are removed."""
+    mode = ModeSettings(BookieWriteMode.JOURNAL, "/journal", journal_files=2)
+    machine = Machine(1, settings=replace(SMALL, mode_settings=mode))
+    machine.start()
+    machine.crash()
+    opened: list[SimFileSystem] = []
+    opening = SimFileSystem.__init__
+
+    def note(self: SimFileSystem, *arguments: Any, **options: Any) -> None:
+        opening(self, *arguments, **options)
+        opened.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SimFileSystem, "__init__", note)
+        machine.start()
+    (journal,) = [files for files in opened if files.disk is machine.journal_disk]
+    assert sorted(file.name for file in journal.opened) == sorted(
+        name for name in machine.journal_disk.seen_names if name.startswith("journal-")
+    )
 
 
 def journal_machine() -> Machine:

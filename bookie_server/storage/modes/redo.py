@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from bookie_server.core.bookie_run import BookieRun
 from bookie_server.core.group_copy import (
@@ -20,6 +21,7 @@ from bookie_server.core.group_copy import (
     decode_copy_head,
 )
 from bookie_server.core.manifest_codec import FileEntry, FileState
+from bookie_server.core.record_codec import MAGIC as RECORD_MAGIC
 from bookie_server.errors import DamagedDirectoryError, MissingFileError
 from bookie_server.ports import File, FileSystem
 from bookie_server.storage.files.pool import PooledFile
@@ -59,6 +61,14 @@ async def redo(shared: Shared, journal: FileSystem, run: BookieRun) -> int:
         DamagedDirectoryError: A journal file is missing.
     """
     scanned = await _scan(shared, journal, run)
+    try:
+        return await _redo_copies(shared, scanned)
+    finally:
+        for file in scanned:
+            await file.handle.close()
+
+
+async def _redo_copies(shared: Shared, scanned: list[ScannedFile]) -> int:
     copies = sorted((copy for file in scanned for copy in file.copies), key=_number)
     if not copies:
         return 0
@@ -68,20 +78,16 @@ async def redo(shared: Shared, journal: FileSystem, run: BookieRun) -> int:
     proved = copies[-1].previous_sequence
     handles = {file.copies[0].journal_file: file for file in scanned if file.copies}
     opened = _Targets(shared)
-    try:
-        for copy in needed:
-            file = handles[copy.journal_file]
-            start = copy.journal_offset + HEAD_SIZE
-            body = await file.handle.read(start, copy.size)
-            if len(body) != copy.size or checksum_of((body,)) != copy.checksum:
-                continue  # torn, or damaged: the scan decides if the entry-log file lacks it
-            if await opened.write(copy, body):
-                shared.counters.boot_redone_groups += 1
-            proved = max(proved, copy.last_sequence)
-        await opened.sync()
-    finally:
-        for file in scanned:
-            await file.handle.close()
+    for copy, following in zip_longest(needed, needed[1:]):
+        file = handles[copy.journal_file]
+        start = copy.journal_offset + HEAD_SIZE
+        body = await file.handle.read(start, copy.size)
+        if len(body) != copy.size or checksum_of((body,)) != copy.checksum:
+            continue  # torn, or damaged: the scan decides if the entry-log file lacks it
+        if await opened.write(copy, body, following):
+            shared.counters.boot_redone_groups += 1
+        proved = max(proved, copy.last_sequence)
+    await opened.sync()
     return proved
 
 
@@ -181,10 +187,11 @@ class _Targets:
         }
         self._handles: dict[int, PooledFile | None] = {}
 
-    async def write(self, copy: GroupCopy, body: bytes) -> bool:
+    async def write(self, copy: GroupCopy, body: bytes, following: GroupCopy | None) -> bool:
         """Write a group to its place; return False if its file is finished or gone.
 
-        A finished file was synced before the MANIFEST listed it as finished.
+        A finished file was synced before the MANIFEST listed it as finished. `following` is the
+        next copy that has a readable head.
         """
         entry = self._files.get(copy.file_id)
         if entry is None or bytes.fromhex(entry.salt) != copy.salt:
@@ -197,8 +204,26 @@ class _Targets:
         handle = self._handles[copy.file_id]
         if handle is None:
             return False
+        if await self._has_lost_its_end_mark(handle, copy, body, following):
+            body = body[:-ALIGNMENT]
         await handle.write(copy.offset, (body,))
         return True
+
+    async def _has_lost_its_end_mark(
+        self, handle: PooledFile, copy: GroupCopy, body: bytes, following: GroupCopy | None
+    ) -> bool:
+        """Return whether the next group was written over the end mark of this group.
+
+        Such a mark must not be rewritten: it would destroy the first record of the next group,
+        and the copy of the next group may be damaged, or may be overwritten because the next group
+        is already synced.
+        """
+        at = copy.offset + copy.size - ALIGNMENT
+        if following is not None and following.number == copy.number + 1:
+            return (following.file_id, following.offset) == (copy.file_id, at)
+        sector = await handle.read(at, ALIGNMENT)
+        is_record = sector[:4] == RECORD_MAGIC and sector[16:24] == copy.file_id.to_bytes(8, "big")
+        return is_record and not any(body[-ALIGNMENT:])
 
     async def sync(self) -> None:
         """Sync and close all files that were written."""

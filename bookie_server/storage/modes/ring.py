@@ -81,7 +81,8 @@ class JournalRing:
         self._released = 0  # the entry-log files hold all records up to this sequence, synced
         self._turn: Future[None] | None = None  # ends when the previous append has its place
         self._room: Future[None] | None = None  # ends when a file may have become free
-        self._failure: StorageError | None = None
+        self._last_write: Future[None] | None = None  # ends when the newest copy is written or lost
+        self._failure: StorageError | None = None  # after a failure, no copy is written
         # Called when an append begins to wait for a file.
         self.on_full: Callable[[], None] = lambda: None
 
@@ -152,30 +153,41 @@ class JournalRing:
                 previous_sequence=self._last_sequence,
             )
             self._last_sequence = sequences[1]
+            written = self._last_write = self._tasks.future()
         finally:
             resolve(mine, None)
         parts = [encode_copy_head(copy), *buffers]
         if size % ALIGNMENT:
             parts.append(PADDING[: -size % ALIGNMENT])
-        if self._is_synced:
-            await file.handle.write_synced(place, parts)
-        else:
-            await file.handle.write_in_order(place, parts)
+        try:
+            if self._is_synced:
+                await file.handle.write_synced(place, parts)
+            else:
+                await file.handle.write_in_order(place, parts)
+        except StorageError as error:
+            self.fail(error)
+            raise
+        finally:
+            resolve(written, None)
         return end
 
     async def _make_room(self, size: int) -> None:
         """Go to the next file if the current file is full, and wait until that file is free."""
         assert size <= self._size_bytes
-        while self._offset + size > self._size_bytes:
-            if self._failure is not None:
-                raise self._failure
+        while self._failure is None and self._offset + size > self._size_bytes:
             following = (self._current + 1) % len(self._files)
-            if self._files[following].last_sequence <= self._released:
+            if self._last_write is not None and not self._last_write.done():
+                # Only the same file refuses a copy after a failed one. So a copy in the next file
+                # waits until all copies in this file are written.
+                await self._last_write
+            elif self._files[following].last_sequence <= self._released:
                 self._current, self._offset = following, 0
             else:
                 self._room = self._tasks.future()
                 self.on_full()
                 await self._room
+        if self._failure is not None:
+            raise self._failure
 
     def release(self, sequence: int, mark: JournalPlace | None) -> None:
         """Allow the reuse of files whose last record is not after `sequence`.
@@ -189,8 +201,8 @@ class JournalRing:
             resolve(self._room, None)
 
     def fail(self, error: StorageError) -> None:
-        """End the wait of an append with `error`."""
-        self._failure = error
+        """End the wait of an append with `error`, and write no further copy."""
+        self._failure = self._failure or error
         if self._room is not None:
             resolve(self._room, None)
 

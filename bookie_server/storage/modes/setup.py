@@ -14,6 +14,7 @@ from bookie_server.errors import (
     LostRunError,
     MissingFileError,
     StorageError,
+    SyncFailedError,
 )
 from bookie_server.ports import FileSystem, SurvivingNumber
 from bookie_server.storage.modes.checkpoints import Checkpoints, OpenedFiles, WrittenMark
@@ -156,7 +157,8 @@ class Mode:
 
     def fail(self, error: StorageError) -> None:
         """End all waits after a failure of the storage."""
-        if isinstance(self.writer, UnsyncedWriter):
+        # Other errors, such as a full device at a clean stop, take no entry from the files.
+        if isinstance(self.writer, UnsyncedWriter) and isinstance(error, SyncFailedError):
             self.writer.fail()
         if self.checkpoints is not None:
             self.checkpoints.fail()

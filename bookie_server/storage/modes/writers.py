@@ -125,6 +125,7 @@ class UnsyncedWriter:
         self._checkpoints = checkpoints
         self._survivor = survivor
         self._ring = ring
+        self._has_failed = False
 
     async def write(self, group: Group) -> bool:
         """Write a group, which a later checkpoint syncs."""
@@ -136,7 +137,8 @@ class UnsyncedWriter:
         except StorageError:
             self.fail()
             raise
-        if self._survivor is not None:
+        # A checkpoint may have failed meanwhile. The number must keep this.
+        if self._survivor is not None and not self._has_failed:
             self._survivor.set(group.records[-1].sequence)
         self._checkpoints.wrote(group.written(place), group.size_bytes)
         return False
@@ -151,5 +153,6 @@ class UnsyncedWriter:
 
     def fail(self) -> None:
         """Record that a write or a sync failed, so the next start must not trust the files."""
+        self._has_failed = True
         if self._survivor is not None:
             self._survivor.set(HAS_FAILED)

@@ -85,6 +85,15 @@ def test_a_limit_has_one_default() -> None:
             {"frame_size_bytes_max": 1 << 24},
             ["18 times frame_size_bytes_max"],
         ),
+        (
+            {
+                "write_mode": "journal",
+                "journal_directory": "/journal",
+                "file_size_bytes": 1 << 23,
+                "frame_size_bytes_max": 6_000_000,
+            },
+            ["file_size_bytes is 8388608", "at least 9000000", "frame_size_bytes_max 6000000"],
+        ),
         ({"log_level": "loud"}, ["log_level", "loud"]),
         ({"directories": ["/a", "/b"]}, ["directories", "one directory"]),
     ],
