@@ -32,6 +32,7 @@ from bookie_server.errors import (
     TooManyFilesError,
 )
 from bookie_server.ports import Buffer, Lane
+from bookie_server.storage.device import mapped_number
 from bookie_server.storage.device.mapped_number import MappedNumber
 from bookie_server.storage.device.runtime import OrderedThread
 from bookie_server.storage.device.written_cache import WrittenCache
@@ -183,7 +184,13 @@ class OsFileSystem:
 
     async def surviving_number(self, name: str, *, create: bool = False) -> MappedNumber | None:
         """Return a number in a file of the memory file system, or None."""
-        return await self.call(lambda: MappedNumber.open(name, create=create), name, "map")
+        number = await self.call(lambda: MappedNumber.open(name, create=create), name, "map")
+        if create and number is None:
+            self._on_notice(
+                f"{mapped_number.FOLDER} has no shared memory for this bookie: after a SIGKILL, "
+                "nothing will prove that no entry is lost, and the bookie will not start"
+            )
+        return number
 
     async def forget_number(self, name: str) -> None:
         """Remove a number."""

@@ -106,7 +106,7 @@ async def take_over(shared: Shared, journals: Journals) -> int:
     if not run.is_synced:
         number = await shared.files.surviving_number(number_name(run.run_id))
         if number is None:
-            raise lost_run(run, "the system has lost its memory since then")
+            raise lost_run(run, "its number in shared memory is missing, as after a power loss")
         if number.get() == HAS_FAILED:
             raise lost_run(run, "a write or a sync failed")
         await _sync_open_files(shared)
@@ -233,7 +233,8 @@ async def _create_ring(shared: Shared, journals: Journals, run: BookieRun) -> Jo
     if foreign:
         raise ForeignJournalError(
             f"the journal directory {run.journal} has {foreign[0]}, which belongs to another "
-            "directory of entries; give each bookie a journal directory of its own",
+            "directory of entries; give each bookie a journal directory of its own, or remove "
+            f"the files {PREFIX}* there if that bookie was replaced",
             path=run.journal,
         )
     await journals.remove_files(kept=run.journal)

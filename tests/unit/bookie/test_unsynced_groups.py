@@ -149,6 +149,21 @@ def test_a_system_without_such_memory_has_no_number(
     MappedNumber.remove("x")
 
 
+async def test_an_operator_is_told_that_no_number_will_survive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mapped_number, "FOLDER", tmp_path / "missing")
+    notices: list[str] = []
+    files = OsFileSystem(tmp_path / "data", notices.append)
+    await files.lock()
+    assert await files.surviving_number("x") is None
+    assert notices == []
+    assert await files.surviving_number("x", create=True) is None
+    (notice,) = notices
+    assert f"{tmp_path / 'missing'} has no shared memory" in notice
+    await files.unlock()
+
+
 def test_a_number_that_is_a_link_is_not_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
