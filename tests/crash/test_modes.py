@@ -400,6 +400,28 @@ def test_no_copy_is_written_after_a_failure_during_the_wait_for_a_free_file() ->
     assert not machine.serving._keeper.is_in_doubt
 
 
+def test_a_start_needs_no_journal_directory_that_proves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The run acknowledged before the sync of its journal, and the number proves its entries."""
+    mode = ModeSettings(BookieWriteMode.JOURNAL, "/journal", journal_sync_data=False)
+    machine = Machine(1, settings=replace(SMALL, mode_settings=mode))
+    machine.start()
+    assert machine.add(1, (0,)) is Code.OK
+    machine.crash()
+    lock = SimFileSystem.lock
+
+    async def refuse(self: SimFileSystem) -> None:
+        if self.disk is machine.journal_disk:
+            raise StorageError("cannot use /journal: Permission denied", path="/journal")
+        await lock(self)
+
+    monkeypatch.setattr(SimFileSystem, "lock", refuse)
+    machine.settings = replace(SMALL, mode_settings=ModeSettings())
+    machine.start()
+    assert machine.read(1, 0)[0] is Code.OK
+
+
 def test_a_start_closes_journal_files_without_copies() -> None:
     """If they were open, their space would stay in use although they are removed."""
     mode = ModeSettings(BookieWriteMode.JOURNAL, "/journal", journal_files=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -100,9 +101,12 @@ async def take_over(shared: Shared, journals: Journals) -> int:
         return 0
     proved = 0
     if run.mode is BookieWriteMode.JOURNAL:
-        journal = await journals.at(run.journal)
         if run.is_synced:
-            proved = await redo(shared, journal, run)
+            proved = await redo(shared, await journals.at(run.journal), run)
+        else:
+            with contextlib.suppress(StorageError):
+                # Only to remove its files. They prove nothing, so their directory may be lost.
+                await journals.at(run.journal)
     if not run.is_synced:
         number = await shared.files.surviving_number(number_name(run.run_id))
         if number is None:
