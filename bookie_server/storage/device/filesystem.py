@@ -399,9 +399,17 @@ class OsFile:
         if self._is_closed or not hasattr(os, "posix_fadvise"):
             return
         if self._is_synced_later:
-            self._files.end_writing(self._descriptor, offset, size)
+            self._end_writing(offset, size)
         with contextlib.suppress(OSError):
             os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_DONTNEED)
+
+    def _end_writing(self, offset: int, size: int) -> None:
+        try:
+            self._files.end_writing(self._descriptor, offset, size)
+        except OSError as error:
+            # The other thread may have closed the file meanwhile. It was synced before that.
+            if error.errno != errno.EBADF or not self._is_closed:
+                raise
 
     async def datasync(self) -> None:
         """Make the file's data and size durable."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import multiprocessing
 import os
@@ -94,6 +95,24 @@ async def test_a_failed_write_back_fails_the_group_that_notices_it(
     with pytest.raises(SyncFailedError):
         await file.write_in_order(5 * MIB, [bytes(MIB)])
     await file.close()
+
+
+async def test_a_file_that_is_closed_while_its_bytes_are_dropped_fails_no_group(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = await files.open("old", create=True), await files.open("new", create=True)
+    for number in range(4):
+        await old.write_in_order(number * MIB, [bytes(MIB)])
+
+    def closed_before(*_: object) -> int:
+        if not old._is_closed:
+            asyncio.run_coroutine_threadsafe(old.close(), files.loop).result()
+        ctypes.set_errno(errno.EBADF)
+        return -1
+
+    monkeypatch.setattr(os_filesystem, "_sync_file_range", closed_before)
+    await new.write_in_order(0, [bytes(1_000)])
+    await new.close()
 
 
 async def test_nothing_goes_to_a_file_after_a_group_without_a_sync_failed(
