@@ -385,6 +385,7 @@ def test_no_copy_is_written_after_a_failure_during_the_wait_for_a_free_file() ->
     def fail(_number: int, name: str) -> None:
         machine.disk.faults.sync_errors = int(name.startswith("sync slot"))
 
+    copies = ring._number
     machine.disk.on_operation = fail
     answers: list[Code] = []
     # Two full groups: the first needs more room than is left, and the second less.
@@ -393,6 +394,7 @@ def test_no_copy_is_written_after_a_failure_during_the_wait_for_a_free_file() ->
         number += 1
     machine.scheduler.run_until(lambda: len(answers) == 5)
     assert answers == [Code.IO_ERROR] * 5
+    assert ring._number == copies
     machine.disk.on_operation = None
     machine.disk.faults = Faults()
     machine.crash()
