@@ -23,6 +23,7 @@ NOT_RUN = {
     "jvm.md": 4,
     "kubernetes.md": 1,
     "three-machines.md": 1,
+    "write-modes.md": 1,
     "yarn.md": 2,
 }
 """Blocks that cannot run here, for each page; the pages give the reasons."""
