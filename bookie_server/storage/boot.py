@@ -186,9 +186,7 @@ class Boot:
         run = self.shared.store.current.run
         if run is None or run.is_synced:
             return
-        damaged = sum(len(file.verdict.unreadable) for file in replayed)
-        last = self.shared.sequences.next_sequence - 1
-        if lost or damaged or last < self.proved_upto:
+        if lost or any(file.verdict.unreadable for file in replayed):
             raise lost_run(run, "not all of its records can be read")
 
     def _apply(self, file: Replayed) -> None:

@@ -155,8 +155,8 @@ MUTATIONS = [
     Mutation(
         "mode_same_boot_ignores_holes",
         f"{BOOT}",
-        "        if lost or damaged or last < self.proved_upto:\n",
-        "        if last < 0:\n",
+        "        if lost or any(file.verdict.unreadable for file in replayed):\n",
+        "        if not replayed and lost:\n",
         "acknowledged records that cannot be read are ignored",
     ),
     Mutation(

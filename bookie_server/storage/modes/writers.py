@@ -89,7 +89,7 @@ class DirectWriter:
 class JournalWriter:
     """Writes and syncs a copy of a group in a journal file, then writes the group in its file.
 
-    The copy is first, so the entry-log file never has a record that the journal does not have.
+    The copy is first, so the entry-log file has no record that was never in the journal.
     """
 
     def __init__(self, ring: JournalRing, checkpoints: Checkpoints) -> None:
