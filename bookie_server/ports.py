@@ -17,8 +17,8 @@ Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
 
 
-class Lane(Enum):
-    """The origin of a read: a client, or background work, which must not delay clients."""
+class Priority(Enum):
+    """The origin of work: a client, or background work, which must not delay clients."""
 
     FOREGROUND = "foreground"
     BACKGROUND = "background"
@@ -31,7 +31,7 @@ class File(Protocol):
     def name(self) -> str:
         """The name of the file in the directory."""
 
-    async def read(self, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
+    async def read(self, offset: int, size: int, priority: Priority = Priority.FOREGROUND) -> bytes:
         """Return `size` bytes from `offset`, or fewer bytes if the file ends earlier.
 
         Raises:
@@ -41,8 +41,12 @@ class File(Protocol):
     def read_now(self, offset: int, size: int) -> bytes | None:
         """Read without waiting if all bytes are in the page cache, else return None."""
 
-    async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+    async def write(
+        self, offset: int, buffers: Sequence[Buffer], priority: Priority = Priority.FOREGROUND
+    ) -> None:
         """Write all buffers consecutively from `offset`. The bytes are not durable on return.
+
+        Calls with one priority for the files of a directory run one after the other.
 
         Raises:
             DiskFullError: Some of the bytes may have been written.
@@ -74,8 +78,8 @@ class File(Protocol):
             SyncFailedError: Same meaning as in `write_synced`.
         """
 
-    async def datasync(self) -> None:
-        """Make the file's data and size durable.
+    async def datasync(self, priority: Priority = Priority.FOREGROUND) -> None:
+        """Make the file's data and size durable. Background syncs delay no other call.
 
         Raises:
             SyncFailedError: Same meaning as in `write_synced`, also if the device has no room.
@@ -215,8 +219,20 @@ class Tasks(Protocol):
     def future(self) -> Future[Any]:
         """Return a future that any coroutine of this process can await."""
 
-    def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
+    def spawn(
+        self,
+        name: str,
+        coroutine: Coroutine[Any, Any, None],
+        priority: Priority = Priority.FOREGROUND,
+    ) -> None:
         """Run a coroutine as a task. If the task raises an exception, the whole process ends."""
+
+    async def give_way(self) -> None:
+        """Let other tasks run between two portions of long work.
+
+        All background tasks together take one slice of 5 ms in each 10 ms. For these tasks, the
+        call returns at once while the slice lasts.
+        """
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call `callback` after the caller has returned to the event loop."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct
 from typing import Any, NamedTuple, overload
 
@@ -58,6 +59,9 @@ class LedgerTotal(NamedTuple):
     pieces: int
 
 
+_new_total = partial(tuple.__new__, LedgerTotal)
+
+
 class Totals(Sequence[LedgerTotal]):
     """The totals of an index, sorted by ledger id.
 
@@ -82,10 +86,16 @@ class Totals(Sequence[LedgerTotal]):
     def __getitem__(self, number: int | slice) -> LedgerTotal | list[LedgerTotal]:
         """Return one total, or the totals of a slice."""
         if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(len(self)))]
+            start, end, step = number.indices(len(self))
+            assert step == 1
+            part = memoryview(self._data)[start * _total.size : max(start, end) * _total.size]
+            return list(map(_new_total, _total.iter_unpack(part)))
         if not 0 <= number < len(self):
             raise IndexError(number)
         return LedgerTotal(*_total.unpack_from(self._data, number * _total.size))
+
+    def __iter__(self) -> Iterator[LedgerTotal]:
+        return map(_new_total, _total.iter_unpack(self._data))
 
     def of(self, ledger_id: int) -> LedgerTotal | None:
         """Return the total of a ledger, or None."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bookie_server.ports import Future, LedgerListing, Tasks
+from bookie_server.ports import Future, LedgerListing, Priority, Tasks
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import Code
@@ -60,7 +60,7 @@ class Collector:
 
     def start(self) -> None:
         """Start the passes. The first pass runs after an interval, or on request."""
-        self._tasks.spawn("collector", self._run())
+        self._tasks.spawn("collector", self._run(), Priority.BACKGROUND)
         self._tasks.spawn("collector's clock", self._tick())
 
     def stop(self) -> None:

@@ -134,13 +134,13 @@ class Boot:
 
     async def _look_for_last_entries(self, file: FinishedFile) -> None:
         for total in file.totals():
-            tombstone = self.shared.state_of(total.ledger_id).tombstone
-            if tombstone == 0:
-                self._take_last_entries((total,))
-            elif total.origin_newest > tombstone:
+            state, last = self.shared.state_of(total.ledger_id), total.last_entry_id
+            if total.origin_newest <= state.tombstone:
+                continue
+            if state.tombstone and last > state.last_entry_id:
                 pieces = await finish(all_pieces(file, total.ledger_id))
-                last = max(piece.last for piece in pieces if piece.origin > tombstone)
-                self._take_last_entries((total._replace(last_entry_id=last),))
+                last = max(piece.last for piece in pieces if piece.origin > state.tombstone)
+            state.last_entry_id = max(state.last_entry_id, last)
 
     def _take_last_entries(self, totals: Iterable[LedgerTotal]) -> None:
         for total in totals:

@@ -17,7 +17,7 @@ from bookie_server.core.replay_decision import FileScan, Gap
 from bookie_server.core.requests import entry_head
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import CorruptRecordError, FormatVersionError
-from bookie_server.ports import File, Lane
+from bookie_server.ports import File, Priority
 from bookie_server.storage.files.entry_log_file import HEADER_READ_SIZE
 
 WINDOW_SIZE = 1 << 20
@@ -40,7 +40,7 @@ class FileWindow:
         start = offset - self._start
         if start < 0 or start + size > len(self._data):
             read_size = min(max(size, self._window_size), self.end - offset)
-            self._data = await self._handle.read(offset, read_size, Lane.BACKGROUND)
+            self._data = await self._handle.read(offset, read_size, Priority.BACKGROUND)
             self.read_bytes += len(self._data)
             self._start = offset
             start = 0

@@ -107,4 +107,4 @@ class Shared:
 
     async def give_way(self) -> None:
         """Pause between two slices of work, so that other tasks can run."""
-        await self.tasks.sleep(0)
+        await self.tasks.give_way()

@@ -7,8 +7,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-UNITS_PER_TURN = 2_000
-"""Number of states, pieces or ledgers that are processed, in 2 to 10 ms, before other tasks run."""
+UNITS_PER_TURN = 500
+"""Number of states, pieces or ledgers that are processed, in 0.5 to 2.5 ms, before other tasks may
+run."""
 
 
 def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:

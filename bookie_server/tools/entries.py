@@ -10,9 +10,9 @@ from bookie_server.core.manifest_codec import FileState
 from bookie_server.core.pieces import Piece, Pieces
 from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.errors import CorruptRecordError, MissingFileError, StorageError
-from bookie_server.ports import File
 from bookie_server.storage.files.entry_log_file import FinishedFile, Need, read_body, read_header
 from bookie_server.storage.files.index_rebuilds import rebuild_index
+from bookie_server.storage.files.pool import PooledFile
 from bookie_server.storage.open_files import Replayed
 from bookie_server.storage.reading.readings import finish
 from bookie_server.tools.directory import RestingDirectory
@@ -54,7 +54,7 @@ class _Source:
     """The pieces of the ledger in one file, in ascending order, of which one is read ahead."""
 
     pieces: AsyncIterator[Piece[int] | Piece[JournalRecord]]
-    handle: File | None  # None if each record has its own file
+    handle: PooledFile | None  # None if each record has its own file
     file: FinishedFile | None = None
     piece: Piece[int] | Piece[JournalRecord] | None = None
 
@@ -75,7 +75,7 @@ class LedgerEntries:
         self._directory = directory
         self._ledger_id = ledger_id
         self._tombstone = 0
-        self._handles: dict[int, File] = {}
+        self._handles: dict[int, PooledFile] = {}
         self.outcome = DumpResult()
 
     async def read(self, first: int, last: int | None) -> AsyncIterator[tuple[int, bytes]]:
@@ -199,7 +199,7 @@ class LedgerEntries:
                 at += lengths[number]
             first += count
 
-    async def _record_of(self, source: _Source) -> tuple[JournalRecord, File]:
+    async def _record_of(self, source: _Source) -> tuple[JournalRecord, PooledFile]:
         assert source.piece is not None
         target = source.piece.target
         if isinstance(target, JournalRecord):

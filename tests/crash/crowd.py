@@ -196,21 +196,16 @@ class Crowd:
     def watch_files(self, storage: LedgerStorage) -> None:
         """Hold the freeing of files against the readings under way."""
         keeper: Any = storage._keeper
-        release, drop = keeper._release, keeper._drop_file
-        before: dict[str, set[int]] = {}
-
-        async def noted_release(slot: str, *, is_kept: bool) -> None:
-            before[slot] = set(keeper.pins._open)
-            await release(slot, is_kept=is_kept)
+        drop = keeper._drop_file
 
         async def watched_drop(slot: str, *, is_kept: bool) -> None:
-            under_way = before[slot].intersection(keeper.pins._open)
-            if under_way and not keeper._is_closing:
-                raise ViolationError(f"{slot} is dropped under {len(under_way)} readings")
+            handle = keeper._leaving.get(slot)
+            if handle is not None and handle.pins and not keeper._is_closing:
+                raise ViolationError(f"{slot} is dropped under {handle.pins} readings")
             self.seen["dropped"] += 1
             await drop(slot, is_kept=is_kept)
 
-        keeper._release, keeper._drop_file = noted_release, watched_drop
+        keeper._drop_file = watched_drop
 
     def grow(self) -> None:
         """Fill a few files."""

@@ -189,7 +189,7 @@ class Machine:
         assert len(self.files.opened) <= pool.open_count <= self.settings.open_files_max
         files: list[OpenFile | FinishedFile] = [*keeper.opened, *keeper._unmarked]
         files += [] if keeper.spare is None else [keeper.spare]
-        known = {file.entry.slot for file in files} | set(keeper._pinned) | keeper.handover.taken
+        known = {file.entry.slot for file in files} | set(keeper._leaving) | keeper.handover.taken
         # The maintenance at work: the file that it prepared, and one that it cuts. Compaction: the
         # file that it prepares.
         assert len(set(pool.held_names) - known) <= 3, (pool.held_names, known)

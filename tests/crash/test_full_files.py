@@ -33,8 +33,7 @@ def _slices_take_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices of one piece or ledger, each of which takes SLICE_MS."""
     for module in (slices, active_index):
         monkeypatch.setattr(module, "UNITS_PER_TURN", 1)
-    sleep = Host.sleep
-    monkeypatch.setattr(Host, "sleep", lambda host, ms: sleep(host, ms or SLICE_MS))
+    monkeypatch.setattr(Host, "give_way", lambda host: host.sleep(SLICE_MS))
 
 
 class Filled:

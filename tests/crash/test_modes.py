@@ -24,6 +24,7 @@ from bookie_server.errors import (
     StorageError,
     SyncFailedError,
 )
+from bookie_server.ports import Priority
 from bookie_server.storage import boot as boots
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.modes import setup
@@ -120,7 +121,7 @@ def test_mutation_a_journal_redone_before_its_sync_is_caught(
 ) -> None:
     datasync = SimFile.datasync
 
-    async def only_others(self: SimFile) -> None:
+    async def only_others(self: SimFile, _priority: Priority = Priority.FOREGROUND) -> None:
         if not self.name.startswith("journal-"):
             await datasync(self)
 

@@ -15,6 +15,7 @@ from bookie_server.core.ledger_state import encode_states
 from bookie_server.core.manifest_codec import Manifest, manifest_encoding
 from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.errors import DiskFullError
+from bookie_server.ports import Priority
 from bookie_server.storage import fences
 from bookie_server.storage.boot import Boot
 from bookie_server.storage.fences import Fences
@@ -73,7 +74,7 @@ def broken_start(seeds: int) -> str | None:
 
 
 def test_mutation_no_fsync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def no_sync(self: SimFile) -> None:
+    async def no_sync(self: SimFile, _priority: Priority = Priority.FOREGROUND) -> None:
         await self.files.step(f"sync {self.name}")
 
     monkeypatch.setattr(SimFile, "datasync", no_sync)

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from bookie_server.core.requests import StoredRead
-from bookie_server.ports import File, Standing
+from bookie_server.ports import File, Priority, Standing
 from bookie_server.storage.device.filesystem import OsFile, OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.manifest import NEW_NAME, initialize_directory
@@ -259,7 +259,7 @@ def rename_before_sync() -> None:
     """The MANIFEST gets its name before its bytes are durable."""
     sync = OsFile.datasync
 
-    async def skipped(self: OsFile) -> None:
+    async def skipped(self: OsFile, _priority: Priority = Priority.FOREGROUND) -> None:
         if self.name != NEW_NAME:
             await sync(self)
 
@@ -270,7 +270,7 @@ def no_state_sync() -> None:
     """The MANIFEST names states whose bytes are not durable."""
     sync = OsFile.datasync
 
-    async def skipped(self: OsFile) -> None:
+    async def skipped(self: OsFile, _priority: Priority = Priority.FOREGROUND) -> None:
         if not self.name.startswith("ledgers-"):
             await sync(self)
 

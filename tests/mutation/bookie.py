@@ -328,10 +328,10 @@ _STORAGE = [
     Mutation(
         "reads_of_pages_that_came_go_on_at_once",
         f"{STORAGE}/reading/readings.py",
-        """                if wait_in_line is not None:
-                    await wait_in_line(len(data))
-            if give_way""",
-        "            if give_way",
+        """                    if wait_in_line is not None:
+                        await wait_in_line(len(data))
+                if give_way""",
+        "                if give_way",
         "pages that come together hold up the loop for as long as all their reads take",
     ),
     Mutation(
@@ -503,7 +503,7 @@ _STORAGE = [
     Mutation(
         "boot_counts_dropped_entries_as_last",
         f"{STORAGE}/boot.py",
-        "max(piece.last for piece in pieces if piece.origin > tombstone)",
+        "max(piece.last for piece in pieces if piece.origin > state.tombstone)",
         "max(piece.last for piece in pieces)",
         "a fence is told of nothing where recovered entries lie behind dropped ones",
     ),

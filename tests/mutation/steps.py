@@ -249,7 +249,7 @@ _ORDER = [
     Mutation(
         "freed_file_does_not_wait_for_readers",
         f"{STORAGE}/files/keeper.py",
-        "if not self.pins.are_taken or self._is_closing:",
+        "if handle is None or not handle.pins or self._is_closing:",
         "if True:",
         "a file is closed under a reading",
     ),

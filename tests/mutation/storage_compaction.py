@@ -110,8 +110,8 @@ MUTATIONS = [
     Mutation(
         "draft_shares_its_slot",
         f"{STORAGE}/files/keeper.py",
-        "        used = (*self._pinned, *self.handover.taken)\n",
-        "        used = (*self._pinned,)\n",
+        "        used = (*self._leaving, *self.handover.taken)\n",
+        "        used = (*self._leaving,)\n",
         "the next file of the journal is written into the draft",
     ),
     Mutation(
@@ -131,8 +131,8 @@ MUTATIONS = [
     Mutation(
         "rebuilt_index_counts_deleted_entries",
         f"{STORAGE}/files/held.py",
-        "        if file.rebuilt is not None:\n            size_bytes",
-        "        if False:\n            size_bytes",
+        "            if file.rebuilt is not None:\n                sizes",
+        "            if False:\n                sizes",
         "deleted entries count as live after an index was rebuilt",
     ),
     Mutation(

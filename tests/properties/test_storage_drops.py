@@ -94,7 +94,7 @@ class StorageWithDrops(RuleBasedStateMachine):
         """A file that is counted is one that holds something; so nothing dead stays for ever."""
         keeper = self.machine.serving._keeper
         for file in keeper.finished:
-            assert file.live_bytes == sum(file.live.values())
+            assert file.live_bytes == file.live.total()
             for ledger_id in file.live:
                 assert self.stored[ledger_id], f"{file.entry.slot} is kept for nothing"
 

@@ -23,7 +23,7 @@ from bookie_server.errors import (
     SyncFailedError,
     TooManyFilesError,
 )
-from bookie_server.ports import Buffer, Lane
+from bookie_server.ports import Buffer, Priority
 from bookie_server.storage.device.filesystem import translated
 from tests.sim.runtime import Host, SimFuture
 
@@ -121,6 +121,7 @@ class Counters:
     bytes_written: int = 0
     syncs: int = 0
     operations: int = 0
+    background_bytes_max: int = 0  # most bytes of background work that a file had unsynced
 
 
 @dataclass
@@ -346,12 +347,13 @@ class SimFile:
         self.content = content
         self.has_failed = False
         self.is_open = True
+        self.background_bytes = 0  # by background work since its last sync
 
     async def read(
         self,
         offset: int,
         size: int,
-        lane: Lane = Lane.FOREGROUND,  # noqa: ARG002 - one simulated device serves both
+        priority: Priority = Priority.FOREGROUND,  # noqa: ARG002 - one simulated device serves both
     ) -> bytes:
         await self.files.step(f"read {self.name}")
         self._check_open()
@@ -373,9 +375,15 @@ class SimFile:
         end = min(offset + size, self.content.allocated)
         return data + bytes(max(0, end - offset - len(data)))
 
-    async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+    async def write(
+        self, offset: int, buffers: Sequence[Buffer], priority: Priority = Priority.FOREGROUND
+    ) -> None:
         await self.files.step(f"write {self.name}")
         self._write(offset, buffers)
+        if priority is Priority.BACKGROUND:
+            self.background_bytes += sum(map(len, buffers))
+            seen = self.files.disk.counters
+            seen.background_bytes_max = max(seen.background_bytes_max, self.background_bytes)
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
         await self._in_turn(lambda: self.write_synced_out_of_turn(offset, buffers))
@@ -431,7 +439,9 @@ class SimFile:
             raise
         self.content.write(offset, data)
 
-    async def datasync(self) -> None:
+    async def datasync(self, priority: Priority = Priority.FOREGROUND) -> None:
+        if priority is Priority.BACKGROUND:
+            self.background_bytes = 0
         # A write that comes while the device works may not be covered, so it never is.
         writes = list(self.content.unsynced)
         await self.files.step(f"sync {self.name}")

@@ -14,6 +14,8 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, ClassVar, Generic, TypeVar
 from weakref import WeakSet
 
+from bookie_server.ports import Priority
+
 T = TypeVar("T")
 
 
@@ -224,8 +226,16 @@ class Host:
         self.call_later(duration_us, wake)
         await woken
 
-    def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
+    def spawn(
+        self,
+        name: str,
+        coroutine: Coroutine[Any, Any, None],
+        priority: Priority = Priority.FOREGROUND,  # noqa: ARG002 - each portion of work is a turn
+    ) -> None:
         self.begin(name, coroutine)
+
+    async def give_way(self) -> None:
+        await self.sleep_us(0)
 
     def begin(self, name: str, coroutine: Coroutine[Any, Any, None]) -> Callable[[], None]:
         """Run a coroutine, and return a function that cancels it, as asyncio cancels a task."""

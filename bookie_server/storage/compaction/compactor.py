@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bookie_server.core.compaction import ALL_PERCENT, Schedule
 from bookie_server.errors import StorageError
-from bookie_server.ports import Future
+from bookie_server.ports import Future, Priority
 from bookie_server.storage.compaction.cycle import Compacted, Cycle
 from bookie_server.storage.compaction.pace import Pace
 from bookie_server.storage.files.keeper import FileKeeper
@@ -66,7 +66,7 @@ class Compactor:
         self._wanted = max(self._wanted, live_percent)
         if not self._is_running:
             self._is_running = True
-            self._shared.tasks.spawn("compaction", self._run())
+            self._shared.tasks.spawn("compaction", self._run(), Priority.BACKGROUND)
 
     async def _run(self) -> None:
         try:

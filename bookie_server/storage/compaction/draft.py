@@ -29,8 +29,6 @@ from bookie_server.storage.slices import run_in_slices
 
 PORTION_SIZE_BYTES = 256 * KIBIBYTE
 """Number of bytes that are read or written before other tasks run."""
-SYNC_SIZE_BYTES = 8 * MEBIBYTE
-"""Number of bytes that are written before a sync, so that no sync takes long."""
 PIECES_MAX = 25_000
 LISTS_BYTES_MAX = 8 * MEBIBYTE
 """Bounds of the memory for the index of the draft: about 16 MiB."""
@@ -48,7 +46,6 @@ class Draft:
         self._next_sequence = COPIES_FIRST_SEQUENCE
         self._buffers: list[Buffer] = []
         self._start = file.end  # offset of the first byte of `_buffers`
-        self._synced_upto = file.end
         self.file = file
         self.records = 0
 
@@ -115,14 +112,13 @@ class Draft:
                 checksums += chunk_checksums(portion, seed)
                 await self._pace.write(self.file.handle, at, [portion])
                 at += len(portion)
-                await self._sync_when_due(at)
         checksums += chunk_checksums(left, seed)
         end = at + len(left)
         assert end - start == record.body_size
         padding = bytes(aligned(end) - end)
         await self._pace.write(self.file.handle, at, [left, padding])
         record.chunk_checksums = tuple(checksums)
-        await self.file.handle.write(record.offset, (encode_header(record),))
+        await self._pace.write(self.file.handle, record.offset, [encode_header(record)])
         self._start = aligned(end)
         return self._start - record.offset
 
@@ -131,12 +127,6 @@ class Draft:
         if buffers:
             start, self._start = self._start, self.file.end
             await self._pace.write(self.file.handle, start, buffers)
-            await self._sync_when_due(self._start)
-
-    async def _sync_when_due(self, end: int) -> None:
-        if end - self._synced_upto >= SYNC_SIZE_BYTES:
-            self._synced_upto = end
-            await self.file.handle.datasync()
 
     async def finish(self) -> FinishedFile:
         """Write the index, cut the file after the index, and sync everything."""
@@ -160,7 +150,7 @@ class Draft:
         head = decode_index_head(body, file.identity)
         done = FinishedFile(entry, file.handle, file.identity, head, record.header_size)
         await file.handle.truncate(done.end)
-        await file.handle.datasync()
+        await self._pace.sync(file.handle)
         await write_header(file.handle, entry)
         file.handle.may_close()
         return done

@@ -115,13 +115,8 @@ class LiveEntries:
         tombstone = self._shared.states.tombstone_of(ledger_id)
         live = [piece for piece in pieces if piece.origin > tombstone]
         rivals = self._rivals(source, ledger_id, live) if live else []
-        if rivals:
-            pin = self._keeper.pins.take()
-            try:
-                for rival in rivals:
-                    live = await self._without_newer(live, rival, ledger_id)
-            finally:
-                self._keeper.pins.release(pin)
+        for rival in rivals:
+            live = await self._without_newer(live, rival, ledger_id)
         for piece in live:
             found.add(piece)
 

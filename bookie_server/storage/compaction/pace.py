@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bookie_server.core.compaction import Rate
-from bookie_server.ports import Buffer, File, Lane
+from bookie_server.core.settings import MEBIBYTE
+from bookie_server.ports import Buffer, File, Priority
 from bookie_server.storage.shared import Shared
 
 RECORD_COST_BYTES = 8_192
 """Each copied record counts as at least this many bytes, because it takes 20 us of computing."""
 TURN_SIZE_BYTES = 65_536
+UNSYNCED_BYTES_MAX = 8 * MEBIBYTE
+"""Number of bytes that are written before a sync, so that no sync takes long."""
 PAUSE_MS_MAX = 1_000
 """A longer pause is divided, so that a stop is noticed within this time."""
 
@@ -23,6 +28,7 @@ class Pace:
         self._shared = shared
         self._rate = Rate(shared.settings.compaction_bytes_per_s)
         self._unpaid = 0
+        self._unsynced_bytes = 0
         self.is_stopped = False
 
     @property
@@ -41,15 +47,27 @@ class Pace:
         while pause_ms > 0 and self._shared.health.is_writable and not self.must_end:
             await self._shared.tasks.sleep(min(pause_ms, PAUSE_MS_MAX))
             pause_ms -= PAUSE_MS_MAX
-        await self._shared.tasks.sleep(0)
+        await self._shared.give_way()
 
     async def read(self, handle: File, offset: int, size: int) -> bytes:
-        """Read bytes of a file in the lane of background work."""
-        data = await handle.read(offset, size, Lane.BACKGROUND)
+        """Read bytes of a file, with the priority of background work."""
+        data = await handle.read(offset, size, Priority.BACKGROUND)
         await self.spend(len(data))
         return data
 
-    async def write(self, handle: File, offset: int, buffers: list[Buffer]) -> None:
-        """Write bytes, which are not durable on return."""
-        await handle.write(offset, buffers)
-        await self.spend(sum(map(len, buffers)))
+    async def write(self, handle: File, offset: int, buffers: Sequence[Buffer]) -> None:
+        """Write bytes, which are not durable on return, with the priority of background work.
+
+        Before more than `UNSYNCED_BYTES_MAX` bytes are written, the file is synced.
+        """
+        size_bytes = sum(map(len, buffers))
+        if self._unsynced_bytes + size_bytes > UNSYNCED_BYTES_MAX:
+            await self.sync(handle)
+        self._unsynced_bytes += size_bytes
+        await handle.write(offset, buffers, Priority.BACKGROUND)
+        await self.spend(size_bytes)
+
+    async def sync(self, handle: File) -> None:
+        """Make the written bytes durable."""
+        self._unsynced_bytes = 0
+        await handle.datasync(Priority.BACKGROUND)

@@ -3,9 +3,10 @@
 One thread for each directory writes and syncs groups of records, in the order of the calls. A group
 needs one call in this thread and one wake-up of the event loop. The event loop never waits for the
 device. A second thread makes all other changes, also in order. So no group waits while the next
-file is prepared. Reads of bytes that are not in the page cache run in two small pools of threads,
-one for clients and one for background work. So background work never delays a client. Files have
-mode 0600, and the directory has mode 0700. A file that is a symbolic link is not opened.
+file is prepared. A third thread writes and syncs what compaction copies. Reads of bytes that are
+not in the page cache run in two small pools of threads, one for clients and one for background
+work. So background work never delays a client. Files have mode 0600, and the directory has mode
+0700. A file that is a symbolic link is not opened.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bookie_server.errors import (
     DirectoryLockedError,
@@ -31,7 +32,7 @@ from bookie_server.errors import (
     SyncFailedError,
     TooManyFilesError,
 )
-from bookie_server.ports import Buffer, Lane
+from bookie_server.ports import Buffer, Priority
 from bookie_server.storage.device import mapped_number
 from bookie_server.storage.device.mapped_number import MappedNumber
 from bookie_server.storage.device.runtime import OrderedThread
@@ -81,11 +82,12 @@ class OsFileSystem:
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
         self.writer = OrderedThread(f"writer {directory.name}")
         self.keeper = OrderedThread(f"keeper {directory.name}")
+        self._background = OrderedThread(f"background writer {directory.name}")
         self.pools = {
-            lane: ThreadPoolExecutor(count, f"{name} {directory.name}")
-            for lane, count, name in (
-                (Lane.FOREGROUND, READ_THREADS, "reader"),
-                (Lane.BACKGROUND, 1, "background reader"),
+            priority: ThreadPoolExecutor(count, f"{name} {directory.name}")
+            for priority, count, name in (
+                (Priority.FOREGROUND, READ_THREADS, "reader"),
+                (Priority.BACKGROUND, 1, "background reader"),
             )
         }
         self.loop = asyncio.get_running_loop()
@@ -130,6 +132,7 @@ class OsFileSystem:
         self._directory_descriptor = self._lock = None
         self.writer.stop()
         self.keeper.stop()
+        self._background.stop()
         for pool in self.pools.values():
             pool.shutdown(wait=False)
 
@@ -203,6 +206,10 @@ class OsFileSystem:
         except OSError as error:
             raise translated(error, name, verb) from error
 
+    def thread_of(self, priority: Priority) -> OrderedThread:
+        """Return the thread that writes, except for groups of records."""
+        return self.keeper if priority is Priority.FOREGROUND else self._background
+
     def allocate(self, descriptor: int, size: int) -> None:
         """Allocate blocks with fallocate, or only set the size if this call is not supported.
 
@@ -247,32 +254,36 @@ class OsFile:
         self._files = files
         self._descriptor = descriptor
         self._is_closed = False
-        self._reads = 0
+        self._uses = 0  # running calls in other threads than the keeper
         self._idle: asyncio.Future[None] | None = None
         self._has_failed = False
         self._is_synced_later = False  # groups were written without a sync
         self._unwritten_from: int | None = None  # write-back of earlier bytes was started
         self.name = name
 
-    async def read(self, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
-        """Read up to `size` bytes in a thread of the lane."""
-        self._reads += 1
-        reading = self._files.loop.run_in_executor(
-            self._files.pools[lane], self._read, offset, size
+    async def read(self, offset: int, size: int, priority: Priority = Priority.FOREGROUND) -> bytes:
+        """Read up to `size` bytes in a thread for the priority."""
+        pool = self._files.pools[priority]
+        return await self._use(
+            self._files.loop.run_in_executor(pool, self._read, offset, size), "read"
         )
-        # This callback counts the end of the read, because this coroutine may be cancelled before
-        # the read ends.
-        reading.add_done_callback(self._read_ended)
-        try:
-            return await asyncio.shield(reading)
-        except OSError as error:
-            raise translated(error, self.name, "read") from error
 
-    def _read_ended(self, reading: asyncio.Future[bytes]) -> None:
-        self._reads -= 1
-        if not reading.cancelled():
-            reading.exception()
-        if self._reads or self._idle is None:
+    async def _use(self, call: asyncio.Future[T], verb: str) -> T:
+        """Wait for a call that uses the descriptor in another thread than the keeper."""
+        self._uses += 1
+        # This callback counts the end of the call, because this coroutine may be cancelled before
+        # the call ends.
+        call.add_done_callback(self._use_ended)
+        try:
+            return await asyncio.shield(call)
+        except OSError as error:
+            raise translated(error, self.name, verb) from error
+
+    def _use_ended(self, call: asyncio.Future[Any]) -> None:
+        self._uses -= 1
+        if not call.cancelled():
+            call.exception()
+        if self._uses or self._idle is None:
             return
         if not self._idle.done():
             self._idle.set_result(None)
@@ -300,9 +311,12 @@ class OsFile:
             raise translated(error, self.name, "read") from error
         return bytes(data) if count == size else None
 
-    async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+    async def write(
+        self, offset: int, buffers: Sequence[Buffer], priority: Priority = Priority.FOREGROUND
+    ) -> None:
         """Write all buffers; not durable on return."""
-        await self._files.call(lambda: self._write(offset, buffers), self.name, "write")
+        thread = self._files.thread_of(priority)
+        await self._use(thread.call(lambda: self._write(offset, buffers)), "write")
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers and sync the data, in one call to the writer thread."""
@@ -411,9 +425,10 @@ class OsFile:
             if error.errno != errno.EBADF or not self._is_closed:
                 raise
 
-    async def datasync(self) -> None:
+    async def datasync(self, priority: Priority = Priority.FOREGROUND) -> None:
         """Make the file's data and size durable."""
-        await self._files.call(lambda: _fdatasync(self._descriptor), self.name, "sync")
+        thread = self._files.thread_of(priority)
+        await self._use(thread.call(lambda: _fdatasync(self._descriptor)), "sync")
 
     async def allocate(self, size: int) -> None:
         """Reserve blocks, or only set the size if the file system cannot reserve blocks."""
@@ -443,9 +458,9 @@ class OsFile:
             return end if error.errno == errno.ENXIO else await self.size()
 
     async def close(self) -> None:
-        """Close the file after its running reads have ended, because they use its descriptor."""
+        """Close the file after the running calls that use its descriptor have ended."""
         self._is_closed = True
-        if self._reads:
+        if self._uses:
             self._idle = self._files.loop.create_future()
             await self._idle
         keeper = self._files.keeper

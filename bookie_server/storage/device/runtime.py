@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
+from bookie_server.ports import Priority
+
 T = TypeVar("T")
+
+SLICE_SECONDS = 0.005
+PERIOD_SECONDS = 2 * SLICE_SECONDS
+_priority: contextvars.ContextVar[Priority] = contextvars.ContextVar(
+    "priority", default=Priority.FOREGROUND
+)
 
 
 class OsClock:
@@ -30,15 +40,23 @@ class OsTasks:
     def __init__(self, on_crash: Callable[[str, BaseException], None] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._running: set[asyncio.Task[None]] = set()
+        self._background = BackgroundTurns(self._loop)
         self._on_crash = on_crash or self._report_to_loop
 
     def future(self) -> asyncio.Future[Any]:
         """Return a future of this loop."""
         return self._loop.create_future()
 
-    def spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
+    def spawn(
+        self,
+        name: str,
+        coroutine: Coroutine[Any, Any, None],
+        priority: Priority = Priority.FOREGROUND,
+    ) -> None:
         """Run a coroutine as a task."""
-        task = self._loop.create_task(coroutine, name=name)
+        context = contextvars.copy_context()
+        context.run(_priority.set, priority)
+        task = self._loop.create_task(coroutine, name=name, context=context)
         self._running.add(task)
         task.add_done_callback(self._ended)
 
@@ -49,6 +67,13 @@ class OsTasks:
     async def sleep(self, duration_ms: int) -> None:
         """Wait `duration_ms`."""
         await asyncio.sleep(duration_ms / 1_000)
+
+    async def give_way(self) -> None:
+        """Let other tasks run. A background task waits for a turn if the slice is over."""
+        if _priority.get() is Priority.BACKGROUND:
+            await self._background.wait()
+        else:
+            await asyncio.sleep(0)
 
     async def aclose(self) -> None:
         """Cancel all tasks and wait for their end. After a clean stop, all of them only sleep."""
@@ -66,6 +91,48 @@ class OsTasks:
         self._loop.call_exception_handler(
             {"message": f"the task {name} of the bookie's storage failed", "exception": error}
         )
+
+
+class BackgroundTurns:
+    """Gives background tasks turns of `SLICE_SECONDS`, one task at a time.
+
+    Turns begin at least `PERIOD_SECONDS` apart. So clients get at least half of the time of the
+    event loop, and wait for at most one slice.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, now: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._loop = loop
+        self._now = now
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_due = False  # `_begin` is scheduled
+        self._began = now() - PERIOD_SECONDS  # when the last turn began
+
+    async def wait(self) -> None:
+        """Return at once while a turn lasts, else wait for the caller's next turn."""
+        if self._now() - self._began < SLICE_SECONDS:
+            return
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(turn)
+        self._schedule()
+        await turn
+
+    def _schedule(self) -> None:
+        if self._waiting and not self._is_due:
+            self._is_due = True
+            rest = PERIOD_SECONDS - (self._now() - self._began)
+            self._loop.call_later(max(0.0, rest), self._begin)
+
+    def _begin(self) -> None:
+        self._is_due = False
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():  # it is done if the task was cancelled
+                self._began = self._now()
+                turn.set_result(None)
+                break
+        self._schedule()
 
 
 class OrderedThread:

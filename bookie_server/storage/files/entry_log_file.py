@@ -31,8 +31,8 @@ from bookie_server.core.record_codec import (
 )
 from bookie_server.core.requests import ID_MAX
 from bookie_server.core.slot_header import RECORDS_START
-from bookie_server.ports import File
 from bookie_server.storage.files.active_index import ActiveIndex
+from bookie_server.storage.files.live_bytes import LiveBytes
 from bookie_server.storage.files.pool import PooledFile
 from bookie_server.storage.spans import Spans
 
@@ -43,7 +43,7 @@ HEADER_READ_SIZE = 4_096
 class Need:
     """Bytes that a reading needs before it can continue."""
 
-    handle: File
+    handle: PooledFile
     offset: int
     size: int
 
@@ -72,7 +72,7 @@ class FinishedFile:
     head: IndexHead | None = None  # None if the index is damaged
     header_size: int = 0  # size of the finish record's header; the index follows the header
     rebuilt: ActiveIndex | None = None  # pieces in memory that replace a damaged index
-    live: dict[int, int] = field(default_factory=dict)  # ledgers not dropped, and their bytes
+    live: LiveBytes = field(default_factory=LiveBytes)  # ledgers that are not dropped
     live_bytes: int = 0  # sum of the bytes in `live`
     data_bytes: int = 0  # size of all entries of the file, live or not
     blocks: dict[int, IndexBlock] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class FinishedFile:
 
 
 def read_header(
-    handle: File, identity: FileIdentity, offset: int
+    handle: PooledFile, identity: FileIdentity, offset: int
 ) -> Generator[Need, bytes, JournalRecord]:
     """Return the record at `offset`, without its body."""
     data = yield Need(handle, offset, HEADER_READ_SIZE)
@@ -126,7 +126,7 @@ def read_header(
 
 
 def read_body(
-    handle: File, record: JournalRecord, start: int, end: int
+    handle: PooledFile, record: JournalRecord, start: int, end: int
 ) -> Generator[Need, bytes, bytes]:
     """Verify and return the bytes `start` to `end` (exclusive) of a record's body."""
     if start == end:

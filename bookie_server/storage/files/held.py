@@ -1,15 +1,14 @@
-"""The finished files of a directory, and the readings that use the files."""
+"""The finished files of a directory, and the ledgers that they hold."""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 
 from bookie_server.core.compaction import stored_bytes
-from bookie_server.core.index_format import LedgerTotal
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.storage.files.entry_log_file import FinishedFile
+from bookie_server.storage.files.live_bytes import LiveBytes
 from bookie_server.storage.slices import parts
 
 _by_id = attrgetter("entry.file_id")
@@ -72,7 +71,7 @@ class HeldFiles:
         """Remove a file whose live entries are also in another file; yields after each slice."""
         for ids in parts(list(file.live)):
             for ledger_id in ids:
-                file.live_bytes -= file.live.pop(ledger_id, 0)
+                file.live_bytes -= file.live.pop(ledger_id)
                 files = self._holding.get(ledger_id, ())
                 if file in files:
                     self._holding[ledger_id].remove(file)
@@ -82,29 +81,42 @@ class HeldFiles:
         del self._files[file.entry.file_id]
 
     def _count(self, file: FinishedFile) -> Iterator[None]:
-        file.live, file.live_bytes, file.data_bytes = {}, 0, 0
+        file.live, file.live_bytes, file.data_bytes = LiveBytes(), 0, 0
         explained, is_explained = 0, True
+        tombstone_of = self._tombstone_of
         for totals in parts(file.totals()):
-            for total in totals:
-                file.data_bytes += total.size_bytes
-                explained += stored_bytes(total.size_bytes, total.pieces)
-                is_explained &= total.pieces > 0
-                if total.origin_newest > self._tombstone_of(total.ledger_id):
-                    self._count_live(file, total)
+            ids: list[int] = []
+            sizes: list[int] = []
+            for ledger_id, _, _, size_bytes, origin_newest, pieces in totals:
+                file.data_bytes += size_bytes
+                if pieces:
+                    explained += stored_bytes(size_bytes, pieces)
+                else:
+                    is_explained = False
+                if origin_newest > tombstone_of(ledger_id):
+                    ids.append(ledger_id)
+                    sizes.append(size_bytes)
+            if file.rebuilt is not None:
+                sizes = [file.rebuilt.bytes_after(each, tombstone_of(each)) for each in ids]
+            file.live.extend(ids, sizes)
+            file.live_bytes += sum(sizes)
+            self._hold(file, ids)
             yield
         if not is_explained:
             # Entries that were dropped before the index was written are only in the records.
             file.data_bytes += max(0, file.entry.data_end - RECORDS_START - explained)
 
-    def _count_live(self, file: FinishedFile, total: LedgerTotal) -> None:
-        ledger_id, size_bytes = total.ledger_id, total.size_bytes
-        if file.rebuilt is not None:
-            size_bytes = file.rebuilt.bytes_after(ledger_id, self._tombstone_of(ledger_id))
-        file.live[ledger_id] = size_bytes
-        file.live_bytes += size_bytes
-        files = self._holding.setdefault(ledger_id, [])
-        files.append(file)
-        files.sort(key=_by_id)
+    def _hold(self, file: FinishedFile, ledger_ids: Iterable[int]) -> None:
+        holding, file_id = self._holding, file.entry.file_id
+        for ledger_id in ledger_ids:
+            files = holding.get(ledger_id)
+            if not files:
+                holding[ledger_id] = [file]
+            elif files[-1].entry.file_id < file_id:
+                files.append(file)
+            else:
+                files.append(file)
+                files.sort(key=_by_id)
 
     def drop(self, ledger_id: int) -> None:
         """Count the entries of a ledger as deleted in all files."""
@@ -123,43 +135,3 @@ class HeldFiles:
         """Remove a file without live entries."""
         assert not file.live
         del self._files[file.entry.file_id]
-
-
-class Pins:
-    """The numbers of the running readings, in the order in which the readings began.
-
-    A reading may use any file that existed when the reading began. Therefore a freed slot is reused
-    or removed only after the end of all readings that began before the slot was freed.
-    """
-
-    def __init__(self) -> None:
-        self._open: dict[int, None] = {}
-        self._next = 0
-        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
-        self._waiting_number = 0
-
-    def take(self) -> int:
-        """Register a reading and return its number for `release`."""
-        number, self._next = self._next, self._next + 1
-        self._open[number] = None
-        return number
-
-    def release(self, number: int) -> None:
-        """Unregister a reading."""
-        del self._open[number]
-        oldest = next(iter(self._open), self._next)
-        while self._waiting and self._waiting[0][0] <= oldest:
-            heapq.heappop(self._waiting)[2]()
-
-    @property
-    def are_taken(self) -> bool:
-        """Whether any reading is running."""
-        return bool(self._open)
-
-    def when_past(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after the end of all readings that are running now."""
-        if not self._open:
-            callback()
-            return
-        self._waiting_number += 1
-        heapq.heappush(self._waiting, (self._next, self._waiting_number, callback))

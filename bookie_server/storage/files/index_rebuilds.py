@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bookie_server.core.record import JournalRecordKind
 from bookie_server.errors import StorageError
+from bookie_server.ports import Priority
 from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.entry_log_file import FinishedFile
-from bookie_server.storage.files.held import HeldFiles, Pins
+from bookie_server.storage.files.held import HeldFiles
+from bookie_server.storage.files.pool import Pins
 from bookie_server.storage.replay import Scanner
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import parts
@@ -42,10 +44,9 @@ async def rebuild_index(file: FinishedFile, shared: Shared) -> None:
 class IndexRebuilds:
     """Rebuilds the damaged indexes that reads find. During a rebuild, the file is in doubt."""
 
-    def __init__(self, shared: Shared, finished: HeldFiles, pins: Pins) -> None:
+    def __init__(self, shared: Shared, finished: HeldFiles) -> None:
         self._shared = shared
         self._finished = finished
-        self._pins = pins
         self._running: set[int] = set()
 
     def on_damage(self, file: FinishedFile | None) -> None:
@@ -55,13 +56,14 @@ class IndexRebuilds:
             return
         self._running.add(file.entry.file_id)
         self._shared.health.files_in_doubt.add(file.entry.file_id)
-        self._shared.tasks.spawn("index rebuild", self._rebuild(file))
+        self._shared.tasks.spawn("index rebuild", self._rebuild(file), Priority.BACKGROUND)
 
     async def _rebuild(self, file: FinishedFile) -> None:
-        pin = self._pins.take()
         doubts, file_id = self._shared.health.files_in_doubt, file.entry.file_id
         try:
-            await rebuild_index(file, self._shared)
+            with Pins() as pins:
+                pins.add(file.handle)
+                await rebuild_index(file, self._shared)
         except StorageError:
             # The file is still in doubt. The next read that finds the damage starts a new rebuild.
             self._running.discard(file.entry.file_id)
@@ -72,5 +74,3 @@ class IndexRebuilds:
                 await self._shared.give_way()
             if is_whole:
                 doubts.discard(file_id)
-        finally:
-            self._pins.release(pin)

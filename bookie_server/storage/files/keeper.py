@@ -25,7 +25,7 @@ from bookie_server.ports import Buffer, Future
 from bookie_server.storage.boot import Boot
 from bookie_server.storage.files.entry_log_file import FinishedFile, OpenFile
 from bookie_server.storage.files.handover import Handover, Switch
-from bookie_server.storage.files.held import HeldFiles, Pins
+from bookie_server.storage.files.held import HeldFiles
 from bookie_server.storage.files.pool import PooledFile
 from bookie_server.storage.files.slots import write_header
 from bookie_server.storage.journal import append_encoded
@@ -79,8 +79,7 @@ class FileKeeper:
         self._is_closing = False
         self._committed: list[Future[None]] = []
         self._unmarked: list[FinishedFile] = []
-        self._pinned: dict[str, PooledFile] = {}
-        self.pins = Pins()
+        self._leaving: dict[str, PooledFile] = {}
         # Called after a commit of the maintenance, which may have allocated or freed a file.
         self.on_commit: Callable[[], None] = lambda: None
         self.active = boot.active  # written by the journal
@@ -107,7 +106,7 @@ class FileKeeper:
     @property
     def free_slots(self) -> list[str]:
         """The free slots that can be used now."""
-        used = (*self._pinned, *self.handover.taken)
+        used = (*self._leaving, *self.handover.taken)
         return [slot for slot in self._shared.store.current.free_slots if slot not in used]
 
     def drop(self, ledger_id: int) -> None:
@@ -223,7 +222,7 @@ class FileKeeper:
         head = decode_index_head(body, full.identity)
         file = FinishedFile(entry, full.handle, full.identity, head, record.header_size)
         for _ in self.finished.adding(file):
-            await self._tasks.sleep(0)
+            await self._tasks.give_way()
         self._unmarked.append(file)
         self.full = None
         self._notify()
@@ -362,7 +361,7 @@ class FileKeeper:
             # From now on, no read finds an entry in the file. The slot is in use until the commit.
             self.finished.remove(file)
             self._freed.append(file.entry.slot)
-            self._pinned[file.entry.slot] = file.handle
+            self._leaving[file.entry.slot] = file.handle
         unmarked = [file for file in self._unmarked if file not in dead]
         for file in unmarked:
             await write_header(file.handle, file.entry)
@@ -392,16 +391,16 @@ class FileKeeper:
         switch.is_done = True
         self.handover.switch = None
         for file in switch.sources:
-            self._pinned[file.entry.slot] = file.handle
+            self._leaving[file.entry.slot] = file.handle
             for _ in self.finished.removing(file):
-                await self._tasks.sleep(0)
+                await self._tasks.give_way()
 
     async def withdraw(self, copies: FinishedFile) -> None:
         """Remove copies that no MANIFEST lists, after the readings that may use them."""
         for _ in self.finished.removing(copies):
-            await self._tasks.sleep(0)
+            await self._tasks.give_way()
         slot = copies.entry.slot
-        self._pinned[slot] = copies.handle
+        self._leaving[slot] = copies.handle
         await self._release(slot, is_kept=slot in self._shared.store.current.free_slots)
 
     async def _cut(self, file: FinishedFile) -> None:
@@ -415,21 +414,21 @@ class FileKeeper:
     async def _release(self, slot: str, *, is_kept: bool) -> None:
         """Free a slot that the durable MANIFEST lists as free or does not list."""
         self._shared.counters.files_freed += 1
-        if not self.pins.are_taken or self._is_closing:
+        handle = self._leaving.get(slot)
+        if handle is None or not handle.pins or self._is_closing:
             await self._drop_file(slot, is_kept=is_kept)
             return
 
-        def past() -> None:
+        def unpinned() -> None:
             # After a stop, the directory may belong to another process.
             if not self._is_closing:
                 self._tasks.spawn("release of a file", self._drop_file(slot, is_kept=is_kept))
 
-        # Readings that began earlier may still open the file.
-        self.pins.when_past(past)
+        handle.on_unpinned = unpinned
 
     async def _drop_file(self, slot: str, *, is_kept: bool) -> None:
         """Close a freed file, and remove it unless it is kept for reuse."""
-        handle = self._pinned.pop(slot, None)
+        handle = self._leaving.pop(slot, None)
         try:
             if handle is not None:
                 await handle.close()

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from bookie_server.errors import TooManyFilesError, freed
-from bookie_server.ports import Buffer, File, FileSystem, Future, Lane, Tasks
+from bookie_server.ports import Buffer, File, FileSystem, Future, Priority, Tasks
 from bookie_server.storage.wake_ups import settle
 
 T = TypeVar("T")
@@ -180,12 +180,21 @@ class PooledFile:
     is_held: bool = False  # the file stays open even if another file needs a descriptor
     was_used: bool = False  # used since the pool last searched for a file to close
     is_closed: bool = False  # closed permanently
+    pins: int = 0  # number of readings that have read from the device
+    on_unpinned: Callable[[], None] | None = None  # called once after the last of these readings
     _idle: list[Future[None]] = field(default_factory=list)
 
     def may_close(self) -> None:
         """Allow the pool to close the file, because no more records are written to the file."""
         self.is_held = False
         self._pool.wake()
+
+    def unpin(self) -> None:
+        """Count the end of a reading."""
+        self.pins -= 1
+        if not self.pins and self.on_unpinned is not None:
+            callback, self.on_unpinned = self.on_unpinned, None
+            callback()
 
     async def _run(self, operation: Callable[[File], Awaitable[T]]) -> T:
         self.uses += 1
@@ -205,13 +214,15 @@ class PooledFile:
         self.was_used = True
         return self.opened.read_now(offset, size)
 
-    async def read(self, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
+    async def read(self, offset: int, size: int, priority: Priority = Priority.FOREGROUND) -> bytes:
         """Return `size` bytes from `offset`; fewer only where the file ends."""
-        return await self._run(lambda file: file.read(offset, size, lane))
+        return await self._run(lambda file: file.read(offset, size, priority))
 
-    async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+    async def write(
+        self, offset: int, buffers: Sequence[Buffer], priority: Priority = Priority.FOREGROUND
+    ) -> None:
         """Write all buffers; not durable on return."""
-        await self._run(lambda file: file.write(offset, buffers))
+        await self._run(lambda file: file.write(offset, buffers, priority))
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers and sync the data."""
@@ -223,9 +234,9 @@ class PooledFile:
         assert self.opened is not None, "the file must be open before a write in order"
         await self.opened.write_in_order(offset, buffers)
 
-    async def datasync(self) -> None:
+    async def datasync(self, priority: Priority = Priority.FOREGROUND) -> None:
         """Make the file's data and size durable."""
-        await self._run(lambda file: file.datasync())
+        await self._run(lambda file: file.datasync(priority))
 
     async def allocate(self, size: int) -> None:
         """Reserve blocks so that the file is `size` bytes long."""
@@ -251,3 +262,30 @@ class PooledFile:
             self._idle.append(idle)
             await idle
         await self._pool.close(self)
+
+
+class Pins:
+    """The files from which one reading has read. A freed file stays until such readings end.
+
+    A reading that finds an entry in a file that was freed before its first read from the device
+    gets FreedFileError, and looks for the entry again.
+    """
+
+    __slots__ = ("_files",)
+
+    def __init__(self) -> None:
+        self._files: dict[PooledFile, None] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        files, self._files = self._files, {}
+        for file in files:
+            file.unpin()
+
+    def add(self, file: PooledFile) -> None:
+        """Keep a file until the end of the reading."""
+        if file not in self._files:
+            self._files[file] = None
+            file.pins += 1

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Generator
 from itertools import count
 from typing import TypeVar
 
-from bookie_server.errors import StorageError
+from bookie_server.errors import FreedFileError, StorageError
 from bookie_server.ports import Future, Tasks
 from bookie_server.storage.files.entry_log_file import Need
-from bookie_server.storage.files.held import Pins
+from bookie_server.storage.files.pool import Pins
 from bookie_server.storage.wake_ups import guarded, resolve
 
 R = TypeVar("R")
@@ -37,9 +37,8 @@ class Readings:
     and comparisons of adds.
     """
 
-    def __init__(self, tasks: Tasks, pins: Pins) -> None:
+    def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
-        self._pins = pins
         self._batches_line, self._entries_line, self._adds_line = (_Line(tasks) for _ in range(3))
         self._batches = 0
 
@@ -74,7 +73,6 @@ class Readings:
                 return
         self._batches += is_batch
         going_on = self._go_on(
-            self._pins.take(),
             reading,
             need,
             guarded(self._tasks, on_result),
@@ -88,20 +86,15 @@ class Readings:
 
         The comparison counts as `count` records in the line.
         """
-        pin = self._pins.take()
 
         def wait_in_line(_size_bytes: int = 0) -> Awaitable[None]:
             return self._adds_line.wait(count)
 
-        try:
-            await wait_in_line()
-            return await finish(reading, wait_in_line=wait_in_line)
-        finally:
-            self._pins.release(pin)
+        await wait_in_line()
+        return await finish(reading, wait_in_line=wait_in_line)
 
     async def _go_on(
         self,
-        pin: int,
         reading: Generator[Need | None, bytes, R],
         need: Need | None,
         on_result: Callable[[R], None],
@@ -124,7 +117,6 @@ class Readings:
             on_result(result)
         finally:
             self._batches -= is_batch
-            self._pins.release(pin)
 
 
 class _Line:
@@ -166,27 +158,35 @@ async def finish(
 ) -> R:
     """Run a reading to its end, and wait for all bytes that it needs.
 
+    A file from which the reading has read from the device is not freed before the end.
+
     `need` is the first need if the reading has already begun. `give_way` is called after each
     `NEEDS_PER_TURN` needs. `wait_in_line` is called with 0 after each portion, and with the number
     of bytes after each read from the device.
     """
-    try:
-        if need is None:
-            need = next(reading)
-        for number in count(1):
-            while need is None:
-                assert wait_in_line is not None, "this reading has no portions"
-                await wait_in_line(0)
+    with Pins() as pins:
+        try:
+            if need is None:
                 need = next(reading)
-            data = need.handle.read_now(need.offset, need.size)
-            if data is None:
-                data = await need.handle.read(need.offset, need.size)
-                if wait_in_line is not None:
-                    await wait_in_line(len(data))
-            if give_way is not None and number % NEEDS_PER_TURN == 0:
-                await give_way()
-            need = reading.send(data)
-    except StopIteration as end:
-        result: R = end.value
-        return result
+            for number in count(1):
+                while need is None:
+                    assert wait_in_line is not None, "this reading has no portions"
+                    await wait_in_line(0)
+                    need = next(reading)
+                data = need.handle.read_now(need.offset, need.size)
+                if data is None:
+                    pins.add(need.handle)
+                    try:
+                        data = await need.handle.read(need.offset, need.size)
+                    except FreedFileError as error:
+                        need = reading.throw(error)  # it looks again
+                        continue
+                    if wait_in_line is not None:
+                        await wait_in_line(len(data))
+                if give_way is not None and number % NEEDS_PER_TURN == 0:
+                    await give_way()
+                need = reading.send(data)
+        except StopIteration as end:
+            result: R = end.value
+            return result
     raise AssertionError("a reading ends")

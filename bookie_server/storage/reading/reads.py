@@ -28,7 +28,6 @@ from bookie_server.errors import (
     TooManyRangesError,
     freed,
 )
-from bookie_server.ports import File
 from bookie_server.storage import slices
 from bookie_server.storage.files.entry_log_file import (
     FinishedFile,
@@ -40,6 +39,7 @@ from bookie_server.storage.files.entry_log_file import (
 )
 from bookie_server.storage.files.index_rebuilds import IndexRebuilds
 from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.files.pool import PooledFile
 from bookie_server.storage.reading.entry_spans import HEAD_SIZE_BYTES, chunks_of, near_spans
 from bookie_server.storage.reading.readings import RECORDS_PER_TURN, Readings, finish
 from bookie_server.storage.shared import Shared
@@ -75,7 +75,7 @@ compaction may free the file that it found."""
 class Found(NamedTuple):
     """The place of an entry."""
 
-    handle: File
+    handle: PooledFile
     record: JournalRecord
     place: int  # index of the entry in the record
     following: int  # number of consecutive entries right after it in the record
@@ -116,11 +116,11 @@ class Reader:
         self._keeper = keeper
         self._shared = shared
         self._tombstone_of = shared.states.tombstone_of
-        self._rebuilds = IndexRebuilds(shared, keeper.finished, keeper.pins)
+        self._rebuilds = IndexRebuilds(shared, keeper.finished)
         self._records: OrderedDict[tuple[int, int], JournalRecord] = OrderedDict()
         self._lengths_cached = 0
         self._blocks: OrderedDict[tuple[int, int], FinishedFile] = OrderedDict()
-        self.readings = Readings(shared.tasks, keeper.pins)
+        self.readings = Readings(shared.tasks)
 
     def find(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, Found | None]:
         """Return the place of an entry, or None if no file holds the entry."""
@@ -390,14 +390,10 @@ class Reader:
                 "or failed; read from another replica",
                 path=".",
             )
-        pin = self._keeper.pins.take()
-        try:
-            for _ in range(LOOKS_MAX - 1):
-                with suppress(FreedFileError):
-                    return await self._held(ledger_id, count_max)
-            return await self._held(ledger_id, count_max)
-        finally:
-            self._keeper.pins.release(pin)
+        for _ in range(LOOKS_MAX - 1):
+            with suppress(FreedFileError):
+                return await self._held(ledger_id, count_max)
+        return await self._held(ledger_id, count_max)
 
     async def _held(self, ledger_id: int, count_max: int) -> Spans:
         tombstone = self._tombstone_of(ledger_id)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bookie_server.storage.device.runtime import OsTasks
-from bookie_server.storage.files.held import Pins
 from bookie_server.storage.reading.readings import Readings
 from bookie_server.storage.wake_ups import resolve, settle
 
@@ -33,7 +32,7 @@ def portions(name: str) -> Generator[Need | None, bytes, str]:
 async def test_a_reading_that_is_cancelled_in_line_does_not_stop_the_line() -> None:
     crashes: list[tuple[str, BaseException]] = []
     tasks = OsTasks(lambda name, error: crashes.append((name, error)))
-    readings = Readings(tasks, Pins())
+    readings = Readings(tasks)
     ended: list[str] = []
 
     def failed(error: StorageError) -> None:

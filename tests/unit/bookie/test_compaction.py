@@ -20,18 +20,18 @@ from bookie_server.core.compaction import (
 from bookie_server.core.manifest_codec import FileState
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record_codec import aligned
+from bookie_server.core.settings import MEBIBYTE
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.storage.compaction import draft
 from bookie_server.storage.compaction.copying import Copying
-from bookie_server.storage.compaction.draft import Draft
-from bookie_server.storage.compaction.pace import Pace
+from bookie_server.storage.compaction.draft import PORTION_SIZE_BYTES, Draft
+from bookie_server.storage.compaction.pace import UNSYNCED_BYTES_MAX, Pace
 from bookie_server.storage.files.entry_log_file import FinishedFile
-from bookie_server.storage.files.held import Pins
 from bookie_server.storage.files.keeper import FileKeeper
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, add_request, entry
 from tests.sim.disk import SimFile
-from tests.unit.bookie.test_drops import begun_read, pass_days, started
+from tests.unit.bookie.test_drops import begun_read, found_read, pass_days, started
 
 COLD = replace(SMALL, recent_bytes_max=1, pool_files_max=2)
 WIDE = replace(COLD, file_size_bytes=1 << 22, pieces_max=100_000, in_flight_bytes_max=1 << 24)
@@ -636,12 +636,11 @@ def test_reading_under_way_keeps_the_source_until_it_ends() -> None:
 def test_reading_that_meets_a_reused_slot_finds_its_entry_among_the_copies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Pins, "when_past", lambda _self, callback: callback())
     machine = started(settings=COLD)
     for entry_id in range(60):
         assert machine.add(7, (entry_id,), b"%d" % entry_id * 1_000) is Code.OK
         assert machine.add(8, (entry_id,), bytes(800)) is Code.OK
-    answers, let_go = begun_read(machine)
+    answers, let_go = found_read(machine, monkeypatch)
     assert machine.drop(8) is Code.OK
     machine.compact()
     for entry_id in range(60):
@@ -730,3 +729,16 @@ def test_live_bytes_of_a_rebuilt_index_are_exact() -> None:
     assert {f.file_id: f.live_bytes for f in machine.manifest().files if f.live_bytes} == {
         file_id: size for file_id, size in exact.items() if size
     }
+
+
+def test_copies_are_synced_before_more_than_eight_mebibytes_are_written() -> None:
+    machine = started(settings=replace(WIDE, file_size_bytes=64 * MEBIBYTE))
+    for entry_id in range(20):
+        assert machine.add(7, (entry_id,), bytes([entry_id]) * MEBIBYTE) is Code.OK
+        assert machine.add(8, (entry_id,), bytes(MEBIBYTE)) is Code.OK
+    roll(machine)
+    assert machine.drop(8) is Code.OK
+    machine.compact()
+    assert machine.serving.counters.compaction_bytes_copied > 20 * MEBIBYTE
+    unsynced = machine.disk.counters.background_bytes_max
+    assert UNSYNCED_BYTES_MAX - PORTION_SIZE_BYTES <= unsynced <= UNSYNCED_BYTES_MAX

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bookie_server.core.requests import StoredRead
-from bookie_server.ports import Lane, Standing
-from bookie_server.storage.files.held import Pins
+from bookie_server.ports import Priority, Standing
+from bookie_server.storage.files.pool import Pins, PooledFile
 from ledgerlog_spark.model import Code
 from tests.crash.machine import KEY, SMALL, Machine, add_request, entry
 from tests.sim.disk import SimFile
@@ -279,19 +279,53 @@ def begun_read(machine: Machine) -> tuple[list[tuple[Code, bytes | None]], Calla
     def held_back(handle: SimFile) -> None:
         read = handle.read
 
-        async def wait_and_read(offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
+        async def wait_and_read(
+            offset: int, size: int, priority: Priority = Priority.FOREGROUND
+        ) -> bytes:
             nonlocal reads
             reads += 1
             if reads == 3:  # index block and header are read, the entry is found
                 waits.append(handle.files.host.future())
                 await waits[-1]
-            return await read(offset, size, lane)
+            return await read(offset, size, priority)
 
         handle.read = wait_and_read
 
     for file in machine.serving._keeper.finished:
         assert isinstance(file.handle.opened, SimFile)
         held_back(file.handle.opened)
+    answers: list[tuple[Code, bytes | None]] = []
+    machine.serving.read(StoredRead(7, 1), lambda *answer: answers.append(answer))
+    machine.scheduler.run_until(lambda: bool(waits))
+
+    def let_go() -> None:
+        waits[0].set_result(None)
+        machine.scheduler.run_until(lambda: bool(answers))
+
+    return answers, let_go
+
+
+def found_read(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[tuple[Code, bytes | None]], Callable[[], None]]:
+    """A read that has found the place of its entry. Its file may still be freed."""
+    machine.scheduler.run_for(500)
+    machine.disk.random.random = lambda: 0.0
+    waits: list[SimFuture[None]] = []
+    reads, read = 0, PooledFile.read
+
+    async def wait_and_read(
+        file: PooledFile, offset: int, size: int, priority: Priority = Priority.FOREGROUND
+    ) -> bytes:
+        nonlocal reads
+        reads += 1
+        if reads == 3:  # index block and header are read
+            waits.append(machine.host.future())
+            await waits[-1]
+        return await read(file, offset, size, priority)
+
+    monkeypatch.setattr(Pins, "add", lambda _self, _file: None)
+    monkeypatch.setattr(PooledFile, "read", wait_and_read)
     answers: list[tuple[Code, bytes | None]] = []
     machine.serving.read(StoredRead(7, 1), lambda *answer: answers.append(answer))
     machine.scheduler.run_until(lambda: bool(waits))
@@ -313,28 +347,37 @@ def test_reading_under_way_keeps_its_slot_from_being_used_again() -> None:
     machine = started(settings=COLD)
     filled(machine, 7, 60)
     answers, let_go = begun_read(machine)
+    (pinned,) = (file for file in machine.serving._keeper.finished if file.handle.pins)
     use_all_slots_again(machine)
-    assert machine.serving.counters.files_recycled == 0
+    assert machine.serving.counters.files_recycled > 0
+    assert pinned.entry.slot not in {file.slot for file in machine.manifest().files}
     let_go()
     assert answers == [(Code.OK, entry(7, 1, b"1" * 1_000))]
-    filled(machine, 9, 60, first=60)
-    assert machine.serving.counters.files_recycled > 0
     assert machine.serving.counters.damage == 0
 
 
-def test_slot_without_a_reading_under_way_is_freed_at_once() -> None:
-    pins, freed = Pins(), list[str]()
-    pins.when_past(lambda: freed.append("slot"))
-    assert freed == ["slot"]
+def test_reading_keeps_only_the_files_from_which_it_reads() -> None:
+    machine = started(settings=COLD)
+    filled(machine, 7, 60)
+    filled(machine, 8, 60)
+    answers, let_go = begun_read(machine)
+    pinned = [file for file in machine.serving._keeper.finished if file.handle.pins]
+    assert len(pinned) == 1
+    assert machine.drop(8) is Code.OK
+    machine.reclaim()
+    filled(machine, 9, 60)
+    assert machine.serving.counters.files_recycled > 0, "the files of ledger 8 are used again"
+    let_go()
+    assert answers == [(Code.OK, entry(7, 1, b"1" * 1_000))]
+    assert not pinned[0].handle.pins
 
 
 def test_reading_that_meets_a_recycled_slot_looks_again_and_finds_no_damage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Pins, "when_past", lambda _self, callback: callback())
     machine = started(settings=COLD)
     filled(machine, 7, 60)
-    answers, let_go = begun_read(machine)
+    answers, let_go = found_read(machine, monkeypatch)
     use_all_slots_again(machine)
     assert machine.serving.counters.files_recycled > 0
     let_go()

@@ -16,7 +16,7 @@ import pytest
 from bookie_server.core.requests import StoredAdd
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import DirectoryLockedError, MissingFileError, SyncFailedError
-from bookie_server.ports import File, FileSystem, Lane, Standing
+from bookie_server.ports import File, FileSystem, Priority, Standing
 from bookie_server.storage.device import filesystem as os_filesystem
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
@@ -55,7 +55,7 @@ async def bytes_are_read_back(files: FileSystem, _other: FileSystem) -> None:
     await file.write(3, (b"abc", memoryview(b"def"), bytearray(b"g")))
     await file.write_synced(10, (b"hi",))
     assert await file.read(0, 100) == b"\0\0\0abcdefghi"
-    assert await file.read(4, 2, Lane.BACKGROUND) == b"bc"
+    assert await file.read(4, 2, Priority.BACKGROUND) == b"bc"
     assert await file.read(50, 2) == b""
     assert file.read_now(3, 4) in (b"abcd", None)
     assert await file.size() == 12

@@ -19,13 +19,13 @@ from bookie_server.core.manifest_codec import FileEntry, FileState
 from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.requests import StoredBatchRead
 from bookie_server.errors import TooManyRangesError
-from bookie_server.ports import File
 from bookie_server.storage import adds, drops, slices
 from bookie_server.storage import journal as log_module
 from bookie_server.storage.device.runtime import OsTasks
 from bookie_server.storage.files import active_index, entry_log_file, manifest
 from bookie_server.storage.files.active_index import ActiveIndex
-from bookie_server.storage.files.held import HeldFiles, Pins
+from bookie_server.storage.files.held import HeldFiles
+from bookie_server.storage.files.pool import PooledFile
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.reading import readings, reads
 from bookie_server.storage.reading.reads import RECORD_COST_BYTES, RecentBodies
@@ -479,6 +479,11 @@ async def test_reads_whose_pages_come_at_once_go_on_one_after_the_other(
     class Cold:
         """A file of which nothing is in the page cache."""
 
+        pins = 0
+
+        def unpin(self) -> None:
+            self.pins -= 1
+
         def read_now(self, _offset: int, _size: int) -> None:
             return None
 
@@ -490,7 +495,7 @@ async def test_reads_whose_pages_come_at_once_go_on_one_after_the_other(
 
     def reading() -> Generator[entry_log_file.Need, bytes, None]:
         nonlocal now, most
-        yield entry_log_file.Need(cast("File", Cold()), 0, size)
+        yield entry_log_file.Need(cast("PooledFile", Cold()), 0, size)
         now += cost
         most = max(most, now)
 
@@ -504,7 +509,7 @@ async def test_reads_whose_pages_come_at_once_go_on_one_after_the_other(
         nonlocal ended
         ended += 1
 
-    driver = readings.Readings(OsTasks(), Pins())
+    driver = readings.Readings(OsTasks())
     for _ in range(500):
         driver.run(reading(), end, end, is_batch=is_batch)
     for _ in range(10):

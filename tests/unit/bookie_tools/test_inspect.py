@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bookie_server.core.manifest_codec import FileState
-from bookie_server.ports import Lane
+from bookie_server.ports import Priority
 from bookie_server.storage.device.filesystem import OsFile
 from bookie_server.storage.replay import WINDOW_SIZE
 from bookie_server.tools import inspect
@@ -151,9 +151,11 @@ def test_a_file_of_2_gib_is_never_read_at_once(
     sizes: list[int] = []
     read, read_now = OsFile.read, OsFile.read_now
 
-    async def noted(self: OsFile, offset: int, size: int, lane: Lane = Lane.FOREGROUND) -> bytes:
+    async def noted(
+        self: OsFile, offset: int, size: int, priority: Priority = Priority.FOREGROUND
+    ) -> bytes:
         sizes.append(size)
-        return await read(self, offset, size, lane)
+        return await read(self, offset, size, priority)
 
     def noted_now(self: OsFile, offset: int, size: int) -> bytes | None:
         sizes.append(size)
