@@ -1,0 +1,102 @@
+"""How fast does a bookie start after a SIGKILL under load, and with 100,000 ledgers in 400 files?
+
+Both starts are measured until the bookie serves, with the start of Python. ZooKeeper and the bookie
+run on this machine. Before the SIGKILL, a client adds entries of 64 KiB as fast as it can. The
+100,000 ledgers have an entry in each of ten files. Then the memory of the bookie is measured too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.machine import median
+from benchmarks.options import parsed
+from benchmarks.report import Figure, show
+from benchmarks.single_bookie import RawConnection, SingleBookie
+from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
+
+KIB = 1 << 10
+MIB = 1 << 20
+LEDGERS = 100_000
+FILES = 400
+COPIES = 10
+"""Number of files that hold an entry of a ledger: 1,000,000 pairs of ledger and file."""
+FILE_SIZE_BYTES = 8 * MIB
+PAYLOAD_BYTES = 3_000
+LOAD_BYTES = 600 * MIB
+NEVER_MS = 86_400_000
+SMALL_FILES = ("--file-size-bytes", str(FILE_SIZE_BYTES), "--gc-interval-ms", str(NEVER_MS))
+
+
+def fill(bookie: SingleBookie, ledgers: int) -> None:
+    """Write `COPIES` entries of each ledger. Neighbours in a file are neighbours in the next."""
+    payload = os.urandom(PAYLOAD_BYTES)
+    with RawConnection(bookie.port) as connection:
+        for entry_id in range(COPIES):
+            connection.add_all(((ledger_id, entry_id) for ledger_id in range(ledgers)), payload)
+
+
+def load(bookie: SingleBookie) -> None:
+    """Add entries of 64 KiB, with 16 MiB under way."""
+    with RawConnection(bookie.port) as connection:
+        entries = ((1, entry_id) for entry_id in range(LOAD_BYTES // (64 * KIB)))
+        connection.add_all(entries, os.urandom(64 * KIB))
+
+
+def after_kill(uri: str, directory: Path) -> float:
+    """The seconds of a start after a SIGKILL, with the default settings."""
+    bookie = SingleBookie(directory, uri, ())
+    try:
+        bookie.start()
+        load(bookie)
+        bookie.kill()
+        return bookie.start()
+    finally:
+        bookie.kill()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def many_ledgers(uri: str, directory: Path, rounds: int) -> tuple[list[float], list[float], int]:
+    """The seconds of clean starts, the MiB of memory after each, and the number of files."""
+    bookie = SingleBookie(directory, uri, SMALL_FILES)
+    seconds, memory = [], []
+    try:
+        bookie.start()
+        fill(bookie, LEDGERS)
+        for _ in range(rounds):
+            bookie.stop()
+            seconds.append(bookie.start())
+            time.sleep(1)
+            memory.append(bookie.anonymous_mib())
+        files = len(list(directory.glob("slot-*")))
+    finally:
+        bookie.kill()
+    return seconds, memory, files
+
+
+def main() -> None:
+    """Measure both starts."""
+    options = parsed(__doc__)
+    with tempfile.TemporaryDirectory(prefix="ledgerlog-boot-", dir=options.directory) as name:
+        root = Path(name)
+        with ZooKeeperProcess(root / "zookeeper") as zookeeper:
+            uri = f"zk://{zookeeper.connect_string}/ledgers"
+            killed = [after_kill(uri, root / f"killed-{n}") for n in range(options.rounds)]
+            clean, memory, files = many_ledgers(uri, root / "many", options.rounds)
+    figures = [
+        Figure("start after a SIGKILL under load",
+               median(killed), "s", tuple(killed), goal=5, lower_is_better=True),
+        Figure(f"clean start, {LEDGERS:,} ledgers in {files} files",
+               median(clean), "s", tuple(clean), goal=3, lower_is_better=True),
+        Figure("anonymous memory after this start",
+               median(memory), "MiB", tuple(memory), goal=300, lower_is_better=True),
+    ]  # fmt: skip
+    show("boot", figures, as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()
