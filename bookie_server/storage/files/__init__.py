@@ -2,7 +2,8 @@
 
 - `keeper`: owns the files and frees them. `manifest`: the durable list of the files.
 - `entry_log_file`: one file in memory. `active_index`: the index of a file that is not finished.
-  `index_rebuilds`: repairs damaged indexes. `held`: finished files, and the readings that use them.
+  `index_rebuilds`: repairs damaged indexes. `finished_scan`: the records of a finished file.
+  `held`: finished files, and the readings that use them.
 - `handover`: the files that compaction owns, and the exchange of files by one MANIFEST.
 - `pool`: opens files when they are used, and limits the number of open files.
   `slots`: creates files ahead of use.
