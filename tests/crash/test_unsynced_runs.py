@@ -298,6 +298,16 @@ def test_kills_of_starts_leave_one_number_and_a_clean_stop_leaves_none() -> None
     assert machine.disk.numbers == {}
 
 
+def test_a_start_in_another_mode_removes_the_number() -> None:
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+    machine.crash()
+    machine.settings = SMALL
+    machine.start()
+    assert machine.disk.numbers == {}
+    assert machine.read(1, 0)[0] is Code.OK
+
+
 def test_the_number_of_another_run_proves_nothing() -> None:
     machine = weak_machine()
     assert machine.add(1, (0,)) is Code.OK
