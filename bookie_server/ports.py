@@ -4,7 +4,7 @@ Everything that waits for I/O is awaitable, so the same storage code (`bookie_se
 under asyncio and under the deterministic simulator. For asyncio, the interfaces are implemented in
 storage/device/filesystem.py and storage/device/runtime.py; for the simulator, in tests/sim/disk.py
 and tests/sim/runtime.py. The storage must stay correct if the computer loses power during any
-await. The interfaces do not contain threads, event loops or absolute paths.
+await. The interfaces do not contain threads or event loops.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class File(Protocol):
 
         Raises:
             DiskFullError: A write had no room. Some of the bytes may have been written.
-            SyncFailedError: The bytes may or may not be on the device. The file must not be synced
-                again, because a later sync reports success although the data is lost.
+            SyncFailedError: The bytes may or may not be on the device. Later syncs of the open file
+                fail too. If the file is opened again, a sync may succeed although data is lost.
         """
 
     async def write_in_order(self, offset: int, buffers: Sequence[Buffer]) -> None:
@@ -83,6 +83,13 @@ class File(Protocol):
 
         Raises:
             SyncFailedError: Same meaning as in `write_synced`, also if the device has no room.
+        """
+
+    async def drop_cache(self) -> None:
+        """Let later reads take synced bytes from the device, and not from the page cache.
+
+        If an earlier process noticed that a write failed, the cache may still have the bytes, and a
+        sync of this process succeeds.
         """
 
     async def allocate(self, size: int) -> None:
@@ -127,11 +134,16 @@ class SurvivingNumber(Protocol):
 class FileSystem(Protocol):
     """The files of one directory. Names have no path."""
 
-    async def lock(self) -> None:
-        """Create the directory if it does not exist, and lock the directory for this process.
+    @property
+    def path(self) -> str:
+        """Where the directory is. A copy of a directory has another path."""
+
+    async def lock(self, *, create: bool = True) -> None:
+        """Lock the directory for this process. With `create`, first create it if it is missing.
 
         Raises:
             DirectoryLockedError: Another process has locked the directory.
+            MissingFileError: The directory does not exist, and `create` is false.
         """
 
     async def unlock(self) -> None:
@@ -176,11 +188,14 @@ class FileSystem(Protocol):
     def random_bytes(self, size: int) -> bytes:
         """Return random bytes for a salt, different in each call."""
 
-    async def surviving_number(self, name: str, *, create: bool = False) -> SurvivingNumber | None:
-        """Return the number with this name, which is unique on the computer.
+    async def surviving_number(
+        self, name: str, run_id: str, *, create: bool = False
+    ) -> SurvivingNumber | None:
+        """Return the number of a run. Its name is unique on the computer.
 
-        With `create`, the number is new and 0. The result is None if the number does not exist or
-        if the system has no such memory.
+        With `create`, the number is new and 0, and a number of another run is replaced. The result
+        is None if the number does not exist, if another run has set it, or if the system has no
+        such memory.
         """
 
     async def forget_number(self, name: str) -> None:

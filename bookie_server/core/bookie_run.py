@@ -42,6 +42,13 @@ class BookieRun:
     journal_files: int = 0
     journal_file_bytes: int = 0
 
+    def while_synced(self) -> BookieRun:
+        """Return the promise of the run while all its acknowledged records are synced in files.
+
+        It is the promise of a run in mode `direct`.
+        """
+        return BookieRun(self.run_id)
+
     def to_json(self) -> dict[str, Any]:
         """Return the fields for the MANIFEST."""
         return {**asdict(self), "mode": self.mode.value}
@@ -55,3 +62,16 @@ class BookieRun:
             ValueError: The mode is unknown.
         """
         return cls(**{**fields, "mode": BookieWriteMode(fields["mode"])})
+
+
+@dataclass(frozen=True, slots=True)
+class RunJournal:
+    """A journal directory that may have the files of a run.
+
+    Attributes:
+        run_id: The id of the run.
+        path: Absolute path of the journal directory.
+    """
+
+    run_id: str
+    path: str

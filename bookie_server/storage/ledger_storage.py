@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bookie_server.core.bookie_run import BookieWriteMode
+from bookie_server.core.bookie_run import RunJournal
+from bookie_server.core.manifest_codec import JOURNALS_MAX
 from bookie_server.core.record import JournalRecord, JournalRecordKind
-from bookie_server.errors import StorageError
+from bookie_server.errors import JournalFailedError, StorageError, journal_failed
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.boot import Boot
 from bookie_server.storage.compaction.compactor import Compactor
@@ -22,7 +23,13 @@ from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.lacs import Lacs
 from bookie_server.storage.modes.ring import JournalPlace
-from bookie_server.storage.modes.setup import Mode, new_run, number_name, prepare_mode
+from bookie_server.storage.modes.setup import (
+    Mode,
+    new_run,
+    number_name,
+    prepare_mode,
+    require_journal,
+)
 from bookie_server.storage.modes.writers import DirectWriter
 from bookie_server.storage.reading.answers import ReadAnswers
 from bookie_server.storage.reading.reads import Reader, RecentBodies
@@ -45,6 +52,7 @@ class LedgerStorage:
         self.counters = shared.counters
         self.was_unclean = boot.was_unclean
         self.failure: StorageError | None = None  # the error that ended the storage
+        self._has_other_failure = False  # something else than the journal has failed
         # Called after a change of `is_writable` or `failure`.
         self.on_state_change: Callable[[], None] = lambda: None
         # Called after a change of the level in `disk`.
@@ -91,15 +99,20 @@ class LedgerStorage:
     async def _start(self) -> None:
         for state in self._states.values():
             state.last_accepted_id = state.last_entry_id
-        shared, run, last = self._shared, self._mode.run, self._shared.store.current.run
+        shared, run = self._shared, self._mode.run
+        await require_journal(shared, self._journals, run)
+        if run.journal:
+            # A MANIFEST lists the files before they exist, so that they are removed after a kill.
+            shared.journals = (*shared.journals, RunJournal(run.run_id, run.journal))
+            shared.journals = shared.journals[-JOURNALS_MAX:]
         # From this commit on, the files of the last run are not needed.
-        shared.run = run if run.mode is BookieWriteMode.DIRECT else None
+        shared.run = run.while_synced()
         await self._keeper.commit(None)
         await shared.store.remove_strays()
         await shared.store.mark_unclean()
-        await self._journals.remove_files(kept=run.journal)
-        if last is not None:
-            await shared.files.forget_number(number_name(last.run_id))
+        await self._journals.remove_files(kept=run.run_id)
+        await self._journals.unlock(kept=run.journal)
+        await shared.files.forget_number(number_name(shared))
         self._mode = await prepare_mode(
             shared,
             self._keeper,
@@ -108,7 +121,8 @@ class LedgerStorage:
             on_synced=lambda written: self._journal.note_synced(written.sequence, written.ticket),
             on_failed=self._fail,
         )
-        if shared.run is None:
+        if self._mode.ring is not None and run.is_synced:
+            # Its records are synced in the journal first.
             shared.run = run
             await self._keeper.commit(None)
         self._mode.start()
@@ -169,30 +183,54 @@ class LedgerStorage:
     async def close(self) -> None:
         """Stop cleanly: answer accepted requests, then finish and sync all files.
 
-        After a failure of the storage, nothing is written, and the next start replays the files.
+        After a failure of the storage, nothing is written, and the next start replays the files. If
+        only the journal has failed, the entry log is synced, so that the next start does not need
+        the journal.
         """
         if self._health.is_closing:
             return
         self._health.is_closing = True
-        await self._journal.close()
-        await self.compactor.stop()
-        await self._mode.stop()
-        await self._keeper.stop()
-        await self.disk.close()
         try:
+            await self._journal.close()
+            await self.compactor.stop()
+            await self._mode.stop()
+            await self._keeper.stop()
+            await self.disk.close()
             if self.failure is None:
                 await self._keeper.finish_all()
-                self._shared.run = None
-                await self._keeper.commit(None, keep_open=False)
+                await self._end_run(keep_open=False)
                 await self._shared.store.unmark_unclean()
-                await self._journals.remove_files(kept="")
-                await self._shared.files.forget_number(number_name(self._mode.run.run_id))
+            elif isinstance(self.failure, JournalFailedError) and not self._has_other_failure:
+                await self._retire_journal(self.failure)
         except StorageError as error:
             self._fail(error)
         finally:
             await self._journals.unlock()
             await self._shared.files.close_all()
             await self._shared.files.unlock()
+
+    async def _retire_journal(self, failure: JournalFailedError) -> None:
+        """Sync the entry-log files, and commit that nothing is only in the journal.
+
+        A record is acknowledged after its write to an entry-log file, so the files have all of
+        them. A group whose copy failed is in no file, and its outcome stays unknown.
+        """
+        for file in self._keeper.opened:
+            await file.handle.datasync()
+        await self._end_run(keep_open=True)
+        self.failure = journal_failed(
+            failure.fields["path"],
+            failure.fields["journal"],
+            failure.fields["reason"],
+            is_needed=False,
+        )
+
+    async def _end_run(self, *, keep_open: bool) -> None:
+        """Commit that the run has left nothing outside of the synced entry-log files."""
+        self._shared.run = None
+        await self._keeper.commit(None, keep_open=keep_open)
+        await self._journals.remove_files(kept="")
+        await self._shared.files.forget_number(number_name(self._shared))
 
     # Reports of the journal.
 
@@ -243,6 +281,9 @@ class LedgerStorage:
         self.on_state_change()
 
     def _fail(self, error: StorageError) -> None:
+        unfinished = {file.entry.slot for file in self._keeper.opened}
+        self._mode.note_loss(error, unfinished)
+        self._has_other_failure |= not isinstance(error, JournalFailedError)
         if self.failure is not None:
             return
         self.failure = error

@@ -259,9 +259,9 @@ def rename_before_sync() -> None:
     """The MANIFEST gets its name before its bytes are durable."""
     sync = OsFile.datasync
 
-    async def skipped(self: OsFile, _priority: Priority = Priority.FOREGROUND) -> None:
+    async def skipped(self: OsFile, priority: Priority = Priority.FOREGROUND) -> None:
         if self.name != NEW_NAME:
-            await sync(self)
+            await sync(self, priority)
 
     OsFile.datasync = skipped
 
@@ -270,9 +270,9 @@ def no_state_sync() -> None:
     """The MANIFEST names states whose bytes are not durable."""
     sync = OsFile.datasync
 
-    async def skipped(self: OsFile, _priority: Priority = Priority.FOREGROUND) -> None:
+    async def skipped(self: OsFile, priority: Priority = Priority.FOREGROUND) -> None:
         if not self.name.startswith("ledgers-"):
-            await sync(self)
+            await sync(self, priority)
 
     OsFile.datasync = skipped
 

@@ -24,7 +24,7 @@ from bookie_server.errors import (
     TooManyFilesError,
 )
 from bookie_server.ports import Buffer, Priority
-from bookie_server.storage.device.filesystem import translated
+from bookie_server.storage.device.os_errors import translated
 from tests.sim.runtime import Host, SimFuture
 
 SECTOR = 512
@@ -131,6 +131,7 @@ class SimDisk:
     Attributes:
         on_operation: Called with the number and name of each operation, before the operation takes
             effect. Tests crash here, or set `error`.
+        is_there: Whether the directory exists. If not, a lock creates it only on request.
         error: The errno of the operation that takes effect next, if it changes something. 0 for no
             error.
         cold_part: The part of the reads whose pages are not in the cache, from 0 to 1.
@@ -141,12 +142,13 @@ class SimDisk:
     counters: Counters = field(default_factory=Counters)
     on_operation: Callable[[int, str], None] | None = None
     error: int = 0
+    is_there: bool = True
     cold_part: float = 0.3
     holder: Host | None = None
     seen_names: dict[str, Content] = field(default_factory=dict)
     durable_names: dict[str, Content] = field(default_factory=dict)
     unsynced_names: list[tuple[str, Content | None]] = field(default_factory=list)
-    numbers: dict[str, int] = field(default_factory=dict)
+    numbers: dict[str, SimNumber] = field(default_factory=dict)
 
     def lose_power(self) -> None:
         """Drop a random part of the data that is not synced. The caller first kills the host."""
@@ -213,6 +215,7 @@ class SimFileSystem:
 
     Attributes:
         opened: Number of open descriptors of the process.
+        path: Where the directory is.
         grid_us: The process notices finished operations only at multiples of this time. So with a
             large value, it notices many at once.
     """
@@ -226,6 +229,7 @@ class SimFileSystem:
         self.last_group: SimFuture[None] | None = None
         self.opened: list[SimFile] = []
         self.grid_us = 1
+        self.path = "/data"
 
     async def step(self, name: str) -> None:
         """Wait for the device. After this, the caller lets the operation take effect at once."""
@@ -242,8 +246,10 @@ class SimFileSystem:
         if not self.host.is_alive:
             raise StorageError("the simulated process is dead", path=name)
 
-    async def lock(self) -> None:
+    async def lock(self, *, create: bool = True) -> None:
         await self.step("lock")
+        if not (create or self.disk.is_there):
+            raise MissingFileError("cannot use the directory: No such file or directory", path=".")
         holder = self.disk.holder
         if holder is not None and holder.is_alive:
             raise DirectoryLockedError(
@@ -252,7 +258,8 @@ class SimFileSystem:
         self.disk.holder = self.host
 
     async def unlock(self) -> None:
-        self.disk.holder = None
+        if self.disk.holder is self.host:
+            self.disk.holder = None
 
     async def open(self, name: str, *, create: bool = False) -> SimFile:
         await self.step(f"open {name}")
@@ -312,12 +319,14 @@ class SimFileSystem:
     def random_bytes(self, size: int) -> bytes:
         return self.disk.random.randbytes(size)
 
-    async def surviving_number(self, name: str, *, create: bool = False) -> SimNumber | None:
+    async def surviving_number(
+        self, name: str, run_id: str, *, create: bool = False
+    ) -> SimNumber | None:
         await self.step(f"map {name}")
         if create:
-            assert name not in self.disk.numbers
-            self.disk.numbers[name] = 0
-        return SimNumber(self.disk, name) if name in self.disk.numbers else None
+            self.disk.numbers[name] = SimNumber(run_id)
+        number = self.disk.numbers.get(name)
+        return number if number is not None and number.run_id == run_id else None
 
     async def forget_number(self, name: str) -> None:
         await self.step(f"unmap {name}")
@@ -328,14 +337,14 @@ class SimFileSystem:
 class SimNumber:
     """The SurvivingNumber port."""
 
-    disk: SimDisk
-    name: str
+    run_id: str
+    number: int = 0
 
     def set(self, number: int) -> None:
-        self.disk.numbers[self.name] = number
+        self.number = number
 
     def get(self) -> int:
-        return self.disk.numbers[self.name]
+        return self.number
 
 
 class SimFile:
@@ -346,6 +355,7 @@ class SimFile:
         self.name = name
         self.content = content
         self.has_failed = False
+        self.has_lost_pages = False
         self.is_open = True
         self.background_bytes = 0  # by background work since its last sync
 
@@ -399,7 +409,7 @@ class SimFile:
         try:
             if before is not None:
                 await before
-            if self.has_failed:
+            if self.has_failed or self.has_lost_pages:
                 raise SyncFailedError(f"{self.name} failed before", path=self.name)
             await operation()
         except StorageError:
@@ -451,17 +461,30 @@ class SimFile:
         self._check_open()
         disk = self.files.disk
         disk.counters.syncs += 1
+        if self.has_lost_pages:
+            raise SyncFailedError(f"{self.name} failed before", path=self.name)
         if disk.faults.sync_errors > 0:
             disk.faults.sync_errors -= 1
-            # Linux marks the pages clean: the next sync reports success, and the data is gone.
-            self.content.unsynced = []
+            # Linux marks the pages clean: for a file that is opened again, the next sync reports
+            # success, and the data is gone.
+            self._lose_pages()
             raise SyncFailedError(f"cannot sync {self.name}: input/output error", path=self.name)
         try:
             disk.fail(self.name, "sync")
         except StorageError:
-            self.content.unsynced = []
+            self._lose_pages()
             raise
         self.content.sync(writes)
+
+    def _lose_pages(self) -> None:
+        self.has_lost_pages = True
+        self.content.unsynced = []
+
+    async def drop_cache(self) -> None:
+        await self.files.step(f"drop {self.name}")
+        self.content.seen = bytearray(self.content.durable)
+        for write in self.content.unsynced:
+            put(self.content.seen, *write)
 
     async def allocate(self, size: int) -> None:
         await self.files.step(f"allocate {self.name}")

@@ -18,23 +18,18 @@ import ctypes.util
 import errno
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bookie_server.errors import (
-    DirectoryLockedError,
-    DiskFullError,
-    MissingFileError,
-    StorageError,
-    SyncFailedError,
-    TooManyFilesError,
-)
+from bookie_server.errors import DirectoryLockedError
 from bookie_server.ports import Buffer, Priority
 from bookie_server.storage.device import mapped_number
 from bookie_server.storage.device.mapped_number import MappedNumber
+from bookie_server.storage.device.os_errors import translated
 from bookie_server.storage.device.runtime import OrderedThread
 from bookie_server.storage.device.written_cache import WrittenCache
 
@@ -50,8 +45,6 @@ PORTION_SIZE_BYTES = 1 << 20
 SYNC_FILE_RANGE_WRITE = 2
 SYNC_FILE_RANGE_WAIT = 1 | SYNC_FILE_RANGE_WRITE | 4
 BLOCK_SIZE_BYTES = 512  # the unit of `st_blocks`
-_FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
-_NO_DESCRIPTOR = frozenset((errno.EMFILE, errno.ENFILE))
 _NOT_SUPPORTED = frozenset((errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
 _NOT_CACHED = frozenset((errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL))
 _libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
@@ -72,6 +65,7 @@ class OsFileSystem:
         cached_bytes_max: int = CACHED_BYTES_MAX,
     ) -> None:
         self.directory = directory
+        self.path = str(directory.absolute())
         self._on_notice = on_notice
         self.on_sync: Callable[[float], None] = lambda _seconds: None  # called in the writer thread
         self._can_allocate = True
@@ -92,15 +86,15 @@ class OsFileSystem:
         }
         self.loop = asyncio.get_running_loop()
 
-    async def lock(self) -> None:
-        """Create the directory if it is missing, and lock it. A second call changes nothing."""
-        await self.keeper.call(self._take_lock)
+    async def lock(self, *, create: bool = True) -> None:
+        """Lock the directory; `create` creates a missing one. A second call changes nothing."""
+        await self.keeper.call(lambda: self._take_lock(create=create))
 
-    def _take_lock(self) -> None:
+    def _take_lock(self, *, create: bool) -> None:
         if self._lock is not None:
             return
         try:
-            if not self.directory.exists():
+            if create and not self.directory.exists():
                 self.directory.mkdir(mode=0o700, parents=True)
                 sync_path(self.directory.parent)
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -185,9 +179,13 @@ class OsFileSystem:
         """Return random bytes of the operating system."""
         return os.urandom(size)
 
-    async def surviving_number(self, name: str, *, create: bool = False) -> MappedNumber | None:
-        """Return a number in a file of the memory file system, or None."""
-        number = await self.call(lambda: MappedNumber.open(name, create=create), name, "map")
+    async def surviving_number(
+        self, name: str, run_id: str, *, create: bool = False
+    ) -> MappedNumber | None:
+        """Return the number of a run, in a file of the memory file system, or None."""
+        number = await self.call(
+            lambda: MappedNumber.open(name, run_id, create=create), name, "map"
+        )
         if create and number is None:
             self._on_notice(
                 f"{mapped_number.FOLDER} has no shared memory for this bookie: after a SIGKILL, "
@@ -258,6 +256,10 @@ class OsFile:
         self._idle: asyncio.Future[None] | None = None
         self._has_failed = False
         self._is_synced_later = False  # groups were written without a sync
+        # Held while write-back is awaited, because the kernel may then report an error to this
+        # process. It reports each error only once.
+        self._write_back = threading.Lock()
+        self._has_lost_pages = False  # a sync or a write-back failed; later syncs must fail too
         self._unwritten_from: int | None = None  # write-back of earlier bytes was started
         self.name = name
 
@@ -371,7 +373,7 @@ class OsFile:
     def _begin_write(self) -> None:
         # After a failure, the kernel treats the pages as written, so a later sync would succeed
         # although data is lost. So nothing more is written.
-        if self._has_failed:
+        if self._has_failed or self._has_lost_pages:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._has_failed = True  # until the write ends
 
@@ -381,7 +383,7 @@ class OsFile:
         # Pages are dropped before the sync, while the device is already writing.
         self._files.written.make_room(size)
         began = time.perf_counter()
-        _fdatasync(self._descriptor)
+        self._sync()
         self._files.on_sync(time.perf_counter() - began)
         self._files.written.add(self, offset, size)
         self._has_failed = False
@@ -408,27 +410,55 @@ class OsFile:
         Bytes that are not yet synced are first written to the device, without a sync of the device.
 
         Raises:
-            OSError: These bytes could not be written. No later sync would report this.
+            SyncFailedError: These bytes could not be written. Later syncs of the file fail too.
         """
-        if self._is_closed or not hasattr(os, "posix_fadvise"):
+        if self._is_closed:
             return
         if self._is_synced_later:
             self._end_writing(offset, size)
+        self._drop(offset, size)
+
+    def _drop(self, offset: int, size: int) -> None:
+        """Drop pages that need no write from the page cache; size 0 means all after `offset`."""
+        if not hasattr(os, "posix_fadvise"):
+            return
         with contextlib.suppress(OSError):
             os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_DONTNEED)
 
     def _end_writing(self, offset: int, size: int) -> None:
+        with self._write_back:
+            try:
+                self._files.end_writing(self._descriptor, offset, size)
+            except OSError as error:
+                # The other thread may have closed the file meanwhile. It was synced before that.
+                if error.errno == errno.EBADF and self._is_closed:
+                    return
+                self._has_lost_pages = True
+                raise translated(error, self.name, "sync") from error
+
+    def _sync(self) -> None:
+        """Sync the data, and fail if any sync or write-back since the file was opened has failed.
+
+        The kernel reports an error once for each open file. Then the pages count as written, so a
+        later sync succeeds although data is lost.
+        """
         try:
-            self._files.end_writing(self._descriptor, offset, size)
-        except OSError as error:
-            # The other thread may have closed the file meanwhile. It was synced before that.
-            if error.errno != errno.EBADF or not self._is_closed:
-                raise
+            _fdatasync(self._descriptor)
+        except OSError:
+            self._has_lost_pages = True
+            raise
+        with self._write_back:  # a write-back that was awaited meanwhile may have taken the error
+            if self._has_lost_pages:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     async def datasync(self, priority: Priority = Priority.FOREGROUND) -> None:
         """Make the file's data and size durable."""
         thread = self._files.thread_of(priority)
-        await self._use(thread.call(lambda: _fdatasync(self._descriptor)), "sync")
+        await self._use(thread.call(self._sync), "sync")
+
+    async def drop_cache(self) -> None:
+        """Let later reads take synced bytes from the device."""
+        await self._files.call(lambda: self._drop(0, 0), self.name, "drop")
 
     async def allocate(self, size: int) -> None:
         """Reserve blocks, or only set the size if the file system cannot reserve blocks."""
@@ -479,18 +509,3 @@ def sync_path(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def translated(error: OSError, name: str, verb: str) -> StorageError:
-    """Return the StorageError for an error of the operating system."""
-    message = f"cannot {verb} {name}: {error.strerror}"
-    if error.errno == errno.ENOENT:
-        return MissingFileError(message, path=name)
-    if error.errno in _FULL and verb != "sync":
-        # After a sync without room, the pages count as written, so it is a failed sync.
-        return DiskFullError(f"{message}; make room on the device", path=name)
-    if error.errno in _NO_DESCRIPTOR:
-        return TooManyFilesError(f"{message}; raise the limit of open files (ulimit -n)", path=name)
-    if verb in ("write", "sync"):
-        return SyncFailedError(message, path=name)
-    return StorageError(message, path=name)

@@ -34,6 +34,7 @@ class FilePool:
         self._is_closed = False
         self.open_count = 0  # files that are open, being opened or being closed
         self.opened = 0  # number of times that a file was opened
+        self.path = files.path
         self.lock = files.lock
         self.unlock = files.unlock
         self.rename = files.rename
@@ -237,6 +238,10 @@ class PooledFile:
     async def datasync(self, priority: Priority = Priority.FOREGROUND) -> None:
         """Make the file's data and size durable."""
         await self._run(lambda file: file.datasync(priority))
+
+    async def drop_cache(self) -> None:
+        """Let later reads take synced bytes from the device."""
+        await self._run(lambda file: file.drop_cache())
 
     async def allocate(self, size: int) -> None:
         """Reserve blocks so that the file is `size` bytes long."""

@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bookie_server.core.record import JournalRecord
-from bookie_server.errors import StorageError
+from bookie_server.core.record import JournalRecord, JournalRecordKind
+from bookie_server.errors import SyncFailedError
 from bookie_server.ports import Buffer, SurvivingNumber
 from bookie_server.storage.files.entry_log_file import OpenFile
 from bookie_server.storage.modes.checkpoints import Checkpoints, WrittenMark
+from bookie_server.storage.modes.recorded_run import RecordedRun
 from bookie_server.storage.modes.ring import JournalPlace, JournalRing
 
 HAS_FAILED = -1
-"""Value of the surviving number of a run in which a write or sync failed."""
+"""Value of the surviving number of a run that may have lost written groups."""
 
 
 @dataclass(slots=True)
@@ -71,13 +72,8 @@ class GroupWriter(Protocol):
         """Wait until all written groups are synced, or the storage has failed."""
 
 
-class DirectWriter:
-    """Writes and syncs a group in its entry-log file."""
-
-    async def write(self, group: Group) -> bool:
-        """Write and sync a group."""
-        await group.file.handle.write_synced(group.offset, group.buffers)
-        return True
+class SyncedWriter:
+    """A writer whose groups are synced when `write` returns."""
 
     def sync_soon(self) -> None:
         """Do nothing: all groups are synced."""
@@ -86,7 +82,16 @@ class DirectWriter:
         """Do nothing: all groups are synced."""
 
 
-class JournalWriter:
+class DirectWriter(SyncedWriter):
+    """Writes and syncs a group in its entry-log file."""
+
+    async def write(self, group: Group) -> bool:
+        """Write and sync a group."""
+        await group.file.handle.write_synced(group.offset, group.buffers)
+        return True
+
+
+class JournalWriter(SyncedWriter):
     """Writes and syncs a copy of a group in a journal file, then writes the group in its file.
 
     The copy is first, so the entry-log file has no record that was never in the journal.
@@ -103,45 +108,52 @@ class JournalWriter:
         self._checkpoints.wrote(group.written(place), group.size_bytes)
         return True
 
-    def sync_soon(self) -> None:
-        """Do nothing: all groups are synced."""
-
-    async def sync_now(self) -> None:
-        """Do nothing: all groups are synced."""
-
 
 class UnsyncedWriter:
     """Writes a group without a sync, with or without a copy in a journal file.
 
-    Before the adds are acknowledged, the last sequence is set in memory that outlives the process.
+    Before the adds are acknowledged, the last sequence is set in memory that outlives the process,
+    and the MANIFEST lists the run.
     """
 
     def __init__(
         self,
         checkpoints: Checkpoints,
+        recorded: RecordedRun,
         survivor: SurvivingNumber | None,
         ring: JournalRing | None,
     ) -> None:
         self._checkpoints = checkpoints
+        self._recorded = recorded
         self._survivor = survivor
         self._ring = ring
         self._has_failed = False
 
     async def write(self, group: Group) -> bool:
         """Write a group, which a later checkpoint syncs."""
-        place = None
+        self._recorded.groups += 1
         try:
-            if self._ring is not None:
-                place = await append_copy(self._ring, group)
-            await group.file.handle.write_in_order(group.offset, group.buffers)
-        except StorageError:
+            return await self._write(group)
+        finally:
+            self._recorded.groups -= 1
+
+    async def _write(self, group: Group) -> bool:
+        has_adds = any(record.kind is JournalRecordKind.RUN for record in group.records)
+        is_later = await self._recorded.may_sync_later(has_adds=has_adds)
+        place = None if self._ring is None else await append_copy(self._ring, group)
+        handle = group.file.handle
+        try:
+            await (handle.write_in_order if is_later else handle.write_synced)(
+                group.offset, group.buffers
+            )
+        except SyncFailedError:
             self.fail()
             raise
         # A checkpoint may have failed meanwhile. The number must keep this.
         if self._survivor is not None and not self._has_failed:
             self._survivor.set(group.records[-1].sequence)
         self._checkpoints.wrote(group.written(place), group.size_bytes)
-        return False
+        return not is_later
 
     def sync_soon(self) -> None:
         """Request a checkpoint."""
@@ -152,7 +164,7 @@ class UnsyncedWriter:
         await self._checkpoints.sync_now()
 
     def fail(self) -> None:
-        """Record that a write or a sync failed, so the next start must not trust the files."""
+        """Record that written groups may be lost, so the next start must not trust the files."""
         self._has_failed = True
         if self._survivor is not None:
             self._survivor.set(HAS_FAILED)

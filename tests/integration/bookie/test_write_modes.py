@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import resource
+import shutil
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
 REFUSED = 3
+STORAGE_FAILED = 5
 MODES = ("direct", "journal", "unjournaled", "journal without its sync")
 EACH_SWITCH = (0, 0, 1, 0, 2, 0, 3, 1, 1, 2, 1, 3, 2, 2, 3, 3, 0)
 """Modes of consecutive starts, in which each pair of modes is once side by side."""
@@ -42,16 +45,26 @@ def set_mode(bookie: BookieProcess, mode: str, journal: Path) -> None:
         bookie.settings.pop(name, None)
     bookie.settings |= {"write_mode": write_mode, "file_size_bytes": 8 * MEBIBYTE}
     if write_mode == "journal":
+        journal.mkdir(exist_ok=True)
         bookie.settings["journal_directory"] = journal
         bookie.settings["journal_files"] = 2
     if rest:
         bookie.settings["no_journal_sync_data"] = True
 
 
+def manifest_of(bookie: BookieProcess) -> Any:
+    text = (bookie.directory / "MANIFEST").read_text().split("\n", 1)[1]
+    return json.loads(text)
+
+
 def run_of(bookie: BookieProcess) -> Any:
     """The run in the MANIFEST."""
-    text = (bookie.directory / "MANIFEST").read_text().split("\n", 1)[1]
-    return json.loads(text)["run"]
+    return manifest_of(bookie)["run"]
+
+
+def number_of(bookie: BookieProcess) -> Path:
+    """The file in shared memory that proves what a run without syncs acknowledged."""
+    return mapped_number.FOLDER / f"ledgerlog-{manifest_of(bookie)['directory_id']}"
 
 
 def test_acknowledged_entries_survive_a_kill_in_each_mode_and_each_switch(
@@ -90,7 +103,7 @@ def test_a_run_without_syncs_is_not_trusted_without_its_proof(
     bookie.start()
     with bookie.peer() as peer:
         assert peer.ask(add_frame(1, 0, b"x")).code is Code.OK
-    number = mapped_number.FOLDER / f"ledgerlog-{run_of(bookie)['run_id']}"
+    number = number_of(bookie)
     assert number.exists()
     bookie.kill()
     number.unlink()  # as a power loss does
@@ -107,9 +120,8 @@ def test_a_clean_stop_needs_no_proof_and_leaves_no_journal(
     for mode in MODES:
         set_mode(bookie, mode, journal)
         bookie.start()
-        run = run_of(bookie)
         assert bookie.stop(signal.SIGTERM) == 0
-        assert not (mapped_number.FOLDER / f"ledgerlog-{run['run_id']}").exists()
+        assert not number_of(bookie).exists()
         assert list(journal.glob("journal-*")) == []
 
 
@@ -141,3 +153,44 @@ def test_two_bookies_cannot_share_a_journal_directory(
     assert code == REFUSED
     assert "belongs to another directory of entries" in log
     first.start()
+
+
+def test_a_missing_journal_directory_is_refused_with_the_command_that_creates_it(
+    make_bookie: MakeBookie, tmp_path: Path
+) -> None:
+    bookie, journal = make_bookie(), tmp_path / "journal"
+    set_mode(bookie, "journal", journal)
+    journal.rmdir()
+    code, log = bookie.refusal()
+    assert code == REFUSED
+    assert f"mkdir -p -m 700 {journal}" in log
+    assert not journal.exists()
+
+
+def test_a_bookie_whose_journal_fails_stops_and_starts_without_it(
+    make_bookie: MakeBookie, tmp_path: Path
+) -> None:
+    """A limit of the size of files fails a write to the journal, which grows faster."""
+    bookie, journal = make_bookie(), tmp_path / "journal"
+    set_mode(bookie, "journal", journal)
+    bookie.start()
+    assert bookie.process is not None
+    resource.prlimit(bookie.process.pid, resource.RLIMIT_FSIZE, (65_536, 65_536))
+    stored = 0
+    with bookie.peer() as peer:
+        while peer.ask(add_frame(1, stored, b"x")).code is Code.OK:
+            stored += 1
+            assert stored < 100
+    assert stored > 10
+    assert bookie.wait() == STORAGE_FAILED
+    log = bookie.log()
+    assert f"the journal in {journal} has failed" in log
+    assert "does not need this journal: start the bookie with another --journal-directory" in log
+    assert run_of(bookie) is None
+    shutil.rmtree(journal)
+    set_mode(bookie, "direct", journal)
+    bookie.start()
+    with bookie.peer() as peer:
+        for entry_id in range(stored):
+            assert peer.read(encode_read(1, entry_id)) == stored_entry(1, entry_id, b"x")
+    assert bookie.stop() == 0

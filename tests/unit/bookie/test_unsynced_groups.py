@@ -8,6 +8,7 @@ import errno
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -97,6 +98,80 @@ async def test_a_failed_write_back_fails_the_group_that_notices_it(
     await file.close()
 
 
+def reports(code: int) -> int:
+    """What a call of the kernel returns that fails."""
+    ctypes.set_errno(code)
+    return -1
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+async def test_a_failed_write_back_fails_all_later_syncs_of_the_file(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The kernel reports the error once, and here a group of another file was told."""
+    old, new = await files.open("old", create=True), await files.open("new", create=True)
+    for number in range(4):
+        await old.write_in_order(number * MIB, [bytes(MIB)])
+    monkeypatch.setattr(os_filesystem, "_sync_file_range", lambda *_: reports(code))
+    with pytest.raises(SyncFailedError, match="cannot sync old"):
+        await new.write_in_order(0, [bytes(MIB)])
+    monkeypatch.undo()
+    for operation in (old.datasync, old.datasync, partial(old.write_synced, 0, [b"x"])):
+        with pytest.raises(SyncFailedError):
+            await operation()
+    await new.datasync()
+    await old.close()
+    await new.close()
+
+
+async def test_a_sync_fails_if_a_write_back_takes_the_error_meanwhile(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = await files.open("one", create=True)
+    for number in range(4):
+        await file.write_in_order(number * MIB, [bytes(MIB)])
+    is_taken, is_synced, may_return = (threading.Event() for _ in range(3))
+
+    def take(_descriptor: int, _offset: Any, _size: Any, flags: int) -> int:
+        if flags != SYNC_FILE_RANGE_WAIT:
+            return 0
+        is_taken.set()
+        may_return.wait()
+        return reports(errno.EIO)
+
+    monkeypatch.setattr(os_filesystem, "_sync_file_range", take)
+    monkeypatch.setattr(os_filesystem, "_fdatasync", lambda _descriptor: is_synced.set())
+    group = asyncio.ensure_future(file.write_in_order(4 * MIB, [bytes(MIB)]))
+    await asyncio.to_thread(is_taken.wait)
+    syncing = asyncio.ensure_future(file.datasync())
+    await asyncio.to_thread(is_synced.wait)
+    may_return.set()
+    failed = await asyncio.gather(group, syncing, return_exceptions=True)
+    assert [type(error) for error in failed] == [SyncFailedError, SyncFailedError]
+    await file.close()
+
+
+async def test_a_failed_sync_fails_all_later_syncs_of_the_open_file(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = await files.open("one", create=True)
+    await file.write(0, [b"x"])
+    errors = [OSError(errno.EIO, "input/output error")]
+
+    def sync(_descriptor: int) -> None:
+        if errors:
+            raise errors.pop()
+
+    monkeypatch.setattr(os_filesystem, "_fdatasync", sync)
+    for _ in range(2):
+        with pytest.raises(SyncFailedError):
+            await file.datasync()
+    again = await files.open("one")
+    await again.datasync()
+    await file.close()
+    await again.close()
+
+
 async def test_a_file_that_is_closed_while_its_bytes_are_dropped_fails_no_group(
     files: OsFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,8 +208,11 @@ async def test_nothing_goes_to_a_file_after_a_group_without_a_sync_failed(
     await file.close()
 
 
+RUN, OTHER = "00112233445566aa", "bb" * 8
+
+
 def set_and_die(name: str) -> None:
-    number = MappedNumber.open(name, create=True)
+    number = MappedNumber.open(name, RUN, create=True)
     assert number is not None
     assert number.get() == 0
     number.set(5_000_000_000)
@@ -147,16 +225,22 @@ def test_a_number_survives_a_kill(tmp_path: Path) -> None:
     process.start()
     process.join()
     try:
-        number = MappedNumber.open(name, create=False)
+        number = MappedNumber.open(name, RUN, create=False)
         assert number is not None
         assert number.get() == 5_000_000_000
         assert (mapped_number.FOLDER / name).stat().st_mode & 0o777 == 0o600
-        assert MappedNumber.open(name, create=True) is None  # it is never shared by two runs
+        assert MappedNumber.open(name, OTHER, create=False) is None
         number.set(-1)
         assert number.get() == -1
+        other = MappedNumber.open(name, OTHER, create=True)
+        assert other is not None
+        assert other.get() == 0
+        number.set(7)  # the process of an earlier run does not change it
+        assert other.get() == 0
+        assert MappedNumber.open(name, RUN, create=False) is None
     finally:
         MappedNumber.remove(name)
-    assert MappedNumber.open(name, create=False) is None
+    assert MappedNumber.open(name, RUN, create=False) is None
     MappedNumber.remove(name)
 
 
@@ -164,7 +248,7 @@ def test_a_system_without_such_memory_has_no_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mapped_number, "FOLDER", tmp_path / "missing")
-    assert MappedNumber.open("x", create=True) is None
+    assert MappedNumber.open("x", RUN, create=True) is None
     MappedNumber.remove("x")
 
 
@@ -175,9 +259,9 @@ async def test_an_operator_is_told_that_no_number_will_survive(
     notices: list[str] = []
     files = OsFileSystem(tmp_path / "data", notices.append)
     await files.lock()
-    assert await files.surviving_number("x") is None
+    assert await files.surviving_number("x", RUN) is None
     assert notices == []
-    assert await files.surviving_number("x", create=True) is None
+    assert await files.surviving_number("x", RUN, create=True) is None
     (notice,) = notices
     assert f"{tmp_path / 'missing'} has no shared memory" in notice
     await files.unlock()
@@ -189,4 +273,22 @@ def test_a_number_that_is_a_link_is_not_opened(
     monkeypatch.setattr(mapped_number, "FOLDER", tmp_path)
     (tmp_path / "other").write_bytes(bytes(8))
     (tmp_path / "x").symlink_to(tmp_path / "other")
-    assert MappedNumber.open("x", create=False) is None
+    assert MappedNumber.open("x", RUN, create=False) is None
+
+
+async def test_after_a_drop_reads_take_the_bytes_from_the_device(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped: list[tuple[int, int, int]] = []
+
+    def note(_descriptor: int, offset: int, size: int, advice: int) -> None:
+        dropped.append((offset, size, advice))
+
+    monkeypatch.setattr(os, "posix_fadvise", note)
+    file = await files.open("one", create=True)
+    await file.write(0, [b"x" * 100])
+    await file.datasync()
+    await file.drop_cache()
+    assert dropped == [(0, 0, os.POSIX_FADV_DONTNEED)]
+    assert await file.read(0, 100) == b"x" * 100
+    await file.close()
