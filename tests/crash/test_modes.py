@@ -38,6 +38,7 @@ from tests.crash.machine import KEY, SMALL, Machine, add_request
 from tests.crash.points import play_all_points
 from tests.crash.run import ALL_MODES, SYNCED, Mode, Run
 from tests.crash.seeds import SEEDS, play_all
+from tests.sim.caught import seeds
 from tests.sim.disk import Faults, SimFile, SimFileSystem
 
 RUN = JournalRecordKind.RUN
@@ -64,8 +65,8 @@ def test_a_crash_after_each_operation_of_a_run_loses_nothing(kind: str) -> None:
     assert seen["in start"] > 0
 
 
-def first_violation(modes: Sequence[Mode], seeds: int = 400) -> str | None:
-    for seed in range(seeds):
+def first_violation(mutation: str, modes: Sequence[Mode], seeds_max: int = 400) -> str | None:
+    for seed in seeds(f"crash {mutation}", seeds_max):
         try:
             Run(seed, modes).run()
         except AssertionError as error:
@@ -81,7 +82,7 @@ def test_mutation_read_before_journal_sync_is_caught(monkeypatch: pytest.MonkeyP
         init(self, *arguments, is_synced=False)
 
     monkeypatch.setattr(JournalRing, "__init__", unsynced)
-    assert first_violation(SYNCED[1:])
+    assert first_violation("read_before_journal_sync", SYNCED[1:])
 
 
 def test_mutation_mark_before_flush_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +93,7 @@ def test_mutation_mark_before_flush_is_caught(monkeypatch: pytest.MonkeyPatch) -
         await checkpoint(self)
 
     monkeypatch.setattr(Checkpoints, "_checkpoint", early)
-    assert first_violation(SYNCED[1:])
+    assert first_violation("mark_before_flush", SYNCED[1:])
 
 
 def test_mutation_drain_skipped_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +101,7 @@ def test_mutation_drain_skipped_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
         return 0
 
     monkeypatch.setattr(boots, "take_over", nothing)
-    assert first_violation(SYNCED[1:])
+    assert first_violation("drain_skipped", SYNCED[1:])
 
 
 def test_mutation_mode_from_settings_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +113,7 @@ def test_mutation_mode_from_settings_is_caught(monkeypatch: pytest.MonkeyPatch) 
         return await setup.take_over(shared, journals)
 
     monkeypatch.setattr(boots, "take_over", by_settings)
-    assert first_violation(SYNCED)
+    assert first_violation("mode_from_settings", SYNCED)
 
 
 def test_mutation_a_journal_redone_before_its_sync_is_caught(
@@ -125,7 +126,7 @@ def test_mutation_a_journal_redone_before_its_sync_is_caught(
             await datasync(self)
 
     monkeypatch.setattr(SimFile, "datasync", only_others)
-    assert first_violation(SYNCED, 1_000)
+    assert first_violation("a_journal_redone_before_its_sync", SYNCED, 1_000)
 
 
 def weak_machine(seed: int = 1) -> Machine:
