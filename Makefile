@@ -32,6 +32,9 @@ PYTEST := $(BIN)/python -m pytest $(if $(filter 1,$(COVERAGE)),--cov --cov-repor
 SOAK ?= fuzz ack-audit crash-test corruption-test disk-errors kill-test many-ledgers abuse-test metadata-size leader-stream differential \
 	complete-mode tpch sim-coverage exactly-once interop mutation-score matrix
 
+# The tests start hundreds of Python processes: compiled modules halve the CPU time of each start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz crash-test corruption-test disk-errors kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
 
