@@ -12,6 +12,7 @@ from hypothesis import settings
 from tests.fixtures.examples import PROFILE, SEARCH, SEARCH_EXAMPLES
 
 pytest_plugins = [
+    "tests.fixtures.bookie_cluster",
     "tests.fixtures.bookies",
     "tests.fixtures.simulations",
     "tests.fixtures.zookeeper",

@@ -33,6 +33,7 @@ from tests.crash.machine import KEY, SMALL, Machine, add_request, unsynced_bytes
 from tests.crash.points import play_all_points
 from tests.crash.run import ALL_MODES, SYNCED, Mode, Run
 from tests.crash.seeds import SEEDS, play_all
+from tests.sim.caught import seeds
 from tests.sim.disk import Faults, SimFile, SimFileSystem
 
 
@@ -57,8 +58,8 @@ def test_a_crash_after_each_operation_of_a_run_loses_nothing(kind: str) -> None:
     assert seen["in start"] > 0
 
 
-def first_violation(modes: Sequence[Mode], seeds: int = 400) -> str | None:
-    for seed in range(seeds):
+def first_violation(mutation: str, modes: Sequence[Mode], seeds_max: int = 400) -> str | None:
+    for seed in seeds(f"crash {mutation}", seeds_max):
         try:
             Run(seed, modes).run()
         except AssertionError as error:
@@ -74,7 +75,7 @@ def test_mutation_read_before_journal_sync_is_caught(monkeypatch: pytest.MonkeyP
         init(self, *arguments, is_synced=False)
 
     monkeypatch.setattr(JournalRing, "__init__", unsynced)
-    assert first_violation(SYNCED[1:])
+    assert first_violation("read_before_journal_sync", SYNCED[1:])
 
 
 def test_mutation_mark_before_flush_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +86,7 @@ def test_mutation_mark_before_flush_is_caught(monkeypatch: pytest.MonkeyPatch) -
         await checkpoint(self)
 
     monkeypatch.setattr(Checkpoints, "_checkpoint", early)
-    assert first_violation(SYNCED[1:])
+    assert first_violation("mark_before_flush", SYNCED[1:])
 
 
 def test_mutation_drain_skipped_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +94,7 @@ def test_mutation_drain_skipped_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
         return 0
 
     monkeypatch.setattr(boots, "take_over", nothing)
-    assert first_violation(SYNCED[1:])
+    assert first_violation("drain_skipped", SYNCED[1:])
 
 
 def test_mutation_mode_from_settings_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +106,7 @@ def test_mutation_mode_from_settings_is_caught(monkeypatch: pytest.MonkeyPatch) 
         return await setup.take_over(shared, journals)
 
     monkeypatch.setattr(boots, "take_over", by_settings)
-    assert first_violation(SYNCED)
+    assert first_violation("mode_from_settings", SYNCED)
 
 
 def test_mutation_a_journal_redone_before_its_sync_is_caught(
@@ -118,7 +119,7 @@ def test_mutation_a_journal_redone_before_its_sync_is_caught(
             await datasync(self)
 
     monkeypatch.setattr(SimFile, "datasync", only_others)
-    assert first_violation(SYNCED, 1_000)
+    assert first_violation("a_journal_redone_before_its_sync", SYNCED, 1_000)
 
 
 def test_control_records_alone_are_synced_by_a_checkpoint() -> None:

@@ -30,6 +30,7 @@ from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, add_request, entry
 from tests.crash.run import Run
 from tests.crash.seeds import SEEDS, play_all
+from tests.sim.caught import seeds
 from tests.sim.disk import SimFile, SimFileSystem
 
 ONE_SPARE = replace(SMALL, pool_files_max=2)
@@ -50,9 +51,9 @@ def test_storage_keeps_its_promises_over_random_power_losses(part: int) -> None:
     play_all(range(part, SEEDS, 4), play, marks)
 
 
-def first_failure(seeds: int, *kinds: type[BaseException]) -> str | None:
+def first_failure(mutation: str, seeds_max: int, *kinds: type[BaseException]) -> str | None:
     """How the first run that ends with one of these does; whatever else one raises is raised."""
-    for seed in range(seeds):
+    for seed in seeds(f"crash {mutation}", seeds_max):
         try:
             Run(seed).run()
         except kinds as error:
@@ -60,17 +61,17 @@ def first_failure(seeds: int, *kinds: type[BaseException]) -> str | None:
     return None
 
 
-def first_violation(seeds: int) -> str | None:
-    return first_failure(seeds, AssertionError)
+def first_violation(mutation: str) -> str | None:
+    return first_failure(mutation, MUTATION_SEEDS, AssertionError)
 
 
-def broken_start(seeds: int) -> str | None:
+def broken_start(mutation: str, seeds_max: int = MUTATION_SEEDS) -> str | None:
     """A directory that lost its states breaks in many ways.
 
     A mistake that does not fit the code any more ends with a TypeError or an AttributeError: that
     would prove nothing.
     """
-    return first_failure(seeds, AssertionError, LedgerLogError)
+    return first_failure(mutation, seeds_max, AssertionError, LedgerLogError)
 
 
 def test_mutation_no_fsync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,20 +79,20 @@ def test_mutation_no_fsync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
         await self.files.step(f"sync {self.name}")
 
     monkeypatch.setattr(SimFile, "datasync", no_sync)
-    assert broken_start(MUTATION_SEEDS)
+    assert broken_start("no_fsync")
 
 
 def test_mutation_group_that_overtakes_the_one_before_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(SimFile, "write_synced", SimFile.write_synced_out_of_turn)
-    assert first_violation(MUTATION_SEEDS)
+    assert first_violation("group_that_overtakes_the_one_before")
 
 
 def test_mutation_fence_not_durable_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     # Waits for every add before the fence, but not for the fence itself.
     monkeypatch.setattr(fences, "barrier_of", lambda state: state.last_ticket - 1)
-    assert first_violation(MUTATION_SEEDS)
+    assert first_violation("fence_not_durable")
 
 
 def test_mutation_fence_skips_queue_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +109,7 @@ def test_mutation_fence_skips_queue_is_caught(monkeypatch: pytest.MonkeyPatch) -
         return record.ticket
 
     monkeypatch.setattr(Journal, "submit", jump)
-    assert first_violation(MUTATION_SEEDS)
+    assert first_violation("fence_skips_queue")
 
 
 def test_mutation_manifest_named_before_its_state_file_is_caught(
@@ -129,7 +130,7 @@ def test_mutation_manifest_named_before_its_state_file_is_caught(
 
     monkeypatch.setattr(SimFileSystem, "rename", rename_and_note)
     monkeypatch.setattr(SimFileSystem, "sync_directory", sync_after_renames)
-    assert broken_start(600)
+    assert broken_start("manifest_named_before_its_state_file", 600)
 
 
 def test_mutation_delta_unnamed_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +143,7 @@ def test_mutation_delta_unnamed_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
         return encode(replace(after, state_bytes=size), *arguments)
 
     monkeypatch.setattr(manifest, "manifest_encoding", encode_before)
-    assert first_violation(MUTATION_SEEDS)
+    assert first_violation("delta_unnamed")
 
 
 def test_mutation_change_that_is_not_noted_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +157,7 @@ def test_mutation_change_that_is_not_noted_is_caught(monkeypatch: pytest.MonkeyP
         states.changed -= {ledger_id} - before
 
     monkeypatch.setattr(Fences, "fence", fence_unnoted)
-    assert first_violation(MUTATION_SEEDS)
+    assert first_violation("change_that_is_not_noted")
 
 
 def test_mutation_states_of_an_aborted_commit_are_forgotten_is_caught(
@@ -211,7 +212,7 @@ def test_mutation_state_file_without_tombstones_is_caught(monkeypatch: pytest.Mo
         return encode_states(generation, before, ids)
 
     monkeypatch.setattr(manifest, "encode_states", encode)
-    assert first_violation(MUTATION_SEEDS)
+    assert first_violation("state_file_without_tombstones")
 
 
 def test_mutation_replay_without_tombstones_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +226,7 @@ def test_mutation_replay_without_tombstones_is_caught(monkeypatch: pytest.Monkey
         self._tombstone_of = lambda ledger_id: 0  # noqa: ARG005
 
     monkeypatch.setattr(Reader, "__init__", forget)
-    assert first_violation(MUTATION_SEEDS)
+    assert first_violation("replay_without_tombstones")
 
 
 def test_mutation_slot_used_before_the_manifest_lists_it_is_caught(
@@ -248,7 +249,7 @@ def test_mutation_slot_used_before_the_manifest_lists_it_is_caught(
 
     monkeypatch.setattr(Slots, "prepare", prepare_early)
     monkeypatch.setattr(FileKeeper, "__init__", remember)
-    assert broken_start(SEEDS)
+    assert broken_start("slot_used_before_the_manifest_lists_it", SEEDS)
 
 
 Answered = dict[str, Any]

@@ -47,6 +47,7 @@ class PortPromises:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._bytes: dict[Inode, dict[int, int]] = {}
+        self._runs: dict[Inode, list[tuple[int, bytes]]] = {}
         self._sizes: dict[Inode, int] = {}
         self._names: dict[str, Inode | None] = {}
         self.count = 0
@@ -64,6 +65,7 @@ class PortPromises:
             self.count += 1
             return
         inode = self._device.seen[mark["name"]]
+        self._runs.pop(inode, None)
         promised = self._bytes.setdefault(inode, {})
         if kind == "bytes":
             self.count += 1
@@ -90,9 +92,20 @@ class PortPromises:
                 continue  # its name was not synced
             if len(content) < self._sizes.get(inode, 0):
                 raise LostError(f"a file has {len(content)} of {self._sizes[inode]} bytes")
-            for offset, byte in promised.items():
-                if offset >= len(content) or content[offset] != byte:
-                    raise LostError(f"the byte at {offset} is lost")
+            for offset, data in self._runs_of(inode, promised):
+                if content[offset : offset + len(data)] != data:
+                    raise LostError(f"bytes from {offset} to {offset + len(data) - 1} are lost")
+
+    def _runs_of(self, inode: Inode, promised: dict[int, int]) -> list[tuple[int, bytes]]:
+        """The promised bytes of a file in runs, each with its offset."""
+        if inode not in self._runs:
+            runs: list[tuple[int, bytearray]] = []
+            for offset in sorted(promised):
+                if not runs or offset != runs[-1][0] + len(runs[-1][1]):
+                    runs.append((offset, bytearray()))
+                runs[-1][1].append(promised[offset])
+            self._runs[inode] = [(offset, bytes(data)) for offset, data in runs]
+        return self._runs[inode]
 
 
 class StoragePromises:

@@ -39,7 +39,7 @@ from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from tests.crash.machine import FixedMetadata, add_request, entry
 
-COUNT = 1_000
+COUNT = 200
 SETTINGS = StorageSettings(
     file_size_bytes=1 << 16, in_flight_bytes_max=64 << 20, free_bytes_min=0, open_files_max=16,
     pieces_max=1, recent_bytes_max=1,
@@ -74,7 +74,9 @@ asyncio.run(main(Path(sys.argv[1])))
 """
 
 
-def test_a_thousand_files_are_written_replayed_and_read_with_48_descriptors(tmp_path: Path) -> None:
+def test_200_files_are_written_replayed_and_read_with_48_descriptors(
+    tmp_path: Path,
+) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path / "data")],
         capture_output=True, text=True, check=False, timeout=300,
@@ -82,6 +84,6 @@ def test_a_thousand_files_are_written_replayed_and_read_with_48_descriptors(tmp_
     assert done.returncode == 0, done.stderr[-2_000:]
     for line in done.stdout.splitlines():
         _, finished, opened = map(int, line.split())
-        assert finished >= 990
+        assert finished >= 190
         assert opened <= 48
     assert len(done.stdout.splitlines()) == 2

@@ -1,10 +1,11 @@
-"""The commands for the files of a stopped bookie, as processes beside real bookies."""
+"""The commands for the files of a stopped bookie, beside real bookies."""
 
 from __future__ import annotations
 
 import base64
 import json
 import signal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,7 @@ import pytest
 
 from ledgerlog_spark.model import Code
 from tests.fixtures.bookie_process import MEBIBYTE, add_frame, stored_entry
-from tests.fixtures.command_line import Ended, ledgerlog, ledgerlog_json, spawn
-from tests.fixtures.patience import PATIENCE_SECONDS
+from tests.fixtures.command_line import Ended, run_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tests.fixtures.bookie_process import BookieProcess
 
     MakeBookie = Callable[..., BookieProcess]
+    Run = Callable[..., Ended]
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
@@ -29,10 +30,10 @@ UNUSABLE = 2
 WRONG = 1
 
 
-def run(*arguments: object) -> Ended:
-    process = spawn("bookie", *arguments)
-    output, errors = process.communicate(timeout=PATIENCE_SECONDS)
-    return Ended(process.returncode, output, errors)
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """`run("check", directory)` runs `ledgerlog bookie check DIRECTORY` in the test's process."""
+    return partial(run_here, monkeypatch, capfdbinary, "bookie")
 
 
 def payload(entry_id: int) -> bytes:
@@ -52,7 +53,7 @@ def bookie(make_bookie: MakeBookie) -> BookieProcess:
     return bookie
 
 
-def test_a_running_bookie_is_refused_by_each_command(bookie: BookieProcess) -> None:
+def test_a_running_bookie_is_refused_by_each_command(run: Run, bookie: BookieProcess) -> None:
     for words in (
         ("check",),
         ("inspect", "manifest"),
@@ -72,13 +73,13 @@ def test_a_running_bookie_is_refused_by_each_command(bookie: BookieProcess) -> N
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_entries_are_dumped_in_each_form(
-    bookie: BookieProcess, tmp_path: Path, number: signal.Signals
+    run: Run, bookie: BookieProcess, tmp_path: Path, number: signal.Signals
 ) -> None:
     bookie.stop(number)
     wanted = {i: stored_entry(1, i, payload(i)) for i in range(ENTRIES)}
-    lines = ledgerlog("bookie", "dump", bookie.directory, 1).splitlines()
+    lines = run("dump", bookie.directory, 1).done.splitlines()
     assert lines == [f"{i} {data.hex()}" for i, data in wanted.items()]
-    objects = ledgerlog("bookie", "dump", bookie.directory, 1, "--json").splitlines()
+    objects = run("dump", bookie.directory, 1, "--json").done.splitlines()
     found = [json.loads(line) for line in objects]
     assert {e["entry_id"]: base64.b64decode(e["stored_base64"]) for e in found} == wanted
     assert {e["entry_id"]: e["size_bytes"] for e in found} == {i: len(wanted[i]) for i in wanted}
@@ -98,31 +99,31 @@ def test_entries_are_dumped_in_each_form(
     assert ended.err.splitlines()[-2:] == [counts, "missing: 1-2, 4-5"]
 
 
-def test_a_stopped_bookie_is_inspected(bookie: BookieProcess) -> None:
+def test_a_stopped_bookie_is_inspected(run: Run, bookie: BookieProcess) -> None:
     assert bookie.stop() == 0
-    manifest = ledgerlog_json("bookie", "inspect", "manifest", bookie.directory)
+    manifest = run("inspect", "manifest", bookie.directory, "--json").json
     assert manifest["is_clean"] is True
     [file] = manifest["rows"]
     assert file["state"] == "finished"
     where = (bookie.directory, file["slot"])
-    pieces = ledgerlog_json("bookie", "inspect", "index", *where, "--limit", 7)
+    pieces = run("inspect", "index", *where, "--limit", 7, "--json").json
     assert (len(pieces["rows"]), pieces["next"]) == (7, 7)
-    records = ledgerlog_json("bookie", "inspect", "entrylog", *where, "--limit", 1)
-    following = ledgerlog_json("bookie", "inspect", "entrylog", *where, "--from", records["next"])
+    records = run("inspect", "entrylog", *where, "--limit", 1, "--json").json
+    following = run("inspect", "entrylog", *where, "--from", records["next"], "--json").json
     assert following["rows"][0]["sequence"] == records["rows"][0]["sequence"] + 1
-    assert ledgerlog_json("bookie", "inspect", "journal", bookie.directory)["rows"] == []
-    ledger = ledgerlog_json("bookie", "inspect", "ledger", bookie.directory, 2)
+    assert run("inspect", "journal", bookie.directory, "--json").json["rows"] == []
+    ledger = run("inspect", "ledger", bookie.directory, 2, "--json").json
     assert [row["first_entry_id"] for row in ledger["rows"]] == [3 * i for i in range(ENTRIES)]
-    table = ledgerlog("bookie", "inspect", "ledger", bookie.directory, "--limit", 1)
+    table = run("inspect", "ledger", bookie.directory, "--limit", 1).done
     assert "--from 2" in table
-    counts = ledgerlog("bookie", "check", bookie.directory).splitlines()[-1]
+    counts = run("check", bookie.directory).done.splitlines()[-1]
     assert counts.startswith("1 files, 2 ledgers, ")
     assert counts.endswith(" 0 wrong")
 
 
-def test_damage_is_found_and_an_index_is_rebuilt(bookie: BookieProcess) -> None:
+def test_damage_is_found_and_an_index_is_rebuilt(run: Run, bookie: BookieProcess) -> None:
     assert bookie.stop() == 0
-    [file] = ledgerlog_json("bookie", "inspect", "manifest", bookie.directory)["rows"]
+    [file] = run("inspect", "manifest", bookie.directory, "--json").json["rows"]
     slot = bookie.directory / file["slot"]
     with slot.open("r+b") as opened:
         opened.seek(file["finish_offset"])
@@ -133,19 +134,15 @@ def test_damage_is_found_and_an_index_is_rebuilt(bookie: BookieProcess) -> None:
     assert ended.out.splitlines()[-1].endswith(" wrong")
     ended = run("check", bookie.directory, "--json")
     assert json.loads(ended.out)["wrong"] == len(json.loads(ended.out)["findings"]) > 0
-    assert "0 intact, 1 rebuilt, 0 refused" in ledgerlog(
-        "bookie", "rebuild-index", bookie.directory
-    )
-    assert "1 intact, 0 rebuilt, 0 refused" in ledgerlog(
-        "bookie", "rebuild-index", bookie.directory
-    )
-    assert ledgerlog("bookie", "check", bookie.directory).endswith(" 0 wrong\n")
+    assert "0 intact, 1 rebuilt, 0 refused" in run("rebuild-index", bookie.directory).done
+    assert "1 intact, 0 rebuilt, 0 refused" in run("rebuild-index", bookie.directory).done
+    assert run("check", bookie.directory).done.endswith(" 0 wrong\n")
     bookie.start()
     assert bookie.stop() == 0
 
 
 def test_directories_that_cannot_be_used_end_with_code_2(
-    bookie: BookieProcess, tmp_path: Path
+    run: Run, bookie: BookieProcess, tmp_path: Path
 ) -> None:
     assert bookie.stop() == 0
     for wrong in (tmp_path / "missing", tmp_path):
@@ -168,7 +165,7 @@ def test_directories_that_cannot_be_used_end_with_code_2(
             assert message in " ".join(ended.err.split())
 
 
-def test_format_deletes_only_what_was_confirmed(bookie: BookieProcess) -> None:
+def test_format_deletes_only_what_was_confirmed(run: Run, bookie: BookieProcess) -> None:
     assert bookie.stop() == 0
     before = sorted(path.name for path in bookie.directory.iterdir())
     ended = run("format", bookie.directory, "--yes")
@@ -179,7 +176,7 @@ def test_format_deletes_only_what_was_confirmed(bookie: BookieProcess) -> None:
     assert "--yes" in ended.err
     assert "delete MANIFEST, slot-" in " ".join(ended.err.split())
     assert sorted(path.name for path in bookie.directory.iterdir()) == before
-    deleted = ledgerlog_json("bookie", "format", bookie.directory, "--force", "--yes")["deleted"]
+    deleted = run("format", bookie.directory, "--force", "--yes", "--json").json["deleted"]
     assert sorted([*deleted, "LOCK"]) == before
     assert [path.name for path in bookie.directory.iterdir()] == ["LOCK"]
     code, log = bookie.refusal()

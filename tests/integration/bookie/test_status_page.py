@@ -12,34 +12,48 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledgerlog_spark.model import Code
-from tests.fixtures.bookie_process import add_frame
+from tests.fixtures.bookie_process import BookieProcess, add_frame
 from tests.fixtures.browser import Browser
 from tests.fixtures.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from tests.fixtures.bookie_process import BookieProcess
-
-    MakeBookie = Callable[..., BookieProcess]
+    from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
 SCREENSHOTS = os.environ.get("LEDGERLOG_TEST_SCREENSHOTS")
+SETTINGS = {
+    "admin_changes": True,
+    "bookie_id": "a-bookie-with-a-long-name.example-cluster.internal:3181",
+}
 TEXT_OF = "[...document.querySelectorAll('#{} dl > *')].map((each) => each.textContent)"
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    with Browser(tmp_path / "profile") as started:
+@pytest.fixture(scope="module")
+def started_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("browser") / "profile") as started:
         yield started
 
 
 @pytest.fixture
-def bookie(make_bookie: MakeBookie) -> BookieProcess:
-    settings = {"metrics_port": free_port(), "admin_changes": True, "bookie_id": "b-<i>1</i>"}
-    settings["bookie_id"] = "a-bookie-with-a-long-name.example-cluster.internal:3181"
-    return make_bookie(**settings).start()
+def browser(started_browser: Browser) -> Browser:
+    """With an empty page."""
+    started_browser.new_page()
+    return started_browser
+
+
+@pytest.fixture(scope="module")
+def bookie(
+    zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BookieProcess]:
+    """A bookie that the tests share. Each of them leaves it running and writable."""
+    uri = f"zk://{zookeeper.connect_string}/page-{os.getpid()}/ledgers"
+    directory = tmp_path_factory.mktemp("bookie") / "data"
+    process = BookieProcess(directory, uri, metrics_port=free_port(), **SETTINGS).start()
+    yield process
+    process.kill()
 
 
 def url_of(bookie: BookieProcess, path: str = "/") -> str:
@@ -101,6 +115,8 @@ def test_page_shows_what_the_bookie_does(browser: Browser, bookie: BookieProcess
     )
     put(bookie, "/api/v1/bookie/state/readonly", {"readOnly": True})
     browser.until_is("document.querySelector('#state').textContent", "read-only")
+    put(bookie, "/api/v1/bookie/state/readonly", {"readOnly": False})
+    browser.until_is("document.querySelector('#state').textContent", "writable")
     assert browser.complaints == []
     origin = url_of(bookie)
     elsewhere = [url for url in browser.requested if not url.startswith((origin, "data:"))]

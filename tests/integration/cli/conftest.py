@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 import ledgerlog_spark as ll
-from ledgerlog_spark.cli.main import main
 from ledgerlog_spark.local.cluster import Cluster
 from ledgerlog_spark.model import SERVICE_URI_VARIABLE
-from tests.fixtures.command_line import Ended
+from tests.fixtures.command_line import Ended, run_here
 from tests.fixtures.small_log import ROWS, write_log
 
 if TYPE_CHECKING:
@@ -47,19 +46,4 @@ def run(
 ) -> Callable[..., Ended]:
     """`run("logs", "list")` with the cluster in the environment."""
     monkeypatch.setenv(SERVICE_URI_VARIABLE, cluster.metadata_service_uri)
-
-    def run(*arguments: object) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["ledgerlog", *map(str, arguments)])
-        capfdbinary.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        sys.stdout.flush()
-        output = capfdbinary.readouterr()
-        assert isinstance(ended.value.code, int)
-        return Ended(
-            ended.value.code,
-            output.out.decode(errors="surrogateescape"),
-            output.err.decode(),
-        )
-
-    return run
+    return partial(run_here, monkeypatch, capfdbinary)

@@ -18,9 +18,9 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
 )
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
+from tests.fixtures.bookie_cluster import BookieCluster
 from tests.fixtures.bookie_process import BookieProcess
 from tests.fixtures.ports import free_port
-from tests.integration.client.conftest import BookieCluster
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.processes]
 

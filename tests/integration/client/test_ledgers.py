@@ -17,7 +17,7 @@ from ledgerlog_spark.errors import (
     UnauthorizedError,
 )
 from ledgerlog_spark.model import LedgerState
-from tests.integration.client.conftest import BookieCluster
+from tests.fixtures.bookie_cluster import BookieCluster
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.processes]
 

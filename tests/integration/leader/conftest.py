@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.log.records import Record
-from tests.integration.client.conftest import BookieCluster, cluster
+from tests.integration.client.conftest import cluster
 
-__all__ = ["BookieCluster", "cluster"]
+__all__ = ["cluster"]
 
 PATIENCE_SECONDS = 40
 

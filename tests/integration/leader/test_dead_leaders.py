@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.integration.client.conftest import BookieCluster
+from tests.fixtures.bookie_cluster import BookieCluster
 from tests.integration.leader.conftest import Tailing, of
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.processes]

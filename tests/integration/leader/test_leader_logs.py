@@ -22,7 +22,7 @@ from ledgerlog_spark.errors import (
     PositionNotAvailableError,
 )
 from ledgerlog_spark.log.blocking.logs import BlockingLogs
-from tests.integration.client.conftest import BookieCluster
+from tests.fixtures.bookie_cluster import BookieCluster
 from tests.integration.leader.conftest import PATIENCE_SECONDS, Tailing, of
 
 APPENDS_UNTIL_TOLD_MAX = 20_000

@@ -1,12 +1,11 @@
 """One life of a stream without Spark: begin, register, write, commit, sweep; killed on the way.
 
-`python -m tests.integration.log.stream_life URI LOG DIRECTORY` goes on where the checkpoint in the
-directory ends, as Spark does: a batch is checkpointed after its commit.
+`main` goes on where the checkpoint in the directory ends, as Spark does: a batch is checkpointed
+after its commit.
 """
 
 from __future__ import annotations
 
-import sys
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,7 +69,7 @@ async def sweep(client: object, log_id: str) -> None:
     await sweeper.sweep(log_id)
 
 
-if __name__ == "__main__":
-    uri, log_name, directory = sys.argv[1:]
+def main(uri: str, log_name: str, directory: str) -> None:
+    """Live once."""
     with connect(uri) as connected:
         live(connected, log_name, Path(directory) / "checkpoint")

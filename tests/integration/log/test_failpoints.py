@@ -9,40 +9,25 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import ledgerlog_spark as ll
 from ledgerlog_spark.errors import ConfigurationError
-from ledgerlog_spark.local.cluster import local_cluster
 from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.log.failpoints import NAMES, VARIABLE, parse
+from tests.fixtures.forked import exit_code
+from tests.integration.log import stream_life
 from tests.integration.log.stream_life import KEPT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "ledgerlog_spark"
 PATIENCE_SECONDS = 120
 
 
-@pytest.fixture(scope="module")
-def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with local_cluster(bookies=3, directory=tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster.metadata_service_uri
-
-
 def life(uri: str, log: str, directory: Path, failpoint: str = "") -> int:
     """How one life of the stream ended."""
-    return subprocess.run(
-        [sys.executable, "-m", "tests.integration.log.stream_life", uri, log, str(directory)],
-        cwd=ROOT,
-        env={**os.environ, VARIABLE: failpoint},
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    ).returncode
+    return exit_code(stream_life.main, uri, log, str(directory), failpoint=failpoint)
 
 
 def payloads(uri: str, name: str) -> list[bytes]:

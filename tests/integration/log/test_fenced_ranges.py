@@ -11,7 +11,6 @@ import ledgerlog_spark as ll
 from ledgerlog_spark.arrow.spark_types import stored_schema
 from ledgerlog_spark.arrow.stream_codec import decode_entries
 from ledgerlog_spark.datasource.write.task import stage_ranges
-from ledgerlog_spark.local.cluster import local_cluster
 from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.log.blocking.stream import BlockingStream
 from ledgerlog_spark.model import NO_ENTRY
@@ -34,11 +33,8 @@ ROWS = 20_000
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlockingClient]:
-    with (
-        local_cluster(bookies=3, directory=tmp_path_factory.mktemp("cluster")) as cluster,
-        ll.connect(cluster.metadata_service_uri) as connected,
-    ):
+def client(uri: str) -> Iterator[BlockingClient]:
+    with ll.connect(uri) as connected:
         yield connected
 
 

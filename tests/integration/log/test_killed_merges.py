@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,12 @@ import pytest
 
 import ledgerlog_spark as ll
 from ledgerlog_spark.arrow.stream_codec import BatchEncoder
-from ledgerlog_spark.local.cluster import Cluster
+from ledgerlog_spark.cli.main import main
+from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from ledgerlog_spark.log.blocking.logs import BlockingLogs
+from ledgerlog_spark.model import SERVICE_URI_VARIABLE
+from tests.fixtures.bookie_cluster import bookie_cluster
+from tests.fixtures.forked import exit_code
 from tests.fixtures.small_log import ROWS, write_log
 
 if TYPE_CHECKING:
@@ -24,31 +27,34 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
-MERGE = "import sys; sys.argv[0] = 'ledgerlog'; from ledgerlog_spark.cli.main import main; main()"
+SESSION_MS_MAX = 3_000
 
 
 @pytest.fixture(scope="module")
 def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a cluster for which nobody else does upkeep."""
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
-    cluster.up(3)
-    yield cluster.metadata_service_uri
-    cluster.down()
+    """Of a cluster for which nobody else does upkeep.
+
+    Its sessions are short: a merge waits until the session of the killed one, which has the lease
+    of the cluster, has ended.
+    """
+    directory = tmp_path_factory.mktemp("cluster")
+    with (
+        ZooKeeperProcess(directory / "zookeeper", tick_time_ms=SESSION_MS_MAX // 20) as zookeeper,
+        bookie_cluster(directory, zookeeper.service_uri) as cluster,
+    ):
+        yield cluster.uri
 
 
 def merge(uri: str, log: str, failpoint: str = "") -> int:
     """Exit code of a process that merges the log."""
-    environment = {**os.environ, "LEDGERLOG_METADATA_SERVICE_URI": uri}
-    if failpoint:
-        environment["LEDGERLOG_FAILPOINT"] = failpoint
-    done = subprocess.run(
-        [sys.executable, "-c", MERGE, "logs", "merge", log],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode
+    return exit_code(run_merge, uri, log, failpoint=failpoint)
+
+
+def run_merge(uri: str, log: str) -> None:
+    """`ledgerlog logs merge LOG` in this process."""
+    os.environ[SERVICE_URI_VARIABLE] = uri
+    sys.argv = ["ledgerlog", "logs", "merge", log]
+    main()
 
 
 def two_ranges(client: BlockingClient, name: str) -> BlockingLog:

@@ -8,7 +8,6 @@ import pytest
 
 import ledgerlog_spark as ll
 from ledgerlog_spark.errors import LogNotFoundError
-from ledgerlog_spark.local.cluster import local_cluster
 from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from tests.fixtures.stream_query import StreamQuery
 
@@ -19,11 +18,9 @@ pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, BlockingLogs]]:
-    with local_cluster(bookies=3, directory=tmp_path_factory.mktemp("cluster")) as running:
-        uri = running.metadata_service_uri
-        with ll.connect(uri) as client:
-            yield uri, BlockingLogs(client)
+def logs(uri: str) -> Iterator[tuple[str, BlockingLogs]]:
+    with ll.connect(uri) as client:
+        yield uri, BlockingLogs(client)
 
 
 def test_query_whose_log_is_deleted_is_told_so_and_makes_no_other(

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from ledgerlog_spark.local.cluster import local_cluster
 from tests.fixtures.stream_query import WORKERS, StreamQuery
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
 STEADY_REQUESTS_MAX = 6
 ROLL_REQUESTS_MAX = 2
 CLOSE_REQUESTS_MAX = 2
-
-
-@pytest.fixture(scope="module")
-def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with local_cluster(bookies=3, directory=tmp_path_factory.mktemp("cluster")) as running:
-        yield running.metadata_service_uri
 
 
 @pytest.mark.parametrize("tasks", [1, 64])

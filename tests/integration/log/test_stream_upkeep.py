@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
 import ledgerlog_spark as ll
-from ledgerlog_spark.local.cluster import Cluster
 from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.upkeep import upkeep as upkeep_module
 from tests.fixtures.stream_query import WORKERS, StreamQuery
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
 BATCHES = 24
-
-
-@pytest.fixture
-def uri(tmp_path: Path) -> Iterator[str]:
-    """Of a cluster for which nobody else does upkeep."""
-    cluster = Cluster(tmp_path)
-    cluster.up(3)
-    yield cluster.metadata_service_uri
-    cluster.down()
 
 
 def test_stream_has_its_closed_ranges_merged_and_goes_on(

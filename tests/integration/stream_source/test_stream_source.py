@@ -28,7 +28,7 @@ from tests.integration.stream_source.stream_query import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from ledgerlog_spark.client.client import LedgerClient
@@ -40,12 +40,6 @@ pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 RECORDS_JSON = (
     '{"type":"struct","fields":[{"name":"value","type":"binary","nullable":true,"metadata":{}}]}'
 )
-
-
-@pytest.fixture(scope="module")
-def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with local_cluster(bookies=3, directory=tmp_path_factory.mktemp("cluster")) as running:
-        yield running.metadata_service_uri
 
 
 @pytest.fixture
