@@ -8,7 +8,6 @@ from itertools import count
 
 from bookie_server.core.manifest_codec import FileEntry, FileState, Manifest
 from bookie_server.core.record import JournalRecord
-from bookie_server.core.replay_decision import FileScan
 from bookie_server.core.slot_header import (
     HEADER_AREA_SIZE,
     SECTOR_OFFSETS,
@@ -18,11 +17,12 @@ from bookie_server.core.slot_header import (
 from bookie_server.errors import CorruptRecordError, StorageError
 from bookie_server.ports import File
 from bookie_server.storage.files.entry_log_file import FinishedFile, read_body, read_header
+from bookie_server.storage.files.finished_scan import FinishedScan
 from bookie_server.storage.files.manifest import NEW_NAME, SLOT_PREFIX, STATE_PREFIX
 from bookie_server.storage.open_files import Replayed
 from bookie_server.storage.reading.readings import finish
 from bookie_server.tools.check_index import compare_index
-from bookie_server.tools.directory import RestingDirectory, lost_records, unfinished_run
+from bookie_server.tools.directory import RestingDirectory, unfinished_run
 
 PORTION_SIZE_BYTES = 1 << 20
 
@@ -146,7 +146,7 @@ async def _check_finished(
     file = directory.finished(entry)
     scan = await directory.scan(file)
     _count_records(scan.records, report)
-    _check_records(entry, scan, report)
+    _check_records(scan, report)
     size = await file.handle.size()
     if size < entry.finish_offset:
         report.find(entry.slot, size, "the file ends before its index")
@@ -170,13 +170,13 @@ async def _check_finished(
         )
 
 
-def _check_records(entry: FileEntry, scan: FileScan, report: Report) -> None:
+def _check_records(scan: FinishedScan, report: Report) -> None:
     """Check that each record of a finished file is there."""
     for gap in scan.gaps:
         if gap.record is not None:
-            report.find(entry.slot, gap.offset, _damaged(gap.record))
-    for gap in lost_records(entry, scan):
-        report.find(entry.slot, gap.offset, f"the record {gap.sequence} is not readable")
+            report.find(scan.entry.slot, gap.offset, _damaged(gap.record))
+    for gap in scan.lost:
+        report.find(scan.entry.slot, gap.offset, f"the record {gap.sequence} is not readable")
 
 
 def _damaged(record: JournalRecord) -> str:

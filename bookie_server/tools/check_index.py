@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 from bookie_server.core.index_format import LedgerTotal
 from bookie_server.core.pieces import Piece
-from bookie_server.core.record import JournalRecord, JournalRecordKind
-from bookie_server.core.replay_decision import FileScan
+from bookie_server.core.record import JournalRecord
 from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.entry_log_file import FinishedFile, read_block
+from bookie_server.storage.files.finished_scan import FinishedScan
 from bookie_server.storage.reading.readings import finish
-from bookie_server.tools.directory import last_sequence
 
 WRONG_MAX = 1_000
 """Number of differences that are described for one file."""
@@ -39,7 +38,7 @@ class Comparison:
 
 
 async def compare_index(
-    file: FinishedFile, scan: FileScan, tombstones: Mapping[int, int]
+    file: FinishedFile, scan: FinishedScan, tombstones: Mapping[int, int]
 ) -> Comparison:
     """Compare each pointer of the index with the record to which it points, and the reverse.
 
@@ -50,13 +49,7 @@ async def compare_index(
     """
     assert file.head is not None
     result = Comparison()
-    damaged = [gap.record for gap in scan.gaps if gap.record is not None]
-    last = last_sequence(file.entry, scan)
-    runs = {
-        record.offset: record
-        for record in (*scan.records, *damaged)
-        if record.kind is JournalRecordKind.RUN and record.sequence <= last
-    }
+    runs = {record.offset: record for record in scan.known if scan.is_run(record)}
     stored: dict[int, list[Piece[int]]] = {}
     for number, key in enumerate(file.head.keys):
         block = await finish(read_block(file, number))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bookie_server.core.manifest_codec import NAME, FileEntry, FileState, Manifest
-from bookie_server.core.replay_decision import FileScan, Gap, synced_upto
+from bookie_server.core.replay_decision import synced_upto
 from bookie_server.core.settings import FILE_SIZE_BYTES_MIN, StorageSettings
 from bookie_server.errors import (
     CorruptRecordError,
@@ -20,11 +20,11 @@ from bookie_server.ports import Standing
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.entry_log_file import FinishedFile, read_index_head
+from bookie_server.storage.files.finished_scan import FinishedScan, scan_finished
 from bookie_server.storage.files.index_rebuilds import rebuild_index
 from bookie_server.storage.files.manifest import SLOT_PREFIX, STATE_PREFIX
 from bookie_server.storage.open_files import Replayed, apply, judge_all, scan_open_files
 from bookie_server.storage.reading.readings import finish
-from bookie_server.storage.replay import Scanner
 from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import ConfigurationError
 
@@ -153,11 +153,9 @@ class RestingDirectory:
             await rebuild_index(file, self.shared)
             return file
 
-    async def scan(self, file: FinishedFile) -> FileScan:
+    async def scan(self, file: FinishedFile) -> FinishedScan:
         """Read and verify the valid records of a finished file. The finish record is omitted."""
-        entry = file.entry
-        first = entry.scan_from
-        return await Scanner(file.handle, entry, entry.data_end).scan(first)
+        return await scan_finished(file)
 
     async def replay(self) -> list[Replayed]:
         """Read the open files, and apply their records to the ledger states, as a start does."""
@@ -169,17 +167,6 @@ class RestingDirectory:
             for record in (*verdict.kept, *verdict.unreadable, *verdict.rewritten):
                 apply(record, self.shared.state_of(record.ledger_id))
         return replayed
-
-
-def last_sequence(entry: FileEntry, scan: FileScan) -> int:
-    """Return the sequence of the last valid record of a finished file."""
-    # The MANIFEST does not have the sequences of copies.
-    return scan.next_sequence - 1 if entry.is_copies else entry.last_sequence
-
-
-def lost_records(entry: FileEntry, scan: FileScan) -> list[Gap]:
-    """Return the gaps of a finished file in which a record and its ledger are unknown."""
-    return [gap for gap in scan.gaps if gap.record is None and gap.offset < entry.data_end]
 
 
 @asynccontextmanager

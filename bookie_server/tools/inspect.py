@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
 from bookie_server.core.index_format import PIECES_PER_BLOCK
 from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.manifest_codec import FileEntry, FileState
 from bookie_server.core.record import JournalRecord
-from bookie_server.core.replay_decision import FileScan
+from bookie_server.core.replay_decision import Gap
 from bookie_server.errors import CorruptRecordError, MissingFileError
 from bookie_server.storage.files.entry_log_file import held_spans, read_block, read_header
 from bookie_server.storage.files.index_rebuilds import rebuild_index
 from bookie_server.storage.files.manifest import UNCLEAN_NAME
 from bookie_server.storage.reading.readings import finish
-from bookie_server.tools.directory import RestingDirectory, last_sequence
+from bookie_server.tools.directory import RestingDirectory
 from bookie_server.tools.excerpts import Excerpt, Row, excerpt_of
 from ledgerlog_spark.errors import LedgerNotFoundError
 
@@ -71,7 +71,7 @@ async def journal(directory: RestingDirectory, start: int, limit: int) -> Excerp
         (
             (row["sequence"], row)
             for file in replayed
-            for row in _rows_of_scan(file.entry, file.scan)
+            for row in _rows_of_scan(file.entry, file.scan.records, file.scan.gaps)
         ),
         start,
         limit,
@@ -83,29 +83,31 @@ async def entry_log(
 ) -> Excerpt:
     """Return the records of one file; keys are offsets."""
     if entry.state is FileState.OPEN:
-        [scan] = [file.scan for file in await directory.replay() if file.entry == entry]
-        rows = list(_rows_of_scan(entry, scan))
+        [replayed] = [file.scan for file in await directory.replay() if file.entry == entry]
+        rows = list(_rows_of_scan(entry, replayed.records, replayed.gaps))
     else:
         file = directory.finished(entry)
         scan = await directory.scan(file)
-        rows = list(_rows_of_scan(entry, scan))
+        rows = list(_rows_of_scan(entry, scan.records, scan.gaps))
         offset = entry.finish_offset
         try:
             record = await finish(read_header(file.handle, file.identity, offset))
             rows.append(_row_of(entry, record, VALID))
         except CorruptRecordError:
-            rows.append(_unreadable(entry, offset, last_sequence(entry, scan) + 1))
+            rows.append(_unreadable(entry, offset, scan.last_sequence + 1))
     return excerpt_of(((row["offset"], row) for row in rows), start, limit)
 
 
-def _rows_of_scan(entry: FileEntry, scan: FileScan) -> Iterator[Row]:
-    gaps = [gap for gap in scan.gaps if not gap.is_blank and not _is_end(entry, gap.offset)]
-    rows = [_row_of(entry, record, VALID) for record in scan.records]
+def _rows_of_scan(
+    entry: FileEntry, records: Iterable[JournalRecord], gaps: Iterable[Gap]
+) -> Iterator[Row]:
+    shown = [gap for gap in gaps if not gap.is_blank and not _is_end(entry, gap.offset)]
+    rows = [_row_of(entry, record, VALID) for record in records]
     rows += [
         _unreadable(entry, gap.offset, gap.sequence)
         if gap.record is None
         else _row_of(entry, gap.record, DAMAGED)
-        for gap in gaps
+        for gap in shown
     ]
     return iter(sorted(rows, key=lambda row: row["offset"]))
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from bookie_server.core.manifest_codec import FileEntry, FileState
 from bookie_server.core.record import JournalRecord, JournalRecordKind
-from bookie_server.core.replay_decision import FileScan
 from bookie_server.errors import CorruptRecordError, MissingFileError
 from bookie_server.ports import Buffer
 from bookie_server.storage.files.active_index import ActiveIndex
@@ -14,7 +13,7 @@ from bookie_server.storage.files.entry_log_file import FinishedFile, read_block
 from bookie_server.storage.journal import append_encoded
 from bookie_server.storage.reading.readings import finish
 from bookie_server.storage.slices import run_in_slices
-from bookie_server.tools.directory import RestingDirectory, last_sequence, lost_records
+from bookie_server.tools.directory import RestingDirectory
 
 INTACT = "intact"
 REBUILT = "rebuilt"
@@ -62,18 +61,17 @@ async def _rebuild(directory: RestingDirectory, entry: FileEntry) -> Rebuild:
         return Rebuild(entry.slot, INTACT)
     file = directory.finished(entry)
     scan = await directory.scan(file)
-    if not _is_whole(entry, scan):
+    if not scan.is_whole:
         return Rebuild(
             entry.slot,
             REFUSED,
             "a record of the file is not readable, so its entries must stay unknown",
         )
-    index, last = ActiveIndex(), last_sequence(entry, scan)
-    damaged = [gap.record for gap in scan.gaps if gap.record is not None]
-    for record in (*scan.records, *damaged):
-        if record.kind is JournalRecordKind.RUN and record.sequence <= last:
+    index = ActiveIndex()
+    for record in scan.known:
+        if scan.is_run(record):
             index.insert(record)
-    await _write(directory, file, index, last)
+    await _write(directory, file, index, scan.last_sequence)
     return Rebuild(entry.slot, REBUILT, damage, index.pieces)
 
 
@@ -88,11 +86,6 @@ async def _damage_of(directory: RestingDirectory, entry: FileEntry) -> str:
     except CorruptRecordError as error:
         return error.message
     return ""
-
-
-def _is_whole(entry: FileEntry, scan: FileScan) -> bool:
-    """Return whether all records of a file are known, at least by their headers."""
-    return scan.next_sequence > last_sequence(entry, scan) and not lost_records(entry, scan)
 
 
 async def _write(

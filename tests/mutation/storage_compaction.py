@@ -137,9 +137,9 @@ MUTATIONS = [
     ),
     Mutation(
         "lost_copies_are_not_noticed",
-        f"{STORAGE}/files/index_rebuilds.py",
-        "gap.record is None and entry.holds(gap.sequence, gap.offset) for gap in scan.gaps",
-        "gap.record is None and gap.sequence <= entry.last_sequence for gap in scan.gaps",
+        f"{STORAGE}/files/finished_scan.py",
+        "gap.record is None and holds(gap.sequence, gap.offset)]",
+        "gap.record is None and gap.sequence <= self.entry.last_sequence]",
         "a file of copies that lost a record is not in doubt, and the entry is absent",
     ),
     Mutation(

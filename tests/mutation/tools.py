@@ -46,7 +46,7 @@ MUTATIONS = [
         "tools_check_no_damaged_bodies",
         f"{TOOLS}/check.py",
         """        if gap.record is not None:
-            report.find(entry.slot, gap.offset, _damaged(gap.record))
+            report.find(scan.entry.slot, gap.offset, _damaged(gap.record))
 """,
         """        if gap.record is not None:
             continue
@@ -77,7 +77,7 @@ MUTATIONS = [
     Mutation(
         "tools_rebuild_an_index_over_lost_records",
         f"{TOOLS}/rebuild.py",
-        "    if not _is_whole(entry, scan):\n",
+        "    if not scan.is_whole:\n",
         "    if False:\n",
         "with the new index, a bookie denies the entries of a record that is not readable",
     ),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from bookie_server.core.record import JournalRecordKind
 from bookie_server.errors import StorageError
 from bookie_server.ports import Priority
 from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.entry_log_file import FinishedFile
+from bookie_server.storage.files.finished_scan import scan_finished
 from bookie_server.storage.files.held import HeldFiles
 from bookie_server.storage.files.pool import Pins
-from bookie_server.storage.replay import Scanner
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import parts
 
@@ -21,21 +20,16 @@ async def rebuild_index(file: FinishedFile, shared: Shared) -> None:
     """
     entry, doubts, counters = file.entry, shared.health.files_in_doubt, shared.counters
     doubts.add(entry.file_id)
-    scan = await Scanner(file.handle, entry, entry.data_end).scan(entry.scan_from)
+    scan = await scan_finished(file)
     index = ActiveIndex()
-    unreadable = [gap.record for gap in scan.gaps if gap.record is not None]
-    for records in parts([*scan.records, *unreadable]):
+    for records in parts(scan.known):
         for record in records:
-            is_held = entry.holds(record.sequence, record.offset)
-            if record.kind is JournalRecordKind.RUN and is_held:
+            if scan.is_run(record):
                 index.insert(record)
         await shared.give_way()
     file.rebuilt = index
     counters.boot_rebuilt_indexes += 1
-    is_whole = scan.next_sequence > entry.last_sequence and not any(
-        gap.record is None and entry.holds(gap.sequence, gap.offset) for gap in scan.gaps
-    )
-    if is_whole and not entry.has_damage:
+    if scan.is_whole and not entry.has_damage:
         doubts.discard(entry.file_id)
     else:
         counters.boot_damaged_records += 1

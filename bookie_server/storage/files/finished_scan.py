@@ -1,0 +1,58 @@
+"""Reads the records of a finished file again, and decides which of them belong to the file.
+
+The boot, the rebuild of a damaged index and the tools for files at rest use this module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bookie_server.core.manifest_codec import FileEntry
+from bookie_server.core.record import JournalRecord, JournalRecordKind
+from bookie_server.core.replay_decision import Gap
+from bookie_server.storage.files.entry_log_file import FinishedFile
+from bookie_server.storage.replay import Scanner
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedScan:
+    """The records of a finished file, without its finish record."""
+
+    entry: FileEntry
+    records: list[JournalRecord]  # verified
+    gaps: list[Gap]
+    next_sequence: int  # the sequence after that of the last record that was found
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last valid record of the file."""
+        # The MANIFEST does not have the sequences of copies.
+        return self.next_sequence - 1 if self.entry.is_copies else self.entry.last_sequence
+
+    @property
+    def known(self) -> list[JournalRecord]:
+        """All records of the scan, also those of which only the header is readable."""
+        return [*self.records, *(gap.record for gap in self.gaps if gap.record is not None)]
+
+    def is_run(self, record: JournalRecord) -> bool:
+        """Return whether a record of the scan is a run that belongs to the file."""
+        is_held = self.entry.holds(record.sequence, record.offset)
+        return is_held and record.kind is JournalRecordKind.RUN
+
+    @property
+    def lost(self) -> list[Gap]:
+        """The gaps in which a record of the file and its ledger are unknown."""
+        holds = self.entry.holds
+        return [gap for gap in self.gaps if gap.record is None and holds(gap.sequence, gap.offset)]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all records of the file are known, at least by their headers."""
+        return self.next_sequence > self.entry.last_sequence and not self.lost
+
+
+async def scan_finished(file: FinishedFile) -> FinishedScan:
+    """Read and verify the records of a finished file."""
+    entry = file.entry
+    scan = await Scanner(file.handle, entry, entry.data_end).scan(entry.scan_from)
+    return FinishedScan(entry, scan.records, scan.gaps, scan.next_sequence)
