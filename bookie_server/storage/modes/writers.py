@@ -71,13 +71,8 @@ class GroupWriter(Protocol):
         """Wait until all written groups are synced, or the storage has failed."""
 
 
-class DirectWriter:
-    """Writes and syncs a group in its entry-log file."""
-
-    async def write(self, group: Group) -> bool:
-        """Write and sync a group."""
-        await group.file.handle.write_synced(group.offset, group.buffers)
-        return True
+class SyncedWriter:
+    """A writer whose groups are synced when `write` returns."""
 
     def sync_soon(self) -> None:
         """Do nothing: all groups are synced."""
@@ -86,7 +81,16 @@ class DirectWriter:
         """Do nothing: all groups are synced."""
 
 
-class JournalWriter:
+class DirectWriter(SyncedWriter):
+    """Writes and syncs a group in its entry-log file."""
+
+    async def write(self, group: Group) -> bool:
+        """Write and sync a group."""
+        await group.file.handle.write_synced(group.offset, group.buffers)
+        return True
+
+
+class JournalWriter(SyncedWriter):
     """Writes and syncs a copy of a group in a journal file, then writes the group in its file.
 
     The copy is first, so the entry-log file has no record that was never in the journal.
@@ -102,12 +106,6 @@ class JournalWriter:
         await group.file.handle.write_in_order(group.offset, group.buffers)
         self._checkpoints.wrote(group.written(place), group.size_bytes)
         return True
-
-    def sync_soon(self) -> None:
-        """Do nothing: all groups are synced."""
-
-    async def sync_now(self) -> None:
-        """Do nothing: all groups are synced."""
 
 
 class UnsyncedWriter:
