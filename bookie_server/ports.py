@@ -66,8 +66,8 @@ class File(Protocol):
 
         Raises:
             DiskFullError: A write had no room. Some of the bytes may have been written.
-            SyncFailedError: The bytes may or may not be on the device. The file must not be synced
-                again, because a later sync reports success although the data is lost.
+            SyncFailedError: The bytes may or may not be on the device. Later syncs of the open file
+                fail too. If the file is opened again, a sync may succeed although data is lost.
         """
 
     async def write_in_order(self, offset: int, buffers: Sequence[Buffer]) -> None:

@@ -52,7 +52,7 @@ _DISK = [
     ),
     Mutation(
         "sync_without_room_is_tried_again",
-        f"{STORAGE}/device/filesystem.py",
+        f"{STORAGE}/device/os_errors.py",
         'if error.errno in _FULL and verb != "sync":',
         "if error.errno in _FULL:",
         "the second sync succeeds, although the pages were dropped by the first",

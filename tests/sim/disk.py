@@ -24,7 +24,7 @@ from bookie_server.errors import (
     TooManyFilesError,
 )
 from bookie_server.ports import Buffer, Priority
-from bookie_server.storage.device.filesystem import translated
+from bookie_server.storage.device.os_errors import translated
 from tests.sim.runtime import Host, SimFuture
 
 SECTOR = 512
@@ -346,6 +346,7 @@ class SimFile:
         self.name = name
         self.content = content
         self.has_failed = False
+        self.has_lost_pages = False
         self.is_open = True
         self.background_bytes = 0  # by background work since its last sync
 
@@ -399,7 +400,7 @@ class SimFile:
         try:
             if before is not None:
                 await before
-            if self.has_failed:
+            if self.has_failed or self.has_lost_pages:
                 raise SyncFailedError(f"{self.name} failed before", path=self.name)
             await operation()
         except StorageError:
@@ -451,17 +452,24 @@ class SimFile:
         self._check_open()
         disk = self.files.disk
         disk.counters.syncs += 1
+        if self.has_lost_pages:
+            raise SyncFailedError(f"{self.name} failed before", path=self.name)
         if disk.faults.sync_errors > 0:
             disk.faults.sync_errors -= 1
-            # Linux marks the pages clean: the next sync reports success, and the data is gone.
-            self.content.unsynced = []
+            # Linux marks the pages clean: for a file that is opened again, the next sync reports
+            # success, and the data is gone.
+            self._lose_pages()
             raise SyncFailedError(f"cannot sync {self.name}: input/output error", path=self.name)
         try:
             disk.fail(self.name, "sync")
         except StorageError:
-            self.content.unsynced = []
+            self._lose_pages()
             raise
         self.content.sync(writes)
+
+    def _lose_pages(self) -> None:
+        self.has_lost_pages = True
+        self.content.unsynced = []
 
     async def allocate(self, size: int) -> None:
         await self.files.step(f"allocate {self.name}")

@@ -18,30 +18,25 @@ import ctypes.util
 import errno
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bookie_server.errors import (
-    DirectoryLockedError,
-    DiskFullError,
-    MissingFileError,
-    StorageError,
-    SyncFailedError,
-    TooManyFilesError,
-)
+from bookie_server.errors import DirectoryLockedError
 from bookie_server.ports import Buffer, Priority
 from bookie_server.storage.device import mapped_number
+from bookie_server.storage.device.directories import DIRECTORY_FLAGS, sync_path
 from bookie_server.storage.device.mapped_number import MappedNumber
+from bookie_server.storage.device.os_errors import translated
 from bookie_server.storage.device.runtime import OrderedThread
 from bookie_server.storage.device.written_cache import WrittenCache
 
 T = TypeVar("T")
 
 LOCK_NAME = "LOCK"
-DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 BUFFERS_PER_WRITE_MAX = 1_024
 READ_THREADS = 4
 CACHED_BYTES_MAX = 64 << 20
@@ -50,8 +45,6 @@ PORTION_SIZE_BYTES = 1 << 20
 SYNC_FILE_RANGE_WRITE = 2
 SYNC_FILE_RANGE_WAIT = 1 | SYNC_FILE_RANGE_WRITE | 4
 BLOCK_SIZE_BYTES = 512  # the unit of `st_blocks`
-_FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
-_NO_DESCRIPTOR = frozenset((errno.EMFILE, errno.ENFILE))
 _NOT_SUPPORTED = frozenset((errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
 _NOT_CACHED = frozenset((errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL))
 _libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
@@ -258,6 +251,9 @@ class OsFile:
         self._idle: asyncio.Future[None] | None = None
         self._has_failed = False
         self._is_synced_later = False  # groups were written without a sync
+        # Held while write-back is awaited: the kernel may then report an error, and only once.
+        self._write_back = threading.Lock()
+        self._has_lost_pages = False  # a sync or a write-back failed; later syncs must fail too
         self._unwritten_from: int | None = None  # write-back of earlier bytes was started
         self.name = name
 
@@ -371,7 +367,7 @@ class OsFile:
     def _begin_write(self) -> None:
         # After a failure, the kernel treats the pages as written, so a later sync would succeed
         # although data is lost. So nothing more is written.
-        if self._has_failed:
+        if self._has_failed or self._has_lost_pages:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._has_failed = True  # until the write ends
 
@@ -381,7 +377,7 @@ class OsFile:
         # Pages are dropped before the sync, while the device is already writing.
         self._files.written.make_room(size)
         began = time.perf_counter()
-        _fdatasync(self._descriptor)
+        self._sync()
         self._files.on_sync(time.perf_counter() - began)
         self._files.written.add(self, offset, size)
         self._has_failed = False
@@ -408,7 +404,7 @@ class OsFile:
         Bytes that are not yet synced are first written to the device, without a sync of the device.
 
         Raises:
-            OSError: These bytes could not be written. No later sync would report this.
+            SyncFailedError: These bytes could not be written. Later syncs of the file fail too.
         """
         if self._is_closed or not hasattr(os, "posix_fadvise"):
             return
@@ -418,17 +414,34 @@ class OsFile:
             os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_DONTNEED)
 
     def _end_writing(self, offset: int, size: int) -> None:
+        with self._write_back:
+            try:
+                self._files.end_writing(self._descriptor, offset, size)
+            except OSError as error:
+                # The other thread may have closed the file meanwhile. It was synced before that.
+                if error.errno == errno.EBADF and self._is_closed:
+                    return
+                self._has_lost_pages = True
+                raise translated(error, self.name, "sync") from error
+
+    def _sync(self) -> None:
+        """Sync the data, and fail if any sync or write-back since the file was opened has failed.
+
+        The kernel reports an error once for each open file. Then the pages count as written, so a
+        later sync succeeds although data is lost.
+        """
         try:
-            self._files.end_writing(self._descriptor, offset, size)
-        except OSError as error:
-            # The other thread may have closed the file meanwhile. It was synced before that.
-            if error.errno != errno.EBADF or not self._is_closed:
-                raise
+            _fdatasync(self._descriptor)
+        except OSError:
+            self._has_lost_pages = True
+            raise
+        with self._write_back:  # a write-back that was awaited meanwhile may have taken the error
+            if self._has_lost_pages:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     async def datasync(self, priority: Priority = Priority.FOREGROUND) -> None:
         """Make the file's data and size durable."""
-        thread = self._files.thread_of(priority)
-        await self._use(thread.call(lambda: _fdatasync(self._descriptor)), "sync")
+        await self._use(self._files.thread_of(priority).call(self._sync), "sync")
 
     async def allocate(self, size: int) -> None:
         """Reserve blocks, or only set the size if the file system cannot reserve blocks."""
@@ -470,27 +483,3 @@ class OsFile:
             # The second thread closes the file: if the file was removed before, the close frees its
             # blocks, which takes milliseconds.
             await self._files.call(lambda: os.close(self._descriptor), self.name, "close")
-
-
-def sync_path(path: Path) -> None:
-    """Sync a directory."""
-    descriptor = os.open(path, DIRECTORY_FLAGS)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def translated(error: OSError, name: str, verb: str) -> StorageError:
-    """Return the StorageError for an error of the operating system."""
-    message = f"cannot {verb} {name}: {error.strerror}"
-    if error.errno == errno.ENOENT:
-        return MissingFileError(message, path=name)
-    if error.errno in _FULL and verb != "sync":
-        # After a sync without room, the pages count as written, so it is a failed sync.
-        return DiskFullError(f"{message}; make room on the device", path=name)
-    if error.errno in _NO_DESCRIPTOR:
-        return TooManyFilesError(f"{message}; raise the limit of open files (ulimit -n)", path=name)
-    if verb in ("write", "sync"):
-        return SyncFailedError(message, path=name)
-    return StorageError(message, path=name)

@@ -159,6 +159,24 @@ def test_simulated_disk_carries_out_groups_in_their_order_and_none_after_a_failu
     assert scheduler.run(file.read(0, 10), host) == b"4"
 
 
+def test_simulated_sync_fails_for_ever_after_a_failure_until_the_file_is_opened_again() -> None:
+    """As Linux does, which then counts the lost pages as written."""
+    scheduler = Scheduler()
+    disk = SimDisk(Random(1))
+    host = Host(scheduler, "bookie")
+    files = SimFileSystem(disk, host)
+    file = scheduler.run(files.open("a", create=True), host)
+    scheduler.run(file.write(0, (b"lost",)), host)
+    disk.faults.sync_errors = 1
+    for _ in range(2):
+        with pytest.raises(SyncFailedError):
+            scheduler.run(file.datasync(), host)
+    with pytest.raises(SyncFailedError):
+        scheduler.run(file.write_synced(0, (b"x",)), host)
+    scheduler.run(scheduler.run(files.open("a"), host).datasync(), host)
+    assert disk.seen_names["a"].durable == b""
+
+
 @pytest.fixture
 async def real(tmp_path: Path) -> AsyncIterator[OsFileSystem]:
     files = OsFileSystem(tmp_path / "data")

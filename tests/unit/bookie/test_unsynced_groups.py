@@ -8,6 +8,7 @@ import errno
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -95,6 +96,80 @@ async def test_a_failed_write_back_fails_the_group_that_notices_it(
     with pytest.raises(SyncFailedError):
         await file.write_in_order(5 * MIB, [bytes(MIB)])
     await file.close()
+
+
+def reports(code: int) -> int:
+    """What a call of the kernel returns that fails."""
+    ctypes.set_errno(code)
+    return -1
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+async def test_a_failed_write_back_fails_all_later_syncs_of_the_file(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The kernel reports the error once, and here a group of another file was told."""
+    old, new = await files.open("old", create=True), await files.open("new", create=True)
+    for number in range(4):
+        await old.write_in_order(number * MIB, [bytes(MIB)])
+    monkeypatch.setattr(os_filesystem, "_sync_file_range", lambda *_: reports(code))
+    with pytest.raises(SyncFailedError, match="cannot sync old"):
+        await new.write_in_order(0, [bytes(MIB)])
+    monkeypatch.undo()
+    for operation in (old.datasync, old.datasync, partial(old.write_synced, 0, [b"x"])):
+        with pytest.raises(SyncFailedError):
+            await operation()
+    await new.datasync()
+    await old.close()
+    await new.close()
+
+
+async def test_a_sync_fails_if_a_write_back_takes_the_error_meanwhile(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = await files.open("one", create=True)
+    for number in range(4):
+        await file.write_in_order(number * MIB, [bytes(MIB)])
+    is_taken, is_synced, may_return = (threading.Event() for _ in range(3))
+
+    def take(_descriptor: int, _offset: Any, _size: Any, flags: int) -> int:
+        if flags != SYNC_FILE_RANGE_WAIT:
+            return 0
+        is_taken.set()
+        may_return.wait()
+        return reports(errno.EIO)
+
+    monkeypatch.setattr(os_filesystem, "_sync_file_range", take)
+    monkeypatch.setattr(os_filesystem, "_fdatasync", lambda _descriptor: is_synced.set())
+    group = asyncio.ensure_future(file.write_in_order(4 * MIB, [bytes(MIB)]))
+    await asyncio.to_thread(is_taken.wait)
+    syncing = asyncio.ensure_future(file.datasync())
+    await asyncio.to_thread(is_synced.wait)
+    may_return.set()
+    failed = await asyncio.gather(group, syncing, return_exceptions=True)
+    assert [type(error) for error in failed] == [SyncFailedError, SyncFailedError]
+    await file.close()
+
+
+async def test_a_failed_sync_fails_all_later_syncs_of_the_open_file(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = await files.open("one", create=True)
+    await file.write(0, [b"x"])
+    errors = [OSError(errno.EIO, "input/output error")]
+
+    def sync(_descriptor: int) -> None:
+        if errors:
+            raise errors.pop()
+
+    monkeypatch.setattr(os_filesystem, "_fdatasync", sync)
+    for _ in range(2):
+        with pytest.raises(SyncFailedError):
+            await file.datasync()
+    again = await files.open("one")
+    await again.datasync()
+    await file.close()
+    await again.close()
 
 
 async def test_a_file_that_is_closed_while_its_bytes_are_dropped_fails_no_group(
