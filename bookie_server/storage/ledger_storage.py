@@ -243,6 +243,8 @@ class LedgerStorage:
         self.on_state_change()
 
     def _fail(self, error: StorageError) -> None:
+        unfinished = {file.entry.slot for file in self._keeper.opened}
+        self._mode.note_loss(error, unfinished)
         if self.failure is not None:
             return
         self.failure = error

@@ -67,6 +67,12 @@ def encode_manifest(manifest: Manifest) -> bytes:
     raise AssertionError("all files are one part")
 
 
+def unsynced_bytes(machine: Machine) -> int:
+    names = machine.disk.seen_names
+    slots = (content for name, content in names.items() if name.startswith("slot-"))
+    return sum(len(data) for content in slots for _, data in content.unsynced)
+
+
 class FixedMetadata:
     """A metadata store that always returns the same state of a ledger.
 

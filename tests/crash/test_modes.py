@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,34 +13,27 @@ import pytest
 
 from bookie_server.core.bookie_run import BookieRun, BookieWriteMode
 from bookie_server.core.group_copy import GroupCopy
-from bookie_server.core.record import FileIdentity, JournalRecordKind
-from bookie_server.core.record_codec import MAGIC
+from bookie_server.core.record import FileIdentity
 from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import (
     DamagedDirectoryError,
-    DiskFullError,
-    LostRunError,
     StorageError,
     SyncFailedError,
 )
 from bookie_server.ports import Priority
 from bookie_server.storage import boot as boots
-from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.modes import setup
 from bookie_server.storage.modes.checkpoints import Checkpoints
 from bookie_server.storage.modes.redo import ScannedFile
 from bookie_server.storage.modes.ring import JournalRing
-from bookie_server.storage.modes.writers import HAS_FAILED
 from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.model import Code
-from tests.crash.machine import KEY, SMALL, Machine, add_request
+from tests.crash.machine import KEY, SMALL, Machine, add_request, unsynced_bytes
 from tests.crash.points import play_all_points
 from tests.crash.run import ALL_MODES, SYNCED, Mode, Run
 from tests.crash.seeds import SEEDS, play_all
 from tests.sim.disk import Faults, SimFile, SimFileSystem
-
-RUN = JournalRecordKind.RUN
 
 
 @pytest.mark.parametrize("part", range(2))
@@ -127,133 +119,6 @@ def test_mutation_a_journal_redone_before_its_sync_is_caught(
 
     monkeypatch.setattr(SimFile, "datasync", only_others)
     assert first_violation(SYNCED, 1_000)
-
-
-def weak_machine(seed: int = 1) -> Machine:
-    mode = ModeSettings(BookieWriteMode.UNJOURNALED, checkpoint_interval_ms=3_600_000)
-    machine = Machine(seed, settings=replace(SMALL, mode_settings=mode))
-    machine.start()
-    return machine
-
-
-def unsynced_bytes(machine: Machine) -> int:
-    names = machine.disk.seen_names
-    slots = (content for name, content in names.items() if name.startswith("slot-"))
-    return sum(len(data) for content in slots for _, data in content.unsynced)
-
-
-Ask = Callable[[Machine], object]
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda machine: machine.fence(1),
-        lambda machine: machine.drop(1),
-        lambda machine: machine.read(1, 0, is_recovery=True),
-        lambda machine: machine.ask(lambda done: machine.serving.write_lac(1, 0, KEY, done)),
-    ],
-    ids=["fence", "drop", "recovery read", "LAC"],
-)
-def test_without_syncs_of_adds_everything_else_is_answered_after_a_sync(ask: Ask) -> None:
-    machine = weak_machine()
-    assert machine.add(1, (0,)) is Code.OK
-    assert unsynced_bytes(machine)
-    began_us = machine.scheduler.now_us
-    ask(machine)
-    assert unsynced_bytes(machine) == 0
-    assert machine.scheduler.now_us - began_us < 1_000_000, "nobody requested the checkpoint"
-
-
-def test_mutation_control_unsynced_when_weak_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = LedgerStorage._on_stored
-    monkeypatch.setattr(
-        LedgerStorage, "_on_stored", lambda self, group, _is_synced: stored(self, group, True)
-    )
-    machine = weak_machine()
-    assert machine.ask(lambda done: machine.serving.write_lac(1, 0, KEY, done))[0] is Code.OK
-    assert unsynced_bytes(machine)
-
-
-def test_a_file_is_synced_before_the_next_file_gets_a_record() -> None:
-    machine = weak_machine()
-    first = machine.serving._keeper.active
-    for number in range(40):
-        assert machine.add(1, (number,), bytes(3_000)) is Code.OK
-        if machine.serving._keeper.active is not first:
-            break
-    else:
-        raise AssertionError("no roll")
-    content = machine.disk.seen_names[first.entry.slot]
-    assert [data for _, data in content.unsynced if data[:4] == MAGIC and data[5] == RUN] == []
-
-
-def test_lost_pages_under_a_valid_proof_are_noticed() -> None:
-    """The process was killed, the system goes on, and it has dropped pages that it could not write.
-
-    The last record is lost, which nothing but the proof tells.
-    """
-    machine = weak_machine()
-    assert machine.add(1, (0,)) is Code.OK
-    assert machine.add(1, (1,)) is Code.OK
-    active = machine.serving._keeper.active
-    machine.crash()
-    content = machine.disk.seen_names[active.entry.slot]
-    offset, data = content.unsynced.pop()
-    content.seen[offset : offset + len(data)] = bytes(len(data))
-    with pytest.raises(LostRunError, match="not all of its records"):
-        machine.start()
-
-
-@pytest.mark.parametrize("fault", ["sync_errors", "write_errors"])
-def test_a_run_whose_write_or_sync_failed_is_not_trusted(fault: str) -> None:
-    machine = weak_machine()
-    assert machine.add(1, (0,)) is Code.OK
-    setattr(machine.disk.faults, fault, 1)
-    machine.add(1, (1,))
-    machine.fence(1)
-    machine.crash()
-    machine.disk.faults = Faults()
-    with pytest.raises(LostRunError, match="failed"):
-        machine.start()
-
-
-def test_a_failed_checkpoint_is_not_forgotten_when_a_later_write_ends() -> None:
-    """After a failed sync, the next sync succeeds without the pages that were lost."""
-
-    def play(seed: int) -> None:
-        machine = weak_machine(seed)
-        assert machine.add(1, (0,)) is Code.OK
-        machine.disk.faults.sync_errors = 1
-        machine.serving._mode.checkpoints.request()  # type: ignore[union-attr]
-        answers: list[Code] = []
-        machine.serving.add(add_request(1, (1,)), answers.append)
-        machine.scheduler.run_until(lambda: bool(answers and machine.serving.failure))
-        assert list(machine.disk.numbers.values()) == [HAS_FAILED]
-        machine.crash()
-        with pytest.raises(LostRunError, match="failed"):
-            machine.start()
-
-    for seed in range(20):  # in some of them, the write ends after the sync
-        play(seed)
-
-
-def test_a_full_device_at_a_clean_stop_does_not_cost_the_bookie() -> None:
-    """All entries are synced by then, and only the MANIFEST has no room."""
-    machine = weak_machine()
-    assert machine.add(1, (0,)) is Code.OK
-
-    def fill(_number: int, name: str) -> None:
-        machine.disk.error = errno.ENOSPC if name == "write MANIFEST.new" else 0
-
-    machine.disk.on_operation = fill
-    storage = machine.serving
-    machine.scheduler.run(storage.close(), machine.host)
-    assert isinstance(storage.failure, DiskFullError)
-    machine.disk.on_operation = None
-    machine.crash()
-    machine.start()
-    assert machine.read(1, 0)[0] is Code.OK
 
 
 def test_control_records_alone_are_synced_by_a_checkpoint() -> None:
@@ -477,16 +342,6 @@ def test_a_start_is_refused_when_all_journal_files_were_cut_alike() -> None:
             del content.seen[512:]
     with pytest.raises(DamagedDirectoryError, match="has 512 of 65536 bytes"):
         machine.start()
-
-
-def test_the_proof_of_a_run_covers_the_last_record_of_a_group() -> None:
-    machine = weak_machine()
-    answers: list[Code] = []
-    for number in range(5):
-        machine.serving.add(add_request(1, (number,)), answers.append)
-    machine.scheduler.run_until(lambda: len(answers) == 5)
-    (proved,) = machine.disk.numbers.values()
-    assert proved == machine.serving._shared.sequences.next_sequence - 1
 
 
 def test_heads_of_an_earlier_pass_through_a_file_are_not_kept() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from bookie_server.core.bookie_run import BookieRun, BookieWriteMode
@@ -112,8 +112,12 @@ async def take_over(shared: Shared, journals: Journals) -> int:
         if number is None:
             raise lost_run(run, "its number in shared memory is missing, as after a power loss")
         if number.get() == HAS_FAILED:
-            raise lost_run(run, "a write or a sync failed")
-        await _sync_open_files(shared)
+            raise lost_run(run, "a write or a sync of its entries failed")
+        try:
+            await _sync_open_files(shared)
+        except SyncFailedError:
+            number.set(HAS_FAILED)  # the sync of the next start would succeed
+            raise
         proved = number.get()
     return proved
 
@@ -159,11 +163,17 @@ class Mode:
         if self.checkpoints is not None:
             self.checkpoints.start()
 
+    def note_loss(self, error: StorageError, unfinished: Collection[str]) -> None:
+        """Record an error that may have lost written groups. `unfinished` are the files with them.
+
+        Other failures, such as that of a MANIFEST, take no entry from the files.
+        """
+        is_loss = isinstance(error, SyncFailedError) and error.fields.get("path") in unfinished
+        if is_loss and isinstance(self.writer, UnsyncedWriter):
+            self.writer.fail()
+
     def fail(self, error: StorageError) -> None:
         """End all waits after a failure of the storage."""
-        # Other errors, such as a full device at a clean stop, take no entry from the files.
-        if isinstance(self.writer, UnsyncedWriter) and isinstance(error, SyncFailedError):
-            self.writer.fail()
         if self.checkpoints is not None:
             self.checkpoints.fail()
         if self.ring is not None:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bookie_server.core.record import JournalRecord
-from bookie_server.errors import StorageError
+from bookie_server.errors import SyncFailedError
 from bookie_server.ports import Buffer, SurvivingNumber
 from bookie_server.storage.files.entry_log_file import OpenFile
 from bookie_server.storage.modes.checkpoints import Checkpoints, WrittenMark
 from bookie_server.storage.modes.ring import JournalPlace, JournalRing
 
 HAS_FAILED = -1
-"""Value of the surviving number of a run in which a write or sync failed."""
+"""Value of the surviving number of a run that may have lost written groups."""
 
 
 @dataclass(slots=True)
@@ -127,12 +127,20 @@ class UnsyncedWriter:
 
     async def write(self, group: Group) -> bool:
         """Write a group, which a later checkpoint syncs."""
-        place = None
+        self._recorded.groups += 1
         try:
-            if self._ring is not None:
-                place = await append_copy(self._ring, group)
+            return await self._write(group)
+        finally:
+            self._recorded.groups -= 1
+
+    async def _write(self, group: Group) -> bool:
+        has_adds = any(record.kind is JournalRecordKind.RUN for record in group.records)
+        is_later = await self._recorded.may_sync_later(has_adds=has_adds)
+        place = None if self._ring is None else await append_copy(self._ring, group)
+        handle = group.file.handle
+        try:
             await group.file.handle.write_in_order(group.offset, group.buffers)
-        except StorageError:
+        except SyncFailedError:
             self.fail()
             raise
         # A checkpoint may have failed meanwhile. The number must keep this.
@@ -150,7 +158,7 @@ class UnsyncedWriter:
         await self._checkpoints.sync_now()
 
     def fail(self) -> None:
-        """Record that a write or a sync failed, so the next start must not trust the files."""
+        """Record that written groups may be lost, so the next start must not trust the files."""
         self._has_failed = True
         if self._survivor is not None:
             self._survivor.set(HAS_FAILED)

@@ -1,0 +1,255 @@
+"""Runs that acknowledge adds before their sync: what proves their entries, and what does not."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from bookie_server.core.bookie_run import BookieWriteMode
+from bookie_server.core.record import JournalRecordKind
+from bookie_server.core.record_codec import MAGIC
+from bookie_server.core.settings import ModeSettings
+from bookie_server.errors import DiskFullError, LostRunError, SyncFailedError
+from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.modes.writers import HAS_FAILED
+from ledgerlog_spark.model import Code
+from tests.crash.machine import KEY, SMALL, Machine, add_request, unsynced_bytes
+from tests.sim.disk import Faults
+
+RUN = JournalRecordKind.RUN
+
+
+def weak_machine(seed: int = 1) -> Machine:
+    mode = ModeSettings(BookieWriteMode.UNJOURNALED, checkpoint_interval_ms=3_600_000)
+    machine = Machine(seed, settings=replace(SMALL, mode_settings=mode))
+    machine.start()
+    return machine
+
+
+Ask = Callable[[Machine], object]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda machine: machine.fence(1),
+        lambda machine: machine.drop(1),
+        lambda machine: machine.read(1, 0, is_recovery=True),
+        lambda machine: machine.ask(lambda done: machine.serving.write_lac(1, 0, KEY, done)),
+    ],
+    ids=["fence", "drop", "recovery read", "LAC"],
+)
+def test_without_syncs_of_adds_everything_else_is_answered_after_a_sync(ask: Ask) -> None:
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+    assert unsynced_bytes(machine)
+    began_us = machine.scheduler.now_us
+    ask(machine)
+    assert unsynced_bytes(machine) == 0
+    assert machine.scheduler.now_us - began_us < 1_000_000, "nobody requested the checkpoint"
+
+
+def test_mutation_control_unsynced_when_weak_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = LedgerStorage._on_stored
+    monkeypatch.setattr(
+        LedgerStorage, "_on_stored", lambda self, group, _is_synced: stored(self, group, True)
+    )
+    machine = weak_machine()
+    assert machine.ask(lambda done: machine.serving.write_lac(1, 0, KEY, done))[0] is Code.OK
+    assert unsynced_bytes(machine)
+
+
+def test_a_file_is_synced_before_the_next_file_gets_a_record() -> None:
+    machine = weak_machine()
+    first = machine.serving._keeper.active
+    for number in range(40):
+        assert machine.add(1, (number,), bytes(3_000)) is Code.OK
+        if machine.serving._keeper.active is not first:
+            break
+    else:
+        raise AssertionError("no roll")
+    content = machine.disk.seen_names[first.entry.slot]
+    assert [data for _, data in content.unsynced if data[:4] == MAGIC and data[5] == RUN] == []
+
+
+def test_lost_pages_under_a_valid_proof_are_noticed() -> None:
+    """The process was killed, the system goes on, and it has dropped pages that it could not write.
+
+    The last record is lost, which nothing but the proof tells.
+    """
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+    assert machine.add(1, (1,)) is Code.OK
+    active = machine.serving._keeper.active
+    machine.crash()
+    content = machine.disk.seen_names[active.entry.slot]
+    offset, data = content.unsynced.pop()
+    content.seen[offset : offset + len(data)] = bytes(len(data))
+    with pytest.raises(LostRunError, match="not all of its records"):
+        machine.start()
+
+
+@pytest.mark.parametrize("fault", ["sync_errors", "write_errors"])
+def test_a_run_whose_write_or_sync_failed_is_not_trusted(fault: str) -> None:
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+    setattr(machine.disk.faults, fault, 1)
+    machine.add(1, (1,))
+    machine.fence(1)
+    machine.crash()
+    machine.disk.faults = Faults()
+    with pytest.raises(LostRunError, match="failed"):
+        machine.start()
+
+
+def test_a_failed_checkpoint_is_not_forgotten_when_a_later_write_ends() -> None:
+    """After a failed sync, the next sync succeeds without the pages that were lost."""
+
+    def play(seed: int) -> None:
+        machine = weak_machine(seed)
+        assert machine.add(1, (0,)) is Code.OK
+        machine.disk.faults.sync_errors = 1
+        machine.serving._mode.checkpoints.request()  # type: ignore[union-attr]
+        answers: list[Code] = []
+        machine.serving.add(add_request(1, (1,)), answers.append)
+        machine.scheduler.run_until(lambda: bool(answers and machine.serving.failure))
+        assert list(machine.disk.numbers.values()) == [HAS_FAILED]
+        machine.crash()
+        with pytest.raises(LostRunError, match="failed"):
+            machine.start()
+
+    for seed in range(20):  # in some of them, the write ends after the sync
+        play(seed)
+
+
+OTHER_OPERATIONS = [
+    "write ledgers",
+    "sync ledgers",
+    "write MANIFEST.new",
+    "sync MANIFEST.new",
+    "sync_directory",
+    "write slot",
+    "sync slot",
+]
+
+
+@pytest.mark.parametrize("operation", OTHER_OPERATIONS)
+def test_a_failure_of_a_file_without_acknowledged_entries_does_not_cost_the_bookie(
+    operation: str,
+) -> None:
+    """The process is killed after it; the slot is that of the next file."""
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+
+    def fail(_number: int, name: str) -> None:
+        unfinished = {file.entry.slot for file in machine.serving._keeper.opened}
+        if name.startswith(operation) and name.partition(" ")[2] not in unfinished:
+            machine.disk.error = errno.EIO
+
+    machine.disk.on_operation = fail
+    stored = 1
+    while machine.add(1, (stored,), bytes(3_000)) is Code.OK:
+        stored += 1
+        assert stored < 100
+    assert isinstance(machine.serving.failure, SyncFailedError)
+    machine.disk.on_operation, machine.disk.error = None, 0
+    machine.crash()
+    machine.start()
+    assert [machine.read(1, number)[0] for number in range(stored)] == [Code.OK] * stored
+
+
+def test_a_full_device_at_a_group_does_not_cost_the_bookie() -> None:
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+
+    def fill(_number: int, name: str) -> None:
+        machine.disk.error = errno.ENOSPC if name.startswith("write slot") else 0
+
+    machine.disk.on_operation = fill
+    assert machine.add(1, (1,)) is Code.IO_ERROR
+    assert isinstance(machine.serving.failure, DiskFullError)
+    machine.disk.on_operation = None
+    machine.crash()
+    machine.start()
+    assert machine.read(1, 0)[0] is Code.OK
+
+
+def test_a_journal_that_proves_nothing_does_not_cost_the_bookie_when_it_fails() -> None:
+    mode = ModeSettings(BookieWriteMode.JOURNAL, "/journal", journal_sync_data=False)
+    machine = Machine(1, settings=replace(SMALL, mode_settings=mode))
+    machine.start()
+    assert machine.add(1, (0,)) is Code.OK
+    machine.journal_disk.faults.write_errors = 1
+    assert machine.add(1, (1,)) is Code.IO_ERROR
+    machine.crash()
+    machine.start()
+    assert machine.read(1, 0)[0] is Code.OK
+
+
+def test_a_failed_sync_after_another_failure_is_recorded() -> None:
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+
+    def fail(_number: int, name: str) -> None:
+        if name.startswith("sync slot"):
+            machine.serving._fail(SyncFailedError("cannot sync it", path="MANIFEST.new"))
+            machine.disk.error = errno.EIO
+
+    machine.disk.on_operation = fail
+    assert machine.fence(1)[0] is Code.IO_ERROR
+    machine.scheduler.run_for(100)
+    machine.disk.on_operation = None
+    machine.crash()
+    with pytest.raises(LostRunError, match="failed"):
+        machine.start()
+
+
+def test_a_sync_that_fails_at_a_start_is_not_forgotten_at_the_next_start() -> None:
+    """The page cache still has the entries, but the next sync writes nothing."""
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+    machine.crash()
+
+    def fail(_number: int, name: str) -> None:
+        machine.disk.error = errno.EIO if name.startswith("sync slot") else 0
+
+    machine.disk.on_operation = fail
+    with pytest.raises(SyncFailedError):
+        machine.start()
+    machine.disk.on_operation = None
+    machine.crash()
+    with pytest.raises(LostRunError, match="failed"):
+        machine.start()
+
+
+def test_a_full_device_at_a_clean_stop_does_not_cost_the_bookie() -> None:
+    """All entries are synced by then, and only the MANIFEST has no room."""
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+
+    def fill(_number: int, name: str) -> None:
+        machine.disk.error = errno.ENOSPC if name == "write MANIFEST.new" else 0
+
+    machine.disk.on_operation = fill
+    storage = machine.serving
+    machine.scheduler.run(storage.close(), machine.host)
+    assert isinstance(storage.failure, DiskFullError)
+    machine.disk.on_operation = None
+    machine.crash()
+    machine.start()
+    assert machine.read(1, 0)[0] is Code.OK
+
+
+def test_the_proof_of_a_run_covers_the_last_record_of_a_group() -> None:
+    machine = weak_machine()
+    answers: list[Code] = []
+    for number in range(5):
+        machine.serving.add(add_request(1, (number,)), answers.append)
+    machine.scheduler.run_until(lambda: len(answers) == 5)
+    (proved,) = machine.disk.numbers.values()
+    assert proved == machine.serving._shared.sequences.next_sequence - 1
+
+
