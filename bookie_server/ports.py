@@ -176,11 +176,14 @@ class FileSystem(Protocol):
     def random_bytes(self, size: int) -> bytes:
         """Return random bytes for a salt, different in each call."""
 
-    async def surviving_number(self, name: str, *, create: bool = False) -> SurvivingNumber | None:
-        """Return the number with this name, which is unique on the computer.
+    async def surviving_number(
+        self, name: str, run_id: str, *, create: bool = False
+    ) -> SurvivingNumber | None:
+        """Return the number of a run. Its name is unique on the computer.
 
-        With `create`, the number is new and 0. The result is None if the number does not exist or
-        if the system has no such memory.
+        With `create`, the number is new and 0, and a number of another run is replaced. The result
+        is None if the number does not exist, if another run has set it, or if the system has no
+        such memory.
         """
 
     async def forget_number(self, name: str) -> None:

@@ -91,15 +91,14 @@ class LedgerStorage:
     async def _start(self) -> None:
         for state in self._states.values():
             state.last_accepted_id = state.last_entry_id
-        shared, run, last = self._shared, self._mode.run, self._shared.store.current.run
+        shared, run = self._shared, self._mode.run
         # From this commit on, the files of the last run are not needed.
         shared.run = run if run.mode is BookieWriteMode.DIRECT else None
         await self._keeper.commit(None)
         await shared.store.remove_strays()
         await shared.store.mark_unclean()
         await self._journals.remove_files(kept=run.journal)
-        if last is not None:
-            await shared.files.forget_number(number_name(last.run_id))
+        await shared.files.forget_number(number_name(shared))
         self._mode = await prepare_mode(
             shared,
             self._keeper,
@@ -186,7 +185,7 @@ class LedgerStorage:
                 await self._keeper.commit(None, keep_open=False)
                 await self._shared.store.unmark_unclean()
                 await self._journals.remove_files(kept="")
-                await self._shared.files.forget_number(number_name(self._mode.run.run_id))
+                await self._shared.files.forget_number(number_name(self._shared))
         except StorageError as error:
             self._fail(error)
         finally:

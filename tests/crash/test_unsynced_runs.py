@@ -116,7 +116,7 @@ def test_a_failed_checkpoint_is_not_forgotten_when_a_later_write_ends() -> None:
         answers: list[Code] = []
         machine.serving.add(add_request(1, (1,)), answers.append)
         machine.scheduler.run_until(lambda: bool(answers and machine.serving.failure))
-        assert list(machine.disk.numbers.values()) == [HAS_FAILED]
+        assert [number.get() for number in machine.disk.numbers.values()] == [HAS_FAILED]
         machine.crash()
         with pytest.raises(LostRunError, match="failed"):
             machine.start()
@@ -249,7 +249,45 @@ def test_the_proof_of_a_run_covers_the_last_record_of_a_group() -> None:
     for number in range(5):
         machine.serving.add(add_request(1, (number,)), answers.append)
     machine.scheduler.run_until(lambda: len(answers) == 5)
-    (proved,) = machine.disk.numbers.values()
-    assert proved == machine.serving._shared.sequences.next_sequence - 1
+    (proof,) = machine.disk.numbers.values()
+    assert proof.get() == machine.serving._shared.sequences.next_sequence - 1
 
 
+def test_kills_of_starts_leave_one_number_and_a_clean_stop_leaves_none() -> None:
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+
+    async def opening() -> None:
+        await machine.opening()
+
+    for events in range(1, 600, 2):
+        machine.crash()
+        machine.host.spawn("start", opening())
+        for _ in range(events):
+            machine.scheduler.step()
+        assert len(machine.disk.numbers) <= 1
+    machine.crash()
+    machine.start()
+    assert machine.read(1, 0)[0] is Code.OK
+    machine.stop()
+    assert machine.disk.numbers == {}
+
+
+def test_a_start_in_another_mode_removes_the_number() -> None:
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+    machine.crash()
+    machine.settings = SMALL
+    machine.start()
+    assert machine.disk.numbers == {}
+    assert machine.read(1, 0)[0] is Code.OK
+
+
+def test_the_number_of_another_run_proves_nothing() -> None:
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+    machine.crash()
+    (number,) = machine.disk.numbers.values()
+    number.run_id = "00" * 8
+    with pytest.raises(LostRunError, match="missing"):
+        machine.start()

@@ -146,7 +146,7 @@ class SimDisk:
     seen_names: dict[str, Content] = field(default_factory=dict)
     durable_names: dict[str, Content] = field(default_factory=dict)
     unsynced_names: list[tuple[str, Content | None]] = field(default_factory=list)
-    numbers: dict[str, int] = field(default_factory=dict)
+    numbers: dict[str, SimNumber] = field(default_factory=dict)
 
     def lose_power(self) -> None:
         """Drop a random part of the data that is not synced. The caller first kills the host."""
@@ -312,12 +312,14 @@ class SimFileSystem:
     def random_bytes(self, size: int) -> bytes:
         return self.disk.random.randbytes(size)
 
-    async def surviving_number(self, name: str, *, create: bool = False) -> SimNumber | None:
+    async def surviving_number(
+        self, name: str, run_id: str, *, create: bool = False
+    ) -> SimNumber | None:
         await self.step(f"map {name}")
         if create:
-            assert name not in self.disk.numbers
-            self.disk.numbers[name] = 0
-        return SimNumber(self.disk, name) if name in self.disk.numbers else None
+            self.disk.numbers[name] = SimNumber(run_id)
+        number = self.disk.numbers.get(name)
+        return number if number is not None and number.run_id == run_id else None
 
     async def forget_number(self, name: str) -> None:
         await self.step(f"unmap {name}")
@@ -328,14 +330,14 @@ class SimFileSystem:
 class SimNumber:
     """The SurvivingNumber port."""
 
-    disk: SimDisk
-    name: str
+    run_id: str
+    number: int = 0
 
     def set(self, number: int) -> None:
-        self.disk.numbers[self.name] = number
+        self.number = number
 
     def get(self) -> int:
-        return self.disk.numbers[self.name]
+        return self.number
 
 
 class SimFile:

@@ -178,9 +178,13 @@ class OsFileSystem:
         """Return random bytes of the operating system."""
         return os.urandom(size)
 
-    async def surviving_number(self, name: str, *, create: bool = False) -> MappedNumber | None:
-        """Return a number in a file of the memory file system, or None."""
-        number = await self.call(lambda: MappedNumber.open(name, create=create), name, "map")
+    async def surviving_number(
+        self, name: str, run_id: str, *, create: bool = False
+    ) -> MappedNumber | None:
+        """Return the number of a run, in a file of the memory file system, or None."""
+        number = await self.call(
+            lambda: MappedNumber.open(name, run_id, create=create), name, "map"
+        )
         if create and number is None:
             self._on_notice(
                 f"{mapped_number.FOLDER} has no shared memory for this bookie: after a SIGKILL, "

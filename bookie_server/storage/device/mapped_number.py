@@ -10,20 +10,26 @@ from struct import Struct
 
 FOLDER = Path("/dev/shm")  # noqa: S108 - memory that ends with the operating system
 _number = Struct("q")  # native: the value is copied in one store
+RUN_ID_SIZE = 8
+SIZE = RUN_ID_SIZE + _number.size
 
 
 class MappedNumber:
-    """A signed number of 64 bits in a shared mapping."""
+    """A signed number of 64 bits in a shared mapping, after the id of the run that sets it."""
 
     def __init__(self, mapping: mmap.mmap) -> None:
         self._mapping = mapping
 
     @classmethod
-    def open(cls, name: str, *, create: bool) -> MappedNumber | None:
-        """Map the number; return None if it does not exist or if there is no memory file system.
+    def open(cls, name: str, run_id: str, *, create: bool) -> MappedNumber | None:
+        """Map the number of a run.
 
-        With `create`, the number is new.
+        Return None if it does not exist, if another run has set it, or if there is no memory file
+        system. With `create`, the number is new, and replaces that of another run.
         """
+        if create:
+            # Another process may still map the old file. It is not changed.
+            cls.remove(name)
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL) * create
         try:
             descriptor = os.open(FOLDER / name, flags, 0o600)
@@ -31,12 +37,16 @@ class MappedNumber:
             return None
         try:
             if create:
-                os.posix_fallocate(descriptor, 0, _number.size)
-            return cls(mmap.mmap(descriptor, _number.size))
+                os.posix_fallocate(descriptor, 0, SIZE)
+            mapping = mmap.mmap(descriptor, SIZE)
         except (OSError, ValueError):
             return None
         finally:
             os.close(descriptor)
+        owner = bytes.fromhex(run_id)
+        if create:
+            mapping[:RUN_ID_SIZE] = owner
+        return cls(mapping) if mapping[:RUN_ID_SIZE] == owner else None
 
     @staticmethod
     def remove(name: str) -> None:
@@ -46,8 +56,8 @@ class MappedNumber:
 
     def set(self, number: int) -> None:
         """Replace the number. One store of 8 bytes changes it, so a SIGKILL cannot tear it."""
-        _number.pack_into(self._mapping, 0, number)
+        _number.pack_into(self._mapping, RUN_ID_SIZE, number)
 
     def get(self) -> int:
         """Return the number."""
-        return int(_number.unpack_from(self._mapping)[0])
+        return int(_number.unpack_from(self._mapping, RUN_ID_SIZE)[0])

@@ -40,9 +40,9 @@ OnSynced = Callable[[WrittenMark], None]
 OnFailed = Callable[[StorageError], None]
 
 
-def number_name(run_id: str) -> str:
-    """Return the name of the surviving number of a run."""
-    return f"ledgerlog-{run_id}"
+def number_name(shared: Shared) -> str:
+    """Return the name of the surviving number of a directory. All its runs use this name."""
+    return f"ledgerlog-{shared.store.current.directory_id}"
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ async def take_over(shared: Shared, journals: Journals) -> int:
                 # Only to remove its files. They prove nothing, so their directory may be lost.
                 await journals.at(run.journal)
     if not run.is_synced:
-        number = await shared.files.surviving_number(number_name(run.run_id))
+        number = await shared.files.surviving_number(number_name(shared), run.run_id)
         if number is None:
             raise lost_run(run, "its number in shared memory is missing, as after a power loss")
         if number.get() == HAS_FAILED:
@@ -235,7 +235,7 @@ async def prepare_mode(
     if run.is_synced:
         assert ring is not None
         return Mode(run, JournalWriter(ring, checkpoints), checkpoints, ring)
-    survivor = await shared.files.surviving_number(number_name(run.run_id), create=True)
+    survivor = await shared.files.surviving_number(number_name(shared), run.run_id, create=True)
     return Mode(run, UnsyncedWriter(checkpoints, survivor, ring), checkpoints, ring, survivor)
 
 

@@ -48,10 +48,19 @@ def set_mode(bookie: BookieProcess, mode: str, journal: Path) -> None:
         bookie.settings["no_journal_sync_data"] = True
 
 
+def manifest_of(bookie: BookieProcess) -> Any:
+    text = (bookie.directory / "MANIFEST").read_text().split("\n", 1)[1]
+    return json.loads(text)
+
+
 def run_of(bookie: BookieProcess) -> Any:
     """The run in the MANIFEST."""
-    text = (bookie.directory / "MANIFEST").read_text().split("\n", 1)[1]
-    return json.loads(text)["run"]
+    return manifest_of(bookie)["run"]
+
+
+def number_of(bookie: BookieProcess) -> Path:
+    """The file in shared memory that proves what a run without syncs acknowledged."""
+    return mapped_number.FOLDER / f"ledgerlog-{manifest_of(bookie)['directory_id']}"
 
 
 def test_acknowledged_entries_survive_a_kill_in_each_mode_and_each_switch(
@@ -90,7 +99,7 @@ def test_a_run_without_syncs_is_not_trusted_without_its_proof(
     bookie.start()
     with bookie.peer() as peer:
         assert peer.ask(add_frame(1, 0, b"x")).code is Code.OK
-    number = mapped_number.FOLDER / f"ledgerlog-{run_of(bookie)['run_id']}"
+    number = number_of(bookie)
     assert number.exists()
     bookie.kill()
     number.unlink()  # as a power loss does
@@ -107,9 +116,8 @@ def test_a_clean_stop_needs_no_proof_and_leaves_no_journal(
     for mode in MODES:
         set_mode(bookie, mode, journal)
         bookie.start()
-        run = run_of(bookie)
         assert bookie.stop(signal.SIGTERM) == 0
-        assert not (mapped_number.FOLDER / f"ledgerlog-{run['run_id']}").exists()
+        assert not number_of(bookie).exists()
         assert list(journal.glob("journal-*")) == []
 
 

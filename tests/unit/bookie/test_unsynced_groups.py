@@ -208,8 +208,11 @@ async def test_nothing_goes_to_a_file_after_a_group_without_a_sync_failed(
     await file.close()
 
 
+RUN, OTHER = "00112233445566aa", "bb" * 8
+
+
 def set_and_die(name: str) -> None:
-    number = MappedNumber.open(name, create=True)
+    number = MappedNumber.open(name, RUN, create=True)
     assert number is not None
     assert number.get() == 0
     number.set(5_000_000_000)
@@ -222,16 +225,22 @@ def test_a_number_survives_a_kill(tmp_path: Path) -> None:
     process.start()
     process.join()
     try:
-        number = MappedNumber.open(name, create=False)
+        number = MappedNumber.open(name, RUN, create=False)
         assert number is not None
         assert number.get() == 5_000_000_000
         assert (mapped_number.FOLDER / name).stat().st_mode & 0o777 == 0o600
-        assert MappedNumber.open(name, create=True) is None  # it is never shared by two runs
+        assert MappedNumber.open(name, OTHER, create=False) is None
         number.set(-1)
         assert number.get() == -1
+        other = MappedNumber.open(name, OTHER, create=True)
+        assert other is not None
+        assert other.get() == 0
+        number.set(7)  # the process of an earlier run does not change it
+        assert other.get() == 0
+        assert MappedNumber.open(name, RUN, create=False) is None
     finally:
         MappedNumber.remove(name)
-    assert MappedNumber.open(name, create=False) is None
+    assert MappedNumber.open(name, RUN, create=False) is None
     MappedNumber.remove(name)
 
 
@@ -239,7 +248,7 @@ def test_a_system_without_such_memory_has_no_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mapped_number, "FOLDER", tmp_path / "missing")
-    assert MappedNumber.open("x", create=True) is None
+    assert MappedNumber.open("x", RUN, create=True) is None
     MappedNumber.remove("x")
 
 
@@ -250,9 +259,9 @@ async def test_an_operator_is_told_that_no_number_will_survive(
     notices: list[str] = []
     files = OsFileSystem(tmp_path / "data", notices.append)
     await files.lock()
-    assert await files.surviving_number("x") is None
+    assert await files.surviving_number("x", RUN) is None
     assert notices == []
-    assert await files.surviving_number("x", create=True) is None
+    assert await files.surviving_number("x", RUN, create=True) is None
     (notice,) = notices
     assert f"{tmp_path / 'missing'} has no shared memory" in notice
     await files.unlock()
@@ -264,4 +273,4 @@ def test_a_number_that_is_a_link_is_not_opened(
     monkeypatch.setattr(mapped_number, "FOLDER", tmp_path)
     (tmp_path / "other").write_bytes(bytes(8))
     (tmp_path / "x").symlink_to(tmp_path / "other")
-    assert MappedNumber.open("x", create=False) is None
+    assert MappedNumber.open("x", RUN, create=False) is None

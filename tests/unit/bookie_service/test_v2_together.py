@@ -351,6 +351,7 @@ def test_scattered_reads_continue_after_the_stretches_of_one_call() -> None:
 
 def test_reads_beyond_the_lane_are_busy_one_by_one() -> None:
     bookie = V2Machine(shared_bytes=18 << 20)
+    bookie.machine.disk.cold_part = 1.0  # no read is answered while the next one is decided on
     bookie.receive(b"".join(add(7, one, bytes(8_000)) for one in range(5)))
     bookie.finish()
     bookie.receive(reads(7, [99] * 60))  # small answers: little is reserved for the next ones
