@@ -42,6 +42,13 @@ class BookieRun:
     journal_files: int = 0
     journal_file_bytes: int = 0
 
+    def while_synced(self) -> BookieRun:
+        """Return the promise of the run while all its acknowledged records are synced in files.
+
+        It is the promise of a run in mode `direct`.
+        """
+        return BookieRun(self.run_id)
+
     def to_json(self) -> dict[str, Any]:
         """Return the fields for the MANIFEST."""
         return {**asdict(self), "mode": self.mode.value}

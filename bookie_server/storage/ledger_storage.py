@@ -93,7 +93,7 @@ class LedgerStorage:
             state.last_accepted_id = state.last_entry_id
         shared, run = self._shared, self._mode.run
         # From this commit on, the files of the last run are not needed.
-        shared.run = run if run.mode is BookieWriteMode.DIRECT else None
+        shared.run = run.while_synced()
         await self._keeper.commit(None)
         await shared.store.remove_strays()
         await shared.store.mark_unclean()
@@ -107,7 +107,8 @@ class LedgerStorage:
             on_synced=lambda written: self._journal.note_synced(written.sequence, written.ticket),
             on_failed=self._fail,
         )
-        if shared.run is None:
+        if self._mode.ring is not None and run.is_synced:
+            # Its records are synced in the journal first.
             shared.run = run
             await self._keeper.commit(None)
         self._mode.start()

@@ -469,6 +469,9 @@ class Run:
         manifest = machine.manifest()
         machine.check_descriptors()
         machine.check_states()
+        mode = machine.serving._mode
+        if len(machine.disk.numbers) != (mode.survivor is not None):
+            raise ViolationError(f"numbers of earlier runs: {machine.disk.numbers}")
         named = {file.slot for file in manifest.files} | set(manifest.free_slots)
         if machine.slots() != named:
             raise ViolationError(f"the MANIFEST names {named}, there are {machine.slots()}")

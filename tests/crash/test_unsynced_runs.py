@@ -22,8 +22,18 @@ from tests.sim.disk import Faults
 RUN = JournalRecordKind.RUN
 
 
-def weak_machine(seed: int = 1) -> Machine:
-    mode = ModeSettings(BookieWriteMode.UNJOURNALED, checkpoint_interval_ms=3_600_000)
+UNSYNCED = [
+    ModeSettings(BookieWriteMode.UNJOURNALED, checkpoint_interval_ms=3_600_000),
+    ModeSettings(
+        BookieWriteMode.JOURNAL,
+        "/journal",
+        journal_sync_data=False,
+        checkpoint_interval_ms=3_600_000,
+    ),
+]
+
+
+def weak_machine(seed: int = 1, mode: ModeSettings = UNSYNCED[0]) -> Machine:
     machine = Machine(seed, settings=replace(SMALL, mode_settings=mode))
     machine.start()
     return machine
@@ -291,3 +301,70 @@ def test_the_number_of_another_run_proves_nothing() -> None:
     number.run_id = "00" * 8
     with pytest.raises(LostRunError, match="missing"):
         machine.start()
+
+
+@pytest.mark.parametrize("mode", UNSYNCED)
+def test_a_power_loss_before_the_first_add_costs_nothing(mode: ModeSettings) -> None:
+    machine = weak_machine(mode=mode)
+    machine.lose_power()
+    machine.start()
+    assert machine.add(1, (0,)) is Code.OK
+
+
+@pytest.mark.parametrize("mode", UNSYNCED)
+def test_a_power_loss_costs_an_idle_bookie_nothing_and_a_busy_one_all(mode: ModeSettings) -> None:
+    interval_ms = 100
+    machine = weak_machine(mode=replace(mode, checkpoint_interval_ms=interval_ms))
+    for number in range(3):
+        assert machine.add(1, (number,)) is Code.OK
+        machine.scheduler.run_for(3 * interval_ms)
+        machine.lose_power()
+        machine.start()
+        assert machine.read(1, number)[0] is Code.OK
+    assert machine.add(1, (3,)) is Code.OK
+    machine.lose_power()
+    with pytest.raises(LostRunError, match="missing"):
+        machine.start()
+
+
+def test_the_manifest_is_written_twice_for_each_busy_time() -> None:
+    interval_ms = 100
+    machine = weak_machine(mode=replace(UNSYNCED[0], checkpoint_interval_ms=interval_ms))
+    for entry_id in range(0, 15, 5):
+        before = machine.manifest().generation
+        for number in range(entry_id, entry_id + 5):
+            assert machine.add(1, (number,)) is Code.OK
+        machine.fence(2)
+        assert machine.manifest().generation == before + 1
+        assert machine.manifest().run == machine.serving._mode.run
+        machine.scheduler.run_for(100 * interval_ms)
+        assert machine.manifest().generation == before + 2
+        assert machine.manifest().run == machine.serving._mode.run.while_synced()
+        # A control record is answered after its sync.
+        assert machine.ask(lambda done: machine.serving.write_lac(1, 0, KEY, done))[0] is Code.OK
+        assert machine.manifest().generation == before + 2
+
+
+def test_without_room_for_a_manifest_adds_are_answered_in_order_after_their_sync() -> None:
+    machine = weak_machine()
+
+    def fill(_number: int, name: str) -> None:
+        machine.disk.error = errno.ENOSPC if name == "write MANIFEST.new" else 0
+
+    machine.disk.on_operation = fill
+    answers: list[tuple[int, Code, int]] = []
+
+    def send(number: int) -> None:
+        def done(code: Code) -> None:
+            answers.append((number, code, unsynced_bytes(machine)))
+
+        machine.serving.add(add_request(1, (number,), bytes(9_000)), done)
+
+    for number in range(3):  # each is a full group
+        send(number)
+    machine.scheduler.run_until(lambda: len(answers) == 3)
+    assert answers == [(number, Code.OK, 0) for number in range(3)]
+    machine.disk.on_operation, machine.disk.error = None, 0
+    machine.lose_power()
+    machine.start()
+    assert [machine.read(1, number)[0] for number in range(3)] == [Code.OK] * 3

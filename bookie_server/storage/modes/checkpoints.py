@@ -55,6 +55,8 @@ class Checkpoints:
         self._tasks = shared.tasks
         self._on_synced = on_synced
         self._on_failed = on_failed
+        # Called after an interval in which nothing was written, if everything is synced.
+        self.on_idle: Callable[[], None] = lambda: None
         self._written = self._synced = WrittenMark()
         self._unsynced_bytes = 0
         self._is_due = False
@@ -62,6 +64,11 @@ class Checkpoints:
         self._due: Future[None] | None = None
         self._waiting: list[Future[None]] = []
         self._ended: Future[None] = self._tasks.future()
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether all written groups are synced."""
+        return self._written == self._synced
 
     def start(self) -> None:
         """Start the checkpoints."""
@@ -83,7 +90,7 @@ class Checkpoints:
 
     async def sync_now(self) -> None:
         """Wait until all groups that are written now are synced, or the storage has failed."""
-        if self._written == self._synced or self._ended.done():
+        if self.is_synced or self._ended.done():
             return
         waiting: Future[None] = self._tasks.future()
         self._waiting.append(waiting)
@@ -104,10 +111,16 @@ class Checkpoints:
         settle(self._waiting)
 
     async def _tick(self) -> None:
-        while not self._is_closing:
+        before = self._written
+        while True:
             await self._tasks.sleep(self._shared.settings.mode_settings.checkpoint_interval_ms)
-            if self._written != self._synced:
+            if self._is_closing:
+                return
+            if not self.is_synced:
                 self.request()
+            elif self._written == before:
+                self.on_idle()
+            before = self._written
 
     async def _run(self) -> None:
         try:

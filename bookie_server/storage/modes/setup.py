@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from bookie_server.core.bookie_run import BookieRun, BookieWriteMode
 from bookie_server.core.manifest_codec import FileState
@@ -19,6 +20,7 @@ from bookie_server.errors import (
 )
 from bookie_server.ports import FileSystem, SurvivingNumber
 from bookie_server.storage.modes.checkpoints import Checkpoints, OpenedFiles, WrittenMark
+from bookie_server.storage.modes.recorded_run import Commits, RecordedRun
 from bookie_server.storage.modes.redo import redo
 from bookie_server.storage.modes.ring import (
     PREFIX,
@@ -148,6 +150,10 @@ async def _sync_open_files(shared: Shared) -> None:
             await handle.close()
 
 
+class RunFiles(OpenedFiles, Commits, Protocol):
+    """The owner of the entry-log files and of the MANIFEST."""
+
+
 @dataclass(slots=True)
 class Mode:
     """The parts of a run that depend on the write mode."""
@@ -204,7 +210,7 @@ def new_run(shared: Shared) -> BookieRun:
 
 async def prepare_mode(
     shared: Shared,
-    opened: OpenedFiles,
+    files: RunFiles,
     journals: Journals,
     run: BookieRun,
     *,
@@ -229,14 +235,17 @@ async def prepare_mode(
         if not run.is_synced:
             on_synced(written)
 
-    checkpoints = Checkpoints(shared, opened, synced, on_failed)
+    checkpoints = Checkpoints(shared, files, synced, on_failed)
     if ring is not None:
         ring.on_full = checkpoints.request
     if run.is_synced:
         assert ring is not None
         return Mode(run, JournalWriter(ring, checkpoints), checkpoints, ring)
     survivor = await shared.files.surviving_number(number_name(shared), run.run_id, create=True)
-    return Mode(run, UnsyncedWriter(checkpoints, survivor, ring), checkpoints, ring, survivor)
+    recorded = RecordedRun(shared, run, files)
+    checkpoints.on_idle = recorded.note_idle
+    writer = UnsyncedWriter(checkpoints, recorded, survivor, ring)
+    return Mode(run, writer, checkpoints, ring, survivor)
 
 
 async def _create_ring(shared: Shared, journals: Journals, run: BookieRun) -> JournalRing:

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bookie_server.core.record import JournalRecord
+from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.errors import SyncFailedError
 from bookie_server.ports import Buffer, SurvivingNumber
 from bookie_server.storage.files.entry_log_file import OpenFile
 from bookie_server.storage.modes.checkpoints import Checkpoints, WrittenMark
+from bookie_server.storage.modes.recorded_run import RecordedRun
 from bookie_server.storage.modes.ring import JournalPlace, JournalRing
 
 HAS_FAILED = -1
@@ -111,16 +112,19 @@ class JournalWriter(SyncedWriter):
 class UnsyncedWriter:
     """Writes a group without a sync, with or without a copy in a journal file.
 
-    Before the adds are acknowledged, the last sequence is set in memory that outlives the process.
+    Before the adds are acknowledged, the last sequence is set in memory that outlives the process,
+    and the MANIFEST lists the run.
     """
 
     def __init__(
         self,
         checkpoints: Checkpoints,
+        recorded: RecordedRun,
         survivor: SurvivingNumber | None,
         ring: JournalRing | None,
     ) -> None:
         self._checkpoints = checkpoints
+        self._recorded = recorded
         self._survivor = survivor
         self._ring = ring
         self._has_failed = False
@@ -139,7 +143,9 @@ class UnsyncedWriter:
         place = None if self._ring is None else await append_copy(self._ring, group)
         handle = group.file.handle
         try:
-            await group.file.handle.write_in_order(group.offset, group.buffers)
+            await (handle.write_in_order if is_later else handle.write_synced)(
+                group.offset, group.buffers
+            )
         except SyncFailedError:
             self.fail()
             raise
@@ -147,7 +153,7 @@ class UnsyncedWriter:
         if self._survivor is not None and not self._has_failed:
             self._survivor.set(group.records[-1].sequence)
         self._checkpoints.wrote(group.written(place), group.size_bytes)
-        return False
+        return not is_later
 
     def sync_soon(self) -> None:
         """Request a checkpoint."""

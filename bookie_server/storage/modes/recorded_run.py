@@ -1,0 +1,63 @@
+"""Records whether a run without syncs may have acknowledged records that are not synced.
+
+Such a run acknowledges a record before its sync. While the MANIFEST lists the run itself, a power
+loss costs the bookie. So while all acknowledged records are synced, the MANIFEST lists what the run
+promises then: the same as a run in mode `direct`. This is the case from the start of the run to its
+first add, and after a whole interval of checkpoints without a record.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from bookie_server.core.bookie_run import BookieRun
+from bookie_server.ports import Future
+from bookie_server.storage.shared import Shared
+from bookie_server.storage.wake_ups import resolve
+
+
+class Commits(Protocol):
+    """The maintenance of the files, which commits the MANIFEST."""
+
+    def wake(self) -> None:
+        """Commit soon, without a wait."""
+
+    async def commit_soon(self) -> None:
+        """Wait for a commit that begins now or later, or until the storage has failed."""
+
+
+class RecordedRun:
+    """What the MANIFEST lists of a run without syncs. At most two commits for each interval."""
+
+    def __init__(self, shared: Shared, run: BookieRun, commits: Commits) -> None:
+        self._shared = shared
+        self._run = run
+        self._commits = commits
+        self._is_listed = False  # the durable MANIFEST lists the run, and the next one will
+        self._listing: Future[None] | None = None  # ends when a group may be written
+        self.groups = 0  # groups that are being written; their writer changes this number
+
+    def note_idle(self) -> None:
+        """Stop listing the run, because all written groups were synced some time ago."""
+        if not self.groups and self._shared.run == self._run:
+            # From now on, a commit may come at any moment, also for another reason.
+            self._is_listed = False
+            self._shared.run = self._run.while_synced()
+            self._commits.wake()
+
+    async def may_sync_later(self, *, has_adds: bool) -> bool:
+        """Return whether a group may be acknowledged before its sync. Calls end in their order.
+
+        A group without adds is not acknowledged before its sync. For adds, the MANIFEST must list
+        the run. The result is False if it has no room.
+        """
+        if self._listing is not None:
+            await self._listing
+        elif has_adds and not self._is_listed:
+            listing = self._listing = self._shared.tasks.future()
+            self._shared.run = self._run
+            await self._commits.commit_soon()
+            self._is_listed = self._shared.store.current.run == self._run
+            self._listing = None
+            resolve(listing, None)
+        return self._is_listed or not has_adds
