@@ -100,7 +100,15 @@ class UncleanDirectoryError(StartupError):
 
 
 class ForeignJournalError(StartupError):
-    """The journal directory belongs to another directory of entries; has `path`."""
+    """The journal directory has files of another directory, or of a copy; has `path`."""
+
+
+class MissingJournalError(StartupError):
+    """The journal directory does not exist; has `path`."""
+
+
+class MovedDirectoryError(StartupError):
+    """A directory was moved or copied after an unclean end; has `path` and `moved_from`."""
 
 
 class PortInUseError(StartupError):

@@ -4,7 +4,7 @@ Everything that waits for I/O is awaitable, so the same storage code (`bookie_se
 under asyncio and under the deterministic simulator. For asyncio, the interfaces are implemented in
 storage/device/filesystem.py and storage/device/runtime.py; for the simulator, in tests/sim/disk.py
 and tests/sim/runtime.py. The storage must stay correct if the computer loses power during any
-await. The interfaces do not contain threads, event loops or absolute paths.
+await. The interfaces do not contain threads or event loops.
 """
 
 from __future__ import annotations
@@ -127,11 +127,16 @@ class SurvivingNumber(Protocol):
 class FileSystem(Protocol):
     """The files of one directory. Names have no path."""
 
-    async def lock(self) -> None:
-        """Create the directory if it does not exist, and lock the directory for this process.
+    @property
+    def path(self) -> str:
+        """Where the directory is. A copy of a directory has another path."""
+
+    async def lock(self, *, create: bool = True) -> None:
+        """Lock the directory for this process. With `create`, first create it if it is missing.
 
         Raises:
             DirectoryLockedError: Another process has locked the directory.
+            MissingFileError: The directory does not exist, and `create` is false.
         """
 
     async def unlock(self) -> None:

@@ -62,3 +62,16 @@ class BookieRun:
             ValueError: The mode is unknown.
         """
         return cls(**{**fields, "mode": BookieWriteMode(fields["mode"])})
+
+
+@dataclass(frozen=True, slots=True)
+class RunJournal:
+    """A journal directory that may have the files of a run.
+
+    Attributes:
+        run_id: The id of the run.
+        path: Absolute path of the journal directory.
+    """
+
+    run_id: str
+    path: str

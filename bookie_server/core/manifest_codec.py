@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
-from bookie_server.core.bookie_run import BookieRun
+from bookie_server.core.bookie_run import BookieRun, RunJournal
 from bookie_server.core.record import COPIES_FIRST_SEQUENCE, FileIdentity
 from bookie_server.errors import (
     REPLACEMENT_ADVICE,
@@ -29,6 +29,8 @@ STATE_BYTES_SINCE = 3
 RUN_SINCE = 4
 FORMAT_VERSION_BEFORE = 3
 """The version that `ledgerlog bookie downgrade` writes."""
+JOURNALS_MAX = 8
+"""Maximum number of runs whose journal files could not be removed yet."""
 NAME = "MANIFEST"
 
 
@@ -93,6 +95,8 @@ class Manifest:
     state_bytes: int = 0  # committed bytes of `state_file`; 0 means the whole file (version 1, 2)
     run: BookieRun | None = None  # the run that serves, or that ended without a clean stop
     directory_id: str = ""  # 16 random hex digits; "" until the first commit of version 4
+    path: str = ""  # absolute path of the directory; "" until the first commit of this release
+    journals: tuple[RunJournal, ...] = ()  # where files of runs may be; at most JOURNALS_MAX
 
     def with_file(self, entry: FileEntry) -> Manifest:
         """Return a copy of the manifest in which `entry` is added or replaces its older entry."""
@@ -116,10 +120,11 @@ def manifest_encoding(
     files = ",".join(texts)
     fields = {name: getattr(manifest, name) for name in Manifest.__slots__ if name != "files"}
     run: BookieRun | None = fields.pop("run")
-    directory_id = fields.pop("directory_id")
+    of_runs = {name: fields.pop(name) for name in ("directory_id", "path", "journals")}
     if version == FORMAT_VERSION:
         fields["run"] = None if run is None else run.to_json()
-        fields["directory_id"] = directory_id
+        of_runs["journals"] = [asdict(journal) for journal in manifest.journals]
+        fields |= of_runs
     else:
         assert run is None
         fields["mark"] = 0
@@ -184,6 +189,7 @@ def _from_json(fields: dict[str, Any], version: int) -> Manifest:
     if version >= RUN_SINCE:
         run = fields.pop("run")
         fields["run"] = None if run is None else BookieRun.from_json(run)
+        fields["journals"] = tuple(RunJournal(**journal) for journal in fields.pop("journals", ()))
     else:
         # Earlier versions reserved a number for a journal, and never used it.
         fields.pop("mark", None)

@@ -32,7 +32,7 @@ from bookie_server.storage.files.index_rebuilds import rebuild_index
 from bookie_server.storage.files.manifest import UNCLEAN_NAME
 from bookie_server.storage.files.slots import Slots, is_intact
 from bookie_server.storage.journal import append_encoded, append_end_mark
-from bookie_server.storage.modes.setup import Journals, lost_run, take_over
+from bookie_server.storage.modes.setup import Journals, journals_of, lost_run, take_over
 from bookie_server.storage.open_files import Replayed, apply, judge_all, scan_open_files
 from bookie_server.storage.reading.readings import finish
 from bookie_server.storage.shared import Shared
@@ -71,6 +71,7 @@ class Boot:
         self.was_unclean = UNCLEAN_NAME in names
         self.shared.states.update(await self.shared.store.load(names))
         manifest = self.shared.store.current
+        self.shared.journals = journals_of(manifest, is_moved=self.shared.is_moved)
         self.shared.health.check_epoch = manifest.check_epoch
         self.shared.health.highest_dropped_ledger_id = manifest.highest_dropped_ledger_id
         await self.shared.store.remove_strays()

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bookie_server.core.bookie_run import BookieWriteMode
+from bookie_server.core.bookie_run import RunJournal
+from bookie_server.core.manifest_codec import JOURNALS_MAX
 from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.errors import StorageError
 from bookie_server.storage.adds import AddPath
@@ -22,7 +23,13 @@ from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.lacs import Lacs
 from bookie_server.storage.modes.ring import JournalPlace
-from bookie_server.storage.modes.setup import Mode, new_run, number_name, prepare_mode
+from bookie_server.storage.modes.setup import (
+    Mode,
+    new_run,
+    number_name,
+    prepare_mode,
+    require_journal,
+)
 from bookie_server.storage.modes.writers import DirectWriter
 from bookie_server.storage.reading.answers import ReadAnswers
 from bookie_server.storage.reading.reads import Reader, RecentBodies
@@ -92,12 +99,18 @@ class LedgerStorage:
         for state in self._states.values():
             state.last_accepted_id = state.last_entry_id
         shared, run = self._shared, self._mode.run
+        await require_journal(shared, self._journals, run)
+        if run.journal:
+            # A MANIFEST lists the files before they exist, so that they are removed after a kill.
+            shared.journals = (*shared.journals, RunJournal(run.run_id, run.journal))
+            shared.journals = shared.journals[-JOURNALS_MAX:]
         # From this commit on, the files of the last run are not needed.
         shared.run = run.while_synced()
         await self._keeper.commit(None)
         await shared.store.remove_strays()
         await shared.store.mark_unclean()
-        await self._journals.remove_files(kept=run.journal)
+        await self._journals.remove_files(kept=run.run_id)
+        await self._journals.unlock(kept=run.journal)
         await shared.files.forget_number(number_name(shared))
         self._mode = await prepare_mode(
             shared,

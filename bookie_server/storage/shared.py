@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from bookie_server.core.bookie_run import BookieRun
+from bookie_server.core.bookie_run import BookieRun, RunJournal
 from bookie_server.core.ledger_gate import Health
 from bookie_server.core.ledger_state import HeldLedger, HeldLedgers
 from bookie_server.core.settings import StorageSettings
@@ -82,6 +82,7 @@ class Shared:
         self.store = ManifestStore(self.files, settings.state_deltas_bytes_min, self.give_way)
         self.open_directory = open_directory
         self.run: BookieRun | None = None  # for the next commit of the MANIFEST
+        self.journals: tuple[RunJournal, ...] = ()  # for the next commit of the MANIFEST
         # Called with the ledger and the first entry of each read that ends with an error.
         self.on_failed_read: Callable[[int, int, StorageError], None] = lambda *_: None
         self.tasks = tasks
@@ -92,6 +93,11 @@ class Shared:
         self.states = HeldLedgers()
         self.sequences = Sequences()
         self.counters = StorageCounters()
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether the last run used the directory at another path, so it may be a copy."""
+        return self.store.current.path not in ("", self.files.path)
 
     def state_of(self, ledger_id: int, master_key: bytes | None = None) -> HeldLedger:
         """Return the state of a ledger. Create the state or set its key if they are missing."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bookie_server.core.bookie_run import RunJournal
 from bookie_server.core.manifest_codec import NAME, FileState
 from bookie_server.core.record import JournalRecordKind
 from bookie_server.errors import MissingFileError
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.files.manifest import NEW_NAME, SLOT_PREFIX, STATE_PREFIX, UNCLEAN_NAME
 from bookie_server.storage.modes.ring import journal_prefix
+from bookie_server.storage.modes.setup import journals_of
 from bookie_server.storage.open_files import scan_open_files
 from bookie_server.tools.directory import COOKIE_NAME, SESSION_NAME, shared_of
 from ledgerlog_spark.errors import StartupError
@@ -24,17 +26,23 @@ class Plan:
 
     Attributes:
         names: Files of the directory, in the order in which they are deleted.
-        journal: The journal directory; empty without one.
-        journal_names: Files of that directory.
+        journals: Files of journal directories, by the path of the directory.
         entries: What the directory holds; empty if it certainly has no entry.
+        kept_journals: Journal directories whose files stay, because they may belong to the original
+            of a copied directory.
         others: Names in the directory that stay, because they are not files of a bookie.
     """
 
     names: list[str]
-    journal: str = ""
-    journal_names: list[str] = field(default_factory=list)
+    journals: dict[str, list[str]] = field(default_factory=dict)
     entries: str = ""
+    kept_journals: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
+
+    @property
+    def journal_names(self) -> list[str]:
+        """All files of journal directories that a format deletes."""
+        return [name for names in self.journals.values() for name in names]
 
 
 async def plan_format(files: OsFileSystem) -> Plan:
@@ -62,15 +70,19 @@ async def plan_format(files: OsFileSystem) -> Plan:
     if finished or runs:
         plan.entries = f"{len(finished)} finished entry-log files, and {runs} records in open files"
     if manifest.run is not None and manifest.run.journal:
-        plan.journal = manifest.run.journal
-        plan.journal_names = _journal_names(Path(plan.journal), manifest.directory_id)
         plan.entries = plan.entries or "a journal that was not closed"
+    for journal in journals_of(manifest, is_moved=False):
+        if shared.is_moved:
+            plan.kept_journals.append(journal.path)
+        elif names := _journal_names(journal, manifest.directory_id):
+            plan.journals.setdefault(journal.path, []).extend(names)
     await shared.files.close_all()
     return plan
 
 
-def _journal_names(directory: Path, directory_id: str) -> list[str]:
-    prefix = journal_prefix(directory_id)
+def _journal_names(journal: RunJournal, directory_id: str) -> list[str]:
+    prefix = journal_prefix(directory_id, journal.run_id)
+    directory = Path(journal.path)
     if not directory.is_dir():
         return []
     return sorted(each.name for each in directory.iterdir() if each.name.startswith(prefix))
@@ -78,11 +90,11 @@ def _journal_names(directory: Path, directory_id: str) -> list[str]:
 
 async def carry_out(files: OsFileSystem, plan: Plan) -> None:
     """Delete the files of a plan. If it is interrupted, it can be repeated."""
-    if plan.journal_names:
-        journal = OsFileSystem(Path(plan.journal))
-        await journal.lock()
+    for path, names in plan.journals.items():
+        journal = OsFileSystem(Path(path))
+        await journal.lock(create=False)
         try:
-            await _remove(journal, plan.journal_names)
+            await _remove(journal, names)
         finally:
             await journal.unlock()
     await _remove(files, plan.names)

@@ -454,6 +454,9 @@ def format_directory(
     without its files would deny the entries that it acknowledged.
     """
     plan = asyncio.run(_format(directory, force=force, yes=yes))
+    for journal in plan.kept_journals:
+        message = f"kept the journal files in {journal}, because {directory} may be a copy"
+        typer.echo(message, err=True)
     print_outcome(
         {"directory": str(directory), "deleted": plan.names, "deleted_journal": plan.journal_names},
         f"deleted {counted(len(plan.names), 'file', 'files')} of {directory}; start the next "
@@ -485,7 +488,7 @@ NAMES_SHOWN_MAX = 10
 
 def _describe(path: Path, plan: Plan) -> None:
     """Print what a format deletes and what it keeps, to standard error."""
-    for where, names in ((str(path), plan.names), (plan.journal, plan.journal_names)):
+    for where, names in {str(path): plan.names, **plan.journals}.items():
         if names:
             shown = ", ".join(names[:NAMES_SHOWN_MAX])
             rest = f" and {len(names) - NAMES_SHOWN_MAX} more" * (len(names) > NAMES_SHOWN_MAX)

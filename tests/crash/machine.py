@@ -101,6 +101,8 @@ class Machine:
         is_new: No start has made the directory's first MANIFEST durable yet.
         on_host: Shown each new process before anything runs in it.
         grid_us: Of its files, see `SimFileSystem`.
+        path: Of the directory.
+        journal_disks: Of journal directories by their paths; `journal_disk` is all others.
     """
 
     def __init__(
@@ -122,10 +124,13 @@ class Machine:
         self.is_new = True
         self.on_host: Callable[[Host], None] = lambda _host: None
         self.grid_us = 1
+        self.path = "/data"
+        self.journal_disks: dict[str, SimDisk] = {}
 
     def make_files(self) -> SimFileSystem:
         self.files = SimFileSystem(self.disk, self.host)
         self.files.grid_us = self.grid_us
+        self.files.path = self.path
         return self.files
 
     def start(self) -> LedgerStorage:
@@ -146,21 +151,28 @@ class Machine:
                 tasks=self.host,
                 settings=self.settings,
                 metadata=self.metadata,
-                open_directory=lambda _path: SimFileSystem(self.journal_disk, self.host),
+                open_directory=self.open_journal,
             )
         )
 
+    def open_journal(self, path: str) -> SimFileSystem:
+        return SimFileSystem(self.journal_disks.get(path, self.journal_disk), self.host)
+
+    @property
+    def disks(self) -> list[SimDisk]:
+        return [self.disk, self.journal_disk, *self.journal_disks.values()]
+
     def lose_power(self) -> None:
         self.host.kill()
-        self.disk.lose_power()
-        self.journal_disk.lose_power()
+        for disk in self.disks:
+            disk.lose_power()
         self._replace_host()
 
     def crash(self) -> None:
         """Kill the process. The bytes that it wrote stay in the page cache."""
         self.host.kill()
-        self.disk.crash_process()
-        self.journal_disk.crash_process()
+        for disk in self.disks:
+            disk.crash_process()
         self._replace_host()
 
     def stop(self) -> None:

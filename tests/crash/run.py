@@ -472,6 +472,9 @@ class Run:
         mode = machine.serving._mode
         if len(machine.disk.numbers) != (mode.survivor is not None):
             raise ViolationError(f"numbers of earlier runs: {machine.disk.numbers}")
+        names = {name for name in machine.journal_disk.seen_names if name.startswith("journal-")}
+        if any(mode.run.run_id not in name for name in names):
+            raise ViolationError(f"journal files of earlier runs: {sorted(names)}")
         named = {file.slot for file in manifest.files} | set(manifest.free_slots)
         if machine.slots() != named:
             raise ViolationError(f"the MANIFEST names {named}, there are {machine.slots()}")

@@ -279,10 +279,10 @@ def test_a_start_needs_no_journal_directory_that_proves_nothing(
     machine.crash()
     lock = SimFileSystem.lock
 
-    async def refuse(self: SimFileSystem) -> None:
+    async def refuse(self: SimFileSystem, *, create: bool = True) -> None:
         if self.disk is machine.journal_disk:
             raise StorageError("cannot use /journal: Permission denied", path="/journal")
-        await lock(self)
+        await lock(self, create=create)
 
     monkeypatch.setattr(SimFileSystem, "lock", refuse)
     machine.settings = replace(SMALL, mode_settings=ModeSettings())

@@ -127,7 +127,9 @@ def write_mode(mode: BookieWriteMode, directory: Path) -> Iterator[None]:
     """Bookies that are started in the block have this write mode."""
     names = {"LEDGERLOG_WRITE_MODE": mode.value}
     if mode is BookieWriteMode.JOURNAL:
-        names["LEDGERLOG_JOURNAL_DIRECTORY"] = str(directory.with_suffix(".journal"))
+        journal = directory.with_suffix(".journal")
+        journal.mkdir(exist_ok=True)
+        names["LEDGERLOG_JOURNAL_DIRECTORY"] = str(journal)
     os.environ.update(names)
     try:
         yield

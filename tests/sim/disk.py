@@ -131,6 +131,7 @@ class SimDisk:
     Attributes:
         on_operation: Called with the number and name of each operation, before the operation takes
             effect. Tests crash here, or set `error`.
+        is_there: Whether the directory exists. If not, a lock creates it only on request.
         error: The errno of the operation that takes effect next, if it changes something. 0 for no
             error.
         cold_part: The part of the reads whose pages are not in the cache, from 0 to 1.
@@ -141,6 +142,7 @@ class SimDisk:
     counters: Counters = field(default_factory=Counters)
     on_operation: Callable[[int, str], None] | None = None
     error: int = 0
+    is_there: bool = True
     cold_part: float = 0.3
     holder: Host | None = None
     seen_names: dict[str, Content] = field(default_factory=dict)
@@ -213,6 +215,7 @@ class SimFileSystem:
 
     Attributes:
         opened: Number of open descriptors of the process.
+        path: Where the directory is.
         grid_us: The process notices finished operations only at multiples of this time. So with a
             large value, it notices many at once.
     """
@@ -226,6 +229,7 @@ class SimFileSystem:
         self.last_group: SimFuture[None] | None = None
         self.opened: list[SimFile] = []
         self.grid_us = 1
+        self.path = "/data"
 
     async def step(self, name: str) -> None:
         """Wait for the device. After this, the caller lets the operation take effect at once."""
@@ -242,8 +246,10 @@ class SimFileSystem:
         if not self.host.is_alive:
             raise StorageError("the simulated process is dead", path=name)
 
-    async def lock(self) -> None:
+    async def lock(self, *, create: bool = True) -> None:
         await self.step("lock")
+        if not (create or self.disk.is_there):
+            raise MissingFileError("cannot use the directory: No such file or directory", path=".")
         holder = self.disk.holder
         if holder is not None and holder.is_alive:
             raise DirectoryLockedError(
@@ -252,7 +258,8 @@ class SimFileSystem:
         self.disk.holder = self.host
 
     async def unlock(self) -> None:
-        self.disk.holder = None
+        if self.disk.holder is self.host:
+            self.disk.holder = None
 
     async def open(self, name: str, *, create: bool = False) -> SimFile:
         await self.step(f"open {name}")

@@ -65,6 +65,7 @@ class OsFileSystem:
         cached_bytes_max: int = CACHED_BYTES_MAX,
     ) -> None:
         self.directory = directory
+        self.path = str(directory.absolute())
         self._on_notice = on_notice
         self.on_sync: Callable[[float], None] = lambda _seconds: None  # called in the writer thread
         self._can_allocate = True
@@ -85,15 +86,15 @@ class OsFileSystem:
         }
         self.loop = asyncio.get_running_loop()
 
-    async def lock(self) -> None:
-        """Create the directory if it is missing, and lock it. A second call changes nothing."""
-        await self.keeper.call(self._take_lock)
+    async def lock(self, *, create: bool = True) -> None:
+        """Lock the directory; `create` creates a missing one. A second call changes nothing."""
+        await self.keeper.call(lambda: self._take_lock(create=create))
 
-    def _take_lock(self) -> None:
+    def _take_lock(self, *, create: bool) -> None:
         if self._lock is not None:
             return
         try:
-            if not self.directory.exists():
+            if create and not self.directory.exists():
                 self.directory.mkdir(mode=0o700, parents=True)
                 sync_path(self.directory.parent)
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -34,6 +34,7 @@ class FilePool:
         self._is_closed = False
         self.open_count = 0  # files that are open, being opened or being closed
         self.opened = 0  # number of times that a file was opened
+        self.path = files.path
         self.lock = files.lock
         self.unlock = files.unlock
         self.rename = files.rename

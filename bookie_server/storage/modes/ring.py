@@ -22,15 +22,15 @@ PREFIX = "journal-"
 PADDING = bytes(ALIGNMENT)
 
 
-def journal_prefix(directory_id: str) -> str:
-    """Return the start of the names of all journal files of one directory."""
-    return f"{PREFIX}{directory_id}-"
+def journal_prefix(directory_id: str, run_id: str) -> str:
+    """Return the start of the names of all journal files of one run."""
+    return f"{PREFIX}{directory_id}-{run_id}-"
 
 
 def journal_names(directory_id: str, run: BookieRun) -> list[str]:
     """Return the names of the journal files of a run."""
     return [
-        f"{journal_prefix(directory_id)}{run.run_id}-{number:02d}"
+        f"{journal_prefix(directory_id, run.run_id)}{number:02d}"
         for number in range(run.journal_files)
     ]
 

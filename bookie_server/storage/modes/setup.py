@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from bookie_server.core.bookie_run import BookieRun, BookieWriteMode
-from bookie_server.core.manifest_codec import FileState
+from bookie_server.core.bookie_run import BookieRun, BookieWriteMode, RunJournal
+from bookie_server.core.manifest_codec import FileState, Manifest
 from bookie_server.errors import (
     REPLACEMENT_ADVICE,
     DiskFullError,
     ForeignJournalError,
     LostRunError,
     MissingFileError,
+    MissingJournalError,
+    MovedDirectoryError,
     StorageError,
     SyncFailedError,
 )
@@ -54,38 +55,99 @@ class Journals:
     shared: Shared
     _open: dict[str, FileSystem] = field(default_factory=dict)
 
-    async def at(self, path: str) -> FileSystem:
-        """Return a journal directory. It is locked until `unlock`.
+    async def at(self, path: str, advice: str) -> FileSystem:
+        """Return a journal directory. It is locked until `unlock`. `advice` is what to do without.
 
         Raises:
             DirectoryLockedError: Another process has locked it.
+            MissingJournalError: It does not exist.
         """
         if path not in self._open:
             assert self.shared.open_directory is not None, "this storage has no journal"
             files = self.shared.open_directory(path)
-            await files.lock()
+            try:
+                await files.lock(create=False)
+            except MissingFileError as error:
+                await files.unlock()
+                raise MissingJournalError(
+                    f"the journal directory {path} does not exist. If its device is not mounted, "
+                    f"mount it, and start the bookie again. {advice}",
+                    path=path,
+                ) from error
+            except BaseException:
+                await files.unlock()
+                raise
             self._open[path] = files
         return self._open[path]
 
+    async def needed(self, run: BookieRun) -> FileSystem:
+        """Return the journal of the last run, which did not stop cleanly."""
+        return await self.at(
+            run.journal,
+            "The last run did not stop cleanly, so its newest entries may be only there. "
+            f"{REPLACEMENT_ADVICE}",
+        )
+
     async def remove_files(self, *, kept: str) -> None:
-        """Remove the journal files of all runs. Unlock all directories except `kept`."""
-        for path, files in list(self._open.items()):
-            await self._remove_files_in(files)
-            if path != kept:
-                del self._open[path]
-                await files.unlock()
+        """Remove the files of all runs that the MANIFEST lists, except those of the run `kept`.
 
-    async def _remove_files_in(self, files: FileSystem) -> None:
-        prefix = journal_prefix(self.shared.store.current.directory_id)
-        for name in await files.names():
-            if name.startswith(prefix):
-                await files.remove(name)
+        If a directory cannot be used now, the MANIFEST still lists it, and the next start tries
+        again. Files of other runs are not touched: they belong to a copy of the directory.
+        """
+        shared = self.shared
+        for journal in shared.journals:
+            if journal.run_id != kept and await self._has_removed(journal):
+                shared.journals = tuple(each for each in shared.journals if each != journal)
 
-    async def unlock(self) -> None:
-        """Unlock all directories."""
-        while self._open:
-            _, files = self._open.popitem()
-            await files.unlock()
+    async def _has_removed(self, journal: RunJournal) -> bool:
+        prefix = journal_prefix(self.shared.store.current.directory_id, journal.run_id)
+        try:
+            files = await self.at(journal.path, "")
+            for name in await files.names():
+                if name.startswith(prefix):
+                    await files.remove(name)
+            # Otherwise, a power loss could bring back files that no MANIFEST lists.
+            await files.sync_directory()
+        except (StorageError, StartupError):
+            return False
+        return True
+
+    async def unlock(self, *, kept: str = "") -> None:
+        """Unlock all directories except `kept`."""
+        for path in [path for path in self._open if path != kept]:
+            await self._open.pop(path).unlock()
+
+
+def journals_of(manifest: Manifest, *, is_moved: bool) -> tuple[RunJournal, ...]:
+    """Return the runs of a directory that may have journal files."""
+    if is_moved:
+        return ()  # they belong to the original
+    run = manifest.run
+    if run is None or not run.journal or any(j.run_id == run.run_id for j in manifest.journals):
+        return manifest.journals
+    return (*manifest.journals, RunJournal(run.run_id, run.journal))
+
+
+def require_own_directory(shared: Shared) -> None:
+    """Refuse a copy of a directory whose last run left something outside of the directory.
+
+    The journal and the number of that run may belong to the original, which may need them.
+
+    Raises:
+        MovedDirectoryError: The directory was moved or copied after an unclean end.
+    """
+    manifest = shared.store.current
+    run = manifest.run
+    if not shared.is_moved or run is None or (run.is_synced and not run.journal):
+        return
+    raise MovedDirectoryError(
+        f"{shared.files.path} is a copy of {manifest.path}, or was moved from there, and its last "
+        f"run (write mode {run.mode.value}) did not stop cleanly. What this run left elsewhere may "
+        f"belong to the original. Start the bookie in {manifest.path}; if that directory does not "
+        f"exist any more, first move this one there: mv {shared.files.path} {manifest.path}",
+        path=shared.files.path,
+        moved_from=manifest.path,
+    )
 
 
 async def take_over(shared: Shared, journals: Journals) -> int:
@@ -97,18 +159,16 @@ async def take_over(shared: Shared, journals: Journals) -> int:
     Raises:
         DamagedDirectoryError: A journal file is missing.
         LostRunError: The last run acknowledged adds before their sync, and they may be lost.
+        MissingJournalError: The journal directory does not exist.
+        MovedDirectoryError: The directory was moved or copied, and its last run left something.
     """
+    require_own_directory(shared)
     run = shared.store.current.run
     if run is None:
         return 0
     proved = 0
-    if run.mode is BookieWriteMode.JOURNAL:
-        if run.is_synced:
-            proved = await redo(shared, await journals.at(run.journal), run)
-        else:
-            with contextlib.suppress(StorageError):
-                # Only to remove its files. They prove nothing, so their directory may be lost.
-                await journals.at(run.journal)
+    if run.mode is BookieWriteMode.JOURNAL and run.is_synced:
+        proved = await redo(shared, await journals.needed(run), run)
     if not run.is_synced:
         number = await shared.files.surviving_number(number_name(shared), run.run_id)
         if number is None:
@@ -220,7 +280,6 @@ async def prepare_mode(
     """Create what the write mode of a run needs. It is durable on return.
 
     Raises:
-        ForeignJournalError: The journal directory has the journal of another directory.
         StartupError: The journal's device has no room.
     """
     if run.mode is BookieWriteMode.DIRECT:
@@ -248,23 +307,40 @@ async def prepare_mode(
     return Mode(run, writer, checkpoints, ring, survivor)
 
 
-async def _create_ring(shared: Shared, journals: Journals, run: BookieRun) -> JournalRing:
-    files = await journals.at(run.journal)
+async def require_journal(shared: Shared, journals: Journals, run: BookieRun) -> None:
+    """Lock the journal directory of a new run, and check that it has no files of others.
+
+    Raises:
+        DirectoryLockedError: Another process has locked it.
+        ForeignJournalError: It has the journal of another directory, or of a copy of this one.
+        MissingJournalError: It does not exist.
+    """
+    if not run.journal:
+        return
+    files = await journals.at(
+        run.journal, f"To use a new directory, create it first: mkdir -p -m 700 {run.journal}"
+    )
     directory_id = shared.store.current.directory_id
-    own = journal_prefix(directory_id)
+    own = tuple(journal_prefix(directory_id, each.run_id) for each in shared.journals)
     foreign = [n for n in await files.names() if n.startswith(PREFIX) and not n.startswith(own)]
-    if foreign:
-        raise ForeignJournalError(
-            f"the journal directory {run.journal} has {foreign[0]}, which belongs to another "
-            "directory of entries; give each bookie a journal directory of its own, or remove "
-            f"the files {PREFIX}* there if that bookie was replaced",
-            path=run.journal,
-        )
-    await journals.remove_files(kept=run.journal)
+    if not foreign:
+        return
+    is_of_copy = bool(directory_id) and foreign[0].startswith(f"{PREFIX}{directory_id}-")
+    raise ForeignJournalError(
+        f"the journal directory {run.journal} has {foreign[0]}, which belongs to "
+        + ("another copy of this directory" if is_of_copy else "another directory of entries")
+        + ", and may have the only copies of its entries; give each bookie a journal directory of "
+        f"its own, or move the files {PREFIX}* elsewhere if nothing needs them",
+        path=run.journal,
+    )
+
+
+async def _create_ring(shared: Shared, journals: Journals, run: BookieRun) -> JournalRing:
+    files = await journals.at(run.journal, "")
     try:
         return await JournalRing.create(
             files,
-            journal_names(directory_id, run),
+            journal_names(shared.store.current.directory_id, run),
             run,
             shared.tasks,
         )

@@ -129,6 +129,7 @@ def test_the_port_changes_nothing_by_default(make_bookie: MakeBookie) -> None:
 def test_the_mark_of_the_journal_follows_the_checkpoints(
     make_bookie: MakeBookie, tmp_path: Path
 ) -> None:
+    (tmp_path / "journal").mkdir()
     bookie = make_bookie(
         metrics_port=free_port(),
         write_mode="journal",

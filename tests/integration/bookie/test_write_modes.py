@@ -42,6 +42,7 @@ def set_mode(bookie: BookieProcess, mode: str, journal: Path) -> None:
         bookie.settings.pop(name, None)
     bookie.settings |= {"write_mode": write_mode, "file_size_bytes": 8 * MEBIBYTE}
     if write_mode == "journal":
+        journal.mkdir(exist_ok=True)
         bookie.settings["journal_directory"] = journal
         bookie.settings["journal_files"] = 2
     if rest:
@@ -149,3 +150,44 @@ def test_two_bookies_cannot_share_a_journal_directory(
     assert code == REFUSED
     assert "belongs to another directory of entries" in log
     first.start()
+
+
+def test_a_missing_journal_directory_is_refused_with_the_command_that_creates_it(
+    make_bookie: MakeBookie, tmp_path: Path
+) -> None:
+    bookie, journal = make_bookie(), tmp_path / "journal"
+    set_mode(bookie, "journal", journal)
+    journal.rmdir()
+    code, log = bookie.refusal()
+    assert code == REFUSED
+    assert f"mkdir -p -m 700 {journal}" in log
+    assert not journal.exists()
+
+
+def test_a_bookie_whose_journal_fails_stops_and_starts_without_it(
+    make_bookie: MakeBookie, tmp_path: Path
+) -> None:
+    """A limit of the size of files fails a write to the journal, which grows faster."""
+    bookie, journal = make_bookie(), tmp_path / "journal"
+    set_mode(bookie, "journal", journal)
+    bookie.start()
+    assert bookie.process is not None
+    resource.prlimit(bookie.process.pid, resource.RLIMIT_FSIZE, (65_536, 65_536))
+    stored = 0
+    with bookie.peer() as peer:
+        while peer.ask(add_frame(1, stored, b"x")).code is Code.OK:
+            stored += 1
+            assert stored < 100
+    assert stored > 10
+    assert bookie.wait() == STORAGE_FAILED
+    log = bookie.log()
+    assert f"the journal in {journal} has failed" in log
+    assert "does not need this journal: start the bookie with another --journal-directory" in log
+    assert run_of(bookie) is None
+    shutil.rmtree(journal)
+    set_mode(bookie, "direct", journal)
+    bookie.start()
+    with bookie.peer() as peer:
+        for entry_id in range(stored):
+            assert peer.read(encode_read(1, entry_id)) == stored_entry(1, entry_id, b"x")
+    assert bookie.stop() == 0

@@ -92,6 +92,13 @@ async def a_large_group_is_written_whole(files: FileSystem, _other: FileSystem) 
     await file.close()
 
 
+async def a_directory_is_created_only_on_request(files: FileSystem, other: FileSystem) -> None:
+    assert files.path == other.path
+    await files.lock()
+    await files.unlock()
+    await other.lock(create=False)
+
+
 async def a_second_holder_is_refused(files: FileSystem, other: FileSystem) -> None:
     await files.lock()
     with pytest.raises(DirectoryLockedError):
@@ -108,6 +115,7 @@ CONTRACT: tuple[Clause, ...] = (
     room_is_made_ahead_and_given_back,
     a_large_group_is_written_whole,
     a_second_holder_is_refused,
+    a_directory_is_created_only_on_request,
 )
 
 
@@ -331,3 +339,11 @@ async def test_groups_that_wait_for_a_busy_device_are_those_of_the_journal(tmp_p
         await busy
         assert set(await asyncio.gather(*adds)) == {Code.OK}
     assert queued == GROUPS_UNDER_WAY_MAX
+
+
+async def test_a_missing_real_directory_is_not_created_without_a_request(tmp_path: Path) -> None:
+    files = OsFileSystem(tmp_path / "missing")
+    with pytest.raises(MissingFileError, match="No such file or directory"):
+        await files.lock(create=False)
+    await files.unlock()
+    assert os.listdir(tmp_path) == []  # noqa: PTH208

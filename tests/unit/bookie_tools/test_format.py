@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,21 +113,38 @@ def test_after_each_removal_a_crash_leaves_a_directory_that_no_bookie_starts_wit
         assert {path.name for path in directory.iterdir()} == KEPT
 
 
-def test_journal_files_of_the_directory_are_deleted(tmp_path: Path) -> None:
-    journal = tmp_path / "journal"
+def with_journal(path: Path, journal: Path) -> Machine:
+    """The files of a bookie at `path` that was killed, and its journal files."""
     mode = ModeSettings(write_mode=BookieWriteMode.JOURNAL, journal_directory=str(journal))
-    settings = replace(SMALL, mode_settings=mode)
-    machine = Machine(9, settings=settings)
+    machine = Machine(9, settings=replace(SMALL, mode_settings=mode))
+    machine.path = str(path)
     machine.start()
     assert machine.add(1, (0,)) is Code.OK
     machine.scheduler.run_for(500)
     machine.crash()
     journal.mkdir()
-    for name in machine.journal_disk.seen_names:
+    for name in (*machine.journal_disk.seen_names, "journal-of-another-bookie"):
         (journal / name).write_bytes(b"")
-    (journal / "journal-of-another-bookie").write_bytes(b"")
-    directory = written(machine, tmp_path / "bookie")
+    written(machine, path)
+    return machine
+
+
+def test_journal_files_of_the_directory_are_deleted(tmp_path: Path) -> None:
+    directory, journal = tmp_path / "bookie", tmp_path / "journal"
+    machine = with_journal(directory, journal)
     plan = deleted(directory)
-    assert plan.journal == str(journal)
-    assert sorted(plan.journal_names) == sorted(machine.journal_disk.seen_names)
+    assert plan.journals == {str(journal): sorted(machine.journal_disk.seen_names)}
     assert {path.name for path in journal.iterdir()} == {"LOCK", "journal-of-another-bookie"}
+
+
+def test_the_format_of_a_copy_leaves_the_journal_files_of_the_original(tmp_path: Path) -> None:
+    original, journal = tmp_path / "bookie", tmp_path / "journal"
+    with_journal(original, journal)
+    before = {path.name for path in journal.iterdir()}
+    copy = tmp_path / "copy"
+    shutil.copytree(original, copy)
+    plan = deleted(copy)
+    assert plan.journals == {}
+    assert plan.kept_journals == [str(journal)]
+    assert {path.name for path in journal.iterdir()} == before
+    assert {path.name for path in copy.iterdir()} == {"LOCK"}
