@@ -70,6 +70,7 @@ def rig_of(mode: str, zookeeper: ZooKeeperProcess, directory: Path) -> Iterator[
             command += ["--metadata-service-uri", uri]
             command += ["--checkpoint-interval-ms", str(CHECKPOINT_MS)]
             if mode == "journal":
+                (home / "journal").mkdir(parents=True)
                 command += ["--journal-directory", str(home / "journal")]
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

@@ -68,6 +68,29 @@ class SyncFailedError(StorageError):
     """A write or sync failed. The data may be lost, and is never acknowledged."""
 
 
+class JournalFailedError(SyncFailedError):
+    """A write or sync of a journal file failed, so the bookie stops.
+
+    Has `path`, `journal`, `reason`, and `is_needed`: whether the next start needs the journal.
+    """
+
+
+def journal_failed(path: str, journal: str, reason: str, *, is_needed: bool) -> JournalFailedError:
+    """Return the error for a journal directory that cannot be written any more."""
+    advice = (
+        "The entry log is not synced, so the next start needs this journal: repair its device, "
+        "then start the bookie again"
+        if is_needed
+        else "All acknowledged entries are synced in the entry log, so the next start does not "
+        "need this journal: start the bookie with another --journal-directory, or with "
+        "--write-mode direct"
+    )
+    message = f"the journal in {journal} has failed, and the bookie stops: {reason}. {advice}"
+    return JournalFailedError(
+        message, path=path, journal=journal, reason=reason, is_needed=is_needed
+    )
+
+
 class CookieMismatchError(StartupError):
     """The data belongs to another bookie, or to another cluster."""
 

@@ -395,6 +395,7 @@ async def run_bookie(
     failure = bookie.failure
     _logger.info("stopping", bookie_id=bookie.bookie_id, failure=failure and str(failure))
     await bookie.close()
+    failure = bookie.failure  # the close may have synced what a failed journal was needed for
     if bookie.crash is not None:
         return ExitCode.INTERNAL_ERROR
     if failure is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from bookie_server.core.bookie_run import RunJournal
 from bookie_server.core.manifest_codec import JOURNALS_MAX
 from bookie_server.core.record import JournalRecord, JournalRecordKind
-from bookie_server.errors import StorageError
+from bookie_server.errors import JournalFailedError, StorageError, journal_failed
 from bookie_server.storage.adds import AddPath
 from bookie_server.storage.boot import Boot
 from bookie_server.storage.compaction.compactor import Compactor
@@ -52,6 +52,7 @@ class LedgerStorage:
         self.counters = shared.counters
         self.was_unclean = boot.was_unclean
         self.failure: StorageError | None = None  # the error that ended the storage
+        self._has_other_failure = False  # something else than the journal has failed
         # Called after a change of `is_writable` or `failure`.
         self.on_state_change: Callable[[], None] = lambda: None
         # Called after a change of the level in `disk`.
@@ -182,30 +183,54 @@ class LedgerStorage:
     async def close(self) -> None:
         """Stop cleanly: answer accepted requests, then finish and sync all files.
 
-        After a failure of the storage, nothing is written, and the next start replays the files.
+        After a failure of the storage, nothing is written, and the next start replays the files. If
+        only the journal has failed, the entry log is synced, so that the next start does not need
+        the journal.
         """
         if self._health.is_closing:
             return
         self._health.is_closing = True
-        await self._journal.close()
-        await self.compactor.stop()
-        await self._mode.stop()
-        await self._keeper.stop()
-        await self.disk.close()
         try:
+            await self._journal.close()
+            await self.compactor.stop()
+            await self._mode.stop()
+            await self._keeper.stop()
+            await self.disk.close()
             if self.failure is None:
                 await self._keeper.finish_all()
-                self._shared.run = None
-                await self._keeper.commit(None, keep_open=False)
+                await self._end_run(keep_open=False)
                 await self._shared.store.unmark_unclean()
-                await self._journals.remove_files(kept="")
-                await self._shared.files.forget_number(number_name(self._shared))
+            elif isinstance(self.failure, JournalFailedError) and not self._has_other_failure:
+                await self._retire_journal(self.failure)
         except StorageError as error:
             self._fail(error)
         finally:
             await self._journals.unlock()
             await self._shared.files.close_all()
             await self._shared.files.unlock()
+
+    async def _retire_journal(self, failure: JournalFailedError) -> None:
+        """Sync the entry-log files, and commit that nothing is only in the journal.
+
+        A record is acknowledged after its write to an entry-log file, so the files have all of
+        them. A group whose copy failed is in no file, and its outcome stays unknown.
+        """
+        for file in self._keeper.opened:
+            await file.handle.datasync()
+        await self._end_run(keep_open=True)
+        self.failure = journal_failed(
+            failure.fields["path"],
+            failure.fields["journal"],
+            failure.fields["reason"],
+            is_needed=False,
+        )
+
+    async def _end_run(self, *, keep_open: bool) -> None:
+        """Commit that the run has left nothing outside of the synced entry-log files."""
+        self._shared.run = None
+        await self._keeper.commit(None, keep_open=keep_open)
+        await self._journals.remove_files(kept="")
+        await self._shared.files.forget_number(number_name(self._shared))
 
     # Reports of the journal.
 
@@ -258,6 +283,7 @@ class LedgerStorage:
     def _fail(self, error: StorageError) -> None:
         unfinished = {file.entry.slot for file in self._keeper.opened}
         self._mode.note_loss(error, unfinished)
+        self._has_other_failure |= not isinstance(error, JournalFailedError)
         if self.failure is not None:
             return
         self.failure = error

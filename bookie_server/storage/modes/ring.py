@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from bookie_server.core.group_copy import (
     size_of_copy,
 )
 from bookie_server.core.record import FileIdentity
-from bookie_server.errors import DiskFullError, StorageError
+from bookie_server.errors import DiskFullError, StorageError, journal_failed
 from bookie_server.ports import Buffer, File, FileSystem, Future, Tasks
 from bookie_server.storage.wake_ups import resolve
 
@@ -70,6 +71,7 @@ class JournalRing:
         self._files = files
         # The entry-log files hold all copies up to this place, synced.
         self.mark = JournalPlace(0, files[0].handle.name, 0)
+        self._path = run.journal
         self._run_id = bytes.fromhex(run.run_id)
         self._size_bytes = run.journal_file_bytes
         self._tasks = tasks
@@ -122,7 +124,7 @@ class JournalRing:
         file must not be given.
 
         Raises:
-            SyncFailedError: The copy may or may not be on the device. No later copy is written.
+            JournalFailedError: The copy may or may not be on the device. No later copy is written.
         """
         size = sum(map(len, buffers))
         before, self._turn = self._turn, self._tasks.future()
@@ -165,8 +167,9 @@ class JournalRing:
             else:
                 await file.handle.write_in_order(place, parts)
         except StorageError as error:
-            self.fail(error)
-            raise
+            failed = journal_failed(file.handle.name, self._path, error.message, is_needed=True)
+            self.fail(failed)
+            raise failed from error
         finally:
             resolve(written, None)
         return end
@@ -207,6 +210,7 @@ class JournalRing:
             resolve(self._room, None)
 
     async def close(self) -> None:
-        """Close the files."""
+        """Close the files. A failed close loses no copy, because each copy was synced."""
         for file in self._files:
-            await file.handle.close()
+            with contextlib.suppress(StorageError):
+                await file.handle.close()

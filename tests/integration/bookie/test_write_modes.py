@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import resource
+import shutil
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
 REFUSED = 3
+STORAGE_FAILED = 5
 MODES = ("direct", "journal", "unjournaled", "journal without its sync")
 EACH_SWITCH = (0, 0, 1, 0, 2, 0, 3, 1, 1, 2, 1, 3, 2, 2, 3, 3, 0)
 """Modes of consecutive starts, in which each pair of modes is once side by side."""
