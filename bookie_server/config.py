@@ -106,10 +106,10 @@ class BookieSettings(BaseSettings):
             acknowledged. `direct` syncs it in the entry log. `journal` syncs it in a journal file,
             which may be on another device, and the entry log is synced later. `unjournaled` writes
             the entry log and syncs it later, so a power loss can lose acknowledged entries. After
-            a power loss, an unjournaled bookie does not start again with its directory. The mode
-            may change at each start.
+            a power loss that found it busy, such a bookie does not start again with its directory.
+            The mode may change at each start.
         journal_directory: Directory of the journal files. Required by `write_mode` `journal`, and
-            not allowed without it. Each bookie needs a journal directory of its own.
+            not allowed without it. It must exist. Each bookie needs a journal directory of its own.
         journal_sync_data: If false, `write_mode` `journal` acknowledges an entry before the sync
             of its journal file, as `unjournaled` does. A power loss can lose the entry.
         journal_files: Number of journal files. Each has the size `file_size_bytes`, and is
