@@ -85,6 +85,9 @@ def cut_everywhere(begin: Callable[[], tuple[Machine, Work]]) -> None:
         for disk in machine.disks:
             assert journal_files(disk) == set(), (events, cuts)
         machine.stop()
+        machine.lose_power()
+        for disk in machine.disks:
+            assert journal_files(disk) == set(), "brought back by a power loss"
     assert cuts > 10
 
 

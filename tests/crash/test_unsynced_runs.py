@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 
 from bookie_server.core.bookie_run import BookieWriteMode
-from bookie_server.core.record import JournalRecordKind
+from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.record_codec import MAGIC
 from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import DiskFullError, LostRunError, SyncFailedError
+from bookie_server.storage.journal import GROUP_RECORDS_MAX
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.modes.writers import HAS_FAILED
 from ledgerlog_spark.model import Code
@@ -368,3 +369,38 @@ def test_without_room_for_a_manifest_adds_are_answered_in_order_after_their_sync
     machine.lose_power()
     machine.start()
     assert [machine.read(1, number)[0] for number in range(3)] == [Code.OK] * 3
+
+
+def test_a_bookie_with_an_add_in_each_interval_writes_no_manifest() -> None:
+    interval_ms = 100
+    machine = weak_machine(mode=replace(UNSYNCED[0], checkpoint_interval_ms=interval_ms))
+    assert machine.add(1, (0,)) is Code.OK
+    before = machine.manifest().generation
+    for number in range(1, 12):
+        machine.scheduler.run_for(interval_ms // 2)
+        assert machine.add(1, (number,)) is Code.OK
+        machine.fence(number + 1)  # everything is synced at the end of the interval
+        assert unsynced_bytes(machine) == 0
+        machine.scheduler.run_for(interval_ms // 2)
+    assert machine.manifest().generation == before
+
+
+def test_control_records_do_not_overtake_adds_that_wait_for_a_manifest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = weak_machine()
+    journal = machine.serving._journal
+    complete, ended = journal._complete, list[int]()
+
+    def note(group: list[JournalRecord], *, is_synced: bool) -> None:
+        ended.append(group[-1].ticket)
+        complete(group, is_synced=is_synced)
+
+    monkeypatch.setattr(journal, "_complete", note)
+    answers: list[Code] = []
+    machine.serving.add(add_request(1, (0,), bytes(9_000)), answers.append)
+    for lac in range(GROUP_RECORDS_MAX):  # a full group
+        machine.serving.write_lac(2, lac, KEY, answers.append)
+    machine.scheduler.run_until(lambda: len(answers) == 1 + GROUP_RECORDS_MAX)
+    assert len(ended) > 1
+    assert ended == sorted(ended)
