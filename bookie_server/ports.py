@@ -85,6 +85,13 @@ class File(Protocol):
             SyncFailedError: Same meaning as in `write_synced`, also if the device has no room.
         """
 
+    async def drop_cache(self) -> None:
+        """Let later reads take synced bytes from the device, and not from the page cache.
+
+        If an earlier process noticed that a write failed, the cache may still have the bytes, and a
+        sync of this process succeeds.
+        """
+
     async def allocate(self, size: int) -> None:
         """Make the file `size` bytes long, and reserve its blocks, so writes need no new blocks.
 

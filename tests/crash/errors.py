@@ -20,7 +20,7 @@ POWER_LOSS_AFTER = 8
 PAYLOAD = bytes(14_000)
 KEPT, DROPPED, FENCED, AFTER = 1, 2, 3, 4
 ALLOCATED = ("slot-", "journal-")
-NOTHING_CHANGES = ("lock", "names", "read", "map", "unmap")
+NOTHING_CHANGES = ("lock", "names", "read", "map", "unmap", "drop")
 SETTINGS = replace(
     SMALL, pool_files_max=1, state_deltas_bytes_min=1, open_files_max=8, recent_bytes_max=1
 )

@@ -103,6 +103,20 @@ def test_lost_pages_under_a_valid_proof_are_noticed() -> None:
         machine.start()
 
 
+def test_pages_that_only_the_cache_has_prove_nothing() -> None:
+    """A sync failed, and the process was killed before it could record this.
+
+    The system counts the lost pages as written, so the next sync succeeds.
+    """
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+    active = machine.serving._keeper.active
+    machine.crash()
+    machine.disk.seen_names[active.entry.slot].unsynced.clear()
+    with pytest.raises(LostRunError, match="not all of its records"):
+        machine.start()
+
+
 @pytest.mark.parametrize("fault", ["sync_errors", "write_errors"])
 def test_a_run_whose_write_or_sync_failed_is_not_trusted(fault: str) -> None:
     machine = weak_machine()

@@ -394,4 +394,11 @@ MUTATIONS = [
         "        if False:\n",
         "the format of a copy deletes the journal of the original",
     ),
+    Mutation(
+        "mode_page_cache_is_a_proof",
+        f"{MODES}/setup.py",
+        "            await handle.drop_cache()\n",
+        "",
+        "a start trusts pages whose write-back failed before a SIGKILL",
+    ),
 ]

@@ -480,6 +480,12 @@ class SimFile:
         self.has_lost_pages = True
         self.content.unsynced = []
 
+    async def drop_cache(self) -> None:
+        await self.files.step(f"drop {self.name}")
+        self.content.seen = bytearray(self.content.durable)
+        for write in self.content.unsynced:
+            put(self.content.seen, *write)
+
     async def allocate(self, size: int) -> None:
         await self.files.step(f"allocate {self.name}")
         disk = self.files.disk

@@ -411,10 +411,16 @@ class OsFile:
         Raises:
             SyncFailedError: These bytes could not be written. Later syncs of the file fail too.
         """
-        if self._is_closed or not hasattr(os, "posix_fadvise"):
+        if self._is_closed:
             return
         if self._is_synced_later:
             self._end_writing(offset, size)
+        self._drop(offset, size)
+
+    def _drop(self, offset: int, size: int) -> None:
+        """Drop pages that need no write from the page cache; size 0 means all after `offset`."""
+        if not hasattr(os, "posix_fadvise"):
+            return
         with contextlib.suppress(OSError):
             os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_DONTNEED)
 
@@ -447,6 +453,10 @@ class OsFile:
     async def datasync(self, priority: Priority = Priority.FOREGROUND) -> None:
         """Make the file's data and size durable."""
         await self._use(self._files.thread_of(priority).call(self._sync), "sync")
+
+    async def drop_cache(self) -> None:
+        """Let later reads take synced bytes from the device."""
+        await self._files.call(lambda: self._drop(0, 0), self.name, "drop")
 
     async def allocate(self, size: int) -> None:
         """Reserve blocks, or only set the size if the file system cannot reserve blocks."""

@@ -239,6 +239,10 @@ class PooledFile:
         """Make the file's data and size durable."""
         await self._run(lambda file: file.datasync(priority))
 
+    async def drop_cache(self) -> None:
+        """Let later reads take synced bytes from the device."""
+        await self._run(lambda file: file.drop_cache())
+
     async def allocate(self, size: int) -> None:
         """Reserve blocks so that the file is `size` bytes long."""
         await self._run(lambda file: file.allocate(size))

@@ -207,6 +207,9 @@ async def _sync_open_files(shared: Shared) -> None:
             except MissingFileError:
                 continue  # the scan puts the file in doubt
             await handle.datasync()
+            # The last run may have been killed before it could record a sync that failed. Then this
+            # sync succeeds, and the lost pages are missing only on the device.
+            await handle.drop_cache()
             await handle.close()
 
 

@@ -274,3 +274,21 @@ def test_a_number_that_is_a_link_is_not_opened(
     (tmp_path / "other").write_bytes(bytes(8))
     (tmp_path / "x").symlink_to(tmp_path / "other")
     assert MappedNumber.open("x", RUN, create=False) is None
+
+
+async def test_after_a_drop_reads_take_the_bytes_from_the_device(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped: list[tuple[int, int, int]] = []
+
+    def note(_descriptor: int, offset: int, size: int, advice: int) -> None:
+        dropped.append((offset, size, advice))
+
+    monkeypatch.setattr(os, "posix_fadvise", note)
+    file = await files.open("one", create=True)
+    await file.write(0, [b"x" * 100])
+    await file.datasync()
+    await file.drop_cache()
+    assert dropped == [(0, 0, os.POSIX_FADV_DONTNEED)]
+    assert await file.read(0, 100) == b"x" * 100
+    await file.close()
