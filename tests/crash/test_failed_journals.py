@@ -126,8 +126,13 @@ def test_a_journal_that_failed_is_needed_if_the_entry_log_cannot_be_synced() -> 
     machine, acknowledged = failed_machine()
     storage = machine.serving
     assert unsynced_bytes(machine)
-    machine.disk.faults.sync_errors = 1
+
+    def fail(_number: int, name: str) -> None:
+        machine.disk.error = errno.EIO if name.startswith("sync slot") else 0
+
+    machine.disk.on_operation = fail
     machine.stop()
+    machine.disk.on_operation = None
     assert isinstance(storage.failure, JournalFailedError)
     assert storage.failure.is_needed
     assert "repair its device" in storage.failure.message

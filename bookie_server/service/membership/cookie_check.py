@@ -19,7 +19,7 @@ from typing import Final
 
 from bookie_server.core.manifest_codec import NAME as MANIFEST_FILE
 from bookie_server.errors import REPLACEMENT_ADVICE, CookieMismatchError
-from bookie_server.storage.device.filesystem import sync_path
+from bookie_server.storage.device.directories import sync_path
 from bookie_server.storage.files.manifest import NEW_NAME, STATE_PREFIX, is_first_manifest
 from ledgerlog_spark.errors import MetadataVersionError, WireFormatError
 from ledgerlog_spark.metadata.registration import Registration

@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 from bookie_server.errors import DirectoryLockedError
 from bookie_server.ports import Buffer, Priority
 from bookie_server.storage.device import mapped_number
+from bookie_server.storage.device.directories import DIRECTORY_FLAGS, sync_path
 from bookie_server.storage.device.mapped_number import MappedNumber
 from bookie_server.storage.device.os_errors import translated
 from bookie_server.storage.device.runtime import OrderedThread
@@ -36,7 +37,6 @@ from bookie_server.storage.device.written_cache import WrittenCache
 T = TypeVar("T")
 
 LOCK_NAME = "LOCK"
-DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 BUFFERS_PER_WRITE_MAX = 1_024
 READ_THREADS = 4
 CACHED_BYTES_MAX = 64 << 20
@@ -256,8 +256,7 @@ class OsFile:
         self._idle: asyncio.Future[None] | None = None
         self._has_failed = False
         self._is_synced_later = False  # groups were written without a sync
-        # Held while write-back is awaited, because the kernel may then report an error to this
-        # process. It reports each error only once.
+        # Held while write-back is awaited: the kernel may then report an error, and only once.
         self._write_back = threading.Lock()
         self._has_lost_pages = False  # a sync or a write-back failed; later syncs must fail too
         self._unwritten_from: int | None = None  # write-back of earlier bytes was started
@@ -453,8 +452,7 @@ class OsFile:
 
     async def datasync(self, priority: Priority = Priority.FOREGROUND) -> None:
         """Make the file's data and size durable."""
-        thread = self._files.thread_of(priority)
-        await self._use(thread.call(self._sync), "sync")
+        await self._use(self._files.thread_of(priority).call(self._sync), "sync")
 
     async def drop_cache(self) -> None:
         """Let later reads take synced bytes from the device."""
@@ -500,12 +498,3 @@ class OsFile:
             # The second thread closes the file: if the file was removed before, the close frees its
             # blocks, which takes milliseconds.
             await self._files.call(lambda: os.close(self._descriptor), self.name, "close")
-
-
-def sync_path(path: Path) -> None:
-    """Sync a directory."""
-    descriptor = os.open(path, DIRECTORY_FLAGS)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

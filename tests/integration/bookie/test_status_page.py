@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
 SCREENSHOTS = os.environ.get("LEDGERLOG_TEST_SCREENSHOTS")
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "admin_changes": True,
     "bookie_id": "a-bookie-with-a-long-name.example-cluster.internal:3181",
 }
