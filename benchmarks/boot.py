@@ -7,9 +7,12 @@ run on this machine. Before the SIGKILL, a client adds entries of 64 KiB as fast
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import shutil
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -27,7 +30,6 @@ COPIES = 10
 """Number of files that hold an entry of a ledger: 1,000,000 pairs of ledger and file."""
 FILE_SIZE_BYTES = 8 * MIB
 PAYLOAD_BYTES = 3_000
-LOAD_BYTES = 600 * MIB
 NEVER_MS = 86_400_000
 SMALL_FILES = ("--file-size-bytes", str(FILE_SIZE_BYTES), "--gc-interval-ms", str(NEVER_MS))
 
@@ -41,19 +43,25 @@ def fill(bookie: SingleBookie, ledgers: int) -> None:
 
 
 def load(bookie: SingleBookie) -> None:
-    """Add entries of 64 KiB, with 16 MiB under way."""
-    with RawConnection(bookie.port) as connection:
-        entries = ((1, entry_id) for entry_id in range(LOAD_BYTES // (64 * KIB)))
-        connection.add_all(entries, os.urandom(64 * KIB))
+    """Add entries of 64 KiB, with 12 MiB under way, until the bookie is killed."""
+    payload = os.urandom(64 * KIB)
+    with (
+        contextlib.suppress(OSError, RuntimeError),
+        RawConnection(bookie.port) as connection,
+    ):
+        connection.add_all(((1, entry_id) for entry_id in itertools.count()), payload)
 
 
-def after_kill(uri: str, directory: Path) -> float:
-    """The seconds of a start after a SIGKILL, with the default settings."""
+def after_kill(uri: str, directory: Path, seconds: float) -> float:
+    """The seconds of a start after a SIGKILL under load, with the default settings."""
     bookie = SingleBookie(directory, uri, ())
     try:
         bookie.start()
-        load(bookie)
+        loading = threading.Thread(target=load, args=(bookie,))
+        loading.start()
+        time.sleep(seconds)
         bookie.kill()
+        loading.join()
         return bookie.start()
     finally:
         bookie.kill()
@@ -85,7 +93,10 @@ def main() -> None:
         root = Path(name)
         with ZooKeeperProcess(root / "zookeeper") as zookeeper:
             uri = f"zk://{zookeeper.connect_string}/ledgers"
-            killed = [after_kill(uri, root / f"killed-{n}") for n in range(options.rounds)]
+            killed = [
+                after_kill(uri, root / f"killed-{number}", options.seconds)
+                for number in range(options.rounds)
+            ]
             clean, memory, files = many_ledgers(uri, root / "many", options.rounds)
     figures = [
         Figure("start after a SIGKILL under load",
