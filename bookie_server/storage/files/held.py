@@ -82,16 +82,13 @@ class HeldFiles:
 
     def _count(self, file: FinishedFile) -> Iterator[None]:
         file.live, file.live_bytes, file.data_bytes = LiveBytes(), 0, 0
-        explained, is_explained = 0, True
-        tombstone_of = self._tombstone_of
+        is_explained, tombstone_of = True, self._tombstone_of
         for totals in parts(file.totals()):
             ids: list[int] = []
             sizes: list[int] = []
             for ledger_id, _, _, size_bytes, origin_newest, pieces in totals:
                 file.data_bytes += size_bytes
-                if pieces:
-                    explained += stored_bytes(size_bytes, pieces)
-                else:
+                if not pieces:
                     is_explained = False
                 if origin_newest > tombstone_of(ledger_id):
                     ids.append(ledger_id)
@@ -104,7 +101,11 @@ class HeldFiles:
             yield
         if not is_explained:
             # Entries that were dropped before the index was written are only in the records.
-            file.data_bytes += max(0, file.entry.data_end - RECORDS_START - explained)
+            unexplained = file.entry.data_end - RECORDS_START
+            for totals in parts(file.totals()):
+                unexplained -= sum(stored_bytes(each.size_bytes, each.pieces) for each in totals)
+                yield
+            file.data_bytes += max(0, unexplained)
 
     def _hold(self, file: FinishedFile, ledger_ids: Iterable[int]) -> None:
         holding, file_id = self._holding, file.entry.file_id
