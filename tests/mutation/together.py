@@ -122,4 +122,11 @@ MUTATIONS = [
         "    except TypeError:\n        # A file",
         "one damaged chunk makes all entries of a stretch unreadable",
     ),
+    Mutation(
+        "burst_is_refused_in_each_turn",
+        "bookie_server/service/v2/connection.py",
+        "                self._alone = len(done.left)\n",
+        "                self._alone = 0\n",
+        "a connection whose adds are refused is never answered, and takes all CPU time",
+    ),
 ]

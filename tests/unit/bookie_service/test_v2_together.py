@@ -415,3 +415,53 @@ def test_adds_of_a_refused_run_stay_before_later_adds_of_the_ledger(
     bookie.receive(b"".join(add(7, one) for one in ids))
     assert codes(bookie.finish()) == {2: Code.OK, **dict.fromkeys(ids, Code.OK)}
     assert order == ids
+
+
+EVENTS_MAX = 20_000
+"""More than the answers of one reception need."""
+
+
+@pytest.mark.parametrize("count", [64, 200, 600])
+def test_burst_of_repeats_is_answered(count: int) -> None:
+    """Each repeat is a run of its own, and the storage refuses all these runs."""
+    bookie = V2Machine()
+    assert bookie.machine.add(7, (5,), b"payload") is Code.OK
+    bookie.receive(add(7, 5) * count)
+    bookie.run_until_idle(EVENTS_MAX)
+    answers = bookie.finish()
+    assert [(one.code, one.entry_id) for one in answers] == [(Code.OK, 5)] * count
+    assert bookie.machine.serving.counters.adds_repeated == count
+    bookie.check_memory()
+
+
+@pytest.mark.parametrize("count", [64, 200])
+def test_burst_for_many_ledgers_is_answered_by_a_read_only_bookie(count: int) -> None:
+    bookie = V2Machine()
+    bookie.machine.serving.set_read_only(is_read_only=True)
+    bookie.receive(b"".join(add(ledger_id, 0) for ledger_id in range(count)))
+    bookie.run_until_idle(EVENTS_MAX)
+    answers = bookie.finish()
+    assert [(one.code, one.ledger_id) for one in answers] == [
+        (Code.READ_ONLY, ledger_id) for ledger_id in range(count)
+    ]
+    bookie.check_memory()
+
+
+def test_refused_adds_before_others_are_handled_once_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn may end between the refusal of runs and the handling of their adds."""
+    bookie = V2Machine()
+    assert bookie.machine.add(7, (5,), b"payload") is Code.OK
+    tried: list[int] = []
+    storage = bookie.shared.storage
+    add_together = storage.add_together
+
+    def noted(request: StoredAdd, on_done: Any) -> bool:
+        tried.append(request.ledger_id)
+        return add_together(request, on_done)
+
+    monkeypatch.setattr(storage, "add_together", noted)
+    bookie.receive(add(7, 5) * 100 + b"".join(add(8, one) for one in range(50)))
+    bookie.run_until_idle(EVENTS_MAX)
+    assert len(bookie.finish()) == 150
+    assert tried.count(7) <= 1 + 150 // 64
+    assert bookie.machine.held(8) == [(0, 49)]
