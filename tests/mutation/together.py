@@ -129,4 +129,11 @@ MUTATIONS = [
         "                self._alone = 0\n",
         "a connection whose adds are refused is never answered, and takes all CPU time",
     ),
+    Mutation(
+        "burst_of_reads_has_no_room",
+        TOGETHER,
+        "StoredReads(ledger_id, ids, (of_one - REQUEST_OVERHEAD_BYTES) * len(ids))",
+        "StoredReads(ledger_id, ids)",
+        "reads of large entries get BUSY because they arrive together",
+    ),
 ]

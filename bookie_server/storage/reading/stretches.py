@@ -25,18 +25,38 @@ class Stretch:
     Attributes:
         ledger_id: Their ledger.
         count: Number of entries. It is 1 until the record of the first entry is found.
+        size_bytes: Number of bytes that are read; 0 until the record is found.
         is_fixed: Whether `count` no longer changes, because the other entries are read elsewhere.
     """
 
-    __slots__ = ("_ids", "_start", "count", "is_fixed", "ledger_id")
+    __slots__ = (
+        "_ids",
+        "_size_bytes_max",
+        "_start",
+        "count",
+        "is_fixed",
+        "ledger_id",
+        "size_bytes",
+    )
 
-    def __init__(self, ledger_id: int, ids: Sequence[int], start: int) -> None:
-        """Begin with the entry `ids[start]`. The next ids may become a part of the stretch."""
+    def __init__(
+        self,
+        ledger_id: int,
+        ids: Sequence[int],
+        start: int,
+        size_bytes_max: int = STRETCH_SIZE_BYTES_MAX,
+    ) -> None:
+        """Begin with the entry `ids[start]`. The next ids may become a part of the stretch.
+
+        They do so up to `size_bytes_max` bytes.
+        """
         self.ledger_id = ledger_id
         self.count = 1
         self.is_fixed = False
         self._ids = ids
         self._start = start
+        self._size_bytes_max = min(size_bytes_max, STRETCH_SIZE_BYTES_MAX)
+        self.size_bytes = 0
 
     @property
     def first(self) -> int:
@@ -60,6 +80,7 @@ class Stretch:
         ends = list(accumulate(lengths[place : place + following + 1], initial=0))
         base = sum(lengths[:place])
         places = [(base, base + ends[1])]
+        self.size_bytes = ends[1]
         if self.is_fixed:
             return places
         last, end = 0, ends[1]
@@ -68,10 +89,10 @@ class Stretch:
             if not last < number <= following or ends[number] - end > CHUNK_SIZE:
                 break
             end = ends[number + 1]
-            if end > STRETCH_SIZE_BYTES_MAX:
+            if end > self._size_bytes_max:
                 break
             places.append((base + ends[number], base + end))
-            last = number
+            self.size_bytes, last = end, number
         self.count = len(places)
         return places
 

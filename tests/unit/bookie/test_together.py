@@ -226,3 +226,18 @@ def test_each_entry_of_cold_files_is_answered_once(seed: int) -> None:
     ids = list(range(0, 600, 3))
     expected = {one: entry(7, one, bytes([one // 6 * 6 % 251]) * 300) for one in ids}
     assert by_id(read(machine, 7, ids)) == expected
+
+
+@pytest.mark.parametrize(("size_max", "count"), [(0, 1), (1, 1), (200, 1), (201, 2), (10_000, 30)])
+def test_reads_end_after_a_number_of_bytes(size_max: int, count: int) -> None:
+    machine = started(settings=WITHOUT_RECENT)
+    machine.disk.cold_part = 0.0
+    assert machine.add(7, range(10), bytes(168)) is Code.OK
+    for number in range(10, 30):
+        assert machine.add(7, (number,), bytes(168)) is Code.OK
+    ids: list[int] = []
+    begun = machine.serving.read_together(
+        StoredReads(7, range(30), size_max), lambda _code, some, _entries: ids.extend(some)
+    )
+    assert begun == count
+    assert ids == list(range(count))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -350,18 +351,19 @@ def test_scattered_reads_continue_after_the_stretches_of_one_call() -> None:
 
 
 def test_reads_beyond_the_lane_are_busy_one_by_one() -> None:
+    """Other peers have taken the lane while the device read the entries."""
     bookie = V2Machine(shared_bytes=18 << 20)
     bookie.machine.disk.cold_part = 1.0  # no read is answered while the next one is decided on
     bookie.receive(b"".join(add(7, one, bytes(8_000)) for one in range(5)))
     bookie.finish()
-    bookie.receive(reads(7, [99] * 60))  # small answers: little is reserved for the next ones
-    bookie.finish()
     bookie.wire.writes.clear()
-    lane = bookie.lanes.reads
-    lane.share("10.0.0.2").force(lane.size_bytes_max - 40_000)
+    bookie.machine.disk.cold_part = 1.0
+    bookie.connection._read_reserve.size_bytes = 2_048
     bookie.connection.shares.reads.reserve_bytes = 0
-    bookie.receive(reads(7, range(5)))
-    answered = [one.code for one in bookie.finish()]
+    lane = bookie.lanes.reads
+    bookie.receive(reads(7, [*range(5), *[99] * 55]))
+    lane.share("10.0.0.2").force(lane.free_bytes - 40_000)
+    answered = [one.code for one in bookie.finish() if one.entry_id < 99]
     assert set(answered) == {Code.OK, Code.BUSY}
     assert len(answered) == 5
     assert lane.refusals == bookie.counters.answers[Code.BUSY] + 1
@@ -465,3 +467,45 @@ def test_refused_adds_before_others_are_handled_once_alone(monkeypatch: pytest.M
     assert len(bookie.finish()) == 150
     assert tried.count(7) <= 1 + 150 // 64
     assert bookie.machine.held(8) == [(0, 49)]
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+@pytest.mark.parametrize("is_together", [False, True])
+def test_large_entries_are_read_as_alone(*, is_together: bool, is_cold: bool) -> None:
+    """The connection has not learned yet that the answers are large."""
+    machine = Machine(settings=replace(SMALL, file_size_bytes=1 << 25, recent_bytes_max=1))
+    machine.disk.cold_part = float(is_cold)
+    bookie = V2Machine(machine)
+    for one in range(24):
+        assert machine.add(7, (one,), bytes([one]) * 900_000) is Code.OK
+    frames = [encode_read(7, one) for one in range(24)]
+    for reception in [b"".join(frames)] if is_together else frames:
+        bookie.receive(reception)
+    found = {answer.entry_id: answer.code for answer in bookie.finish()}
+    busy = [one for one, code in found.items() if code is Code.BUSY]
+    assert found.keys() == set(range(24))
+    assert set(found.values()) <= {Code.OK, Code.BUSY}
+    assert not busy or is_cold
+    bookie.check_memory()
+
+
+@pytest.mark.parametrize("size", [100, 1_000, 8_000])
+@pytest.mark.parametrize("room", [20_000, 60_000, 140_000, 400_000])
+def test_reads_together_are_not_busy_where_reads_alone_are_not(size: int, room: int) -> None:
+    """Little was reserved for the answers, and the lane has little room."""
+    for is_together in (False, True):
+        bookie = V2Machine(shared_bytes=18 << 20)
+        bookie.machine.disk.cold_part = 0.0
+        bookie.receive(b"".join(add(7, one, bytes(size)) for one in range(5)))
+        bookie.receive(reads(7, [99] * 60))
+        bookie.finish()
+        bookie.wire.writes.clear()
+        lane = bookie.lanes.reads
+        lane.share("10.0.0.2").force(lane.size_bytes_max - room)
+        bookie.connection.shares.reads.reserve_bytes = 0
+        frames = [encode_read(7, one) for one in [*range(5), *[99] * 60]]
+        for reception in [b"".join(frames)] if is_together else frames:
+            bookie.receive(reception)
+        found = Counter(answer.code for answer in bookie.finish())
+        assert found == {Code.NO_ENTRY: 60, Code.OK: 5}, is_together
+        assert lane.refusals == 0
