@@ -136,4 +136,18 @@ MUTATIONS = [
         "StoredReads(ledger_id, ids)",
         "reads of large entries get BUSY because they arrive together",
     ),
+    Mutation(
+        "stretch_serves_overwritten_entries",
+        "bookie_server/storage/reading/reads.py",
+        "following = yield from self._until_newer(ledger_id, ids, best.origin, others)",
+        "del ids",
+        "reads that arrive together get older copies than reads that arrive alone",
+    ),
+    Mutation(
+        "stretch_serves_what_is_newer_in_the_active_file",
+        "bookie_server/storage/reading/reads.py",
+        "others: list[OpenFile | FinishedFile] = [*self._keeper.opened]",
+        "others: list[OpenFile | FinishedFile] = []",
+        "what recovery has just written again is read only if it is read alone",
+    ),
 ]

@@ -188,6 +188,25 @@ def find_piece(
     return block.find(ledger_id, entry_id)
 
 
+def first_newer(
+    file: FinishedFile, ledger_id: int, ids: range, origin: int
+) -> Generator[Need, bytes, int]:
+    """Return the first of consecutive `ids` of which a file has a copy with a larger origin.
+
+    Without such a copy, return the end of `ids`.
+    """
+    if not ids:
+        return ids.stop
+    if file.rebuilt is not None:
+        return file.rebuilt.first_newer(ledger_id, ids, origin)
+    for number in _blocks_of(file, ledger_id, ids.start, ids[-1]):
+        block = yield from read_block(file, number)
+        for piece in block.pieces_of(ledger_id):
+            if piece.last >= ids.start and piece.origin > origin:
+                return min(max(piece.first, ids.start), ids.stop)
+    return ids.stop
+
+
 def all_pieces(file: FinishedFile, ledger_id: int) -> Generator[Need, bytes, list[Piece[int]]]:
     """Return all pieces of a ledger in a finished file."""
     if file.rebuilt is not None:

@@ -64,6 +64,11 @@ class Stretch:
         return self._ids[self._start]
 
     @property
+    def following_max(self) -> int:
+        """How many entries after the first one can be a part of the stretch, at most."""
+        return 0 if self.is_fixed else max(0, self._ids[-1] - self.first)
+
+    @property
     def entry_ids(self) -> Sequence[int]:
         """The ids of the entries."""
         return self._ids[self._start : self._start + self.count]
@@ -76,7 +81,7 @@ class Stretch:
         not larger than the previous one, or whose entry is far away, ends the stretch.
         """
         lengths, first = record.lengths, self.first
-        following = min(following, max(0, self._ids[-1] - first))
+        following = min(following, self.following_max)
         ends = list(accumulate(lengths[place : place + following + 1], initial=0))
         base = sum(lengths[:place])
         places = [(base, base + ends[1])]
@@ -118,7 +123,7 @@ def read_stretch(reader: Reader, stretch: Stretch) -> Generator[Need | None, byt
 
 
 def _read_at_once(reader: Reader, stretch: Stretch) -> Generator[Need | None, bytes, Results]:
-    found = yield from reader.find(stretch.ledger_id, stretch.first)
+    found = yield from reader.find(stretch.ledger_id, stretch.first, stretch.following_max)
     if found is None:
         return [None]
     places = stretch.extend(found.record, found.place, found.following)

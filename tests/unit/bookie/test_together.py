@@ -228,6 +228,35 @@ def test_each_entry_of_cold_files_is_answered_once(seed: int) -> None:
     assert by_id(read(machine, 7, ids)) == expected
 
 
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_newer_copy_of_a_later_entry_is_read(*, is_finished: bool) -> None:
+    """A recovery wrote entry 6 again, and the older copy of 6 is in the record of 5."""
+    machine = started(settings=WITHOUT_RECENT)
+    machine.disk.cold_part = 0.0
+    assert machine.add(7, range(4, 10), b"old") is Code.OK
+    roll(machine)
+    assert machine.add(7, (6, 8), b"newer", is_recovery=True) is Code.OK
+    if is_finished:
+        roll(machine)
+    newest = [entry(7, one, b"newer" if one in (6, 8) else b"old") for one in range(4, 10)]
+    assert [machine.read(7, one)[1] for one in range(4, 10)] == newest
+    assert by_id(read(machine, 7, range(4, 10))) == dict(zip(range(4, 10), newest, strict=True))
+    assert machine.read_batch(7, 4) == (Code.OK, newest)
+    assert machine.read_batch(7, 7, count=2) == (Code.OK, newest[3:5])
+
+
+def roll(machine: Machine) -> None:
+    """Fill the active file, so that it is finished."""
+    count = machine.serving.files_count
+    first = machine.serving._shared.state_of(99).last_accepted_id + 1
+    for number in range(first, first + 100):
+        assert machine.add(99, (number,), bytes(3_000)) is Code.OK
+        if machine.serving.files_count > count:
+            break
+    machine.scheduler.run_for(500)
+    assert machine.serving.files_count > count
+
+
 @pytest.mark.parametrize(("size_max", "count"), [(0, 1), (1, 1), (200, 1), (201, 2), (10_000, 30)])
 def test_reads_end_after_a_number_of_bytes(size_max: int, count: int) -> None:
     machine = started(settings=WITHOUT_RECENT)
