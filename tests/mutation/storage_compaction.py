@@ -156,4 +156,11 @@ MUTATIONS = [
         "        while pause_ms > 0 and not self.must_end:\n",
         "a full bookie refuses adds for minutes longer than needed",
     ),
+    Mutation(
+        "removed_free_slot_ends_the_bookie",
+        f"{STORAGE}/files/slots.py",
+        "        except MissingFileError:\n            return 0",
+        "        except ZeroDivisionError:\n            return 0",
+        "a bookie does not start because an unused file was removed",
+    ),
 ]
