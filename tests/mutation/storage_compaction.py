@@ -145,15 +145,15 @@ MUTATIONS = [
     Mutation(
         "compaction_ignores_its_rate",
         f"{COMPACTION}/pace.py",
-        "        while pause_ms > 0 and self._shared.health.is_writable and not self.must_end:\n",
-        "        while False:\n",
+        "while pause_ms > 0 and not self._shared.health.is_short_of_room and not self.must_end:",
+        "while False:",
         "compaction takes the whole disk",
     ),
     Mutation(
         "full_disk_is_compacted_slowly",
         f"{COMPACTION}/pace.py",
-        "        while pause_ms > 0 and self._shared.health.is_writable and not self.must_end:\n",
-        "        while pause_ms > 0 and not self.must_end:\n",
+        "while pause_ms > 0 and not self._shared.health.is_short_of_room and not self.must_end:",
+        "while pause_ms > 0 and not self.must_end:",
         "a full bookie refuses adds for minutes longer than needed",
     ),
     Mutation(
@@ -162,5 +162,12 @@ MUTATIONS = [
         "        except MissingFileError:\n            return 0",
         "        except ZeroDivisionError:\n            return 0",
         "a bookie does not start because an unused file was removed",
+    ),
+    Mutation(
+        "device_above_its_threshold_is_compacted_slowly",
+        f"{COMPACTION}/pace.py",
+        "not self._shared.health.is_short_of_room and",
+        "self._shared.health.is_writable and",
+        "a full bookie refuses adds for minutes longer than needed",
     ),
 ]

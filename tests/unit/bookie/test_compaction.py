@@ -686,10 +686,18 @@ def test_compaction_keeps_to_its_rate(bytes_per_s: int, seconds: float) -> None:
     assert result.duration_ms >= 1_000 * seconds
 
 
-@pytest.mark.parametrize(("is_full", "seconds"), [(False, 1_000), (True, 0)])
-def test_full_disk_is_compacted_without_pauses(*, is_full: bool, seconds: int) -> None:
+@pytest.mark.parametrize(
+    ("flag", "value", "seconds"),
+    [
+        ("is_writable", True, 1_000),
+        ("is_writable", False, 0),
+        ("is_disk_full", True, 0),
+        ("is_set_read_only", True, 1_000),
+    ],
+)
+def test_full_disk_is_compacted_without_pauses(flag: str, value: object, seconds: int) -> None:
     machine = started(settings=replace(WIDE, compaction_bytes_per_s=1_000))
-    machine.serving._health.is_writable = not is_full
+    setattr(machine.serving._health, flag, value)
     pace, began_ms = Pace(machine.serving._shared), machine.host.monotonic_ms()
     machine.scheduler.run(pace.spend(1_000_100), machine.host)
     assert (machine.host.monotonic_ms() - began_ms) // 1_000 == seconds
