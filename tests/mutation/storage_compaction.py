@@ -170,4 +170,26 @@ MUTATIONS = [
         "self._shared.health.is_writable and",
         "a full bookie refuses adds for minutes longer than needed",
     ),
+    Mutation(
+        "freed_file_stays_in_doubt",
+        f"{STORAGE}/files/keeper.py",
+        "            self._health.files_in_doubt.discard(file.entry.file_id)\n",
+        "",
+        "no entry is absent any more, until the next start",
+    ),
+    Mutation(
+        "rebuild_leaves_a_freed_file_in_doubt",
+        f"{STORAGE}/files/index_rebuilds.py",
+        "            if file_id not in self._finished:\n",
+        "            if False:\n",
+        "no entry is absent any more, until the next start",
+    ),
+    Mutation(
+        "freed_file_is_counted_again",
+        f"{STORAGE}/files/held.py",
+        "                return\n        for _ in self._count(file):\n            yield\n"
+        "            if file.entry.file_id not in self._files:\n                return\n",
+        "                return\n        yield from self._count(file)\n",
+        "readers look for entries in a file that is gone",
+    ),
 ]

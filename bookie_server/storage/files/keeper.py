@@ -394,6 +394,8 @@ class FileKeeper:
             self._leaving[file.entry.slot] = file.handle
             for _ in self.finished.removing(file):
                 await self._tasks.give_way()
+            # Damage that was found during the switch has no effect any more.
+            self._health.files_in_doubt.discard(file.entry.file_id)
 
     async def withdraw(self, copies: FinishedFile) -> None:
         """Remove copies that no MANIFEST lists, after the readings that may use them."""

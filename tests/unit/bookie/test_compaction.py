@@ -22,10 +22,12 @@ from bookie_server.core.pieces import Piece
 from bookie_server.core.record_codec import aligned
 from bookie_server.core.settings import MEBIBYTE
 from bookie_server.core.slot_header import RECORDS_START
+from bookie_server.storage import slices
 from bookie_server.storage.compaction import draft
 from bookie_server.storage.compaction.copying import Copying
 from bookie_server.storage.compaction.draft import PORTION_SIZE_BYTES, Draft
 from bookie_server.storage.compaction.pace import UNSYNCED_BYTES_MAX, Pace
+from bookie_server.storage.files import index_rebuilds
 from bookie_server.storage.files.entry_log_file import FinishedFile
 from bookie_server.storage.files.keeper import FileKeeper
 from ledgerlog_spark.model import Code
@@ -750,3 +752,63 @@ def test_copies_are_synced_before_more_than_eight_mebibytes_are_written() -> Non
     assert machine.serving.counters.compaction_bytes_copied > 20 * MEBIBYTE
     unsynced = machine.disk.counters.background_bytes_max
     assert UNSYNCED_BYTES_MAX - PORTION_SIZE_BYTES <= unsynced <= UNSYNCED_BYTES_MAX
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+@pytest.mark.parametrize("when", ["before the end of the switch", "after the switch"])
+def test_damage_found_during_a_switch_leaves_no_doubt_about_the_freed_file(
+    when: str, monkeypatch: pytest.MonkeyPatch, *, is_whole: bool
+) -> None:
+    """A reading finds a damaged index while the MANIFEST without the file is written."""
+    machine = started(settings=WIDE)
+    fill_shared(machine, 2, 40)
+    roll(machine)
+    assert machine.drop(1) is Code.OK
+    keeper, doubts = machine.serving._keeper, machine.serving._health.files_in_doubt
+    rebuilds = machine.serving._reader._rebuilds
+    sources: list[FinishedFile] = []
+    rebuild = index_rebuilds.rebuild_index
+
+    async def held(file: FinishedFile, shared: Any) -> None:
+        await rebuild(file, shared)
+        if not is_whole:
+            doubts.add(file.entry.file_id)
+        while when == "after the switch" and file.entry.file_id in keeper.finished:
+            await machine.host.sleep(1)
+
+    def find_damage(_operation: int, _name: str) -> None:
+        due = keeper.handover.due
+        if due is not None and due.sources and not sources:
+            sources.extend(due.sources)
+            rebuilds.on_damage(sources[0])
+
+    monkeypatch.setattr(index_rebuilds, "rebuild_index", held)
+    machine.disk.on_operation = find_damage
+    machine.compact()
+    machine.scheduler.run_for(1_000)
+    assert sources
+    assert sources[0].entry.file_id not in keeper.finished
+    assert doubts == set()
+    assert machine.read(2, 99)[0] is Code.NO_ENTRY
+
+
+@pytest.mark.parametrize("lead", range(8))
+def test_file_that_is_freed_while_it_is_counted_again_is_not_found_any_more(
+    lead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "UNITS_PER_TURN", 1)
+    machine = started(settings=WIDE)
+    fill_shared(machine, 4, 20)
+    roll(machine)
+    held = machine.serving._keeper.finished
+    file = next(iter(held))
+    counting = held.counting_again(file)
+    for _ in range(lead):
+        next(counting, None)
+    removing = held.removing(file)
+    steps = [counting, removing]
+    while steps:
+        steps = [step for step in steps if next(step, "ended") != "ended"]
+    assert file.entry.file_id not in held
+    assert [ledger_id for ledger_id in range(1, 100) if file in held.holding(ledger_id)] == []
+    assert (len(file.live), file.live_bytes) == (0, 0)
