@@ -192,4 +192,11 @@ MUTATIONS = [
         "                return\n        yield from self._count(file)\n",
         "readers look for entries in a file that is gone",
     ),
+    Mutation(
+        "indexes_of_others_are_read_like_those_of_clients",
+        f"{COMPACTION}/live.py",
+        "data = await self._pace.read(file.handle, file.block_offset(number), BLOCK_SIZE)",
+        "data = await file.handle.read(file.block_offset(number), BLOCK_SIZE)",
+        "clients wait behind reads of compaction, which do not count for its rate",
+    ),
 ]

@@ -17,11 +17,13 @@ from bookie_server.core.compaction import (
     stored_bytes,
     uncovered,
 )
+from bookie_server.core.index_format import BLOCK_SIZE
 from bookie_server.core.manifest_codec import FileState
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record_codec import aligned
 from bookie_server.core.settings import MEBIBYTE
 from bookie_server.core.slot_header import RECORDS_START
+from bookie_server.ports import Priority
 from bookie_server.storage import slices
 from bookie_server.storage.compaction import draft
 from bookie_server.storage.compaction.copying import Copying
@@ -812,3 +814,71 @@ def test_file_that_is_freed_while_it_is_counted_again_is_not_found_any_more(
     assert file.entry.file_id not in held
     assert [ledger_id for ledger_id in range(1, 100) if file in held.holding(ledger_id)] == []
     assert (len(file.live), file.live_bytes) == (0, 0)
+
+
+def rivals_of_each_piece() -> Machine:
+    """A file of which each second entry is stored again, in a file that stays."""
+    machine = started(settings=WIDE)
+    machine.disk.cold_part = 1.0
+    for entry_id in range(0, 1_200, 2):
+        assert machine.add(5, (entry_id,), b"old" * 30) is Code.OK
+        assert machine.add(6, (entry_id,), b"six" * 30) is Code.OK
+    roll(machine)
+    for entry_id in range(0, 1_200, 4):
+        assert machine.add(5, (entry_id, entry_id + 1), b"new" * 30, is_recovery=True) is Code.OK
+    roll(machine)
+    assert machine.drop(6) is Code.OK
+    return machine
+
+
+def test_indexes_of_other_files_are_read_once_in_the_background_and_count_for_the_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = rivals_of_each_piece()
+    reads: list[tuple[str, int, Priority]] = []
+    read = SimFile.read
+
+    async def noted(
+        self: SimFile, offset: int, size: int, priority: Priority = Priority.FOREGROUND
+    ) -> bytes:
+        reads.append((self.name, offset, priority))
+        return await read(self, offset, size, priority)
+
+    spent: list[int] = []
+    spend = Pace.spend
+
+    async def counted(self: Pace, size_bytes: int) -> None:
+        spent.append(size_bytes)
+        await spend(self, size_bytes)
+
+    monkeypatch.setattr(SimFile, "read", noted)
+    monkeypatch.setattr(SimFile, "read_now", lambda _self, _offset, _size: None)
+    monkeypatch.setattr(Pace, "spend", counted)
+    rival = [file for file in machine.serving._keeper.finished if file.live.get(5)][-1]
+    assert rival.head is not None
+    machine.compact()
+    of_rival = [offset for name, offset, _ in reads if name == rival.entry.slot]
+    blocks = {rival.block_offset(number) for number in range(len(rival.head.keys))}
+    assert blocks <= set(of_rival)
+    assert len([offset for offset in of_rival if offset in blocks]) <= 3 * len(blocks)
+    headers = {each[0] for each in reads if each[2] is Priority.FOREGROUND and each[1]}
+    assert headers == set(), "clients would wait for compaction"
+    assert spent.count(BLOCK_SIZE) >= len(blocks) + 2
+    for entry_id in range(0, 1_200, 2):
+        wanted = b"old" * 30 if entry_id % 4 else b"new" * 30
+        assert machine.read(5, entry_id) == (Code.OK, entry(5, entry_id, wanted))
+
+
+def test_compaction_goes_on_when_the_index_of_another_file_is_damaged() -> None:
+    machine = rivals_of_each_piece()
+    rival = [file for file in machine.serving._keeper.finished if file.live.get(5)][-1]
+    machine.disk.flip_bit(rival.entry.slot, rival.block_offset(1) + 50, 2)
+    machine.compact()
+    for entry_id in range(0, 1_200, 2):
+        wanted = b"old" * 30 if entry_id % 4 else b"new" * 30
+        code, data = machine.read(5, entry_id)
+        assert (code, data) == (Code.OK, entry(5, entry_id, wanted)) or code is Code.IO_ERROR
+    machine.scheduler.run_for(2_000)
+    for entry_id in range(0, 1_200, 2):
+        wanted = b"old" * 30 if entry_id % 4 else b"new" * 30
+        assert machine.read(5, entry_id) == (Code.OK, entry(5, entry_id, wanted))
