@@ -247,3 +247,28 @@ def test_a_directory_in_use_is_refused(directory: Path) -> None:
             raise AssertionError("both have the lock")
 
     with_directory(directory, work)
+
+
+def test_a_rebuilt_index_has_no_entries_from_before_a_tombstone(tmp_path: Path) -> None:
+    """Otherwise the live bytes of the file would count deleted entries."""
+    machine = Machine(6)
+    machine.start()
+    for number in range(5):
+        assert machine.add(1, (number,), b"a" * 100) is Code.OK
+        assert machine.add(2, (number,), b"b" * 100) is Code.OK
+        assert machine.add(3, (number,), b"c" * 100) is Code.OK
+    for ledger_id in (1, 2):
+        assert machine.drop(ledger_id) is Code.OK
+    assert machine.add(1, (3,), b"back", is_recovery=True) is Code.OK
+    machine.stop()
+    directory = written(machine, tmp_path / "bookie")
+    (file,) = finished(directory)
+    flip(directory / file.slot, file.finish_offset + 1)
+    assert [each.outcome for each in rebuilt(directory)] == ["rebuilt"]
+    assert checked(directory).wrong == 0
+    put_on(machine.disk, directory)
+    machine.start()
+    (held,) = machine.serving._keeper.finished
+    assert held.live_bytes == file.live_bytes
+    assert [machine.read(1, number)[0] for number in (2, 3)] == [Code.NO_ENTRY, Code.OK]
+    assert machine.read(2, 3)[0] is Code.NO_ENTRY
