@@ -130,4 +130,18 @@ MUTATIONS = [
         "            pass\n",
         "a tombstone is forgotten while a file has records of its ledger",
     ),
+    Mutation(
+        "tools_format_files_of_others",
+        "bookie_server/storage/files/manifest.py",
+        "    return _SLOT_NAME.fullmatch(name) is not None\n",
+        "    return name.startswith(SLOT_PREFIX)\n",
+        "a copy of a file that an operator made is deleted",
+    ),
+    Mutation(
+        "tools_take_any_directory",
+        f"{TOOLS}/directory.py",
+        "        return file.read(len(begin)) == begin\n",
+        "        return bool(file)\n",
+        "files of another program are deleted",
+    ),
 ]
