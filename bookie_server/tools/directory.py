@@ -11,9 +11,9 @@ from bookie_server.core.manifest_codec import MAGIC, NAME, FileEntry, FileState,
 from bookie_server.core.replay_decision import synced_upto
 from bookie_server.core.settings import FILE_SIZE_BYTES_MIN, StorageSettings
 from bookie_server.errors import (
-    CorruptRecordError,
     DirectoryLockedError,
     MissingFileError,
+    StorageError,
     WrongDirectoryError,
 )
 from bookie_server.ports import Standing
@@ -168,10 +168,13 @@ class RestingDirectory:
 
         Raises:
             MissingFileError: The file does not exist.
+            StorageError: The device can read neither its index nor its records.
         """
         try:
             return await self.indexed(entry)
-        except CorruptRecordError:
+        except MissingFileError:
+            raise
+        except StorageError:
             file = self.finished(entry)
             await rebuild_index(file, self.shared)
             return file

@@ -144,4 +144,11 @@ MUTATIONS = [
         "        return bool(file)\n",
         "files of another program are deleted",
     ),
+    Mutation(
+        "tools_dump_nothing_after_a_bad_sector",
+        f"{TOOLS}/entries.py",
+        "            except StorageError:\n                await self._rebuild(file)\n",
+        "            except ZeroDivisionError:\n                await self._rebuild(file)\n",
+        "one unreadable block of an index hides all entries of a ledger",
+    ),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from dataclasses import replace
@@ -11,7 +12,7 @@ from random import Random
 import pytest
 
 from bookie_server.core.manifest_codec import FileEntry, FileState, decode_manifest
-from bookie_server.core.record_codec import FIXED_SIZE
+from bookie_server.core.record_codec import FIXED_SIZE, decode_header
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import (
     DamagedDirectoryError,
@@ -19,6 +20,7 @@ from bookie_server.errors import (
     FormatVersionError,
     WrongDirectoryError,
 )
+from bookie_server.storage.device.filesystem import OsFile
 from ledgerlog_spark.model import Code
 from tests.crash.machine import Machine, encode_manifest, entry
 from tests.fixtures.resting import GOLDEN, golden, put_on, written
@@ -272,6 +274,43 @@ def test_a_rebuilt_index_has_no_entries_from_before_a_tombstone(tmp_path: Path) 
     assert held.live_bytes == file.live_bytes
     assert [machine.read(1, number)[0] for number in (2, 3)] == [Code.NO_ENTRY, Code.OK]
     assert machine.read(2, 3)[0] is Code.NO_ENTRY
+
+
+@pytest.mark.parametrize("place", ["index", "file"])
+def test_dump_goes_on_where_the_device_cannot_read(
+    place: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = dumped(directory, 1)[0]
+    first, *_ = finished(directory)
+    begin = first.finish_offset if place == "index" else 0
+    read = OsFile._read
+
+    def failing(self: OsFile, offset: int, size: int) -> bytes:
+        if self.name == first.slot and offset + size > begin:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(self, offset, size)
+
+    monkeypatch.setattr(OsFile, "_read", failing)
+    monkeypatch.setattr(OsFile, "read_now", lambda _self, _offset, _size: None)
+    found, outcome = dumped(directory, 1)
+    if place == "index":
+        assert (found, outcome.files_in_doubt) == (whole, 0)
+        return
+    assert outcome.files_in_doubt == 1
+    gone = ids_in(directory, first)
+    assert gone
+    assert found == {each: data for each, data in whole.items() if each not in gone}
+
+
+def ids_in(directory: Path, file: FileEntry) -> set[int]:
+    """The ids of the entries of ledger 1 in a file."""
+    ids: set[int] = set()
+    data = (directory / file.slot).read_bytes()
+    for offset in records_of(directory, file):
+        record = decode_header(data[offset : offset + 4_096], file.identity, offset)
+        if record.ledger_id == 1:
+            ids.update(record.entry_ids)
+    return ids
 
 
 @pytest.mark.parametrize(
