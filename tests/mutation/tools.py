@@ -151,4 +151,11 @@ MUTATIONS = [
         "            except ZeroDivisionError:\n                await self._rebuild(file)\n",
         "one unreadable block of an index hides all entries of a ledger",
     ),
+    Mutation(
+        "tools_downgrade_hides_copies",
+        f"{TOOLS}/versions.py",
+        "    if not entry.is_copies or entry.slot not in directory.names:\n",
+        "    if entry.slot:\n",
+        "the previous release denies the copies of a file with a damaged index",
+    ),
 ]
