@@ -509,3 +509,31 @@ def test_reads_together_are_not_busy_where_reads_alone_are_not(size: int, room: 
         found = Counter(answer.code for answer in bookie.finish())
         assert found == {Code.NO_ENTRY: 60, Code.OK: 5}, is_together
         assert lane.refusals == 0
+
+
+def test_falling_last_add_confirmed_after_another_ledger_begins_a_run() -> None:
+    frames = [add(7, 4, lac=3), add(8, 0), add(7, 5, lac=2), add(7, 6, lac=2)]
+    assert runs(*frames) == [[(7, 4)], [(8, 0)], [(7, 5), (7, 6)]]
+
+
+def test_adds_after_another_ledger_continue_the_newest_run() -> None:
+    frames = [add(7, 5), add(7, 5), add(8, 0), add(7, 6)]
+    assert runs(*frames) == [[(7, 5)], [(7, 5), (7, 6)], [(8, 0)]]
+
+
+def test_run_without_a_place_in_the_lane_of_adds_gives_its_writes_back() -> None:
+    bookie = V2Machine()
+    bookie.receive(add(7, 0) + add(7, 1))
+    bookie.finish()
+    lane = bookie.lanes.adds
+    filler, other = lane.share("10.0.0.3"), lane.share("10.0.0.2")
+    filler.force(lane.free_bytes - 200_000)
+    granted: list[bool] = []
+    other.wait(120_000, lambda: granted.append(True))
+    bookie.connection.shares.adds.place = lane.virtual_time + (1 << 30)  # it has waited before
+    bookie.receive(b"".join(add(7, one, bytes(1_500)) for one in range(2, 40)))
+    filler.give_back(filler.held_bytes)
+    assert codes(bookie.finish()) == dict.fromkeys(range(40), Code.OK)
+    assert granted
+    other.give_back(other.held_bytes)
+    bookie.check_memory()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -327,3 +328,36 @@ def test_directories_of_other_programs_are_refused(name: str, content: str, tmp_
     with pytest.raises(WrongDirectoryError, match="not the directory of a bookie"):
         checked(tmp_path)
     assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_check_finds_an_open_file_that_was_cut(tmp_path: Path) -> None:
+    machine = Machine(6)
+    machine.start()
+    assert machine.add(1, (0,), b"a" * 700) is Code.OK
+    machine.crash()
+    directory = written(machine, tmp_path / "bookie")
+    assert checked(directory).wrong == 0
+    files = decode_manifest((directory / "MANIFEST").read_bytes()).files
+    (file, *_) = (each for each in files if each.state is FileState.OPEN)
+    os.truncate(directory / file.slot, file.size_bytes - 512)
+    (finding,) = checked(directory).findings
+    assert (finding.file, finding.what) == (
+        file.slot, "the file is shorter than the MANIFEST lists",
+    )  # fmt: skip
+
+
+def test_check_notes_a_free_slot_that_is_missing(machine: Machine, tmp_path: Path) -> None:
+    machine.start()
+    for ledger_id in (1, 2):
+        assert machine.drop(ledger_id) is Code.OK
+    machine.reclaim()
+    machine.scheduler.run_for(500)
+    machine.stop()
+    directory = written(machine, tmp_path / "bookie")
+    (slot, *_) = machine.manifest().free_slots
+    assert not checked(directory).notes
+    (directory / slot).unlink()
+    report = checked(directory)
+    assert (report.wrong, report.notes) == (
+        0, [f"{slot} is listed as free, but does not exist; the bookie creates it"],
+    )  # fmt: skip

@@ -19,6 +19,7 @@ from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.cookie import Cookie
 from tests.crash.machine import SMALL, Machine
 from tests.fixtures.resting import put_on, written
+from tests.unit.bookie_tools.calls import checked
 
 KEPT = {"LOCK", "notes.txt"}
 COOKIE = Cookie("b1", "/data", ("/data",)).encode()
@@ -185,3 +186,10 @@ def test_only_names_that_a_bookie_gives_are_deleted(tmp_path: Path) -> None:
     assert set(others) <= machine.disk.seen_names.keys(), "a start keeps them too"
     deleted(directory)
     assert {path.name for path in directory.iterdir()} == {*KEPT, *others}
+
+
+def test_entries_that_only_a_journal_has_are_announced(tmp_path: Path) -> None:
+    directory, journal = with_journal(tmp_path)
+    (note,) = (each for each in checked(directory).notes if "journal" in each)
+    assert str(journal) in note
+    assert "start the bookie and stop it" in note
