@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from bookie_server.core.record_codec import CHUNK_SIZE
 from bookie_server.core.requests import StoredReads
+from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
 from bookie_server.storage.reading.answers import STRETCHES_PER_CALL_MAX
-from bookie_server.storage.reading.stretches import STRETCH_SIZE_BYTES_MAX
+from bookie_server.storage.reading.readings import RECORDS_PER_TURN
+from bookie_server.storage.reading.reads import Reader
+from bookie_server.storage.reading.stretches import (
+    STRETCH_SIZE_BYTES_MAX,
+    Stretch,
+    read_stretch,
+)
 from ledgerlog_spark.model import Code
 from tests.crash.machine import KEY, SMALL, Machine, add_request, entry
 
@@ -270,3 +277,52 @@ def test_reads_end_after_a_number_of_bytes(size_max: int, count: int) -> None:
     )
     assert begun == count
     assert ids == list(range(count))
+
+
+def test_entries_of_a_damaged_stretch_are_read_in_portions() -> None:
+    class Damaged:
+        def find(self, *_: int) -> Any:
+            yield from ()
+            raise StorageError("damaged", path="slot")
+
+        def read_entry(self, _ledger_id: int, entry_id: int) -> Any:
+            yield from ()
+            return b"%d" % entry_id
+
+    stretch = Stretch(7, range(200), 0)
+    stretch.count = 200
+    reading: Any = read_stretch(cast("Any", Damaged()), stretch)
+    for _ in range(199 // RECORDS_PER_TURN):
+        assert next(reading) is None
+    with pytest.raises(StopIteration) as end:
+        next(reading)
+    assert end.value.value == [b"%d" % entry_id for entry_id in range(200)]
+
+
+def test_entry_is_denied_only_if_no_file_was_in_doubt_when_its_reading_began() -> None:
+    machine = started(settings=WITHOUT_RECENT)
+    assert machine.add(7, (0, 1, 8, 9)) is Code.OK
+    roll(machine)
+    machine.disk.cold_part = 1.0
+    machine.serving._health.files_in_doubt.add(99)
+    calls: list[Some] = []
+    machine.serving.read_together(
+        StoredReads(7, (4, 5)),
+        lambda code, some, entries: calls.append((code, list(some), list(entries))),
+    )
+    assert not calls, "the index is read from the device"
+    machine.serving._health.files_in_doubt.clear()
+    machine.scheduler.run_until(lambda: len(calls) == 2)
+    assert by_id(calls) == {4: Code.IO_ERROR, 5: Code.IO_ERROR}
+    assert by_id(read(machine, 7, (4, 5))) == {4: Code.NO_ENTRY, 5: Code.NO_ENTRY}
+
+
+def test_entry_to_which_the_index_does_not_point_is_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = started(settings=WITHOUT_RECENT)
+    assert machine.add(7, range(4), b"entry") is Code.OK
+    find = Reader.find
+    monkeypatch.setattr(Reader, "find", lambda self, ledger, *_: find(self, ledger, 0))
+    found = by_id(read(machine, 7, (1, 2)))
+    assert found == {1: Code.IO_ERROR, 2: Code.IO_ERROR}

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from bookie_server.core.requests import StoredAdd
+from bookie_server.core.requests import StoredAdd, StoredReads
+from bookie_server.service.limits.lanes import QUANTUM_BYTES
+from bookie_server.service.v2.connection import UNSENT_BYTES_MAX
 from bookie_server.service.v2.segments import (
     COPIED_ENTRY_BYTES_MAX,
     FRAMES_PER_TURN,
@@ -537,3 +539,80 @@ def test_run_without_a_place_in_the_lane_of_adds_gives_its_writes_back() -> None
     assert granted
     other.give_back(other.held_bytes)
     bookie.check_memory()
+
+
+def test_refused_adds_between_others_keep_their_order_when_the_turn_ends() -> None:
+    bookie = V2Machine()
+    assert bookie.machine.add(9, (0,), b"payload") is Code.OK
+    assert bookie.machine.fence(7)[0].is_absent
+    bookie.receive(b"".join(add(6, one, b"") for one in range(1_000)))
+    bookie.finish()  # from now on, one reception has room for all frames
+    bookie.wire.writes.clear()
+    # Several turns, in which these adds are handled alone. The read ends their segment.
+    before = add(9, 0) * 130 + encode_read(9, 0)
+    between = b"".join(add(7, one) + add(8, one) for one in range(60))
+    bookie.receive(before + between)
+    bookie.run_until_idle(EVENTS_MAX)
+    answers = bookie.finish()
+    fenced = [one.entry_id for one in answers if one.ledger_id == 7]
+    assert fenced == list(range(60)), "refused adds are answered in their order"
+    assert Counter(one.code for one in answers) == {Code.OK: 191, Code.FENCED: 60}
+    assert bookie.machine.held(8) == [(0, 59)]
+    bookie.check_memory()
+
+
+def test_reads_together_wait_for_a_peer_that_takes_no_answers() -> None:
+    bookie = V2Machine()
+    bookie.machine.disk.cold_part = 0.0
+    for one in range(5):
+        assert bookie.machine.add(7, (one,), bytes(10_000)) is Code.OK
+    bookie.connection.pause_writing()
+    bookie.receive(reads(7, [one % 5 for one in range(600)]))
+    bookie.machine.scheduler.run_for(1_000)
+    unsent_bytes = bookie.connection.shares.reads.unsent_bytes
+    assert UNSENT_BYTES_MAX < unsent_bytes <= UNSENT_BYTES_MAX + QUANTUM_BYTES
+    assert bookie.connection._backlog
+    bookie.connection.resume_writing()
+    assert len(bookie.finish()) == 600
+    bookie.check_memory()
+
+
+def test_adds_together_wait_for_a_peer_that_takes_no_answers() -> None:
+    bookie = V2Machine()
+    share = bookie.connection.shares.adds
+    share.force(UNSENT_BYTES_MAX + 1)
+    share.unsent_bytes = UNSENT_BYTES_MAX + 1
+    bookie.connection.pause_writing()
+    bookie.receive(add(7, 0) + add(7, 1))
+    assert bookie.counters.add_requests == 0
+    bookie.connection.resume_writing()
+    assert codes(bookie.finish()) == {0: Code.OK, 1: Code.OK}
+    bookie.check_memory()
+
+
+def test_turn_ends_after_so_many_runs() -> None:
+    bookie = V2Machine()
+    bookie.receive(b"".join(add(6, one, b"") for one in range(1_000)))
+    bookie.finish()  # from now on, one reception has room for all frames
+    bookie.receive(b"".join(add(ledger_id, 0) for ledger_id in range(1_000, 1_300)))
+    assert 100 < bookie.counters.add_requests - 1_000 < 300
+    assert len(bookie.finish()) == 1_300
+    bookie.check_memory()
+
+
+def test_one_call_takes_at_most_a_quantum_for_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    bookie = V2Machine()
+    requests: list[StoredReads] = []
+    storage = bookie.shared.storage
+    read_together = storage.read_together
+
+    def noted(request: StoredReads, on_some: Any) -> int:
+        requests.append(request)
+        return read_together(request, on_some)
+
+    monkeypatch.setattr(storage, "read_together", noted)
+    of_one = bookie.connection._read_reserve.size_bytes
+    bookie.receive(reads(7, range(200)))
+    bookie.finish()
+    assert len(requests[0].entry_ids) == QUANTUM_BYTES // of_one < 200
+    assert requests[0].size_bytes_max <= QUANTUM_BYTES

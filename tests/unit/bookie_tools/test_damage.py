@@ -9,6 +9,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from bookie_server.errors import (
     WrongDirectoryError,
 )
 from bookie_server.storage.device.filesystem import OsFile
+from bookie_server.tools import inspect
 from ledgerlog_spark.model import Code
 from tests.crash.machine import Machine, encode_manifest, entry
 from tests.fixtures.resting import GOLDEN, golden, put_on, written
@@ -361,3 +363,37 @@ def test_check_notes_a_free_slot_that_is_missing(machine: Machine, tmp_path: Pat
     assert (report.wrong, report.notes) == (
         0, [f"{slot} is listed as free, but does not exist; the bookie creates it"],
     )  # fmt: skip
+
+
+def test_a_rebuilt_index_is_synced(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = finished(directory)[0]
+    flip(directory / file.slot, file.finish_offset + 1)
+    done: list[tuple[str, str]] = []
+    write, datasync = OsFile.write, OsFile.datasync
+
+    async def noted_write(self: OsFile, offset: int, buffers: Any) -> None:
+        done.append(("write", self.name))
+        await write(self, offset, buffers)
+
+    async def noted_sync(self: OsFile) -> None:
+        done.append(("sync", self.name))
+        await datasync(self)
+
+    monkeypatch.setattr(OsFile, "write", noted_write)
+    monkeypatch.setattr(OsFile, "datasync", noted_sync)
+    rebuilt(directory)
+    assert done == [("write", file.slot), ("sync", file.slot)]
+
+
+def test_the_record_of_a_rebuilt_index_is_as_before(directory: Path) -> None:
+    file = finished(directory)[0]
+    rows = records_shown(directory, file)
+    flip(directory / file.slot, file.finish_offset + 1)
+    assert records_shown(directory, file) != rows
+    rebuilt(directory)
+    assert records_shown(directory, file) == rows
+
+
+def records_shown(directory: Path, file: FileEntry) -> list[Any]:
+    shown = with_directory(directory, lambda opened: inspect.entry_log(opened, file, 0, 1_000))
+    return shown.rows
