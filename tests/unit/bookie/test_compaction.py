@@ -874,6 +874,7 @@ def test_compaction_goes_on_when_the_index_of_another_file_is_damaged() -> None:
     rival = [file for file in machine.serving._keeper.finished if file.live.get(5)][-1]
     machine.disk.flip_bit(rival.entry.slot, rival.block_offset(1) + 50, 2)
     machine.compact()
+    assert machine.serving.counters.compaction_sources_withdrawn == 0
     for entry_id in range(0, 1_200, 2):
         wanted = b"old" * 30 if entry_id % 4 else b"new" * 30
         code, data = machine.read(5, entry_id)
@@ -881,4 +882,38 @@ def test_compaction_goes_on_when_the_index_of_another_file_is_damaged() -> None:
     machine.scheduler.run_for(2_000)
     for entry_id in range(0, 1_200, 2):
         wanted = b"old" * 30 if entry_id % 4 else b"new" * 30
+        assert machine.read(5, entry_id) == (Code.OK, entry(5, entry_id, wanted))
+
+
+@pytest.mark.parametrize(
+    ("again", "in_doubt", "copied"),
+    [
+        (range(30), False, 70),
+        (range(70, 100), False, 70),
+        (range(40, 50), False, 90),
+        (range(30), True, 100),
+    ],
+)
+def test_only_entries_without_a_newer_copy_in_a_sound_file_are_copied(
+    again: range, copied: int, *, in_doubt: bool
+) -> None:
+    machine = started(settings=WIDE)
+    for entry_id in range(100):
+        assert machine.add(5, (entry_id,), b"old") is Code.OK
+        assert machine.add(6, (entry_id,), b"six") is Code.OK
+    roll(machine)
+    for entry_id in again:
+        assert machine.add(5, (entry_id,), b"new", is_recovery=True) is Code.OK
+    roll(machine)
+    keeper = machine.serving._keeper
+    rival = [file for file in keeper.finished if file.live.get(5)][-1]
+    if in_doubt:
+        machine.serving._health.files_in_doubt.add(rival.entry.file_id)
+    assert machine.drop(6) is Code.OK
+    machine.compact()
+    (copies,) = (file for file in keeper.finished if file.entry.is_copies)
+    assert copies.live[5] == copied * len(entry(5, 0, b"old"))
+    machine.serving._health.files_in_doubt.clear()
+    for entry_id in range(100):
+        wanted = b"new" if entry_id in again else b"old"
         assert machine.read(5, entry_id) == (Code.OK, entry(5, entry_id, wanted))
