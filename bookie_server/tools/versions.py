@@ -15,7 +15,6 @@ from bookie_server.errors import CorruptRecordError, UncleanDirectoryError
 from bookie_server.storage.files.entry_log_file import read_header
 from bookie_server.storage.files.manifest import UNCLEAN_NAME
 from bookie_server.storage.reading.readings import finish
-from bookie_server.tools.directory import last_sequence, lost_records
 
 if TYPE_CHECKING:
     from bookie_server.core.manifest_codec import FileEntry, Manifest
@@ -65,8 +64,7 @@ async def _for_older_program(directory: RestingDirectory, entry: FileEntry) -> F
         record = await finish(read_header(file.handle, file.identity, entry.finish_offset))
     except CorruptRecordError:
         scan = await directory.scan(file)
-        is_lost = bool(lost_records(entry, scan))
-        return replace(older, last_sequence=last_sequence(entry, scan), has_damage=is_lost)
+        return replace(older, last_sequence=scan.last_sequence, has_damage=not scan.is_whole)
     return replace(older, last_sequence=record.sequence - 1)
 
 

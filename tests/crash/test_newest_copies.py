@@ -91,7 +91,7 @@ class History:
             assert list(slices) == wanted[start : start + len(slices)]
         self.machine.scheduler.run_for(1_000)  # until all files without live entries are freed
         for file in self.files:
-            assert file.live_bytes == sum(file.live.values()) == self.live_bytes(file)
+            assert file.live_bytes == file.live.total() == self.live_bytes(file)
 
     def read_together(self, ledger_id: int, ids: range) -> list[bytes | None]:
         found: dict[int, bytes | None] = {}

@@ -854,7 +854,7 @@ def test_indexes_of_other_files_are_read_once_in_the_background_and_count_for_th
     monkeypatch.setattr(SimFile, "read", noted)
     monkeypatch.setattr(SimFile, "read_now", lambda _self, _offset, _size: None)
     monkeypatch.setattr(Pace, "spend", counted)
-    rival = [file for file in machine.serving._keeper.finished if file.live.get(5)][-1]
+    rival = [file for file in machine.serving._keeper.finished if 5 in file.live][-1]
     assert rival.head is not None
     machine.compact()
     of_rival = [offset for name, offset, _ in reads if name == rival.entry.slot]
@@ -871,7 +871,7 @@ def test_indexes_of_other_files_are_read_once_in_the_background_and_count_for_th
 
 def test_compaction_goes_on_when_the_index_of_another_file_is_damaged() -> None:
     machine = rivals_of_each_piece()
-    rival = [file for file in machine.serving._keeper.finished if file.live.get(5)][-1]
+    rival = [file for file in machine.serving._keeper.finished if 5 in file.live][-1]
     machine.disk.flip_bit(rival.entry.slot, rival.block_offset(1) + 50, 2)
     machine.compact()
     assert machine.serving.counters.compaction_sources_withdrawn == 0
@@ -906,13 +906,15 @@ def test_only_entries_without_a_newer_copy_in_a_sound_file_are_copied(
         assert machine.add(5, (entry_id,), b"new", is_recovery=True) is Code.OK
     roll(machine)
     keeper = machine.serving._keeper
-    rival = [file for file in keeper.finished if file.live.get(5)][-1]
+    rival = [file for file in keeper.finished if 5 in file.live][-1]
     if in_doubt:
         machine.serving._health.files_in_doubt.add(rival.entry.file_id)
     assert machine.drop(6) is Code.OK
     machine.compact()
     (copies,) = (file for file in keeper.finished if file.entry.is_copies)
-    assert copies.live[5] == copied * len(entry(5, 0, b"old"))
+    total = copies.total_of(5)
+    assert total is not None
+    assert total.size_bytes == copied * len(entry(5, 0, b"old"))
     machine.serving._health.files_in_doubt.clear()
     for entry_id in range(100):
         wanted = b"new" if entry_id in again else b"old"

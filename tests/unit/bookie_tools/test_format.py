@@ -189,7 +189,8 @@ def test_only_names_that_a_bookie_gives_are_deleted(tmp_path: Path) -> None:
 
 
 def test_entries_that_only_a_journal_has_are_announced(tmp_path: Path) -> None:
-    directory, journal = with_journal(tmp_path)
+    directory, journal = tmp_path / "bookie", tmp_path / "journal"
+    with_journal(directory, journal)
     (note,) = (each for each in checked(directory).notes if "journal" in each)
     assert str(journal) in note
     assert "start the bookie and stop it" in note
