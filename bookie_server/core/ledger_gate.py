@@ -44,6 +44,11 @@ class Health:
     in_flight_bytes: int = 0  # bytes of accepted and deferred adds that have no answer yet
 
     @property
+    def is_short_of_room(self) -> bool:
+        """Whether regular adds are refused because the device has no room, or too little."""
+        return not self.is_writable or self.is_disk_full
+
+    @property
     def accepts_adds(self) -> bool:
         """Whether there is room for regular adds, and no administrator has refused them."""
         return self.is_writable and not self.is_disk_full and not self.is_set_read_only

@@ -57,6 +57,7 @@ class StoredReads:
 
     ledger_id: int
     entry_ids: Sequence[int]  # at least 0, in any order
+    size_bytes_max: int = 1 << 62  # after this size of entries, no further entry is read
 
 
 @dataclass(slots=True)

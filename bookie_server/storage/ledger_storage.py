@@ -32,7 +32,8 @@ from bookie_server.storage.modes.setup import (
 )
 from bookie_server.storage.modes.writers import DirectWriter
 from bookie_server.storage.reading.answers import ReadAnswers
-from bookie_server.storage.reading.reads import Reader, RecentBodies
+from bookie_server.storage.reading.reads import Reader
+from bookie_server.storage.reading.recent import RecentBodies
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import call_back
 from ledgerlog_spark.model import Code

@@ -18,7 +18,7 @@ from bookie_server.errors import CorruptRecordError, StorageError
 from bookie_server.ports import File
 from bookie_server.storage.files.entry_log_file import FinishedFile, read_body, read_header
 from bookie_server.storage.files.finished_scan import FinishedScan
-from bookie_server.storage.files.manifest import NEW_NAME, SLOT_PREFIX, STATE_PREFIX
+from bookie_server.storage.files.manifest import NEW_NAME, is_slot_name, is_state_name
 from bookie_server.storage.open_files import Replayed
 from bookie_server.storage.reading.readings import finish
 from bookie_server.tools.check_index import compare_index
@@ -116,7 +116,7 @@ def _check_manifest(directory: RestingDirectory, report: Report) -> None:
             report.note(f"{slot} is listed as free, but does not exist; the bookie creates it")
     known = _names_listed(manifest)
     for name in sorted(names - known):
-        if name.startswith((SLOT_PREFIX, STATE_PREFIX)) or name == NEW_NAME:
+        if is_slot_name(name) or is_state_name(name) or name == NEW_NAME:
             report.note(f"the MANIFEST does not list {name}; the next start removes it")
 
 

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bookie_server.core.manifest_codec import NAME, FileEntry, FileState, Manifest
+from bookie_server.core.manifest_codec import MAGIC, NAME, FileEntry, FileState, Manifest
 from bookie_server.core.replay_decision import synced_upto
 from bookie_server.core.settings import FILE_SIZE_BYTES_MIN, StorageSettings
 from bookie_server.errors import (
-    CorruptRecordError,
     DirectoryLockedError,
     MissingFileError,
+    StorageError,
     WrongDirectoryError,
 )
 from bookie_server.ports import Standing
@@ -22,13 +22,14 @@ from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.entry_log_file import FinishedFile, read_index_head
 from bookie_server.storage.files.finished_scan import FinishedScan, scan_finished
 from bookie_server.storage.files.index_rebuilds import rebuild_index
-from bookie_server.storage.files.manifest import SLOT_PREFIX, STATE_PREFIX
+from bookie_server.storage.files.manifest import is_slot_name, is_state_name
 from bookie_server.storage.open_files import Replayed, apply, judge_all, scan_open_files
 from bookie_server.storage.reading.readings import finish
 from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import ConfigurationError
 
 COOKIE_NAME = "VERSION"
+COOKIE_BEGIN = b"5\nbookieHost:"
 SESSION_NAME = "SESSION"
 OPEN_FILES_MAX = 64
 
@@ -50,28 +51,41 @@ async def locked(path: Path) -> AsyncIterator[OsFileSystem]:
         DirectoryLockedError: A bookie, or another tool, uses the directory.
     """
     _require_bookie_files(path)
+    async with locked_files(path) as files:
+        yield files
+
+
+@asynccontextmanager
+async def locked_files(path: Path) -> AsyncIterator[OsFileSystem]:
+    """Lock any directory while the block runs.
+
+    Raises:
+        DirectoryLockedError: A bookie, or another tool, uses the directory.
+    """
     files = OsFileSystem(path)
     try:
-        await files.lock()
+        try:
+            await files.lock(create=False)
+        except DirectoryLockedError as error:
+            raise DirectoryLockedError(
+                f"a bookie or another tool uses {path}: stop the bookie, then run this command "
+                "again",
+                path=str(path),
+            ) from error
         yield files
-    except DirectoryLockedError as error:
-        raise DirectoryLockedError(
-            f"a bookie or another tool uses {path}: stop the bookie, then run this command again",
-            path=str(path),
-        ) from error
     finally:
         await files.unlock()
 
 
 def _require_bookie_files(path: Path) -> None:
     try:
-        names = [each.name for each in path.iterdir()]
+        is_of_bookie = any(map(_proves_a_bookie, path.iterdir()))
     except OSError as error:
         raise WrongDirectoryError(
             f"cannot read the directory {path}: {error.strerror}; pass the directory of a bookie",
             path=str(path),
         ) from error
-    if not any(is_of_bookie(name) for name in names):
+    if not is_of_bookie:
         raise WrongDirectoryError(
             f"{path} is not the directory of a bookie, because it has no {NAME}; pass the "
             "directory of a bookie",
@@ -79,9 +93,18 @@ def _require_bookie_files(path: Path) -> None:
         )
 
 
-def is_of_bookie(name: str) -> bool:
-    """Return whether a file with this name proves that the directory belongs to a bookie."""
-    return name in (NAME, COOKIE_NAME) or name.startswith((SLOT_PREFIX, STATE_PREFIX))
+def _proves_a_bookie(path: Path) -> bool:
+    """Return whether a file proves that its directory belongs to a bookie.
+
+    Directories of other programs have files with the names VERSION and MANIFEST too.
+    """
+    if is_slot_name(path.name) or is_state_name(path.name):
+        return True
+    begin = {NAME: MAGIC.encode(), COOKIE_NAME: COOKIE_BEGIN}.get(path.name)
+    if begin is None or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(begin)) == begin
 
 
 @dataclass(slots=True)
@@ -145,10 +168,13 @@ class RestingDirectory:
 
         Raises:
             MissingFileError: The file does not exist.
+            StorageError: The device can read neither its index nor its records.
         """
         try:
             return await self.indexed(entry)
-        except CorruptRecordError:
+        except MissingFileError:
+            raise
+        except StorageError:
             file = self.finished(entry)
             await rebuild_index(file, self.shared)
             return file

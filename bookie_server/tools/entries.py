@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Generator
 from dataclasses import dataclass, field
 
@@ -9,7 +10,7 @@ from bookie_server.core.index_format import BLOCK_SIZE, IndexBlock
 from bookie_server.core.manifest_codec import FileState
 from bookie_server.core.pieces import Piece, Pieces
 from bookie_server.core.record import JournalRecord, JournalRecordKind
-from bookie_server.errors import CorruptRecordError, MissingFileError, StorageError
+from bookie_server.errors import StorageError
 from bookie_server.storage.files.entry_log_file import FinishedFile, Need, read_body, read_header
 from bookie_server.storage.files.index_rebuilds import rebuild_index
 from bookie_server.storage.files.pool import PooledFile
@@ -121,7 +122,7 @@ class LedgerEntries:
         for entry in directory.entries(FileState.FINISHED):
             try:
                 file = await directory.index_or_rebuilt(entry)
-            except MissingFileError:
+            except StorageError:
                 doubts.add(entry.file_id)
                 continue
             if file.has(self._ledger_id):
@@ -162,12 +163,17 @@ class LedgerEntries:
                     if file.head.keys[number][0] > self._ledger_id:
                         return
                     number += 1
-            except CorruptRecordError:
-                await rebuild_index(file, self._directory.shared)
+            except StorageError:
+                await self._rebuild(file)
         if file.rebuilt is not None:
             for rebuilt in file.rebuilt.pieces_of(self._ledger_id):
                 if rebuilt.last >= at and rebuilt.origin > self._tombstone:
                     yield rebuilt
+
+    async def _rebuild(self, file: FinishedFile) -> None:
+        """Rebuild the index of a file; the file stays in doubt if the device cannot read it."""
+        with contextlib.suppress(StorageError):
+            await rebuild_index(file, self._directory.shared)
 
     async def _in_piece(
         self, source: _Source, first: int, last: int

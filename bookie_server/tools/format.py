@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,11 +11,16 @@ from bookie_server.core.manifest_codec import NAME, FileState
 from bookie_server.core.record import JournalRecordKind
 from bookie_server.errors import MissingFileError
 from bookie_server.storage.device.filesystem import OsFileSystem
-from bookie_server.storage.files.manifest import NEW_NAME, SLOT_PREFIX, STATE_PREFIX, UNCLEAN_NAME
+from bookie_server.storage.files.manifest import (
+    NEW_NAME,
+    UNCLEAN_NAME,
+    is_slot_name,
+    is_state_name,
+)
 from bookie_server.storage.modes.ring import journal_prefix
 from bookie_server.storage.modes.setup import journals_of
 from bookie_server.storage.open_files import scan_open_files
-from bookie_server.tools.directory import COOKIE_NAME, SESSION_NAME, shared_of
+from bookie_server.tools.directory import COOKIE_NAME, SESSION_NAME, locked_files, shared_of
 from ledgerlog_spark.errors import StartupError
 
 SINGLE_NAMES = (NEW_NAME, SESSION_NAME, UNCLEAN_NAME, COOKIE_NAME)
@@ -48,8 +54,8 @@ class Plan:
 async def plan_format(files: OsFileSystem) -> Plan:
     """Return the files that a format of a locked directory would delete."""
     names = await files.names()
-    slots = [name for name in names if name.startswith(SLOT_PREFIX)]
-    states = [name for name in names if name.startswith(STATE_PREFIX)]
+    slots = [name for name in names if is_slot_name(name)]
+    states = [name for name in names if is_state_name(name)]
     # Without its MANIFEST, no bookie starts. So after a crash, a part of the files is never used.
     ours = [name for name in (NAME,) if name in names] + slots + states
     ours += [name for name in SINGLE_NAMES if name in names]
@@ -90,13 +96,13 @@ def _journal_names(journal: RunJournal, directory_id: str) -> list[str]:
 
 async def carry_out(files: OsFileSystem, plan: Plan) -> None:
     """Delete the files of a plan. If it is interrupted, it can be repeated."""
-    for path, names in plan.journals.items():
-        journal = OsFileSystem(Path(path))
-        await journal.lock(create=False)
-        try:
+    async with AsyncExitStack() as stack:
+        journals = [
+            (await stack.enter_async_context(locked_files(Path(path))), names)
+            for path, names in plan.journals.items()
+        ]
+        for journal, names in journals:
             await _remove(journal, names)
-        finally:
-            await journal.unlock()
     await _remove(files, plan.names)
 
 

@@ -68,9 +68,15 @@ async def _rebuild(directory: RestingDirectory, entry: FileEntry) -> Rebuild:
             "a record of the file is not readable, so its entries must stay unknown",
         )
     index = ActiveIndex()
-    for record in scan.known:
-        if scan.is_run(record):
+    runs = [record for record in scan.known if scan.is_run(record)]
+    tombstone_of = directory.shared.states.tombstone_of
+    for record in runs:
+        # An index in a file has no entry from before the tombstone of its ledger beside later ones.
+        if record.origin_sequence > tombstone_of(record.ledger_id):
             index.insert(record)
+    for record in runs:
+        if record.ledger_id not in index:
+            index.name_only(record.ledger_id)
     await _write(directory, file, index, scan.last_sequence)
     return Rebuild(entry.slot, REBUILT, damage, index.pieces)
 

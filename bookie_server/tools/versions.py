@@ -11,11 +11,13 @@ from bookie_server.core.manifest_codec import (
     FileState,
     decode_version,
 )
-from bookie_server.errors import UncleanDirectoryError
+from bookie_server.errors import CorruptRecordError, UncleanDirectoryError
+from bookie_server.storage.files.entry_log_file import read_header
 from bookie_server.storage.files.manifest import UNCLEAN_NAME
+from bookie_server.storage.reading.readings import finish
 
 if TYPE_CHECKING:
-    from bookie_server.core.manifest_codec import Manifest
+    from bookie_server.core.manifest_codec import FileEntry, Manifest
     from bookie_server.tools.directory import RestingDirectory
 
 
@@ -37,6 +39,8 @@ async def rewrite_manifest(directory: RestingDirectory, version: int) -> int:
     manifest = directory.manifest
     if version < FORMAT_VERSION:
         _require_clean_stop(directory)
+        files = tuple([await _for_older_program(directory, entry) for entry in manifest.files])
+        manifest = replace(manifest, files=files)
     directory_id = manifest.directory_id or shared.files.random_bytes(8).hex()
 
     def compose() -> Manifest:
@@ -44,6 +48,24 @@ async def rewrite_manifest(directory: RestingDirectory, version: int) -> int:
 
     await shared.store.commit(compose, shared.states, version=version)
     return before
+
+
+async def _for_older_program(directory: RestingDirectory, entry: FileEntry) -> FileEntry:
+    """Return an entry of the MANIFEST as a program without compaction understands it.
+
+    If the index of a file is damaged, such a program takes the records up to `last_sequence` for
+    its content. A file of copies has 0 there, so all its entries would be absent.
+    """
+    if not entry.is_copies or entry.slot not in directory.names:
+        return entry
+    file = directory.finished(entry)
+    older = replace(entry, first_sequence=entry.scan_from)
+    try:
+        record = await finish(read_header(file.handle, file.identity, entry.finish_offset))
+    except CorruptRecordError:
+        scan = await directory.scan(file)
+        return replace(older, last_sequence=scan.last_sequence, has_damage=not scan.is_whole)
+    return replace(older, last_sequence=record.sequence - 1)
 
 
 def _require_clean_stop(directory: RestingDirectory) -> None:

@@ -361,12 +361,18 @@ def _output(path: Path | None) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         return
     try:
-        with path.open("xb") as file:
-            yield file
+        file = path.open("xb")
     except FileExistsError:
         raise ConfigurationError(
             f"{path} exists: pass another --output, or remove the file first", path=str(path)
         ) from None
+    with file:
+        try:
+            yield file
+        except BaseException:
+            # A second try is not refused because of a file without the entries.
+            path.unlink()
+            raise
 
 
 def _raw(_entry_id: int, stored: bytes) -> bytes:

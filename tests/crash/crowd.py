@@ -77,9 +77,9 @@ class Work:
         reader: Any = storage._reader
         find = reader.find
 
-        def counted_find(ledger_id: int, entry_id: int) -> Any:
+        def counted_find(*arguments: int) -> Any:
             self._count(None)
-            return find(ledger_id, entry_id)
+            return find(*arguments)
 
         reader.find = counted_find
         for name in ("read_entry", "read_batch", "compare"):

@@ -412,3 +412,30 @@ def test_lac_that_a_damaged_entry_carried_is_unknown_until_a_larger_one_comes() 
     assert machine.read(1, 5) == (Code.IO_ERROR, None)
     assert machine.add(1, (6,), lac=5) is Code.OK
     assert machine.ask(lambda done: machine.serving.read_lac(1, done)) == (Code.OK, 5)
+
+
+@pytest.mark.parametrize("is_serving", [False, True])
+def test_free_slot_that_somebody_removed_is_created_again(*, is_serving: bool) -> None:
+    machine = Machine(settings=replace(SMALL, pool_files_max=3))
+    machine.start()
+    for number in range(80):
+        assert machine.add(1, (number,), bytes(3_000)) is Code.OK
+    machine.scheduler.run_for(500)
+    assert machine.drop(1) is Code.OK
+    machine.reclaim()
+    machine.scheduler.run_for(500)
+    free = machine.manifest().free_slots
+    assert len(free) > 1
+    if not is_serving:
+        machine.stop()
+        free = machine.manifest().free_slots
+    for slot in free:
+        machine.disk.set_name(slot, None)
+    machine.disk.sync_names()
+    if not is_serving:
+        machine.start()
+    for number in range(80):
+        assert machine.add(2, (number,), bytes(3_000)) is Code.OK
+    machine.compact()
+    assert machine.serving.failure is None
+    assert machine.read(2, 79)[0] is Code.OK

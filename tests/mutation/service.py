@@ -426,4 +426,25 @@ MUTATIONS = [
         "            except TypeError as error:",
         "after one connection that cannot be looked at nobody who stalls is closed any more",
     ),
+    Mutation(
+        "admin_carries_out_cut_requests",
+        f"{SERVICE}/admin/server.py",
+        'raise ConnectionAbortedError("the peer has closed the connection within the head")',
+        "return line",
+        "a request changes the bookie although its last headers and its body are missing",
+    ),
+    Mutation(
+        "admin_cuts_long_heads",
+        f"{SERVICE}/admin/server.py",
+        '                raise LineTooLong("head of the request")\n',
+        "                return line\n",
+        "a request changes the bookie although its last headers and its body are missing",
+    ),
+    Mutation(
+        "admin_calls_all_compactions_major",
+        f"{SERVICE}/admin/view.py",
+        "is_major = 0 < self.settings.compaction_major_percent <= live_percent",
+        "is_major = self.settings.compaction_major_percent <= live_percent",
+        "without major compactions, minor ones are shown as major",
+    ),
 ]

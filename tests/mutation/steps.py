@@ -256,8 +256,8 @@ _ORDER = [
     Mutation(
         "batch_goes_beyond_its_piece",
         f"{STORAGE}/reading/reads.py",
-        "following = best.last - entry_id",
-        "following = best.last - entry_id + 1",
+        "following = min(best.last - entry_id, following_max)",
+        "following = min(best.last - entry_id + 1, following_max)",
         "a batch serves the entry behind a piece from a record that was overwritten",
     ),
     Mutation(

@@ -122,4 +122,32 @@ MUTATIONS = [
         "    except TypeError:\n        # A file",
         "one damaged chunk makes all entries of a stretch unreadable",
     ),
+    Mutation(
+        "burst_is_refused_in_each_turn",
+        "bookie_server/service/v2/connection.py",
+        "                self._alone = len(done.left)\n",
+        "                self._alone = 0\n",
+        "a connection whose adds are refused is never answered, and takes all CPU time",
+    ),
+    Mutation(
+        "burst_of_reads_has_no_room",
+        TOGETHER,
+        "StoredReads(ledger_id, ids, (of_one - REQUEST_OVERHEAD_BYTES) * len(ids))",
+        "StoredReads(ledger_id, ids)",
+        "reads of large entries get BUSY because they arrive together",
+    ),
+    Mutation(
+        "stretch_serves_overwritten_entries",
+        "bookie_server/storage/reading/reads.py",
+        "following = yield from self._until_newer(ledger_id, ids, best.origin, others)",
+        "del ids",
+        "reads that arrive together get older copies than reads that arrive alone",
+    ),
+    Mutation(
+        "stretch_serves_what_is_newer_in_the_active_file",
+        "bookie_server/storage/reading/reads.py",
+        "others: list[OpenFile | FinishedFile] = [*self._keeper.opened]",
+        "others: list[OpenFile | FinishedFile] = []",
+        "what recovery has just written again is read only if it is read alone",
+    ),
 ]

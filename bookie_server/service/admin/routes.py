@@ -115,7 +115,7 @@ def _flags(body: bytes) -> dict[str, bool]:
     """Return the truth values of a JSON object."""
     try:
         flags = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):  # the second one: brackets in brackets in brackets
         flags = None
     if not isinstance(flags, dict) or not all(isinstance(each, bool) for each in flags.values()):
         raise RefusedError(
@@ -230,7 +230,7 @@ def _request(environ: WSGIEnvironment) -> Request:
     length = environ.get("CONTENT_LENGTH") or "0"
     if not (length.isascii() and length.isdecimal()) or environ.get("HTTP_TRANSFER_ENCODING"):
         raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "the request needs a Content-Length")
-    size = int(length[:9])
+    size = int(length.lstrip("0")[:9] or 0)
     if size > BODY_BYTES_MAX:
         raise RefusedError(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body may have {BODY_BYTES_MAX} bytes"

@@ -13,6 +13,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from http import HTTPStatus
+from http.client import LineTooLong
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, BinaryIO, Final, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -115,18 +117,29 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
 
 
 class _Handler(WSGIRequestHandler):
-    """Reads one request of one connection, up to REQUEST_BYTES_MAX."""
+    """Reads one request of one connection, up to REQUEST_BYTES_MAX.
+
+    Python's server takes the end of the bytes for the end of the head of a request. Here, a
+    request without its whole head is not carried out, because the lost part may change its meaning.
+    """
 
     def setup(self) -> None:
         super().setup()
         self.rfile = cast("BinaryIO", _FirstBytes(self.rfile))  # type: ignore[assignment]
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except LineTooLong:
+            self.requestline = self.request_version = self.command = ""
+            self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the base's name
         """Log nothing."""
 
 
 class _FirstBytes:
-    """The first REQUEST_BYTES_MAX bytes of a file."""
+    """The first REQUEST_BYTES_MAX bytes of a file, of which lines are read whole or not at all."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -135,6 +148,10 @@ class _FirstBytes:
     def readline(self, size_bytes: int) -> bytes:
         line: bytes = self._file.readline(min(size_bytes, self._left_bytes))
         self._left_bytes -= len(line)
+        if not line.endswith(b"\n"):
+            if not self._left_bytes:
+                raise LineTooLong("head of the request")
+            raise ConnectionAbortedError("the peer has closed the connection within the head")
         return line
 
     def read(self, size_bytes: int) -> bytes:

@@ -81,7 +81,7 @@ class BookieView:
         self._last_compaction_ms[kind] = _now_ms()
 
     def _kind_of(self, live_percent: int) -> str:
-        is_major = live_percent >= self.settings.compaction_major_percent
+        is_major = 0 < self.settings.compaction_major_percent <= live_percent
         return "major" if is_major else "minor"
 
     def stop(self) -> None:

@@ -60,6 +60,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         self._left = left
         self._transport: asyncio.Transport | None = None
         self._backlog: deque[memoryview] = deque()
+        self._alone = 0  # number of first frames of the backlog that are not handled together
         self._answers: list[Buffer] = []
         self._granted: tuple[Share, int] | None = None
         self._is_closing = False
@@ -233,9 +234,8 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
 
         After a return with frames, the connection is paused, or it is closing and needs none.
         """
-        left_bytes, left_count = QUANTUM_BYTES, FRAMES_PER_TURN
+        left_bytes, left_count, number = QUANTUM_BYTES, FRAMES_PER_TURN, 0
         until = monotonic() + TURNS_SECONDS
-        number = alone = 0  # the next `alone` frames are not handled together
         while number < len(bodies):
             if self._is_closing:
                 return []
@@ -243,16 +243,17 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
                 self._pause()
                 self._resume_in_turn()
                 return bodies[number:]
-            done = None if alone > 0 else self._handle_together(bodies, number, left_count)
+            done = None if self._alone else self._handle_together(bodies, number, left_count)
             if done is not None:
-                bodies, number, alone = [*done.left, *bodies[done.end :]], 0, len(done.left)
+                bodies, number = [*done.left, *bodies[done.end :]], 0
+                self._alone = len(done.left)
                 left_count -= done.frames
                 left_bytes -= done.cost_bytes
             elif cost_bytes := self._try_to_handle(bodies[number]):
                 left_bytes -= cost_bytes
                 left_count -= 1
                 number += 1
-                alone -= 1
+                self._alone = max(0, self._alone - 1)
             else:
                 return bodies[number:]
             if monotonic() >= until:

@@ -33,6 +33,11 @@ from ledgerlog_spark.wire.requests import RefusedRequest
 
 ADD: Final = int(Opcode.ADD)
 READ: Final = int(Opcode.READ)
+ALLOWANCE_BYTES_MIN: Final = 65_536
+"""Plain reads are handled alone if the lane allows fewer bytes."""
+ALLOWANCE_PARTS: Final = 4
+"""Reads that are handled together take at most this part of the allowed bytes. The rest is for an
+answer that is larger than expected, which would otherwise be BUSY."""
 GATHERED_BYTES_MIN: Final = 8_192
 """If buffers have at least this size on average, they are passed to the kernel without a join."""
 
@@ -114,13 +119,16 @@ class TogetherConnection(PeerConnection):
         if share.is_waiting or share.unsent_bytes > UNSENT_BYTES_MAX:
             return None
         of_one = self._read_reserve.size_bytes
-        room = min(share.allowance_bytes, QUANTUM_BYTES) // of_one
+        allowance_bytes = share.allowance_bytes
+        if allowance_bytes < ALLOWANCE_BYTES_MIN:
+            return None
+        room = min(allowance_bytes // ALLOWANCE_PARTS, QUANTUM_BYTES) // of_one
         version, ledger_id, ids = ids_read(bodies, start, min(count_max, room))
         if len(ids) < TOGETHER_FRAMES_MIN or not share.take(of_one * len(ids)):
             return None
         self.open_requests += len(ids)
         begun = self._shared.storage.read_together(
-            StoredReads(ledger_id, ids),
+            StoredReads(ledger_id, ids, (of_one - REQUEST_OVERHEAD_BYTES) * len(ids)),
             partial(self._some_read, version, ledger_id, share, of_one),
         )
         self.open_requests -= len(ids) - begun

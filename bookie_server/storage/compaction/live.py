@@ -7,8 +7,9 @@ not finished does not count: the copy may not be synced, and then a crash would 
 
 from __future__ import annotations
 
+import contextlib
 from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from typing import NamedTuple
 
 from bookie_server.core.compaction import uncovered
@@ -16,13 +17,8 @@ from bookie_server.core.index_format import BLOCK_SIZE, IndexBlock
 from bookie_server.core.pieces import Piece
 from bookie_server.errors import StorageError
 from bookie_server.storage.compaction.pace import Pace
-from bookie_server.storage.files.entry_log_file import (
-    FinishedFile,
-    by_offset,
-    overlapping_pieces,
-)
+from bookie_server.storage.files.entry_log_file import FinishedFile, blocks_of, by_offset
 from bookie_server.storage.files.keeper import FileKeeper
-from bookie_server.storage.reading.readings import finish
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import parts
 
@@ -114,9 +110,10 @@ class LiveEntries:
         """Add the live parts of pieces of a ledger."""
         tombstone = self._shared.states.tombstone_of(ledger_id)
         live = [piece for piece in pieces if piece.origin > tombstone]
-        rivals = self._rivals(source, ledger_id, live) if live else []
-        for rival in rivals:
-            live = await self._without_newer(live, rival, ledger_id)
+        for rival in self._rivals(source, ledger_id, live) if live else ():
+            if live:
+                # If the rival is freed meanwhile, its ledger was dropped, and its read fails.
+                live = await self._without_newer(live, rival, ledger_id)
         for piece in live:
             found.add(piece)
 
@@ -147,18 +144,36 @@ class LiveEntries:
         If `rival` stays, an equal copy supersedes too: an earlier compaction made it.
         """
         stays = rival.entry.file_id not in self._leaving
-        left: list[Piece[int]] = []
-        for piece in pieces:
-            try:
-                reading = overlapping_pieces(rival, ledger_id, piece.first, piece.last)
-                others = await finish(reading)
-            except StorageError:
-                others = []  # without a proof, the entry is copied
-            newer = [
-                (p.first, p.last)
-                for p in others
-                if p.origin > piece.origin or (stays and p.origin == piece.origin)
-            ]
-            left += uncovered(piece, newer)
-            await self._shared.give_way()
-        return left
+        newer: list[list[tuple[int, int]]] = [[] for _ in pieces]
+        number = 0
+        # Without a proof that a copy exists, an entry is copied.
+        with contextlib.suppress(StorageError):
+            async for other in self._pieces_between(
+                rival, ledger_id, pieces[0].first, pieces[-1].last
+            ):
+                while pieces[number].last < other.first:
+                    number += 1
+                for at in range(number, len(pieces)):
+                    piece = pieces[at]
+                    if piece.first > other.last:
+                        break
+                    if other.origin > piece.origin or (stays and other.origin == piece.origin):
+                        newer[at].append((other.first, other.last))
+        return [part for at, piece in enumerate(pieces) for part in uncovered(piece, newer[at])]
+
+    async def _pieces_between(
+        self, file: FinishedFile, ledger_id: int, first: int, last: int
+    ) -> AsyncIterator[Piece[int]]:
+        """Yield the pieces of a ledger with ids from `first` to `last`, in ascending order."""
+        if file.rebuilt is not None:
+            for part in parts(file.rebuilt.pieces_of(ledger_id)):
+                for placed in part:
+                    if placed.first <= last and placed.last >= first:
+                        yield by_offset(placed)
+                await self._shared.give_way()
+            return
+        for number in blocks_of(file, ledger_id, first, last):
+            data = await self._pace.read(file.handle, file.block_offset(number), BLOCK_SIZE)
+            for piece in IndexBlock(data, number, file.identity).pieces_of(ledger_id):
+                if piece.first <= last and piece.last >= first:
+                    yield piece

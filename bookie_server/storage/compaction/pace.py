@@ -44,7 +44,7 @@ class Pace:
             return
         size_bytes, self._unpaid = self._unpaid, 0
         pause_ms = self._rate.pause_ms(size_bytes, self._shared.clock.monotonic_ms())
-        while pause_ms > 0 and self._shared.health.is_writable and not self.must_end:
+        while pause_ms > 0 and not self._shared.health.is_short_of_room and not self.must_end:
             await self._shared.tasks.sleep(min(pause_ms, PAUSE_MS_MAX))
             pause_ms -= PAUSE_MS_MAX
         await self._shared.give_way()

@@ -65,6 +65,18 @@ class ActiveIndex:
         pieces = self._ledgers.get(ledger_id)
         return None if pieces is None else pieces.find(entry_id)
 
+    def first_newer(self, ledger_id: int, ids: range, origin: int) -> int:
+        """Return the first of consecutive `ids` that has a copy with a larger origin.
+
+        Without such a copy, return the end of `ids`.
+        """
+        pieces = self._ledgers.get(ledger_id)
+        if pieces is not None and ids:
+            for piece in pieces.overlapping(ids.start, ids[-1]):
+                if piece.origin > origin:
+                    return max(piece.first, ids.start)
+        return ids.stop
+
     def pieces_of(self, ledger_id: int) -> list[Piece[JournalRecord]]:
         """Return all pieces of a ledger in ascending order."""
         return list(self._ledgers.get(ledger_id, ()))

@@ -188,32 +188,33 @@ def find_piece(
     return block.find(ledger_id, entry_id)
 
 
+def first_newer(
+    file: FinishedFile, ledger_id: int, ids: range, origin: int
+) -> Generator[Need, bytes, int]:
+    """Return the first of consecutive `ids` of which a file has a copy with a larger origin.
+
+    Without such a copy, return the end of `ids`.
+    """
+    if not ids:
+        return ids.stop
+    if file.rebuilt is not None:
+        return file.rebuilt.first_newer(ledger_id, ids, origin)
+    for number in blocks_of(file, ledger_id, ids.start, ids[-1]):
+        block = yield from read_block(file, number)
+        for piece in block.pieces_of(ledger_id):
+            if piece.last >= ids.start and piece.origin > origin:
+                return min(max(piece.first, ids.start), ids.stop)
+    return ids.stop
+
+
 def all_pieces(file: FinishedFile, ledger_id: int) -> Generator[Need, bytes, list[Piece[int]]]:
     """Return all pieces of a ledger in a finished file."""
     if file.rebuilt is not None:
         return [by_offset(piece) for piece in file.rebuilt.pieces_of(ledger_id)]
     found: list[Piece[int]] = []
-    for number in _blocks_of(file, ledger_id):
+    for number in blocks_of(file, ledger_id):
         block = yield from read_block(file, number)
         found.extend(block.pieces_of(ledger_id))
-    return found
-
-
-def overlapping_pieces(
-    file: FinishedFile, ledger_id: int, first: int, last: int
-) -> Generator[Need, bytes, list[Piece[int]]]:
-    """Return the pieces of a ledger with ids from `first` to `last`, inclusive.
-
-    The index blocks are not cached.
-    """
-    if file.rebuilt is not None:
-        pieces = file.rebuilt.pieces_of(ledger_id)
-        return [by_offset(p) for p in pieces if p.first <= last and p.last >= first]
-    found: list[Piece[int]] = []
-    for number in _blocks_of(file, ledger_id, first, last):
-        data = yield Need(file.handle, file.block_offset(number), BLOCK_SIZE)
-        pieces_of = IndexBlock(data, number, file.identity).pieces_of(ledger_id)
-        found.extend(p for p in pieces_of if p.first <= last and p.last >= first)
     return found
 
 
@@ -223,14 +224,14 @@ def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[
     The index blocks are not cached, because there may be many.
     """
     spans = Spans()
-    for number in _blocks_of(file, ledger_id):
+    for number in blocks_of(file, ledger_id):
         data = yield Need(file.handle, file.block_offset(number), BLOCK_SIZE)
         block = IndexBlock(data, number, file.identity)
         spans.extend((p.first, p.last) for p in block.pieces_of(ledger_id) if p.origin > tombstone)
     return spans
 
 
-def _blocks_of(file: FinishedFile, ledger_id: int, first: int = -1, last: int = ID_MAX) -> range:
+def blocks_of(file: FinishedFile, ledger_id: int, first: int = -1, last: int = ID_MAX) -> range:
     """Return the numbers of the index blocks that may contain pieces of a ledger.
 
     The pieces have ids from `first` to `last`, inclusive.

@@ -65,19 +65,25 @@ class HeldFiles:
                 if file in files:
                     self._holding[ledger_id].remove(file)
             yield
-        yield from self._count(file)
+            if file.entry.file_id not in self._files:
+                return
+        for _ in self._count(file):
+            yield
+            if file.entry.file_id not in self._files:
+                return
 
     def removing(self, file: FinishedFile) -> Iterator[None]:
         """Remove a file whose live entries are also in another file; yields after each slice."""
-        for ids in parts(list(file.live)):
-            for ledger_id in ids:
-                file.live_bytes -= file.live.pop(ledger_id)
-                files = self._holding.get(ledger_id, ())
-                if file in files:
-                    self._holding[ledger_id].remove(file)
-                    if not self._holding[ledger_id]:
-                        del self._holding[ledger_id]
-            yield
+        while file.live:  # another task may count the ledgers of the file again meanwhile
+            for ids in parts(list(file.live)):
+                for ledger_id in ids:
+                    file.live_bytes -= file.live.pop(ledger_id)
+                    files = self._holding.get(ledger_id, ())
+                    if file in files:
+                        self._holding[ledger_id].remove(file)
+                        if not self._holding[ledger_id]:
+                            del self._holding[ledger_id]
+                yield
         del self._files[file.entry.file_id]
 
     def _count(self, file: FinishedFile) -> Iterator[None]:

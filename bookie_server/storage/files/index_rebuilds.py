@@ -60,7 +60,7 @@ class IndexRebuilds:
                 await rebuild_index(file, self._shared)
         except StorageError:
             # The file is still in doubt. The next read that finds the damage starts a new rebuild.
-            self._running.discard(file.entry.file_id)
+            self._running.discard(file_id)
         else:
             is_whole = file_id not in doubts
             doubts.add(file_id)
@@ -68,3 +68,6 @@ class IndexRebuilds:
                 await self._shared.give_way()
             if is_whole:
                 doubts.discard(file_id)
+        finally:
+            if file_id not in self._finished:
+                doubts.discard(file_id)  # freed meanwhile, after compaction copied its entries

@@ -385,6 +385,17 @@ class FileKeeper:
             await self._cut(file)
         for slot in freed:
             await self._release(slot, is_kept=slot in manifest.free_slots)
+        if not keep_open:
+            await self._remove_unlisted(manifest)
+
+    async def _remove_unlisted(self, manifest: Manifest) -> None:
+        """Remove the open files that the MANIFEST of a clean stop does not list."""
+        listed = {*manifest.free_slots, *(entry.slot for entry in manifest.files)}
+        for opened in (self.active, self.spare):
+            if opened is not None and opened.entry.slot not in listed:
+                await opened.handle.close()
+                with contextlib.suppress(StorageError):  # the next start removes the file
+                    await self._shared.store.remove_slot(opened.entry.slot)
 
     async def _remove_sources(self, switch: Switch) -> None:
         """Stop reading the sources of a switch that is durable. Their slots are freed next."""
@@ -394,6 +405,8 @@ class FileKeeper:
             self._leaving[file.entry.slot] = file.handle
             for _ in self.finished.removing(file):
                 await self._tasks.give_way()
+            # Damage that was found during the switch has no effect any more.
+            self._health.files_in_doubt.discard(file.entry.file_id)
 
     async def withdraw(self, copies: FinishedFile) -> None:
         """Remove copies that no MANIFEST lists, after the readings that may use them."""

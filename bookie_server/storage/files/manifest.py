@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -32,8 +33,20 @@ from ledgerlog_spark.errors import StartupError
 NEW_NAME = "MANIFEST.new"
 STATE_PREFIX = "ledgers-"
 SLOT_PREFIX = "slot-"
+_STATE_NAME = re.compile(r"ledgers-[0-9]{10,}")
+_SLOT_NAME = re.compile(r"slot-[0-9]{8,}")
 UNCLEAN_NAME = "UNCLEAN"
 FIRST_GENERATION = 1
+
+
+def is_slot_name(name: str) -> bool:
+    """Return whether a bookie gives this name to entry-log files."""
+    return _SLOT_NAME.fullmatch(name) is not None
+
+
+def is_state_name(name: str) -> bool:
+    """Return whether a bookie gives this name to ledger-state files."""
+    return _STATE_NAME.fullmatch(name) is not None
 
 
 async def initialize_directory(files: FileSystem) -> None:
@@ -220,7 +233,7 @@ class ManifestStore:
         named = {self.current.state_file, *self.current.free_slots}
         named |= {entry.slot for entry in self.current.files}
         for name in await self._files.names():
-            is_ours = name.startswith((SLOT_PREFIX, STATE_PREFIX)) or name == NEW_NAME
+            is_ours = is_slot_name(name) or is_state_name(name) or name == NEW_NAME
             if is_ours and name not in named:
                 await self._files.remove(name)
 

@@ -14,7 +14,7 @@ from bookie_server.core.slot_header import (
     decode_slot_header,
     encode_slot_header,
 )
-from bookie_server.errors import DiskFullError, TooManyFilesError
+from bookie_server.errors import DiskFullError, MissingFileError, TooManyFilesError
 from bookie_server.ports import File
 from bookie_server.storage.files.entry_log_file import OpenFile
 from bookie_server.storage.files.pool import FilePool
@@ -107,7 +107,10 @@ class Slots:
         return min(self._settings.compaction_slot_bytes, max(sizes, default=0))
 
     async def _size_of(self, slot: str) -> int:
-        handle = await self._files.open(slot)
+        try:
+            handle = await self._files.open(slot)
+        except MissingFileError:
+            return 0  # somebody has removed the file, and its next use creates it again
         try:
             return await handle.size()
         finally:

@@ -65,20 +65,22 @@ class ReadAnswers:
 
         Each stretch of entries is one reading, so a stretch that is read from the device delays no
         other. At most `STRETCHES_PER_CALL_MAX` stretches are read, because each needs a look-up.
+        After `size_bytes_max` bytes and the first stretch, no further stretch begins.
         """
         ledger_id, ids = request.ledger_id, request.entry_ids
         state = self._states.get(ledger_id)
         if state is None:
             on_some(absent(None, self._health), ids, ())
             return len(ids)
-        done = 0
+        done, left_bytes = 0, request.size_bytes_max
         for _ in range(STRETCHES_PER_CALL_MAX):
-            if done == len(ids):
+            if done == len(ids) or (done and left_bytes <= 0):
                 break
-            stretch = Stretch(ledger_id, ids, done)
+            stretch = Stretch(ledger_id, ids, done, left_bytes)
             self._read_stretch(stretch, self._denial(state), on_some)
             stretch.is_fixed = True
             done += stretch.count
+            left_bytes -= stretch.size_bytes
         return done
 
     def _read_stretch(

@@ -9,18 +9,23 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from heapq import merge
 from io import BytesIO
 from itertools import islice
-from struct import Struct
 from typing import NamedTuple, TypeVar
 
+from bookie_server.core.index_format import LedgerTotal
 from bookie_server.core.ledger_gate import may_say_absent
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record import FileIdentity, JournalRecord
 from bookie_server.core.record_codec import CHUNK_SIZE, damage_at
-from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredSliceRead, entry_head
+from bookie_server.core.requests import (
+    ID_MAX,
+    StoredAdd,
+    StoredBatchRead,
+    StoredSliceRead,
+    entry_head,
+)
 from bookie_server.errors import (
     CorruptRecordError,
     FreedFileError,
@@ -32,7 +37,9 @@ from bookie_server.storage import slices
 from bookie_server.storage.files.entry_log_file import (
     FinishedFile,
     Need,
+    OpenFile,
     find_piece,
+    first_newer,
     held_spans,
     read_body,
     read_header,
@@ -40,7 +47,7 @@ from bookie_server.storage.files.entry_log_file import (
 from bookie_server.storage.files.index_rebuilds import IndexRebuilds
 from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.files.pool import PooledFile
-from bookie_server.storage.reading.entry_spans import HEAD_SIZE_BYTES, chunks_of, near_spans
+from bookie_server.storage.reading.entry_spans import HEAD_SIZE_BYTES, chunks_of, near_spans, split
 from bookie_server.storage.reading.readings import RECORDS_PER_TURN, Readings, finish
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import parts
@@ -59,14 +66,11 @@ RECORDS_CACHED_MAX = 1_024
 LENGTHS_CACHED_MAX = 1 << 18
 """Maximum number of entries in the cached records, because the length of each entry is cached."""
 BLOCKS_CACHED_MAX = 512
-KEPT_BUFFER_FACTOR = 4
-"""A recent body is copied if its receive buffer has more than 4 times the bytes of the body."""
 SLICES_READ_SIZE_BYTES_MAX = 8 << 20
 """Maximum number of bytes that one request for slices reads, in whole chunks. The answer ends
 before the entry that would exceed this number."""
 PORTION_SIZE_BYTES = 1 << 20
 """A reading of slices lets other tasks run after this number of bytes."""
-RECORD_COST_BYTES = 512  # memory of a record without its body
 LOOKS_MAX = 8
 """A reading looks for its entry at most this number of times, because garbage collection or
 compaction may free the file that it found."""
@@ -78,35 +82,7 @@ class Found(NamedTuple):
     handle: PooledFile
     record: JournalRecord
     place: int  # index of the entry in the record
-    following: int  # number of consecutive entries right after it in the record
-
-
-class RecentBodies:
-    """The newest bodies of durable journal records, for readers at the end of a ledger.
-
-    They take at most `size_bytes_max` bytes of memory.
-    """
-
-    def __init__(self, size_bytes_max: int) -> None:
-        self._size_bytes_max = size_bytes_max
-        self._size_bytes = 0
-        self._records: deque[JournalRecord] = deque()
-
-    def keep(self, record: JournalRecord) -> None:
-        """Keep the body of this record, and drop the oldest bodies that no longer fit."""
-        body = record.body
-        # A view keeps its whole receive buffer in memory, so copy a body that is much smaller.
-        if (
-            isinstance(body, memoryview)
-            and memoryview(body.obj).nbytes > KEPT_BUFFER_FACTOR * body.nbytes
-        ):
-            record.body = bytes(body)
-        self._records.append(record)
-        self._size_bytes += record.body_size + RECORD_COST_BYTES
-        while self._size_bytes > self._size_bytes_max:
-            oldest = self._records.popleft()
-            self._size_bytes -= oldest.body_size + RECORD_COST_BYTES
-            oldest.body = None
+    following: int  # number of entries after it whose newest copies follow in the record
 
 
 class Reader:
@@ -122,9 +98,16 @@ class Reader:
         self._blocks: OrderedDict[tuple[int, int], FinishedFile] = OrderedDict()
         self.readings = Readings(shared.tasks)
 
-    def find(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, Found | None]:
-        """Return the place of an entry, or None if no file holds the entry."""
+    def find(
+        self, ledger_id: int, entry_id: int, following_max: int = ID_MAX
+    ) -> Generator[Need, bytes, Found | None]:
+        """Return the place of an entry, or None if no file holds the entry.
+
+        The caller reads at most `following_max` of the entries after it from the same record.
+        """
         holder, full = self._keeper.active, self._keeper.full
+        opened = self._keeper.opened
+        visited: list[tuple[FinishedFile, LedgerTotal | None]] = []
         best: Piece[JournalRecord] | Piece[int] | None = holder.index.find(ledger_id, entry_id)
         if full is not None:
             older = full.index.find(ledger_id, entry_id)
@@ -136,18 +119,53 @@ class Reader:
             if best is not None and total is not None and total.origin_newest < best.origin:
                 continue
             piece = yield from self._piece_in(file, ledger_id, entry_id)
+            visited.append((file, total))
             if piece is not None and (best is None or piece.origin > best.origin):
                 best, home = piece, file
         if best is None or best.origin < self._tombstone_of(ledger_id):
             return None
         place = best.place + entry_id - best.first
-        following = best.last - entry_id
+        following = min(best.last - entry_id, following_max)
+        if following:
+            ids = range(entry_id + 1, entry_id + 1 + following)
+            others = [each for each in visited if each[0] is not home]
+            following = yield from self._until_newer(ledger_id, ids, best.origin, opened, others)
         target = best.target
         if isinstance(target, JournalRecord):
             return Found(holder.handle, target, place, following)
         assert home is not None
         record = yield from self._record_at(home, target)
         return Found(home.handle, record, place, following)
+
+    def _until_newer(
+        self,
+        ledger_id: int,
+        ids: range,
+        origin: int,
+        opened: Sequence[OpenFile],
+        finished: Sequence[tuple[FinishedFile, LedgerTotal | None]],
+    ) -> Generator[Need, bytes, int]:
+        """Return how many of `ids`, from the first on, have no copy with a larger origin."""
+        for open_file in opened:
+            ids = range(ids.start, open_file.index.first_newer(ledger_id, ids, origin))
+        for file, total in finished:
+            if (
+                total is not None
+                and file.rebuilt is None
+                and (
+                    total.origin_newest <= origin
+                    or total.first_entry_id >= ids.stop
+                    or total.last_entry_id < ids.start
+                )
+            ):
+                continue
+            try:
+                ids = range(ids.start, (yield from first_newer(file, ledger_id, ids, origin)))
+            except CorruptRecordError as error:
+                self._damage(error, file.identity, file)
+                return 0  # each of the other entries is looked up by itself
+            self._note_blocks(file)
+        return len(ids)
 
     def _piece_in(
         self, file: FinishedFile, ledger_id: int, entry_id: int
@@ -161,10 +179,11 @@ class Reader:
 
     def _note_blocks(self, file: FinishedFile) -> None:
         """Keep the newest cached index blocks of all files, and drop the other blocks."""
-        for number in file.blocks:
+        for number in reversed(file.blocks):
             key = (file.entry.file_id, number)
-            if key not in self._blocks:
-                self._blocks[key] = file
+            if key in self._blocks:
+                break  # the blocks before it are known too
+            self._blocks[key] = file
         while len(self._blocks) > BLOCKS_CACHED_MAX:
             (_, number), owner = self._blocks.popitem(last=False)
             owner.blocks.pop(number, None)
@@ -212,7 +231,7 @@ class Reader:
         return (yield from again(lambda: self._read_entry(ledger_id, entry_id)))
 
     def _read_entry(self, ledger_id: int, entry_id: int) -> Generator[Need, bytes, bytes | None]:
-        found = yield from self.find(ledger_id, entry_id)
+        found = yield from self.find(ledger_id, entry_id, 0)
         if found is None:
             return None
         (entry,) = yield from self._entries_of(found, ledger_id, entry_id, 1)
@@ -299,7 +318,7 @@ class Reader:
                 budget -= ENTRY_LENGTH_SIZE_BYTES + sum(length for _, length in ranges)
                 if slices and budget < 0:
                     break
-                found = yield from self.find(request.ledger_id, entry_id)
+                found = yield from self.find(request.ledger_id, entry_id, 0)
                 if found is None:
                     break
                 length = found.record.lengths[found.place]
@@ -453,26 +472,6 @@ def again(look: Callable[[], Generator[N, bytes, R]]) -> Generator[N, bytes, R]:
         with suppress(FreedFileError):
             return (yield from look())
     return (yield from look())
-
-
-def split(data: bytes, lengths: Sequence[int]) -> list[bytes]:
-    """Split `data` into entries of these lengths."""
-    if len(lengths) == 1:
-        return [data]
-    first = lengths[0]
-    if lengths.count(first) == len(lengths):
-        return list(_alike(first, len(lengths)).unpack(data))
-    entries, at = [], 0
-    for length in lengths:
-        entries.append(data[at : at + length])
-        at += length
-    return entries
-
-
-@lru_cache(maxsize=8)
-def _alike(length: int, count: int) -> Struct:
-    """Return a format for entries of one length, which splits three times as fast as a loop."""
-    return Struct(f"{length}s" * count)
 
 
 def fitting(found: Found, count_max: int, budget: int, *, is_first: bool) -> tuple[int, int]:

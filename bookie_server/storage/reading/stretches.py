@@ -25,23 +25,48 @@ class Stretch:
     Attributes:
         ledger_id: Their ledger.
         count: Number of entries. It is 1 until the record of the first entry is found.
+        size_bytes: Number of bytes that are read; 0 until the record is found.
         is_fixed: Whether `count` no longer changes, because the other entries are read elsewhere.
     """
 
-    __slots__ = ("_ids", "_start", "count", "is_fixed", "ledger_id")
+    __slots__ = (
+        "_ids",
+        "_size_bytes_max",
+        "_start",
+        "count",
+        "is_fixed",
+        "ledger_id",
+        "size_bytes",
+    )
 
-    def __init__(self, ledger_id: int, ids: Sequence[int], start: int) -> None:
-        """Begin with the entry `ids[start]`. The next ids may become a part of the stretch."""
+    def __init__(
+        self,
+        ledger_id: int,
+        ids: Sequence[int],
+        start: int,
+        size_bytes_max: int = STRETCH_SIZE_BYTES_MAX,
+    ) -> None:
+        """Begin with the entry `ids[start]`. The next ids may become a part of the stretch.
+
+        They do so up to `size_bytes_max` bytes.
+        """
         self.ledger_id = ledger_id
         self.count = 1
         self.is_fixed = False
         self._ids = ids
         self._start = start
+        self._size_bytes_max = min(size_bytes_max, STRETCH_SIZE_BYTES_MAX)
+        self.size_bytes = 0
 
     @property
     def first(self) -> int:
         """The id of the first entry."""
         return self._ids[self._start]
+
+    @property
+    def following_max(self) -> int:
+        """How many entries after the first one can be a part of the stretch, at most."""
+        return 0 if self.is_fixed else max(0, self._ids[-1] - self.first)
 
     @property
     def entry_ids(self) -> Sequence[int]:
@@ -56,10 +81,11 @@ class Stretch:
         not larger than the previous one, or whose entry is far away, ends the stretch.
         """
         lengths, first = record.lengths, self.first
-        following = min(following, max(0, self._ids[-1] - first))
+        following = min(following, self.following_max)
         ends = list(accumulate(lengths[place : place + following + 1], initial=0))
         base = sum(lengths[:place])
         places = [(base, base + ends[1])]
+        self.size_bytes = ends[1]
         if self.is_fixed:
             return places
         last, end = 0, ends[1]
@@ -68,10 +94,10 @@ class Stretch:
             if not last < number <= following or ends[number] - end > CHUNK_SIZE:
                 break
             end = ends[number + 1]
-            if end > STRETCH_SIZE_BYTES_MAX:
+            if end > self._size_bytes_max:
                 break
             places.append((base + ends[number], base + end))
-            last = number
+            self.size_bytes, last = end, number
         self.count = len(places)
         return places
 
@@ -97,7 +123,7 @@ def read_stretch(reader: Reader, stretch: Stretch) -> Generator[Need | None, byt
 
 
 def _read_at_once(reader: Reader, stretch: Stretch) -> Generator[Need | None, bytes, Results]:
-    found = yield from reader.find(stretch.ledger_id, stretch.first)
+    found = yield from reader.find(stretch.ledger_id, stretch.first, stretch.following_max)
     if found is None:
         return [None]
     places = stretch.extend(found.record, found.place, found.following)

@@ -17,15 +17,19 @@ from bookie_server.core.compaction import (
     stored_bytes,
     uncovered,
 )
+from bookie_server.core.index_format import BLOCK_SIZE
 from bookie_server.core.manifest_codec import FileState
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record_codec import aligned
 from bookie_server.core.settings import MEBIBYTE
 from bookie_server.core.slot_header import RECORDS_START
+from bookie_server.ports import Priority
+from bookie_server.storage import slices
 from bookie_server.storage.compaction import draft
 from bookie_server.storage.compaction.copying import Copying
 from bookie_server.storage.compaction.draft import PORTION_SIZE_BYTES, Draft
 from bookie_server.storage.compaction.pace import UNSYNCED_BYTES_MAX, Pace
+from bookie_server.storage.files import index_rebuilds
 from bookie_server.storage.files.entry_log_file import FinishedFile
 from bookie_server.storage.files.keeper import FileKeeper
 from ledgerlog_spark.model import Code
@@ -686,10 +690,18 @@ def test_compaction_keeps_to_its_rate(bytes_per_s: int, seconds: float) -> None:
     assert result.duration_ms >= 1_000 * seconds
 
 
-@pytest.mark.parametrize(("is_full", "seconds"), [(False, 1_000), (True, 0)])
-def test_full_disk_is_compacted_without_pauses(*, is_full: bool, seconds: int) -> None:
+@pytest.mark.parametrize(
+    ("flag", "value", "seconds"),
+    [
+        ("is_writable", True, 1_000),
+        ("is_writable", False, 0),
+        ("is_disk_full", True, 0),
+        ("is_set_read_only", True, 1_000),
+    ],
+)
+def test_full_disk_is_compacted_without_pauses(flag: str, value: object, seconds: int) -> None:
     machine = started(settings=replace(WIDE, compaction_bytes_per_s=1_000))
-    machine.serving._health.is_writable = not is_full
+    setattr(machine.serving._health, flag, value)
     pace, began_ms = Pace(machine.serving._shared), machine.host.monotonic_ms()
     machine.scheduler.run(pace.spend(1_000_100), machine.host)
     assert (machine.host.monotonic_ms() - began_ms) // 1_000 == seconds
@@ -742,3 +754,168 @@ def test_copies_are_synced_before_more_than_eight_mebibytes_are_written() -> Non
     assert machine.serving.counters.compaction_bytes_copied > 20 * MEBIBYTE
     unsynced = machine.disk.counters.background_bytes_max
     assert UNSYNCED_BYTES_MAX - PORTION_SIZE_BYTES <= unsynced <= UNSYNCED_BYTES_MAX
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+@pytest.mark.parametrize("when", ["before the end of the switch", "after the switch"])
+def test_damage_found_during_a_switch_leaves_no_doubt_about_the_freed_file(
+    when: str, monkeypatch: pytest.MonkeyPatch, *, is_whole: bool
+) -> None:
+    """A reading finds a damaged index while the MANIFEST without the file is written."""
+    machine = started(settings=WIDE)
+    fill_shared(machine, 2, 40)
+    roll(machine)
+    assert machine.drop(1) is Code.OK
+    keeper, doubts = machine.serving._keeper, machine.serving._health.files_in_doubt
+    rebuilds = machine.serving._reader._rebuilds
+    sources: list[FinishedFile] = []
+    rebuild = index_rebuilds.rebuild_index
+
+    async def held(file: FinishedFile, shared: Any) -> None:
+        await rebuild(file, shared)
+        if not is_whole:
+            doubts.add(file.entry.file_id)
+        while when == "after the switch" and file.entry.file_id in keeper.finished:
+            await machine.host.sleep(1)
+
+    def find_damage(_operation: int, _name: str) -> None:
+        due = keeper.handover.due
+        if due is not None and due.sources and not sources:
+            sources.extend(due.sources)
+            rebuilds.on_damage(sources[0])
+
+    monkeypatch.setattr(index_rebuilds, "rebuild_index", held)
+    machine.disk.on_operation = find_damage
+    machine.compact()
+    machine.scheduler.run_for(1_000)
+    assert sources
+    assert sources[0].entry.file_id not in keeper.finished
+    assert doubts == set()
+    assert machine.read(2, 99)[0] is Code.NO_ENTRY
+
+
+@pytest.mark.parametrize("lead", range(8))
+def test_file_that_is_freed_while_it_is_counted_again_is_not_found_any_more(
+    lead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "UNITS_PER_TURN", 1)
+    machine = started(settings=WIDE)
+    fill_shared(machine, 4, 20)
+    roll(machine)
+    held = machine.serving._keeper.finished
+    file = next(iter(held))
+    counting = held.counting_again(file)
+    for _ in range(lead):
+        next(counting, None)
+    removing = held.removing(file)
+    steps = [counting, removing]
+    while steps:
+        steps = [step for step in steps if next(step, "ended") != "ended"]
+    assert file.entry.file_id not in held
+    assert [ledger_id for ledger_id in range(1, 100) if file in held.holding(ledger_id)] == []
+    assert (len(file.live), file.live_bytes) == (0, 0)
+
+
+def rivals_of_each_piece() -> Machine:
+    """A file of which each second entry is stored again, in a file that stays."""
+    machine = started(settings=WIDE)
+    machine.disk.cold_part = 1.0
+    for entry_id in range(0, 1_200, 2):
+        assert machine.add(5, (entry_id,), b"old" * 30) is Code.OK
+        assert machine.add(6, (entry_id,), b"six" * 30) is Code.OK
+    roll(machine)
+    for entry_id in range(0, 1_200, 4):
+        assert machine.add(5, (entry_id, entry_id + 1), b"new" * 30, is_recovery=True) is Code.OK
+    roll(machine)
+    assert machine.drop(6) is Code.OK
+    return machine
+
+
+def test_indexes_of_other_files_are_read_once_in_the_background_and_count_for_the_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = rivals_of_each_piece()
+    reads: list[tuple[str, int, Priority]] = []
+    read = SimFile.read
+
+    async def noted(
+        self: SimFile, offset: int, size: int, priority: Priority = Priority.FOREGROUND
+    ) -> bytes:
+        reads.append((self.name, offset, priority))
+        return await read(self, offset, size, priority)
+
+    spent: list[int] = []
+    spend = Pace.spend
+
+    async def counted(self: Pace, size_bytes: int) -> None:
+        spent.append(size_bytes)
+        await spend(self, size_bytes)
+
+    monkeypatch.setattr(SimFile, "read", noted)
+    monkeypatch.setattr(SimFile, "read_now", lambda _self, _offset, _size: None)
+    monkeypatch.setattr(Pace, "spend", counted)
+    rival = [file for file in machine.serving._keeper.finished if 5 in file.live][-1]
+    assert rival.head is not None
+    machine.compact()
+    of_rival = [offset for name, offset, _ in reads if name == rival.entry.slot]
+    blocks = {rival.block_offset(number) for number in range(len(rival.head.keys))}
+    assert blocks <= set(of_rival)
+    assert len([offset for offset in of_rival if offset in blocks]) <= 3 * len(blocks)
+    headers = {each[0] for each in reads if each[2] is Priority.FOREGROUND and each[1]}
+    assert headers == set(), "clients would wait for compaction"
+    assert spent.count(BLOCK_SIZE) >= len(blocks) + 2
+    for entry_id in range(0, 1_200, 2):
+        wanted = b"old" * 30 if entry_id % 4 else b"new" * 30
+        assert machine.read(5, entry_id) == (Code.OK, entry(5, entry_id, wanted))
+
+
+def test_compaction_goes_on_when_the_index_of_another_file_is_damaged() -> None:
+    machine = rivals_of_each_piece()
+    rival = [file for file in machine.serving._keeper.finished if 5 in file.live][-1]
+    machine.disk.flip_bit(rival.entry.slot, rival.block_offset(1) + 50, 2)
+    machine.compact()
+    assert machine.serving.counters.compaction_sources_withdrawn == 0
+    for entry_id in range(0, 1_200, 2):
+        wanted = b"old" * 30 if entry_id % 4 else b"new" * 30
+        code, data = machine.read(5, entry_id)
+        assert (code, data) == (Code.OK, entry(5, entry_id, wanted)) or code is Code.IO_ERROR
+    machine.scheduler.run_for(2_000)
+    for entry_id in range(0, 1_200, 2):
+        wanted = b"old" * 30 if entry_id % 4 else b"new" * 30
+        assert machine.read(5, entry_id) == (Code.OK, entry(5, entry_id, wanted))
+
+
+@pytest.mark.parametrize(
+    ("again", "in_doubt", "copied"),
+    [
+        (range(30), False, 70),
+        (range(70, 100), False, 70),
+        (range(40, 50), False, 90),
+        (range(30), True, 100),
+    ],
+)
+def test_only_entries_without_a_newer_copy_in_a_sound_file_are_copied(
+    again: range, copied: int, *, in_doubt: bool
+) -> None:
+    machine = started(settings=WIDE)
+    for entry_id in range(100):
+        assert machine.add(5, (entry_id,), b"old") is Code.OK
+        assert machine.add(6, (entry_id,), b"six") is Code.OK
+    roll(machine)
+    for entry_id in again:
+        assert machine.add(5, (entry_id,), b"new", is_recovery=True) is Code.OK
+    roll(machine)
+    keeper = machine.serving._keeper
+    rival = [file for file in keeper.finished if 5 in file.live][-1]
+    if in_doubt:
+        machine.serving._health.files_in_doubt.add(rival.entry.file_id)
+    assert machine.drop(6) is Code.OK
+    machine.compact()
+    (copies,) = (file for file in keeper.finished if file.entry.is_copies)
+    total = copies.total_of(5)
+    assert total is not None
+    assert total.size_bytes == copied * len(entry(5, 0, b"old"))
+    machine.serving._health.files_in_doubt.clear()
+    for entry_id in range(100):
+        wanted = b"new" if entry_id in again else b"old"
+        assert machine.read(5, entry_id) == (Code.OK, entry(5, entry_id, wanted))

@@ -511,3 +511,18 @@ def test_recycled_slot_that_was_cut_short_leaves_the_reserve_of_the_disk_alone()
     assert code is Code.READ_ONLY
     assert set(cut) <= set(machine.manifest().free_slots)
     assert machine.fence(9) == (Code.OK, entry(9, number - 1, bytes(3_000)))
+
+
+@pytest.mark.parametrize("kept", [0, 1, 4])
+def test_clean_stop_leaves_no_file_that_the_manifest_does_not_list(kept: int) -> None:
+    machine = started(settings=replace(SMALL, pool_files_max=kept))
+    filled(machine, 7, 120)
+    assert machine.drop(7) is Code.OK
+    machine.reclaim()
+    machine.scheduler.run_for(500)
+    machine.stop()
+    manifest = machine.manifest()
+    assert machine.slots() == {file.slot for file in manifest.files} | set(manifest.free_slots)
+    assert len(manifest.free_slots) == kept
+    machine.start()
+    assert machine.read(7, 0)[0] is Code.NO_ENTRY

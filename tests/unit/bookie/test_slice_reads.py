@@ -113,7 +113,7 @@ def test_slices_of_another_entry_than_the_wanted_one_are_damage(
     machine.stop()
     machine.start()
     find = reads.Reader.find
-    monkeypatch.setattr(reads.Reader, "find", lambda self, ledger_id, _: find(self, ledger_id, 0))
+    monkeypatch.setattr(reads.Reader, "find", lambda self, ledger, *_: find(self, ledger, 0))
     assert machine.read_slices(7, [(1, RANGES)])[0] is Code.IO_ERROR
 
 
@@ -128,11 +128,11 @@ def test_slices_of_a_file_that_is_freed_during_the_read_are_read_again(
     right = [cut(entry(7, entry_id, LARGE), RANGES) for entry_id in (0, 1)]
     find, failures = reads.Reader.find, [reads.LOOKS_MAX - 1]
 
-    def freed_before(self: reads.Reader, ledger_id: int, entry_id: int) -> Any:
-        if failures and failures[0] and entry_id == 0:
+    def freed_before(self: reads.Reader, *arguments: int) -> Any:
+        if failures and failures[0] and arguments[1] == 0:
             failures[0] -= 1
             raise freed("slot")
-        return find(self, ledger_id, entry_id)
+        return find(self, *arguments)
 
     monkeypatch.setattr(reads.Reader, "find", freed_before)
     assert machine.read_slices(7, wanted) == (Code.OK, right)
@@ -244,7 +244,7 @@ def test_the_head_of_an_entry_may_be_in_two_chunks(monkeypatch: pytest.MonkeyPat
         right = [entry(7, 1, both[1])[100:110]]
         assert machine.read_slices(7, [(1, [(100, 10)])]) == (Code.OK, right)
         with monkeypatch.context() as patch:
-            patch.setattr(reads.Reader, "find", lambda self, ledger_id, _: find(self, ledger_id, 1))
+            patch.setattr(reads.Reader, "find", lambda self, ledger, *_: find(self, ledger, 1))
             assert machine.read_slices(7, [(0, [(100, 10)])])[0] is Code.IO_ERROR
 
 

@@ -28,7 +28,7 @@ from bookie_server.storage.files.held import HeldFiles
 from bookie_server.storage.files.pool import PooledFile
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.reading import readings, reads
-from bookie_server.storage.reading.reads import RECORD_COST_BYTES, RecentBodies
+from bookie_server.storage.reading.recent import RECORD_COST_BYTES, RecentBodies
 from bookie_server.storage.spans import Spans
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, add_request
@@ -387,9 +387,9 @@ def test_batch_reads_of_many_records_go_on_in_portions_one_in_each_turn(
         assert machine.add(7, range(run, 200 + run, 20), bytes(100)) is Code.OK
     find = reads.Reader.find
 
-    def counted(self: reads.Reader, ledger_id: int, entry_id: int) -> Any:
+    def counted(self: reads.Reader, ledger_id: int, *others: int) -> Any:
         metered.count(f"records of {ledger_id}")
-        return (yield from find(self, ledger_id, entry_id))
+        return (yield from find(self, ledger_id, *others))
 
     monkeypatch.setattr(reads.Reader, "find", counted)
     for is_started_again in (False, True):  # from memory as far as it was kept; then from files

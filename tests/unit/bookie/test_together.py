@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from bookie_server.core.record_codec import CHUNK_SIZE
 from bookie_server.core.requests import StoredReads
+from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
 from bookie_server.storage.reading.answers import STRETCHES_PER_CALL_MAX
-from bookie_server.storage.reading.stretches import STRETCH_SIZE_BYTES_MAX
+from bookie_server.storage.reading.readings import RECORDS_PER_TURN
+from bookie_server.storage.reading.reads import Reader
+from bookie_server.storage.reading.stretches import (
+    STRETCH_SIZE_BYTES_MAX,
+    Stretch,
+    read_stretch,
+)
 from ledgerlog_spark.model import Code
 from tests.crash.machine import KEY, SMALL, Machine, add_request, entry
 
@@ -226,3 +233,96 @@ def test_each_entry_of_cold_files_is_answered_once(seed: int) -> None:
     ids = list(range(0, 600, 3))
     expected = {one: entry(7, one, bytes([one // 6 * 6 % 251]) * 300) for one in ids}
     assert by_id(read(machine, 7, ids)) == expected
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_newer_copy_of_a_later_entry_is_read(*, is_finished: bool) -> None:
+    """A recovery wrote entry 6 again, and the older copy of 6 is in the record of 5."""
+    machine = started(settings=WITHOUT_RECENT)
+    machine.disk.cold_part = 0.0
+    assert machine.add(7, range(4, 10), b"old") is Code.OK
+    roll(machine)
+    assert machine.add(7, (6, 8), b"newer", is_recovery=True) is Code.OK
+    if is_finished:
+        roll(machine)
+    newest = [entry(7, one, b"newer" if one in (6, 8) else b"old") for one in range(4, 10)]
+    assert [machine.read(7, one)[1] for one in range(4, 10)] == newest
+    assert by_id(read(machine, 7, range(4, 10))) == dict(zip(range(4, 10), newest, strict=True))
+    assert machine.read_batch(7, 4) == (Code.OK, newest)
+    assert machine.read_batch(7, 7, count=2) == (Code.OK, newest[3:5])
+
+
+def roll(machine: Machine) -> None:
+    """Fill the active file, so that it is finished."""
+    count = machine.serving.files_count
+    first = machine.serving._shared.state_of(99).last_accepted_id + 1
+    for number in range(first, first + 100):
+        assert machine.add(99, (number,), bytes(3_000)) is Code.OK
+        if machine.serving.files_count > count:
+            break
+    machine.scheduler.run_for(500)
+    assert machine.serving.files_count > count
+
+
+@pytest.mark.parametrize(("size_max", "count"), [(0, 1), (1, 1), (200, 1), (201, 2), (10_000, 30)])
+def test_reads_end_after_a_number_of_bytes(size_max: int, count: int) -> None:
+    machine = started(settings=WITHOUT_RECENT)
+    machine.disk.cold_part = 0.0
+    assert machine.add(7, range(10), bytes(168)) is Code.OK
+    for number in range(10, 30):
+        assert machine.add(7, (number,), bytes(168)) is Code.OK
+    ids: list[int] = []
+    begun = machine.serving.read_together(
+        StoredReads(7, range(30), size_max), lambda _code, some, _entries: ids.extend(some)
+    )
+    assert begun == count
+    assert ids == list(range(count))
+
+
+def test_entries_of_a_damaged_stretch_are_read_in_portions() -> None:
+    class Damaged:
+        def find(self, *_: int) -> Any:
+            yield from ()
+            raise StorageError("damaged", path="slot")
+
+        def read_entry(self, _ledger_id: int, entry_id: int) -> Any:
+            yield from ()
+            return b"%d" % entry_id
+
+    stretch = Stretch(7, range(200), 0)
+    stretch.count = 200
+    reading: Any = read_stretch(cast("Any", Damaged()), stretch)
+    for _ in range(199 // RECORDS_PER_TURN):
+        assert next(reading) is None
+    with pytest.raises(StopIteration) as end:
+        next(reading)
+    assert end.value.value == [b"%d" % entry_id for entry_id in range(200)]
+
+
+def test_entry_is_denied_only_if_no_file_was_in_doubt_when_its_reading_began() -> None:
+    machine = started(settings=WITHOUT_RECENT)
+    assert machine.add(7, (0, 1, 8, 9)) is Code.OK
+    roll(machine)
+    machine.disk.cold_part = 1.0
+    machine.serving._health.files_in_doubt.add(99)
+    calls: list[Some] = []
+    machine.serving.read_together(
+        StoredReads(7, (4, 5)),
+        lambda code, some, entries: calls.append((code, list(some), list(entries))),
+    )
+    assert not calls, "the index is read from the device"
+    machine.serving._health.files_in_doubt.clear()
+    machine.scheduler.run_until(lambda: len(calls) == 2)
+    assert by_id(calls) == {4: Code.IO_ERROR, 5: Code.IO_ERROR}
+    assert by_id(read(machine, 7, (4, 5))) == {4: Code.NO_ENTRY, 5: Code.NO_ENTRY}
+
+
+def test_entry_to_which_the_index_does_not_point_is_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = started(settings=WITHOUT_RECENT)
+    assert machine.add(7, range(4), b"entry") is Code.OK
+    find = Reader.find
+    monkeypatch.setattr(Reader, "find", lambda self, ledger, *_: find(self, ledger, 0))
+    found = by_id(read(machine, 7, (1, 2)))
+    assert found == {1: Code.IO_ERROR, 2: Code.IO_ERROR}

@@ -119,7 +119,18 @@ async def test_a_full_bookie_stays_read_only_whatever_is_requested(admin: Admin)
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b"true", b'{"readOnly": 1}', b'{"readonly": true}', b"\xff"]
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"true",
+        b'{"readOnly": 1}',
+        b'{"readonly": true}',
+        b"\xff",
+        pytest.param(b"[" * BODY_BYTES_MAX, id="brackets"),
+        pytest.param(b'{"readOnly":' * 340, id="braces"),
+    ],
 )
 async def test_a_state_that_is_not_understood_changes_nothing(admin: Admin, body: bytes) -> None:
     status, _ = await admin.ask(READ_ONLY, "PUT", body)
@@ -372,3 +383,21 @@ async def test_a_body_in_chunks_or_too_short_is_refused(admin: Admin) -> None:
     body = b'{"readOnly": true}'
     assert (await admin.ask(READ_ONLY, "PUT", body, CONTENT_LENGTH="19"))[0] == 400
     assert admin.world.storage.is_writable
+
+
+async def test_zeros_before_a_length_do_not_hide_the_body(admin: Admin) -> None:
+    body = b'{"readOnly": true}'
+    status, _ = await admin.ask(READ_ONLY, "PUT", body, CONTENT_LENGTH=f"{len(body):020d}")
+    assert status == 200
+    assert not admin.world.storage.is_writable
+
+
+async def test_a_compaction_is_minor_if_there_are_no_major_ones(tmp_path: Path) -> None:
+    settings = {"compaction_major_percent": 0, "compaction_minor_percent": 20}
+    async with an_admin(tmp_path / "b1", **settings) as admin:
+        await admin.world.storage.compactor.compact(20)
+        (details,) = await admin.json("/api/v1/bookie/gc_details")
+        assert (details["majorCompactionCounter"], details["minorCompactionCounter"]) == (0, 1)
+        admin.world.storage.compactor.running_percent = 20
+        (details,) = await admin.json("/api/v1/bookie/gc_details")
+        assert (details["majorCompacting"], details["minorCompacting"]) == (False, True)

@@ -49,7 +49,14 @@ class Served:
     def __init__(self) -> None:
         self.now = 0.0
         self.peers: list[socket.socket] = []
-        self.server = AdminServer("127.0.0.1", 0, answer_ok, clock=lambda: self.now)
+        self.heads: list[str] = []  # methods of the requests that were carried out
+        self.server = AdminServer("127.0.0.1", 0, self._answer_ok, clock=lambda: self.now)
+
+    def _answer_ok(
+        self, environ: WSGIEnvironment, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        self.heads.append(environ["REQUEST_METHOD"])
+        return answer_ok(environ, start_response)
 
     def peer(self) -> socket.socket:
         peer = socket.create_connection(("127.0.0.1", self.server.port), timeout=PATIENCE_SECONDS)
@@ -149,3 +156,42 @@ def test_a_body_is_read_with_the_rest_of_the_bound_of_a_request(served: Served) 
     assert served.answer(head + b"x" * REQUEST_BYTES_MAX).count(b"x") == REQUEST_BYTES_MAX - len(
         head
     )
+
+
+CUT_HEADS = [
+    b"PUT / HTTP/1.0\r\n",
+    b"PUT / HTTP/1.0\r\nA: b\r\n",
+    b"PUT / HTTP/1.0\r\nContent-Le",
+    b"PUT / HTTP/1.0",
+    b"GET /metr",
+]
+
+
+@pytest.mark.parametrize("head", CUT_HEADS)
+def test_a_request_without_its_whole_head_is_not_carried_out(head: bytes, served: Served) -> None:
+    """The rest may have had a body that asks for less than a request without a body."""
+    peer = served.peer()
+    peer.sendall(head)
+    peer.shutdown(socket.SHUT_WR)
+    assert _rest_of(peer) == b""
+    slow = served.peer()
+    slow.sendall(head)
+    until(lambda: len(served.server._server._until) == 1)
+    served.now += CONNECTION_SECONDS_MAX
+    assert _rest_of(slow) == b""
+    assert served.heads == []
+
+
+@pytest.mark.parametrize(
+    ("begin", "status"),
+    [
+        (b"PUT /", b"414"),
+        (b"PUT / HTTP/1.0\r\nA: ", b"431"),
+        (b"PUT / HTTP/1.0\r\n" + b"A: b\r\n" * 90 + b"C: ", b"431"),
+        (b"PUT / HTTP/1.0\r\n" + b"A: b\r\n" * 2_000, b"431"),
+    ],
+)
+def test_a_head_beyond_the_bound_is_refused(begin: bytes, status: bytes, served: Served) -> None:
+    answer = served.answer(begin.ljust(REQUEST_BYTES_MAX, b"x"))
+    assert answer.split(b"\r\n")[0].split(b" ")[1] == status
+    assert served.heads == []

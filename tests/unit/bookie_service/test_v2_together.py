@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from bookie_server.core.requests import StoredAdd
+from bookie_server.core.requests import StoredAdd, StoredReads
+from bookie_server.service.limits.lanes import QUANTUM_BYTES
+from bookie_server.service.v2.connection import UNSENT_BYTES_MAX
 from bookie_server.service.v2.segments import (
     COPIED_ENTRY_BYTES_MAX,
     FRAMES_PER_TURN,
@@ -350,18 +353,19 @@ def test_scattered_reads_continue_after_the_stretches_of_one_call() -> None:
 
 
 def test_reads_beyond_the_lane_are_busy_one_by_one() -> None:
+    """Other peers have taken the lane while the device read the entries."""
     bookie = V2Machine(shared_bytes=18 << 20)
     bookie.machine.disk.cold_part = 1.0  # no read is answered while the next one is decided on
     bookie.receive(b"".join(add(7, one, bytes(8_000)) for one in range(5)))
     bookie.finish()
-    bookie.receive(reads(7, [99] * 60))  # small answers: little is reserved for the next ones
-    bookie.finish()
     bookie.wire.writes.clear()
-    lane = bookie.lanes.reads
-    lane.share("10.0.0.2").force(lane.size_bytes_max - 40_000)
+    bookie.machine.disk.cold_part = 1.0
+    bookie.connection._read_reserve.size_bytes = 2_048
     bookie.connection.shares.reads.reserve_bytes = 0
-    bookie.receive(reads(7, range(5)))
-    answered = [one.code for one in bookie.finish()]
+    lane = bookie.lanes.reads
+    bookie.receive(reads(7, [*range(5), *[99] * 55]))
+    lane.share("10.0.0.2").force(lane.free_bytes - 40_000)
+    answered = [one.code for one in bookie.finish() if one.entry_id < 99]
     assert set(answered) == {Code.OK, Code.BUSY}
     assert len(answered) == 5
     assert lane.refusals == bookie.counters.answers[Code.BUSY] + 1
@@ -415,3 +419,200 @@ def test_adds_of_a_refused_run_stay_before_later_adds_of_the_ledger(
     bookie.receive(b"".join(add(7, one) for one in ids))
     assert codes(bookie.finish()) == {2: Code.OK, **dict.fromkeys(ids, Code.OK)}
     assert order == ids
+
+
+EVENTS_MAX = 20_000
+"""More than the answers of one reception need."""
+
+
+@pytest.mark.parametrize("count", [64, 200, 600])
+def test_burst_of_repeats_is_answered(count: int) -> None:
+    """Each repeat is a run of its own, and the storage refuses all these runs."""
+    bookie = V2Machine()
+    assert bookie.machine.add(7, (5,), b"payload") is Code.OK
+    bookie.receive(add(7, 5) * count)
+    bookie.run_until_idle(EVENTS_MAX)
+    answers = bookie.finish()
+    assert [(one.code, one.entry_id) for one in answers] == [(Code.OK, 5)] * count
+    assert bookie.machine.serving.counters.adds_repeated == count
+    bookie.check_memory()
+
+
+@pytest.mark.parametrize("count", [64, 200])
+def test_burst_for_many_ledgers_is_answered_by_a_read_only_bookie(count: int) -> None:
+    bookie = V2Machine()
+    bookie.machine.serving.set_read_only(is_read_only=True)
+    bookie.receive(b"".join(add(ledger_id, 0) for ledger_id in range(count)))
+    bookie.run_until_idle(EVENTS_MAX)
+    answers = bookie.finish()
+    assert [(one.code, one.ledger_id) for one in answers] == [
+        (Code.READ_ONLY, ledger_id) for ledger_id in range(count)
+    ]
+    bookie.check_memory()
+
+
+def test_refused_adds_before_others_are_handled_once_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn may end between the refusal of runs and the handling of their adds."""
+    bookie = V2Machine()
+    assert bookie.machine.add(7, (5,), b"payload") is Code.OK
+    tried: list[int] = []
+    storage = bookie.shared.storage
+    add_together = storage.add_together
+
+    def noted(request: StoredAdd, on_done: Any) -> bool:
+        tried.append(request.ledger_id)
+        return add_together(request, on_done)
+
+    monkeypatch.setattr(storage, "add_together", noted)
+    bookie.receive(add(7, 5) * 100 + b"".join(add(8, one) for one in range(50)))
+    bookie.run_until_idle(EVENTS_MAX)
+    assert len(bookie.finish()) == 150
+    assert tried.count(7) <= 1 + 150 // 64
+    assert bookie.machine.held(8) == [(0, 49)]
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+@pytest.mark.parametrize("is_together", [False, True])
+def test_large_entries_are_read_as_alone(*, is_together: bool, is_cold: bool) -> None:
+    """The connection has not learned yet that the answers are large."""
+    machine = Machine(settings=replace(SMALL, file_size_bytes=1 << 25, recent_bytes_max=1))
+    machine.disk.cold_part = float(is_cold)
+    bookie = V2Machine(machine)
+    for one in range(24):
+        assert machine.add(7, (one,), bytes([one]) * 900_000) is Code.OK
+    frames = [encode_read(7, one) for one in range(24)]
+    for reception in [b"".join(frames)] if is_together else frames:
+        bookie.receive(reception)
+    found = {answer.entry_id: answer.code for answer in bookie.finish()}
+    busy = [one for one, code in found.items() if code is Code.BUSY]
+    assert found.keys() == set(range(24))
+    assert set(found.values()) <= {Code.OK, Code.BUSY}
+    assert not busy or is_cold
+    bookie.check_memory()
+
+
+@pytest.mark.parametrize("size", [100, 1_000, 8_000])
+@pytest.mark.parametrize("room", [20_000, 60_000, 140_000, 400_000])
+def test_reads_together_are_not_busy_where_reads_alone_are_not(size: int, room: int) -> None:
+    """Little was reserved for the answers, and the lane has little room."""
+    for is_together in (False, True):
+        bookie = V2Machine(shared_bytes=18 << 20)
+        bookie.machine.disk.cold_part = 0.0
+        bookie.receive(b"".join(add(7, one, bytes(size)) for one in range(5)))
+        bookie.receive(reads(7, [99] * 60))
+        bookie.finish()
+        bookie.wire.writes.clear()
+        lane = bookie.lanes.reads
+        lane.share("10.0.0.2").force(lane.size_bytes_max - room)
+        bookie.connection.shares.reads.reserve_bytes = 0
+        frames = [encode_read(7, one) for one in [*range(5), *[99] * 60]]
+        for reception in [b"".join(frames)] if is_together else frames:
+            bookie.receive(reception)
+        found = Counter(answer.code for answer in bookie.finish())
+        assert found == {Code.NO_ENTRY: 60, Code.OK: 5}, is_together
+        assert lane.refusals == 0
+
+
+def test_falling_last_add_confirmed_after_another_ledger_begins_a_run() -> None:
+    frames = [add(7, 4, lac=3), add(8, 0), add(7, 5, lac=2), add(7, 6, lac=2)]
+    assert runs(*frames) == [[(7, 4)], [(8, 0)], [(7, 5), (7, 6)]]
+
+
+def test_adds_after_another_ledger_continue_the_newest_run() -> None:
+    frames = [add(7, 5), add(7, 5), add(8, 0), add(7, 6)]
+    assert runs(*frames) == [[(7, 5)], [(7, 5), (7, 6)], [(8, 0)]]
+
+
+def test_run_without_a_place_in_the_lane_of_adds_gives_its_writes_back() -> None:
+    bookie = V2Machine()
+    bookie.receive(add(7, 0) + add(7, 1))
+    bookie.finish()
+    lane = bookie.lanes.adds
+    filler, other = lane.share("10.0.0.3"), lane.share("10.0.0.2")
+    filler.force(lane.free_bytes - 200_000)
+    granted: list[bool] = []
+    other.wait(120_000, lambda: granted.append(True))
+    bookie.connection.shares.adds.place = lane.virtual_time + (1 << 30)  # it has waited before
+    bookie.receive(b"".join(add(7, one, bytes(1_500)) for one in range(2, 40)))
+    filler.give_back(filler.held_bytes)
+    assert codes(bookie.finish()) == dict.fromkeys(range(40), Code.OK)
+    assert granted
+    other.give_back(other.held_bytes)
+    bookie.check_memory()
+
+
+def test_refused_adds_between_others_keep_their_order_when_the_turn_ends() -> None:
+    bookie = V2Machine()
+    assert bookie.machine.add(9, (0,), b"payload") is Code.OK
+    assert bookie.machine.fence(7)[0].is_absent
+    bookie.receive(b"".join(add(6, one, b"") for one in range(1_000)))
+    bookie.finish()  # from now on, one reception has room for all frames
+    bookie.wire.writes.clear()
+    # Several turns, in which these adds are handled alone. The read ends their segment.
+    before = add(9, 0) * 130 + encode_read(9, 0)
+    between = b"".join(add(7, one) + add(8, one) for one in range(60))
+    bookie.receive(before + between)
+    bookie.run_until_idle(EVENTS_MAX)
+    answers = bookie.finish()
+    fenced = [one.entry_id for one in answers if one.ledger_id == 7]
+    assert fenced == list(range(60)), "refused adds are answered in their order"
+    assert Counter(one.code for one in answers) == {Code.OK: 191, Code.FENCED: 60}
+    assert bookie.machine.held(8) == [(0, 59)]
+    bookie.check_memory()
+
+
+def test_reads_together_wait_for_a_peer_that_takes_no_answers() -> None:
+    bookie = V2Machine()
+    bookie.machine.disk.cold_part = 0.0
+    for one in range(5):
+        assert bookie.machine.add(7, (one,), bytes(10_000)) is Code.OK
+    bookie.connection.pause_writing()
+    bookie.receive(reads(7, [one % 5 for one in range(600)]))
+    bookie.machine.scheduler.run_for(1_000)
+    unsent_bytes = bookie.connection.shares.reads.unsent_bytes
+    assert UNSENT_BYTES_MAX < unsent_bytes <= UNSENT_BYTES_MAX + QUANTUM_BYTES
+    assert bookie.connection._backlog
+    bookie.connection.resume_writing()
+    assert len(bookie.finish()) == 600
+    bookie.check_memory()
+
+
+def test_adds_together_wait_for_a_peer_that_takes_no_answers() -> None:
+    bookie = V2Machine()
+    share = bookie.connection.shares.adds
+    share.force(UNSENT_BYTES_MAX + 1)
+    share.unsent_bytes = UNSENT_BYTES_MAX + 1
+    bookie.connection.pause_writing()
+    bookie.receive(add(7, 0) + add(7, 1))
+    assert bookie.counters.add_requests == 0
+    bookie.connection.resume_writing()
+    assert codes(bookie.finish()) == {0: Code.OK, 1: Code.OK}
+    bookie.check_memory()
+
+
+def test_turn_ends_after_so_many_runs() -> None:
+    bookie = V2Machine()
+    bookie.receive(b"".join(add(6, one, b"") for one in range(1_000)))
+    bookie.finish()  # from now on, one reception has room for all frames
+    bookie.receive(b"".join(add(ledger_id, 0) for ledger_id in range(1_000, 1_300)))
+    assert 100 < bookie.counters.add_requests - 1_000 < 300
+    assert len(bookie.finish()) == 1_300
+    bookie.check_memory()
+
+
+def test_one_call_takes_at_most_a_quantum_for_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    bookie = V2Machine()
+    requests: list[StoredReads] = []
+    storage = bookie.shared.storage
+    read_together = storage.read_together
+
+    def noted(request: StoredReads, on_some: Any) -> int:
+        requests.append(request)
+        return read_together(request, on_some)
+
+    monkeypatch.setattr(storage, "read_together", noted)
+    of_one = bookie.connection._read_reserve.size_bytes
+    bookie.receive(reads(7, range(200)))
+    bookie.finish()
+    assert len(requests[0].entry_ids) == QUANTUM_BYTES // of_one < 200
+    assert requests[0].size_bytes_max <= QUANTUM_BYTES

@@ -17,6 +17,7 @@ from bookie_server.tools.entries import (
     Ranges,
     describe_ranges,
 )
+from bookie_server.tools.excerpts import Excerpt, excerpt_of
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine
 from tests.fixtures.resting import written
@@ -105,3 +106,11 @@ def test_a_large_record_is_dumped_in_portions(
     monkeypatch.setattr(OsFile, "read_now", noted)
     assert len(dumped(written(machine, tmp_path / "bookie"), 1)[0]) == 40
     assert size < max(sizes) <= PORTION_SIZE_BYTES + 2 * CHUNK
+
+
+def test_an_excerpt_names_the_first_row_that_it_does_not_have() -> None:
+    rows = [(key, {"key": key}) for key in (2, 3, 7)]
+    assert excerpt_of(rows, 0, 2) == Excerpt([{"key": 2}, {"key": 3}], 7)
+    assert excerpt_of(rows, 3, 2) == Excerpt([{"key": 3}, {"key": 7}])
+    assert excerpt_of(rows, 0, 3).following is None
+    assert excerpt_of(rows, 8, 3) == Excerpt([])

@@ -11,15 +11,18 @@ import pytest
 
 from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.settings import ModeSettings
-from bookie_server.errors import DamagedDirectoryError
+from bookie_server.errors import DamagedDirectoryError, DirectoryLockedError
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.tools.directory import locked
 from bookie_server.tools.format import Plan, carry_out, plan_format
 from ledgerlog_spark.model import Code
+from ledgerlog_spark.wire.cookie import Cookie
 from tests.crash.machine import SMALL, Machine
 from tests.fixtures.resting import put_on, written
+from tests.unit.bookie_tools.calls import checked
 
 KEPT = {"LOCK", "notes.txt"}
+COOKIE = Cookie("b1", "/data", ("/data",)).encode()
 
 
 def made(path: Path, *, entries: int, is_clean: bool) -> Path:
@@ -33,7 +36,7 @@ def made(path: Path, *, entries: int, is_clean: bool) -> Path:
     else:
         machine.crash()
     directory = written(machine, path)
-    (directory / "VERSION").write_text("4\n")
+    (directory / "VERSION").write_bytes(COOKIE)
     (directory / "notes.txt").write_text("of somebody")
     return directory
 
@@ -148,3 +151,46 @@ def test_the_format_of_a_copy_leaves_the_journal_files_of_the_original(tmp_path:
     assert plan.kept_journals == [str(journal)]
     assert {path.name for path in journal.iterdir()} == before
     assert {path.name for path in copy.iterdir()} == {"LOCK"}
+
+
+def test_a_journal_in_use_is_named_and_nothing_is_deleted(tmp_path: Path) -> None:
+    directory, journal = tmp_path / "bookie", tmp_path / "journal"
+    with_journal(directory, journal)
+    before = {path.name for path in directory.iterdir()}
+
+    async def run() -> None:
+        bookie = OsFileSystem(journal)
+        await bookie.lock()
+        try:
+            async with locked(directory) as files:
+                await carry_out(files, await plan_format(files))
+        finally:
+            await bookie.unlock()
+
+    with pytest.raises(DirectoryLockedError, match=f"uses {journal}:"):
+        asyncio.run(run())
+    assert {path.name for path in directory.iterdir()} - before <= {"LOCK"}
+
+
+def test_only_names_that_a_bookie_gives_are_deleted(tmp_path: Path) -> None:
+    directory = made(tmp_path / "bookie", entries=100, is_clean=True)
+    (slot, *_) = (path for path in directory.iterdir() if path.name.startswith("slot-"))
+    others = (f"{slot.name}.copy", "slot-machine.py", "ledgers-2025.csv")
+    for name in others:
+        (directory / name).write_text("of somebody")
+    machine = Machine(8)
+    machine.is_new = False
+    put_on(machine.disk, directory)
+    machine.start()
+    machine.stop()
+    assert set(others) <= machine.disk.seen_names.keys(), "a start keeps them too"
+    deleted(directory)
+    assert {path.name for path in directory.iterdir()} == {*KEPT, *others}
+
+
+def test_entries_that_only_a_journal_has_are_announced(tmp_path: Path) -> None:
+    directory, journal = tmp_path / "bookie", tmp_path / "journal"
+    with_journal(directory, journal)
+    (note,) = (each for each in checked(directory).notes if "journal" in each)
+    assert str(journal) in note
+    assert "start the bookie and stop it" in note

@@ -173,3 +173,22 @@ def test_a_file_of_2_gib_is_never_read_at_once(
     assert len(dumped(directory, 1)[0]) == ENTRIES
     assert (directory / "MANIFEST").read_text() == manifest
     assert 0 < max(sizes) <= WINDOW_SIZE
+
+
+def test_a_directory_with_the_marker_is_not_clean(directory: Path) -> None:
+    async def is_clean(opened: RestingDirectory) -> Any:
+        return inspect.manifest_fields(opened)["is_clean"]
+
+    (directory / "UNCLEAN").write_bytes(b"")
+    assert with_directory(directory, is_clean) is False
+    (directory / "UNCLEAN").unlink()
+    assert with_directory(directory, is_clean) is True
+
+
+def test_the_state_of_a_ledger_has_no_key(directory: Path) -> None:
+    async def state(opened: RestingDirectory) -> Row:
+        return (await inspect.ledger(opened, 1, 0, 10))[0]
+
+    fields = with_directory(directory, state)
+    assert fields["has_key"] is True
+    assert all(isinstance(value, bool | int) for value in fields.values())

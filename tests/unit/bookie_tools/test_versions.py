@@ -103,3 +103,39 @@ def test_a_downgrade_needs_a_clean_stop(tmp_path: Path) -> None:
     with pytest.raises(UncleanDirectoryError, match="stop it with SIGTERM"):
         rewritten(path, FORMAT_VERSION_BEFORE)
     assert content_of(path) == content
+
+
+@pytest.mark.parametrize("damage", ["none", "index", "index and record"])
+def test_a_downgrade_lists_the_records_of_copies(damage: str, tmp_path: Path) -> None:
+    """The previous release looks for records up to `last_sequence` if an index is damaged."""
+    machine = Machine(1)
+    machine.start()
+    for number in range(40):
+        assert machine.add(LEDGER, (number,), b"%d." % number * 500) is Code.OK
+        assert machine.add(8, (number,), bytes(2_000)) is Code.OK
+    assert machine.drop(8) is Code.OK
+    machine.compact()
+    machine.stop()
+    path = written(machine, tmp_path / "b")
+    files = decode_manifest((path / "MANIFEST").read_bytes()).files
+    copies = next(file for file in files if file.is_copies)
+    data = bytearray((path / copies.slot).read_bytes())
+    records = sum(data[at : at + 4] == b"LREC" for at in range(8_192, copies.data_end, 512))
+    if damage != "none":
+        data[copies.finish_offset + 20] ^= 1
+        data[8_192 + 20] ^= damage == "index and record"
+        (path / copies.slot).write_bytes(data)
+    rewritten(path, FORMAT_VERSION_BEFORE)
+    after = {file["slot"]: file for file in fields_of(path)["files"]}
+    assert min(file["last_sequence"] for file in after.values()) > 0
+    assert after[copies.slot]["first_sequence"] == 1
+    assert after[copies.slot]["last_sequence"] == records
+    assert after[copies.slot]["has_damage"] == (damage == "index and record")
+    machine = started(path)
+    expected = {(Code.OK, entry(LEDGER, number, b"%d." % number * 500)) for number in range(40)}
+    found = {machine.read(LEDGER, number) for number in range(40)}
+    assert found - {(Code.IO_ERROR, None)} <= expected
+    assert found == expected or damage == "index and record"
+    assert machine.read(LEDGER, 99)[0] is (
+        Code.IO_ERROR if damage == "index and record" else Code.NO_ENTRY
+    )

@@ -20,6 +20,7 @@ from ledgerlog_spark.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 def command_lines(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -176,3 +177,20 @@ def test_service_uri_comes_from_the_environment(
     monkeypatch.setenv("LEDGERLOG_METADATA_SERVICE_URI", "zk://from-the-environment/")
     assert run(monkeypatch, "logs", "list") == 2
     assert "from-the-environment" in capsys.readouterr().err
+
+
+def test_a_dump_that_fails_leaves_no_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bookie, output = tmp_path / "bookie", tmp_path / "ledger-7"
+    bookie.mkdir()
+    (bookie / "MANIFEST").write_text("ledgerlog-manifest 4 2 00000000\n{}")
+    dump = ("bookie", "dump", str(bookie), "7", "--output", str(output))
+    for _ in range(2):
+        assert run(monkeypatch, *dump) == 2
+        assert "MANIFEST is damaged" in " ".join(capsys.readouterr().err.split())
+        assert not output.exists()
+    output.write_text("of somebody")
+    assert run(monkeypatch, *dump) == 2
+    assert "pass another --output" in " ".join(capsys.readouterr().err.split())
+    assert output.read_text() == "of somebody"
