@@ -105,6 +105,7 @@ PURE = ("ledgerlog_spark/protocol", "ledgerlog_spark/wire", "bookie_server/core"
 PURE_MODULES = ("ledgerlog_spark/retry.py",)
 BEHIND_PORTS = "bookie_server/storage"
 ADAPTERS_OF_PORTS = {
+    "bookie_server/storage/device/directories.py",
     "bookie_server/storage/device/filesystem.py",
     "bookie_server/storage/device/mapped_number.py",
     "bookie_server/storage/device/runtime.py",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie_server.core.bookie_run import BookieRun, BookieWriteMode
+from bookie_server.core.bookie_run import BookieRun, BookieWriteMode, RunJournal
 from bookie_server.core.index_format import (
     HEAD_SIZE,
     IndexBlock,
@@ -249,6 +249,8 @@ MANIFEST = Manifest(
     free_slots=("slot-00000002",),
     run=BookieRun("0123456789abcdef", BookieWriteMode.JOURNAL, False, "/j", journal_files=3),
     directory_id="fedcba9876543210",
+    path="/data/b\u00fccher",
+    journals=(RunJournal("0123456789abcdef", "/j"), RunJournal("aa" * 8, "/k")),
     highest_dropped_ledger_id=12,
 )  # fmt: skip
 
