@@ -79,8 +79,8 @@ class Workspace:
         for name in COPIED:
             source = ROOT / name
             if source.is_dir():
-                # Compiled modules are copied: pytest needs most of its time for those of tests. Other
-                # processes may be writing some, which get their names at the end.
+                # Compiled modules are copied: a collection compiles the tests for most of its time.
+                # Other processes may be writing some, which get their names at the end.
                 skipped = shutil.ignore_patterns("*.pyc.*", "*.jar")
                 shutil.copytree(source, directory / name, ignore=skipped)
             else:
