@@ -98,7 +98,7 @@ types: $(STAMP) ## Check the packages and the tests with mypy --strict
 	$(BIN)/mypy
 
 pytest: $(STAMP) ## Run all tests, with fewer schedules than `make sim`
-	LEDGERLOG_SIM_SCHEDULES=400 $(PYTEST) $(PARALLEL)
+	LEDGERLOG_SIM_SCHEDULES=200 $(PYTEST) $(PARALLEL)
 
 sim: $(STAMP) ## Run SCHEDULES random schedules of ledgers, and LOG_SCHEDULES of logs and of leaders, from SEED
 	$(BIN)/python -m tests.sim --schedules $(SCHEDULES) --seed $(SEED) --workers $(CORES)

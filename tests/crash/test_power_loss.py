@@ -14,7 +14,8 @@ import pytest
 from bookie_server.core.ledger_state import encode_states
 from bookie_server.core.manifest_codec import Manifest, manifest_encoding
 from bookie_server.core.record import JournalRecord, JournalRecordKind
-from bookie_server.errors import DiskFullError
+from bookie_server.core.settings import StorageSettings
+from bookie_server.errors import DamagedDirectoryError, DiskFullError
 from bookie_server.ports import Priority
 from bookie_server.storage import fences
 from bookie_server.storage.boot import Boot
@@ -130,7 +131,10 @@ def test_mutation_manifest_named_before_its_state_file_is_caught(
 
     monkeypatch.setattr(SimFileSystem, "rename", rename_and_note)
     monkeypatch.setattr(SimFileSystem, "sync_directory", sync_after_renames)
-    assert broken_start("manifest_named_before_its_state_file", 600)
+    # Each commit writes a new state file.
+    settings = replace(ONE_SPARE, state_deltas_bytes_min=1)
+    with pytest.raises(DamagedDirectoryError, match=r"the ledger-state file .* is missing"):
+        cut_at_each_operation(drop_script_into, None, lambda *_: None, settings)
 
 
 def test_mutation_delta_unnamed_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,21 +265,25 @@ class PowerCutError(Exception):
 
 def cut_at_each_operation(
     script: Callable[[Machine, Answered], None],
-    remainder: int,
+    remainder: int | None,
     check: Callable[[Machine, Answered, int], None],
+    settings: StorageSettings = ONE_SPARE,
 ) -> None:
     """Play a script once for every fourth of its operations, lose power there, start and check.
 
+    Without a remainder, play it for all of them.
+
     What the script notes as answered has to be there at some cut: else nothing was checked.
     """
-    whole = Machine(1, settings=ONE_SPARE)
+    whole = Machine(1, settings=settings)
     answered_at_the_end: Answered = {}
     script(whole, answered_at_the_end)
     noted: set[str] = set()
     total = whole.disk.counters.operations
     assert total > 150
-    for crash_at in range(1 + remainder, total + 1, 4):
-        machine = Machine(crash_at, settings=ONE_SPARE)
+    numbers = range(1, total + 1) if remainder is None else range(1 + remainder, total + 1, 4)
+    for crash_at in numbers:
+        machine = Machine(crash_at, settings=settings)
 
         def cut(number: int, _name: str, crash_at: int = crash_at) -> None:
             if number == crash_at:

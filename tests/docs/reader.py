@@ -18,6 +18,7 @@ from ledgerlog_spark.model import SERVICE_URI_VARIABLE
 from tests.docs.blocks import missing_line
 from tests.fixtures import patience
 from tests.fixtures.command_line import ROOT, processes_of
+from tests.fixtures.java import OPTIONS_VARIABLE, QUICK
 from tests.fixtures.ports import free_port
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ MACHINE = re.compile(r"\b10\.0\.0\.(\d+)\b")
 
 def java_options(logging: Path) -> str:
     """Options of each JVM. Java splits them at spaces, so the path of `logging` is a URI."""
-    return f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={logging.as_uri()}"
+    return f"{QUICK} -Dlog4j2.configurationFile={logging.as_uri()}"
 
 
 class Reader:
@@ -80,7 +81,7 @@ class Reader:
             # As in the other tests with Spark: JVMs that live for a few seconds. Spark logs only
             # warnings: spark-submit copies what the job prints in pieces, and a line of the log
             # between two pieces would cut an expected line.
-            "JAVA_TOOL_OPTIONS": java_options(LOGGING),
+            OPTIONS_VARIABLE: java_options(LOGGING),
         }
         self._network = f"127.{1 + os.getpid() % 200}.{1 + os.getpid() // 200 % 250}"
         self._ports: dict[str, int] = {}

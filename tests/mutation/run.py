@@ -79,12 +79,14 @@ class Workspace:
         for name in COPIED:
             source = ROOT / name
             if source.is_dir():
-                skipped = shutil.ignore_patterns("__pycache__", "*.jar")
+                # Compiled modules are copied: a collection compiles the tests for most of its time.
+                # Other processes may be writing some, which get their names at the end.
+                skipped = shutil.ignore_patterns("*.pyc.*", "*.jar")
                 shutil.copytree(source, directory / name, ignore=skipped)
             else:
                 shutil.copy2(source, directory / name)
         # Some tests read the list of tracked files.
-        for command in (["init", "--quiet"], ["add", "."]):
+        for command in (["init", "--quiet"], ["add", ".", ":(exclude)*.pyc"]):
             subprocess.run(["git", *command], cwd=directory, check=True)
 
     def judge(self, mutation: Mutation, guess: Guess | None) -> Verdict:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fixtures.jar import copied_jar, submit_with
+from tests.fixtures.java import OPTIONS_VARIABLE, QUICK
 from tests.fixtures.spark_python import python_without_archive
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ os.environ["PYSPARK_DRIVER_PYTHON"] = os.environ["PYSPARK_PYTHON"]
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
+os.environ[OPTIONS_VARIABLE] = QUICK  # also for the sessions of other processes
 
 
 ENGINES = ("python", "jvm")

@@ -1,9 +1,9 @@
 """A client of a Spark Connect server uses logs as tables of a catalog.
 
-`python -m tests.spark.connect_catalog_process URI NAMESPACE DIRECTORY JAR OWNER`
+`python -m tests.spark.connect_catalog_process ADDRESS URI NAMESPACE DIRECTORY [JAR]`
 
-The OWNER of the jar is `server` or `client`. A client adds the jar and the catalog to its own
-session. The client does not call `configure`. Prints one line of JSON.
+With JAR, the client adds the jar and the catalog to its own session. Otherwise the server has both.
+The client does not call `configure`. Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ledgerlog_spark.datasource.jar import CATALOG_CLASS, CATALOG_SETTING, JARS_SETTING
-from tests.spark.connect_process import connect_server
+from ledgerlog_spark.datasource.jar import CATALOG_CLASS, CATALOG_SETTING
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -42,22 +41,22 @@ REFUSED = (
 LIST = "SHOW TABLES IN {n}"
 
 
-def main(uri: str, namespace: str, directory: Path, jar: str, owner: str) -> None:
-    """Use the catalog through the server."""
+def catalog_of(uri: str) -> dict[str, str]:
+    """The settings of the catalog."""
+    return {CATALOG_SETTING: CATALOG_CLASS, f"{CATALOG_SETTING}.metadataServiceUri": uri}
+
+
+def main(address: str, uri: str, namespace: str, directory: Path, jar: str = "") -> None:
+    """Use the catalog through the server at an address."""
     from pyspark.sql.connect.session import SparkSession
 
-    catalog = {CATALOG_SETTING: CATALOG_CLASS, f"{CATALOG_SETTING}.metadataServiceUri": uri}
-    is_of_server = owner == "server"
-    with connect_server(
-        directory, {JARS_SETTING: jar, **catalog} if is_of_server else {}
-    ) as address:
-        spark = SparkSession.builder.remote(address).getOrCreate()
-        if not is_of_server:
-            spark.addArtifact(jar)
-            for key, value in catalog.items():
-                spark.conf.set(key, value)
-        found = used(spark, f"ledger.{namespace}", directory)
-        spark.stop()
+    spark = SparkSession.builder.remote(address).getOrCreate()
+    if jar:
+        spark.addArtifact(jar)
+        for key, value in catalog_of(uri).items():
+            spark.conf.set(key, value)
+    found = used(spark, f"ledger.{namespace}", directory)
+    spark.stop()
     sys.stdout.write(f"{json.dumps(found)}\n")
 
 
@@ -111,4 +110,5 @@ def error_of(spark: SparkSession, statement: str) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), *sys.argv[4:])
+    server, service_uri, name, folder, *added = sys.argv[1:]
+    main(server, service_uri, name, Path(folder), *added)

@@ -1,6 +1,6 @@
-"""A Spark Connect server, and a session that is only a client of it.
+"""A Spark Connect server, and a program with a session that is only a client of it.
 
-`python -m tests.spark.connect_process URI LOG DIRECTORY`
+`python -m tests.spark.connect_process ADDRESS URI LOG DIRECTORY`
 
 Writes, reads and streams through a session that `configure` was given, with the service URI of the
 cluster known to the client alone. Prints one line of JSON.
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from ledgerlog_spark import configure
+from tests.fixtures.jar import SUBMIT_VARIABLE
 from tests.fixtures.ports import free_port
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def connect_server(directory: Path, more: Mapping[str, str] | None = None) -> It
     command: list[str | Path] = [home / "bin" / "spark-submit", "--master", "local[2]"]
     command += ["--class", SERVER]
     environment = {**os.environ, "SPARK_HOME": str(home)}
-    environment.pop("LEDGERLOG_METADATA_SERVICE_URI", None)
+    for name in ("LEDGERLOG_METADATA_SERVICE_URI", SUBMIT_VARIABLE):
+        environment.pop(name, None)
     with (directory / "server.log").open("w") as log:
         process = subprocess.Popen(
             [*command, *given, "spark-internal"], env=environment, stdout=log, stderr=log
@@ -59,8 +61,8 @@ def connect_server(directory: Path, more: Mapping[str, str] | None = None) -> It
         process.wait()
 
 
-def main(uri: str, log: str, directory: Path) -> None:
-    """Use the log through the server."""
+def main(address: str, uri: str, log: str, directory: Path) -> None:
+    """Use the log through the server at an address."""
     from pyspark.errors.exceptions.connect import SparkConnectException
     from pyspark.sql.connect.session import SparkSession
 
@@ -68,33 +70,32 @@ def main(uri: str, log: str, directory: Path) -> None:
     handler = logging.Handler()
     handler.emit = lambda record: told.append(record.getMessage())
     logging.getLogger("ledgerlog_spark").addHandler(handler)
-    with connect_server(directory) as address:
-        builder = SparkSession.builder.remote(address)
-        assert configure(builder, uri) is builder
-        spark = builder.getOrCreate()
-        assert configure(spark, uri) is spark
-        spark.range(100).write.format("ledger").mode("append").save(log)
-        frame = spark.read.format("ledger").load(log)
-        rows = frame.where("id >= 40").count()
-        stream = spark.readStream.format("ledger").option("startingOffsets", "earliest").load(log)
-        query = (
-            stream.writeStream.format("ledger")
-            .option("checkpointLocation", str(directory / "checkpoint"))
-            .trigger(availableNow=True)
-            .start(f"{log}-copy")
-        )
-        query.awaitTermination()
-        copied = spark.read.format("ledger").load(f"{log}-copy").count()
-        missing = ""
-        try:
-            spark.read.format("ledger").load(f"{log}-missing").count()
-        except SparkConnectException as error:
-            missing = str(error)
-        batch = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
-        spark.stop()
+    builder = SparkSession.builder.remote(address)
+    assert configure(builder, uri) is builder
+    spark = builder.getOrCreate()
+    assert configure(spark, uri) is spark
+    spark.range(100).write.format("ledger").mode("append").save(log)
+    frame = spark.read.format("ledger").load(log)
+    rows = frame.where("id >= 40").count()
+    stream = spark.readStream.format("ledger").option("startingOffsets", "earliest").load(log)
+    query = (
+        stream.writeStream.format("ledger")
+        .option("checkpointLocation", str(directory / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(f"{log}-copy")
+    )
+    query.awaitTermination()
+    copied = spark.read.format("ledger").load(f"{log}-copy").count()
+    missing = ""
+    try:
+        spark.read.format("ledger").load(f"{log}-missing").count()
+    except SparkConnectException as error:
+        missing = str(error)
+    batch = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
+    spark.stop()
     found = {"rows": rows, "copied": copied, "missing": missing, "batch": batch, "told": told}
     sys.stdout.write(f"{json.dumps(found)}\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]))

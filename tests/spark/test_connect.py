@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ledgerlog_spark.datasource.jar import JARS_SETTING
 from tests.fixtures.jar import SUBMIT_VARIABLE
 from tests.spark.conftest import ROOT
+from tests.spark.connect_catalog_process import catalog_of
+from tests.spark.connect_process import connect_server
 from tests.spark.test_stream_sink_processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from ledgerlog_spark.local.cluster import Cluster
@@ -44,10 +48,17 @@ def found_by(module: str, *arguments: str) -> dict[str, Any]:
     return found
 
 
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a server without the jar."""
+    with connect_server(tmp_path_factory.mktemp("server")) as address:
+        yield address
+
+
 def test_a_client_of_a_server_writes_reads_and_streams(
-    cluster: Cluster, log_name: str, tmp_path: Path
+    cluster: Cluster, log_name: str, tmp_path: Path, address: str
 ) -> None:
-    arguments = cluster.metadata_service_uri, log_name, str(tmp_path)
+    arguments = address, cluster.metadata_service_uri, log_name, str(tmp_path)
     found = found_by("tests.spark.connect_process", *arguments)
     assert (found["rows"], found["copied"]) == (60, 100)
     assert "LogNotFoundError" in found["missing"]
@@ -55,14 +66,25 @@ def test_a_client_of_a_server_writes_reads_and_streams(
     assert found["told"] == []
 
 
-@pytest.mark.parametrize("owner", ["server", "client"])
-def test_a_client_uses_the_catalog_of_a_jar_that_the_server_has_or_that_it_adds(
-    cluster: Cluster, name: str, tmp_path: Path, jar: Path, owner: str
+def test_a_client_uses_the_catalog_of_a_jar_that_it_adds(
+    cluster: Cluster, name: str, tmp_path: Path, jar: Path, address: str
 ) -> None:
-    arguments = cluster.metadata_service_uri, f"{name}_{owner}", str(tmp_path), str(jar), owner
+    uses_the_catalog(address, cluster.metadata_service_uri, name, str(tmp_path), str(jar))
+
+
+def test_a_client_uses_the_catalog_of_a_jar_that_the_server_has(
+    cluster: Cluster, name: str, tmp_path: Path, jar: Path
+) -> None:
+    uri = cluster.metadata_service_uri
+    with connect_server(tmp_path, {JARS_SETTING: str(jar), **catalog_of(uri)}) as address:
+        uses_the_catalog(address, uri, name, str(tmp_path))
+
+
+def uses_the_catalog(address: str, uri: str, name: str, directory: str, *jar: str) -> None:
+    arguments = address, uri, name, directory, *jar
     found = found_by("tests.spark.connect_catalog_process", *arguments)
     assert found["rows"] == {
-        "SHOW TABLES IN {n}": [[f"{name}_{owner}", "t", False]],
+        "SHOW TABLES IN {n}": [[name, "t", False]],
         "SELECT * FROM {t} ORDER BY k": [[2, "a"], [3, "d"]],
         "SELECT * FROM {t} VERSION AS OF 2 ORDER BY k": [[1, "a"], [2, "d"]],
         "SELECT version, operation FROM {t}.history WHERE version > 1 ORDER BY version": [

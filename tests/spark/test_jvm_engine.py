@@ -285,6 +285,26 @@ def damage(cluster: Cluster, bookie: str, payload: bytes) -> int:
     return copies
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_bookie_that_is_killed_in_the_middle_of_a_scan_costs_no_row(
+    spark: SparkSession, own_cluster: Cluster, log_name: str, engine: str
+) -> None:
+    uri = own_cluster.metadata_service_uri
+    options = {"metadataServiceUri": uri, "targetEntryBytes": "4096", "compression": "none"}
+    rows = spark.range(0, 60_000, 1, 1)
+    rows.write.format("ledger").mode("append").options(**options).save(log_name)
+    frame = load(
+        spark, log_name, metadataServiceUri=uri, engine=engine, maxRecordsPerPartition="10000"
+    )
+    # The partitions are read one after the other.
+    found = frame.toLocalIterator()
+    seen = [next(found)[0]]
+    own_cluster.kill("bookie-0")
+    seen += [row[0] for row in found]
+    own_cluster.start("bookie-0")
+    assert sorted(seen) == list(range(60_000))
+
+
 def test_damage_and_a_killed_bookie_have_the_same_outcome_in_both_engines(
     spark: SparkSession, own_cluster: Cluster, log_name: str
 ) -> None:
@@ -323,23 +343,3 @@ def test_damage_and_a_killed_bookie_have_the_same_outcome_in_both_engines(
     python, jvm = outcome()
     assert python == jvm
     assert python in (["EntryUnknownError"], ["DigestMismatchError"])
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_bookie_that_is_killed_in_the_middle_of_a_scan_costs_no_row(
-    spark: SparkSession, tmp_path: Path, log_name: str, engine: str
-) -> None:
-    with local_cluster(bookies=3, directory=tmp_path) as cluster:
-        uri = cluster.metadata_service_uri
-        options = {"metadataServiceUri": uri, "targetEntryBytes": "4096", "compression": "none"}
-        rows = spark.range(0, 60_000, 1, 1)
-        rows.write.format("ledger").mode("append").options(**options).save(log_name)
-        frame = load(
-            spark, log_name, metadataServiceUri=uri, engine=engine, maxRecordsPerPartition="10000"
-        )
-        # The partitions are read one after the other.
-        found = frame.toLocalIterator()
-        seen = [next(found)[0]]
-        cluster.kill("bookie-0")
-        seen += [row[0] for row in found]
-    assert sorted(seen) == list(range(60_000))
