@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import errno
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +15,6 @@ from bookie_server.core.requests import StoredRead
 from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import ForeignJournalError, LostRunError
 from bookie_server.ports import Standing
-from bookie_server.storage.modes.writers import HAS_FAILED
 from ledgerlog_spark.model import Code
 from tests.crash.invariants import check_origins
 from tests.crash.machine import SMALL, Machine, add_request, entry
@@ -177,18 +175,6 @@ def test_copies_are_redone_in_their_order_after_the_journal_began_again() -> Non
     machine.start()
     assert [machine.read(1, each)[0] for each in range(number)] == [Code.OK] * number
     assert not machine.serving._keeper.is_in_doubt
-
-
-def test_a_group_without_room_is_a_failed_write_of_a_run_without_syncs() -> None:
-    machine = started(UNJOURNALED)
-    assert machine.add(1, (0,)) is Code.OK
-
-    def fill(_number: int, name: str) -> None:
-        machine.disk.error = errno.ENOSPC if name.startswith("write slot") else 0
-
-    machine.disk.on_operation = fill
-    assert machine.add(1, (1,)) is Code.IO_ERROR
-    assert list(machine.disk.numbers.values()) == [HAS_FAILED]
 
 
 def test_nothing_is_written_after_a_stop_during_a_compaction() -> None:

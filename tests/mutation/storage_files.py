@@ -321,24 +321,10 @@ _HELD = [
         "a file whose index is rebuilt while it is freed is read for ever",
     ),
     Mutation(
-        "held_slot_waits_for_one_reading_too_many",
-        f"{FILES}/held.py",
-        "self._waiting[0][0] <= oldest:",
-        "self._waiting[0][0] < oldest:",
-        "a freed slot is free only when later readings have ended",
-    ),
-    Mutation(
-        "held_slot_waits_for_one_reading_too_few",
-        f"{FILES}/held.py",
-        "        heapq.heappush(self._waiting, (self._next, self._waiting_number, callback))\n",
-        "        heapq.heappush(self._waiting, (self._next - 1, self._waiting_number, callback))\n",
-        "a slot is used again under the newest reading of its file",
-    ),
-    Mutation(
         "held_dropped_bytes_stay_live",
         f"{FILES}/held.py",
-        "            file.live_bytes -= file.live.pop(ledger_id)\n",
-        "            file.live.pop(ledger_id)\n",
+        "pop(ledger_id, ()):\n            file.live_bytes -= file.live.pop(ledger_id)\n",
+        "pop(ledger_id, ()):\n            file.live.pop(ledger_id)\n",
         "a file with deleted entries is not compacted",
     ),
     Mutation(
@@ -354,9 +340,9 @@ _HELD = [
     ),
     Mutation(
         "rebuild_of_a_short_file_ends_the_doubt",
-        f"{FILES}/index_rebuilds.py",
-        "    is_whole = scan.next_sequence > entry.last_sequence and not any(\n",
-        "    is_whole = not any(\n",
+        f"{FILES}/finished_scan.py",
+        "return self.next_sequence > self.entry.last_sequence and not self.lost",
+        "return not self.lost",
         "a file that lost its last records is not in doubt, and its entries are denied",
     ),
     Mutation(
@@ -368,9 +354,9 @@ _HELD = [
     ),
     Mutation(
         "rebuild_takes_no_damaged_records",
-        f"{FILES}/index_rebuilds.py",
-        "    for records in parts([*scan.records, *unreadable]):\n",
-        "    for records in parts(scan.records):\n",
+        f"{FILES}/finished_scan.py",
+        "return [*self.records, *(gap.record for gap in self.gaps if gap.record is not None)]",
+        "return list(self.records)",
         "an entry whose bytes are damaged is denied after a rebuild of the index",
     ),
     Mutation(

@@ -287,13 +287,6 @@ _COMPACTION = [
         "            self.may_fit(0)\n            and pieces",
         "copies are larger than their file",
     ),
-    Mutation(
-        "draft_is_never_synced_between",
-        f"{COMPACTION}/draft.py",
-        "            self._synced_upto = end\n            await self.file.handle.datasync()\n",
-        "            self._synced_upto = end\n",
-        "the sync of 256 MiB of copies takes long",
-    ),
 ]
 
 MUTATIONS = [*_REQUESTS, *_DISK, *_COMPACTION]

@@ -205,8 +205,8 @@ _MODES = [
     Mutation(
         "mode_written_groups_count_as_synced",
         f"{MODES}/checkpoints.py",
-        "        if self._written == self._synced or self._ended.done():\n",
-        "        if self._written != self._synced or self._ended.done():\n",
+        "        if self.is_synced or self._ended.done():\n            return\n        waiting",
+        "        if not self.is_synced or self._ended.done():\n            return\n        waiting",
         "a roll does not wait for the sync of the file before",
     ),
     Mutation(
@@ -237,8 +237,8 @@ _MODES = [
         f"{STORAGE}/ledger_storage.py",
         "        await self._keeper.commit(None)\n        await shared.store.remove_strays()\n"
         "        await shared.store.mark_unclean()\n"
-        "        await self._journals.remove_files(kept=run.journal)\n",
-        "        await self._journals.remove_files(kept=run.journal)\n"
+        "        await self._journals.remove_files(kept=run.run_id)\n",
+        "        await self._journals.remove_files(kept=run.run_id)\n"
         "        await self._keeper.commit(None)\n        await shared.store.remove_strays()\n"
         "        await shared.store.mark_unclean()\n",
         "a crash during a start leaves a run without its journal",
@@ -253,8 +253,8 @@ _MODES = [
     Mutation(
         "mode_clean_stop_keeps_the_run",
         f"{STORAGE}/ledger_storage.py",
-        "                self._shared.run = None\n",
-        "",
+        "        self._shared.run = None\n        await self._keeper.commit(None, keep_open",
+        "        await self._keeper.commit(None, keep_open",
         "after a clean stop, a start needs the journal that was removed",
     ),
     Mutation(
@@ -267,16 +267,9 @@ _MODES = [
     Mutation(
         "mode_foreign_journal_is_used",
         f"{MODES}/setup.py",
-        "    if foreign:\n",
-        "    if len(foreign) > 99:\n",
+        "    if not foreign:\n",
+        "    if len(foreign) < 99:\n",
         "two bookies write their journals to one directory",
-    ),
-    Mutation(
-        "mode_failed_write_is_not_recorded",
-        f"{MODES}/writers.py",
-        "        except StorageError:\n            self.fail()\n            raise\n",
-        "        except StorageError:\n            raise\n",
-        "a run whose write failed is trusted after a kill",
     ),
 ]
 

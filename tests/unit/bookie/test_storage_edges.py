@@ -16,7 +16,6 @@ from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.settings import ModeSettings
 from bookie_server.core.slot_header import HEADER_AREA_SIZE, RECORDS_START, decode_slot_header
 from bookie_server.errors import DamagedDirectoryError, StorageError
-from bookie_server.storage.compaction import draft
 from bookie_server.storage.compaction.draft import Draft
 from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.keeper import CONTROL_RECORD_SIZE, FileKeeper, room_left
@@ -348,22 +347,6 @@ def test_a_short_disk_is_compacted_once_in_each_pause() -> None:
     compactor.compact_when_short()
     machine.scheduler.run_for(10)
     assert len(begun) == 2
-
-
-def test_copies_are_synced_portion_by_portion(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draft, "SYNC_SIZE_BYTES", 1 << 12)
-    monkeypatch.setattr(draft, "PORTION_SIZE_BYTES", 1 << 12)
-    machine = compactable()
-    synced: list[str] = []
-
-    def note(_number: int, name: str) -> None:
-        handover = keeper_of(machine).handover
-        if handover.draft is not None and name == f"sync {handover.draft.entry.slot}":
-            synced.append(name)
-
-    machine.disk.on_operation = note
-    machine.compact()
-    assert len(synced) >= 3
 
 
 # Adds.
