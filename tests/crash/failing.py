@@ -39,7 +39,7 @@ class FailingRun(Run):
         self.machine.start()
         for _ in range(rounds):
             self.work(40)
-            if self.random.random() < 0.7:
+            if self.random.random() < 0.5:
                 self.break_device()
                 self.work(20)
             if not self.end_and_start():
@@ -82,7 +82,7 @@ class FailingRun(Run):
         machine.disk.faults, machine.journal_disk.faults = Faults(), Faults()
         if way < 0.6 or (was_weak and way < 0.9):
             machine.crash()
-            if was_weak and not self.may_be_refused and random.random() < 0.5:
+            if was_weak and not self.may_be_refused and random.random() < 0.8:
                 self.may_be_refused = lose_pages(machine.disk, random)
                 self.seen["pages lost"] += self.may_be_refused
         else:

@@ -24,7 +24,7 @@ Runs = Callable[[int], Any]
     ("run", "seeds", "marks"),
     [
         (CompactingRun, 12, ("compacted", "freed", "tombstones_forgotten", "short")),
-        (FailingRun, 16, ("failed", "refused", "stopped", "pages lost")),
+        (FailingRun, 24, ("failed", "refused", "stopped", "pages lost")),
         (FullDiskRun, 4, ("full", "has room", "started full", "from the reserve")),
         (JournalRotRun, 12, ("rot", "recycled")),
     ],
