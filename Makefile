@@ -18,6 +18,7 @@ ROUNDS ?= 50
 STATES ?= 12000
 KILLS ?= 20
 CASES ?= 2000
+ONLY ?=
 CORES ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 # The tests of a file share processes that start slowly, so they run together. The files run in the
 # order of the tree: the short unit tests come last, and fill the gaps.
@@ -36,7 +37,7 @@ SOAK ?= fuzz ack-audit crash-test corruption-test disk-errors kill-test many-led
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz crash-test corruption-test disk-errors kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test many-ledgers ack-audit mutation-score matrix interop bench docs tutorials proto lock clean
+.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz crash-test corruption-test disk-errors kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test many-ledgers ack-audit mutation-score random-search matrix interop bench docs tutorials proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -170,8 +171,11 @@ tpch: $(STAMP) jar $(VENV)/duckdb/bin/python ## Compare the results of the 22 qu
 ack-audit: $(STAMP) ## Trace a bookie: check that it syncs each add before its answer (needs strace)
 	$(BIN)/python -m tests.ack_audit
 
-mutation-score: $(STAMP) ## Count how many mutations (plausible mistakes) the simulators and the tests notice
-	$(BIN)/python -m tests.mutation
+mutation-score: $(STAMP) ## Count how many mutations (plausible mistakes) the simulators and the tests notice; ONLY=FILE,NAME chooses some
+	$(BIN)/python -m tests.mutation $(if $(ONLY),--only $(ONLY))
+
+random-search: $(STAMP) ## Count how many mutations of the storage random schedules alone find
+	$(BIN)/python -m tests.mutation.random_search $(if $(ONLY),--only $(ONLY))
 
 matrix: export PYTEST_ARGS := $(PYTEST_ARGS)
 matrix: $(STAMP) jar ## Run unit, Spark, stream and leader tests in every Python and PySpark that pyproject.toml allows

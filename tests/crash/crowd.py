@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 from unittest import mock
@@ -27,6 +27,7 @@ from bookie_server.storage.reading import readings, reads
 from ledgerlog_spark.model import Code
 from tests.crash.machine import RANGES_MAX
 from tests.crash.model import ViolationError
+from tests.crash.modes import DIRECT, Mode
 from tests.crash.requests import Requests
 from tests.crash.run import Run
 
@@ -43,6 +44,10 @@ ANSWERED_EVENTS_MAX = 60_000
 WIDE_RUN = 64
 IDLE_MS = 200
 """So long takes what is still committed when everything is answered, at most."""
+NEVER_MS = 24 * 3_600_000
+"""An interval between checkpoints that is longer than a run: whoever waits has to ask for one."""
+ANSWERED_MS_MAX = 60_000
+"""Time in which all requests are answered: a full disk and a metadata check take 5 s each."""
 
 
 @contextlib.contextmanager
@@ -126,8 +131,9 @@ class Crowd:
         seen: Situations that were met.
     """
 
-    def __init__(self, seed: int) -> None:
-        self.run = run = Run(seed)
+    def __init__(self, seed: int, modes: Sequence[Mode] = DIRECT) -> None:
+        self.run = run = Run(seed, modes)
+        run.intervals_ms = (100, NEVER_MS)
         self.random = run.random
         self.machine = machine = run.machine
         machine.settings = replace(machine.settings, open_files_max=self.random.choice((8, 64)))
@@ -148,6 +154,8 @@ class Crowd:
         run, random = self.run, self.random
         self.start()
         for _ in range(rounds):
+            if self.has_ended():
+                break
             if random.random() < 0.5:
                 self.grow()
             for _ in range(random.randrange(1, 15)):
@@ -157,12 +165,16 @@ class Crowd:
                 self.be_short()
             if random.random() < 0.7:
                 self.gather()
+            if self.has_ended():
+                break
             random.choice((self.stop, self.fail, self.machine.crash, self.machine.lose_power))()
             self.start()
-            if random.random() < 0.4:
+            if not self.has_ended() and random.random() < 0.4:
                 run.submitted.clear()  # tickets of the process before
                 self.gather()
                 self.machine.scheduler.run_for(IDLE_MS)
+            if self.has_ended():
+                break
             self.work.is_watched = False
             run.check_all()
             self.work.is_watched = True
@@ -170,10 +182,16 @@ class Crowd:
                 noted.clear()
         self.seen["raised"] += run.requests.raised
 
+    def has_ended(self) -> bool:
+        """Return whether a run without syncs has lost power."""
+        return self.run.has_lost
+
     def start(self) -> None:
         """Start, and watch what this process does."""
         run = self.run
         run.come_up()
+        if run.has_lost:
+            return
         self._listings.clear()
         if self.random.random() < 0.5:
             self.take_new_ledgers()
@@ -246,6 +264,7 @@ class Crowd:
             # What was read was to become the next file.
             self.machine.crash()
             run.submitted.clear()
+            run.excused = set()
             self.start()
         run.excused = set()
 
@@ -280,8 +299,10 @@ class Crowd:
 
     def settle(self) -> None:
         """Let everything be answered."""
+        ends_us = self.machine.scheduler.now_us + 1_000 * ANSWERED_MS_MAX
         for _ in range(ANSWERED_EVENTS_MAX):
-            if self.run.requests.is_settled or not self.machine.scheduler.step():
+            is_late = self.machine.scheduler.now_us > ends_us
+            if self.run.requests.is_settled or is_late or not self.machine.scheduler.step():
                 break
         self.run.requests.require_all_answered()
 

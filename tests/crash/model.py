@@ -50,6 +50,14 @@ class Model:
         kept = {d: at for d, at in self.acked.get(key, {}).items() if at > sent_at}
         self.acked[key] = {**kept, data: self.time}
 
+    def show(self, key: tuple[int, int], data: bytes, age: int) -> None:
+        """A read has shown an entry. From now on it is held, unless the ledger is dropped.
+
+        The ledger had this age when the read was sent, and no drop of it was open.
+        """
+        if age == self.age[key[0]] and key not in self.acked:
+            self.acked[key] = {data: self.time}
+
     def drop_sent(self, ledger_id: int) -> int:
         """From now on what was acknowledged may be gone; returns the age of what comes after."""
         going = {key: self.acked.pop(key) for key in list(self.acked) if key[0] == ledger_id}

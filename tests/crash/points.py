@@ -13,7 +13,8 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.crash.run import ALL_MODES, DIRECT, SYNCED, Mode, Run
+from tests.crash.modes import ALL_MODES, DIRECT, SYNCED, Mode
+from tests.crash.run import Run
 
 EVENTS_MAX = 20_000
 KINDS: dict[str, Sequence[Mode]] = {"direct": DIRECT, "synced": SYNCED, "all": ALL_MODES}

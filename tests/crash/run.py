@@ -10,14 +10,14 @@ from random import Random
 
 import pytest
 
-from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.requests import StoredBatchRead, StoredRead
-from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import LostRunError, StorageError
 from bookie_server.ports import Standing
 from ledgerlog_spark.model import Code
+from tests.crash.invariants import check_files, check_origins, check_runs
 from tests.crash.machine import KEY, SMALL, Machine, add_request, entry
 from tests.crash.model import ANY_AGE, Model, ViolationError
+from tests.crash.modes import DIRECT, Mode
 from tests.crash.requests import Requests
 
 LEDGERS = 3
@@ -39,23 +39,6 @@ class Submitted:
     stored: dict[tuple[int, int], bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Mode:
-    """How a start writes."""
-
-    write_mode: BookieWriteMode
-    sync_data: bool = True
-
-
-DIRECT = (Mode(BookieWriteMode.DIRECT),)
-SYNCED = (*DIRECT, Mode(BookieWriteMode.JOURNAL))
-ALL_MODES = (
-    *SYNCED,
-    Mode(BookieWriteMode.UNJOURNALED),
-    Mode(BookieWriteMode.JOURNAL, sync_data=False),
-)
-
-
 class Run:
     """One seeded run: operations, power loss at any moment, and a check after each restart.
 
@@ -63,6 +46,7 @@ class Run:
         requests: What the storage was asked for.
         modes: The write modes of which each start takes one, with what only `journal` has: whether
             it syncs its data.
+        intervals_ms: Between checkpoints; each start takes one of them.
         has_lost: A power loss ended a run that acknowledged before its syncs. The next start has
             refused the directory.
         excused: Codes that a fault explains which is there now.
@@ -71,6 +55,7 @@ class Run:
     def __init__(self, seed: int, modes: Sequence[Mode] = DIRECT) -> None:
         self.random = Random(seed)
         self.modes = modes
+        self.intervals_ms: tuple[int, ...] = (1, 100, 10_000)
         self.has_lost = False
         settings = replace(
             SMALL,
@@ -122,6 +107,8 @@ class Run:
                 self.operate()
                 self.let_run(self.random.randrange(4))
             self.reach_a_write()
+            for _ in range(3):
+                self.read_newest()
             self.go_down()
             self.come_up()
             if self.has_lost:
@@ -182,17 +169,8 @@ class Run:
         if self.modes is DIRECT:
             return
         mode = self.random.choice(self.modes)
-        is_journal = mode.write_mode is BookieWriteMode.JOURNAL
         self.machine.settings = replace(
-            self.machine.settings,
-            mode_settings=ModeSettings(
-                write_mode=mode.write_mode,
-                journal_directory="/journal" if is_journal else "",
-                journal_sync_data=mode.sync_data,
-                journal_files=self.random.choice((2, 3)),
-                checkpoint_bytes=self.random.choice((1, 1 << 12, 1 << 16)),
-                checkpoint_interval_ms=self.random.choice((1, 100, 10_000)),
-            ),
+            self.machine.settings, mode_settings=mode.settings(self.random, self.intervals_ms)
         )
 
     def come_up(self) -> None:
@@ -390,10 +368,17 @@ class Run:
         call = partial(self.machine.serving.write_lac, ledger_id, lac, KEY)
         self.requests.send(f"LAC of {ledger_id}", call, done)
 
-    def read(self, ledger_id: int) -> None:
-        entry_id = self.random.randrange(max(1, self.next_id[ledger_id]))
+    def read_newest(self) -> None:
+        """Read an entry whose add may be on its way."""
+        ledger_id = self.random.choice(self.ledgers)
+        self.read(ledger_id, max(0, self.next_id[ledger_id] - self.random.randrange(1, 3)))
+
+    def read(self, ledger_id: int, entry_id: int | None = None) -> None:
+        """Read an entry, any if none is given; what it shows is held from then on."""
+        if entry_id is None:
+            entry_id = self.random.randrange(max(1, self.next_id[ledger_id]))
         before = self.model.acked.get((ledger_id, entry_id))
-        dropped = self.model.dropped[ledger_id]
+        dropped, age = self.model.dropped[ledger_id], self.model.age[ledger_id]
 
         def done(code: Code, data: bytes | None) -> None:
             if code in self.excused:
@@ -402,6 +387,8 @@ class Run:
             if (before is None and code.is_absent) or (data is not None and data in (before or ())):
                 return
             self.model.check_read(ledger_id, entry_id, code, data, dropped)
+            if data is not None and age == dropped:
+                self.model.show((ledger_id, entry_id), data, age)
 
         call = partial(self.machine.serving.read, StoredRead(ledger_id, entry_id))
         self.requests.send(f"read of {entry_id} of {ledger_id}", call, done)
@@ -466,18 +453,11 @@ class Run:
         self.check_order(everything)
         for ledger_id in range(self.ledgers_made):
             self.check_ledger(ledger_id)
-        manifest = machine.manifest()
         machine.check_descriptors()
         machine.check_states()
-        mode = machine.serving._mode
-        if len(machine.disk.numbers) != (mode.survivor is not None):
-            raise ViolationError(f"numbers of earlier runs: {machine.disk.numbers}")
-        names = {name for name in machine.journal_disk.seen_names if name.startswith("journal-")}
-        if any(mode.run.run_id not in name for name in names):
-            raise ViolationError(f"journal files of earlier runs: {sorted(names)}")
-        named = {file.slot for file in manifest.files} | set(manifest.free_slots)
-        if machine.slots() != named:
-            raise ViolationError(f"the MANIFEST names {named}, there are {machine.slots()}")
+        check_runs(machine)
+        check_files(machine)
+        check_origins(machine)
 
     def check_ledger(self, ledger_id: int) -> None:
         machine, model = self.machine, self.model

@@ -30,8 +30,9 @@ from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.model import Code
 from tests.crash.machine import KEY, SMALL, Machine, add_request, unsynced_bytes
+from tests.crash.modes import ALL_MODES, SYNCED, Mode
 from tests.crash.points import play_all_points
-from tests.crash.run import ALL_MODES, SYNCED, Mode, Run
+from tests.crash.run import Run
 from tests.crash.seeds import SEEDS, play_all
 from tests.sim.caught import seeds
 from tests.sim.disk import Faults, SimFile, SimFileSystem

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from benchmarks.options import above_zero, positive
-from tests.mutation.lists import all_mutations
+from tests.mutation.lists import all_mutations, part_of
 from tests.mutation.mutation import SIMULATORS, Mutation, pytest_of
 from tests.mutation.noticed import FILE, Guess, Guesses, tests_of
 from tests.mutation.results import Kept, key_of
@@ -22,7 +22,10 @@ GOAL_OF_SIMULATORS = 0.75
 
 
 def main() -> int:
-    """Judge the mutations; the exit code is 1 below either goal, and when some are not judged."""
+    """Judge the mutations; the exit code is 1 below either goal, and when some are not judged.
+
+    With --only, there is no goal for the simulators alone.
+    """
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--workers", type=positive, default=2)
     parser.add_argument("--only", help="those whose name or file contains one of these, by commas")
@@ -57,15 +60,9 @@ def main() -> int:
         work = _Work(left, kept, guesses, options, Path(directory))
         verdicts += work.judged(begun + options.minutes * 60)
     seconds = time.monotonic() - begun
-    return _report(verdicts, len(judged) - len(verdicts), len(chosen) - len(judged), seconds)
-
-
-def part_of(text: str) -> tuple[int, int]:
-    """Number of a part, from 1, and number of all parts."""
-    part, parts = map(positive, text.split("/"))
-    if part > parts:
-        raise argparse.ArgumentTypeError(f"there is no part {part} of {parts}")
-    return part, parts
+    left_out = len(chosen) - len(judged)
+    goal = 0.0 if options.only else GOAL_OF_SIMULATORS
+    return _report(verdicts, len(judged) - len(verdicts), left_out, seconds, goal)
 
 
 def _is_chosen(mutation: Mutation, only: str | None) -> bool:
@@ -154,7 +151,10 @@ class _Work:
         print(f"{place}  {mutation.name}: {told}  {verdict.how}", flush=True)
 
 
-def _report(verdicts: list[Verdict], unjudged: int, equivalents: int, seconds: float) -> int:
+def _report(
+    verdicts: list[Verdict], unjudged: int, equivalents: int, seconds: float, goal: float
+) -> int:
+    """Print the result; `goal` is the part that the simulators alone must notice."""
     survivors = [verdict.mutation for verdict in verdicts if verdict.by is None]
     for mutation in survivors:
         print(f"survived: {mutation.name} ({mutation.file}): {mutation.reason}")
@@ -169,9 +169,7 @@ def _report(verdicts: list[Verdict], unjudged: int, equivalents: int, seconds: f
         f"{equivalents} equivalents left out, {seconds / 60:.0f} minutes\n"
         f"caught {caught} of {len(verdicts)} (simulator alone {by_simulators})"
     )
-    is_reached = caught >= GOAL * len(verdicts) and by_simulators >= GOAL_OF_SIMULATORS * len(
-        verdicts
-    )
+    is_reached = caught >= GOAL * len(verdicts) and by_simulators >= goal * len(verdicts)
     return int(not is_reached or bool(unjudged))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import pkgutil
 from typing import TYPE_CHECKING
 
 import tests.mutation as package
+from benchmarks.options import positive
 
 if TYPE_CHECKING:
     from tests.mutation.mutation import Mutation
@@ -20,3 +22,11 @@ def all_mutations() -> list[Mutation]:
             imported = importlib.import_module(f"{package.__name__}.{module.name}")
             found += getattr(imported, "MUTATIONS", [])
     return found
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """Number of a part, from 1, and number of all parts."""
+    part, parts = map(positive, text.split("/"))
+    if part > parts:
+        raise argparse.ArgumentTypeError(f"there is no part {part} of {parts}")
+    return part, parts

@@ -81,6 +81,7 @@ SIMULATORS = {
     ),
     "handles": ("tests.sim.handles", "--schedules", "40", "--seed", "1"),
     "transport": ("tests.sim.transport", "--schedules", "40", "--seed", "1"),
+    "storage": ("tests.crash.schedules", "--schedules", "130", "--seed", "0"),
     "crash": pytest_of("tests/crash"),
     "service": ("tests.sim.service", "--schedules", "120", "--seed", "1"),
 }
@@ -213,10 +214,10 @@ SUITES = {
     ),
     "bookie_server/tools/": Suite((), ((f"{_UNIT}/bookie_tools",),)),
     "bookie_server/storage/modes/redo": Suite(
-        ("crash",), (("tests/corruption/test_sample.py",), (f"{_UNIT}/bookie",))
+        ("storage", "crash"), (("tests/corruption/test_sample.py",), (f"{_UNIT}/bookie",))
     ),
     "bookie_server/": Suite(
-        ("crash", "ledger", "ledger scripts"),
+        ("storage", "crash", "ledger", "ledger scripts"),
         ((f"{_UNIT}/bookie",), ("tests/properties/test_storage_drops.py",)),
     ),
 }

@@ -105,6 +105,13 @@ class Workspace:
                     return Verdict(mutation, name, _last_words(output), seconds, narrow)
         return Verdict(mutation, None, "", time.monotonic() - begun)
 
+    def play(
+        self, mutation: Mutation, command: tuple[str, ...], allowed_seconds: float
+    ) -> tuple[int, str]:
+        """Run one command with a mistake; return its exit code and its output."""
+        with self._mistaken(mutation):
+            return self._run(command, allowed_seconds)
+
     def failure(self, command: tuple[str, ...]) -> str:
         """Why a command fails on the tree as it is, in a few words; empty when it passes."""
         code, output = self._run(command, 600.0)

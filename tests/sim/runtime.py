@@ -170,6 +170,7 @@ class Host:
         failure: The exception that ended a coroutine of the host.
         on_failure: Called with this exception; if None, the exception is raised.
         on_callback_error: Called with the exception of a callback; if None, it is raised.
+        slice_us: Time of a pause of 0 ms, with which a task lets others run.
     """
 
     def __init__(
@@ -182,6 +183,7 @@ class Host:
         self.failure: BaseException | None = None
         self.on_failure: Callable[[BaseException], None] | None = None
         self.on_callback_error: Callable[[Exception], None] | None = None
+        self.slice_us = 0
         self._running: dict[int, Coroutine[Any, Any, None]] = {}
         self._numbered = 0
         scheduler.hosts.append(self)
@@ -214,7 +216,7 @@ class Host:
         self.scheduler.call_later(delay_us, alive)
 
     async def sleep(self, duration_ms: int) -> None:
-        await self.sleep_us(duration_ms * 1_000)
+        await self.sleep_us(duration_ms * 1_000 or self.slice_us)
 
     async def sleep_us(self, duration_us: int) -> None:
         woken: SimFuture[None] = self.future()

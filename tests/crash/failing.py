@@ -1,0 +1,134 @@
+"""Random runs in which a device fails once, or the system loses pages, before the process ends.
+
+After a failed write or sync, the data is lost, and the next sync succeeds: the page cache keeps
+what the device does not have. So what a later start finds may be gone after the next power loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from bookie_server.errors import LostRunError
+from ledgerlog_spark.model import Code
+from tests.crash.modes import ALL_MODES, Mode
+from tests.crash.run import Run
+from tests.sim.disk import SECTOR, Content, Faults, SimDisk, put
+
+
+class FailingRun(Run):
+    """One seeded run.
+
+    Attributes:
+        may_be_refused: A write or a sync failed since the last start, or pages were lost. After a
+            run without syncs, the next start may refuse the directory.
+    """
+
+    def __init__(self, seed: int, modes: Sequence[Mode] = ALL_MODES) -> None:
+        super().__init__(seed, modes)
+        self.may_be_refused = False
+
+    @property
+    def _is_weak(self) -> bool:
+        run = self.machine.manifest().run
+        return run is not None and not run.is_synced
+
+    def play(self, rounds: int = 4) -> None:
+        """Play all rounds, unless a start refuses the directory."""
+        self.take_mode()
+        self.machine.start()
+        for _ in range(rounds):
+            self.work(40)
+            if self.random.random() < 0.5:
+                self.break_device()
+                self.work(20)
+            if not self.end_and_start():
+                return
+            self.check_all()
+            self.forget()
+
+    def work(self, operations_max: int) -> None:
+        """Send requests."""
+        for _ in range(self.random.randrange(1, operations_max)):
+            self.operate()
+            if self.random.random() < 0.3:
+                self.let_run(self.random.randrange(1, 6))
+                self.read_newest()
+            self.let_run(self.random.randrange(1, 25))
+
+    def break_device(self) -> None:
+        """Let the next write or sync of a device fail."""
+        self.excused = {Code.IO_ERROR, Code.READ_ONLY}
+        self.may_be_refused = True
+        disk = self.random.choice((self.machine.disk, self.machine.journal_disk))
+        setattr(disk.faults, self.random.choice(("sync_errors", "write_errors")), 1)
+
+    def forget(self) -> None:
+        """Forget what only the last process had."""
+        self.submitted.clear()
+        self.accepted.clear()
+        self.denied.clear()
+
+    def end_and_start(self) -> bool:
+        """End the process, and start it again. Return False if the start refuses the directory."""
+        machine, random = self.machine, self.random
+        self.seen["failed"] += machine.serving.failure is not None
+        was_weak = self._is_weak
+        way = random.random()
+        if way < 0.2:
+            # It needs no device, or the next start finds what it left.
+            self.excused |= {Code.IO_ERROR}
+            machine.scheduler.run(machine.serving.close(), machine.host)
+        machine.disk.faults, machine.journal_disk.faults = Faults(), Faults()
+        if way < 0.6 or (was_weak and way < 0.9):
+            machine.crash()
+            if was_weak and not self.may_be_refused and random.random() < 0.8:
+                self.may_be_refused = lose_pages(machine.disk, random)
+                self.seen["pages lost"] += self.may_be_refused
+        else:
+            machine.lose_power()
+            self.may_be_refused |= was_weak
+        self.excused = set()
+        self.requests.forget()
+        self.model.being_dropped.clear()
+        self.take_mode()
+        try:
+            machine.start()
+        except LostRunError:
+            assert was_weak, "a run with syncs is refused"
+            assert self.may_be_refused, "a run is refused, and nothing was lost"
+            self.seen["refused"] += 1
+            return False
+        self.may_be_refused = False
+        if random.random() < 0.5:
+            # What the start found must be on the device after a clean stop.
+            self.seen["stopped"] += 1
+            machine.stop()
+            machine.lose_power()
+            machine.start()
+        return True
+
+
+def lose_pages(disk: SimDisk, random: Random) -> bool:
+    """Drop some sectors that the system could not write, and return whether there were any.
+
+    Nobody hears of it: the error was reported for another file descriptor.
+    """
+    found: list[tuple[Content, int, bytes]] = [
+        (content, offset, data)
+        for name, content in sorted(disk.seen_names.items())
+        if name.startswith("slot-")
+        for offset, data in content.unsynced
+    ]
+    if not found:
+        return False
+    content, offset, data = random.choice(found)
+    first = random.randrange(0, len(data), SECTOR)
+    last = random.randrange(first, len(data), SECTOR)
+    start, end = offset + first, min(offset + last + SECTOR, offset + len(data))
+    content.unsynced.remove((offset, data))
+    left = [(offset, data[:first]), (end, data[end - offset :])]
+    content.unsynced += [(at, rest) for at, rest in left if rest]
+    before = bytes(content.durable[start:end])
+    put(content.seen, start, before + bytes(end - start - len(before)))
+    return True

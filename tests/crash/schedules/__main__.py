@@ -1,0 +1,52 @@
+"""`python -m tests.crash.schedules --schedules N --seed S`: until one of them is violated."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+
+import structlog
+
+from benchmarks.options import positive
+from tests.crash.schedules import KINDS, violation_of
+
+SECONDS_MAX = 60
+
+
+class HangsError(AssertionError):
+    """A schedule did not end."""
+
+
+def _hangs(_signal: int, _frame: object) -> None:
+    raise HangsError(f"it did not end within {SECONDS_MAX} s")
+
+
+def main() -> int:
+    """Exit code 1 after a violation."""
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.schedules", description=__doc__)
+    parser.add_argument("--schedules", type=positive, default=1_000)
+    parser.add_argument("--seed", type=int, default=0, help="number of the first schedule")
+    parser.add_argument("--kind", choices=KINDS, help="only schedules of this kind")
+    chosen = parser.parse_args()
+    signal.signal(signal.SIGALRM, _hangs)
+    quiet = structlog.make_filtering_bound_logger(logging.CRITICAL)
+    structlog.configure(wrapper_class=quiet)
+    kinds = list(KINDS)
+    played = 0
+    for number in range(chosen.seed, chosen.seed + chosen.schedules):
+        if chosen.kind and kinds[number % len(kinds)] != chosen.kind:
+            continue
+        played += 1
+        signal.alarm(SECONDS_MAX)
+        violation = violation_of(number)
+        if violation:
+            print(f"seed {number}: {violation}")
+            return 1
+    print(f"{played:,} schedules, 0 violations")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

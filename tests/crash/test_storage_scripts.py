@@ -1,0 +1,220 @@
+"""One script for each danger of the storage that only a certain order of events shows.
+
+`tests/mutation/design.py` names the mistake with which each script fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bookie_server.core.bookie_run import BookieWriteMode
+from bookie_server.core.requests import StoredRead
+from bookie_server.core.settings import ModeSettings
+from bookie_server.errors import ForeignJournalError, LostRunError
+from bookie_server.ports import Standing
+from ledgerlog_spark.model import Code
+from tests.crash.invariants import check_origins
+from tests.crash.machine import SMALL, Machine, add_request, entry
+from tests.sim.disk import Content
+
+JOURNAL = ModeSettings(BookieWriteMode.JOURNAL, "/journal", checkpoint_interval_ms=3_600_000)
+UNJOURNALED = ModeSettings(BookieWriteMode.UNJOURNALED, checkpoint_interval_ms=3_600_000)
+
+
+def started(mode: ModeSettings | None = None, **options: Any) -> Machine:
+    settings = replace(SMALL, mode_settings=mode or ModeSettings(), **options)
+    machine = Machine(1, settings=settings)
+    machine.start()
+    return machine
+
+
+def lose_entry_log(machine: Machine) -> None:
+    """Lose power, and with it everything in entry-log files that is not synced."""
+    machine.crash()
+    for name, content in machine.disk.seen_names.items():
+        if name.startswith("slot-"):
+            content.unsynced = []
+            content.seen = bytearray(content.durable)
+    machine.disk.numbers.clear()
+
+
+def test_no_origin_is_used_twice_when_a_start_copies_records() -> None:
+    """The start copies the last group without its dropped entries, so it needs fewer sequences."""
+    machine = started()
+    answers: list[Code] = []
+    storage = machine.serving
+    storage.add(add_request(1, (0,)), answers.append)
+    storage.add(add_request(1, (1,)), answers.append)
+    storage.add(add_request(1, (2,)), answers.append)
+    storage.drop(1, answers.append)
+    storage.add(add_request(2, (0,), b"older"), answers.append)
+    machine.scheduler.run_until(lambda: len(answers) == 5)
+    assert set(answers) == {Code.OK}
+    machine.crash()
+    machine.start()
+    assert machine.serving.counters.boot_rewritten_records == 2
+    check_origins(machine)
+    assert machine.add(2, (0,), b"newer", is_recovery=True) is Code.OK
+    assert machine.read(2, 0) == (Code.OK, entry(2, 0, b"newer"))
+
+
+def test_a_fence_in_an_appended_part_of_the_states_outlives_its_record() -> None:
+    """A clean stop frees the file with the record of the fence."""
+    machine = started()
+    assert machine.fence(1)[0].is_absent
+    machine.scheduler.run(machine.serving._keeper.commit_soon(), machine.host)
+    machine.stop()
+    machine.start()
+    assert machine.serving.is_fenced(1)
+
+
+def test_a_ledger_that_is_forgotten_during_a_commit_stays_fenced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its state, and the line below which ledgers may be forgotten, are in one MANIFEST."""
+    machine = started(tombstone_keep_s=1)
+    assert machine.add(1, (0,)) is Code.OK
+    machine.metadata.standings[1] = Standing.NOT_WRITABLE
+    assert machine.drop(1) is Code.OK
+    machine.stop()
+    machine.start()
+    machine.reclaim()
+    machine.host.wall_offset_ms += 2_000
+    keeper = machine.serving._keeper
+    composed: list[object] = []
+    compose = keeper._compose
+
+    def note(*arguments: Any, **options: Any) -> Any:
+        composed.append(arguments)
+        return compose(*arguments, **options)
+
+    monkeypatch.setattr(keeper, "_compose", note)
+    machine.host.spawn("commit", keeper.commit_soon())
+    machine.scheduler.run_until(lambda: bool(composed))
+    assert machine.scheduler.run(machine.serving._drops.forget(), machine.host) == 1
+    machine.scheduler.run_for(50)
+    machine.lose_power()
+    machine.start()
+    assert machine.add(1, (9,)) is Code.FENCED
+
+
+@pytest.mark.parametrize("mode", [ModeSettings(), JOURNAL], ids=["direct", "journal"])
+def test_an_entry_is_read_only_after_its_sync(mode: ModeSettings) -> None:
+    machine = started(mode)
+    answers: list[Code] = []
+    early: list[Code] = []
+
+    def shown(code: Code, _data: bytes | None) -> None:
+        if not answers:
+            early.append(code)
+
+    machine.serving.add(add_request(1, (0,)), answers.append)
+    while not answers:
+        machine.serving.read(StoredRead(1, 0), shown)
+        assert machine.scheduler.step()
+    assert set(early) == {Code.NO_ENTRY}
+    assert machine.read(1, 0)[0] is Code.OK
+
+
+def test_a_journal_file_is_released_only_after_the_sync_of_its_records() -> None:
+    machine = started(JOURNAL)
+    for number in range(3):
+        assert machine.add(1, (number,)) is Code.OK
+    mode = machine.serving._mode
+    assert mode.ring is not None
+    assert mode.checkpoints is not None
+    ring = mode.ring
+    released: list[int] = []
+
+    def note(_number: int, name: str) -> None:
+        if name.startswith("sync slot"):
+            released.append(ring._released)
+
+    machine.disk.on_operation = note
+    mode.checkpoints.request()
+    machine.scheduler.run_for(100)
+    assert released
+    assert set(released) == {0}, "not before the sync"
+    assert ring._released > 0
+
+
+def test_a_start_in_another_mode_finds_what_is_only_in_the_journal() -> None:
+    machine = started(JOURNAL)
+    for number in range(4):
+        assert machine.add(1, (number,)) is Code.OK
+    lose_entry_log(machine)
+    machine.settings = SMALL
+    machine.start()
+    assert [machine.read(1, number)[0] for number in range(4)] == [Code.OK] * 4
+
+
+def test_a_start_in_direct_mode_does_not_trust_a_run_without_syncs() -> None:
+    machine = started(UNJOURNALED)
+    assert machine.add(1, (0,)) is Code.OK
+    lose_entry_log(machine)
+    machine.settings = SMALL
+    with pytest.raises(LostRunError):
+        machine.start()
+
+
+def test_copies_are_redone_in_their_order_after_the_journal_began_again() -> None:
+    """The first journal file has newer copies than the second one."""
+    machine = started(replace(JOURNAL, journal_files=2))
+    ring = machine.serving._mode.ring
+    assert ring is not None
+    number = 0
+    seen: list[int] = []
+    while seen[-10:] != [0] * 10 or 1 not in seen:
+        assert machine.add(1, (number,), bytes(3_000)) is Code.OK
+        seen.append(ring._current)
+        number += 1
+    lose_entry_log(machine)
+    machine.start()
+    assert [machine.read(1, each)[0] for each in range(number)] == [Code.OK] * number
+    assert not machine.serving._keeper.is_in_doubt
+
+
+def test_nothing_is_written_after_a_stop_during_a_compaction() -> None:
+    machine = started(recent_bytes_max=1)
+    for number in range(40):
+        for ledger_id in (1, 2):
+            assert machine.add(ledger_id, (number,), bytes(1_500)) is Code.OK
+    assert machine.drop(1) is Code.OK
+    storage = machine.serving
+    storage.compactor.request()
+    handover = storage._keeper.handover
+    machine.scheduler.run_until(lambda: handover.draft is not None)
+    machine.scheduler.run(storage.close(), machine.host)
+    assert not storage.compactor._is_running
+    operations = machine.disk.counters.operations
+    machine.scheduler.run_for(1_000)
+    assert machine.disk.counters.operations == operations
+
+
+def test_the_journal_of_the_last_run_is_removed_after_the_commit_without_it() -> None:
+    machine = started(JOURNAL)
+    assert machine.add(1, (0,)) is Code.OK
+    machine.crash()
+    before = machine.manifest().run
+    assert before is not None
+    removed: list[str] = []
+
+    def note(_number: int, name: str) -> None:
+        if name.startswith("remove journal"):
+            run = machine.manifest().run
+            assert run is None or run.run_id != before.run_id
+            removed.append(name)
+
+    machine.journal_disk.on_operation = note
+    machine.start()
+    assert len(removed) == JOURNAL.journal_files
+
+
+def test_the_journal_directory_of_another_bookie_is_refused() -> None:
+    machine = Machine(1, settings=replace(SMALL, mode_settings=JOURNAL))
+    machine.journal_disk.set_name("journal-0123456789abcdef-0123456789abcdef-00", Content())
+    with pytest.raises(ForeignJournalError, match="belongs to another directory"):
+        machine.start()
