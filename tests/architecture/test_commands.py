@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.options import above_zero, positive
 from tests.architecture.trees import ROOT, assert_none, name, nodes, text, tracked
-from tests.mutation.__main__ import part_of
+from tests.mutation.lists import part_of
 
 NUMBERS = {"int", "float"}
 ANY_NUMBER = {"--seed"}

@@ -20,7 +20,7 @@ from bookie_server.storage.compaction.draft import Draft
 from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.keeper import CONTROL_RECORD_SIZE, FileKeeper, room_left
 from bookie_server.storage.journal import append_end_mark
-from bookie_server.storage.reading.reads import RecentBodies
+from bookie_server.storage.reading.recent import RecentBodies
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, add_request, entry
 from tests.unit.bookie.test_compaction import (
