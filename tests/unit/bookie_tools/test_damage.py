@@ -371,13 +371,13 @@ def test_a_rebuilt_index_is_synced(directory: Path, monkeypatch: pytest.MonkeyPa
     done: list[tuple[str, str]] = []
     write, datasync = OsFile.write, OsFile.datasync
 
-    async def noted_write(self: OsFile, offset: int, buffers: Any) -> None:
+    async def noted_write(self: OsFile, offset: int, buffers: Any, *rest: Any) -> None:
         done.append(("write", self.name))
-        await write(self, offset, buffers)
+        await write(self, offset, buffers, *rest)
 
-    async def noted_sync(self: OsFile) -> None:
+    async def noted_sync(self: OsFile, *rest: Any) -> None:
         done.append(("sync", self.name))
-        await datasync(self)
+        await datasync(self, *rest)
 
     monkeypatch.setattr(OsFile, "write", noted_write)
     monkeypatch.setattr(OsFile, "datasync", noted_sync)
