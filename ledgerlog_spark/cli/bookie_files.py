@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import asdict
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
 
 import typer
 
+from ledgerlog_spark.cli.dumped_entries import hex_line, json_line, raw_entry
 from ledgerlog_spark.cli.options import Yes, confirm, group
 from ledgerlog_spark.cli.output import (
     AsJson,
@@ -327,7 +326,7 @@ def dump(
     """
     if raw and as_json:
         raise ConfigurationError("--raw and --json exclude each other: pass one of them")
-    encode = _raw if raw else _json_line if as_json else _hex_line
+    encode = raw_entry if raw else json_line if as_json else hex_line
     with _nothing_changed(), _output(output) as target:
         outcome, warning = with_directory(
             directory, lambda opened: _dump(opened, ledger_id, first, last, target, encode)
@@ -373,23 +372,6 @@ def _output(path: Path | None) -> Iterator[BinaryIO]:
             # A second try is not refused because of a file without the entries.
             path.unlink()
             raise
-
-
-def _raw(_entry_id: int, stored: bytes) -> bytes:
-    return len(stored).to_bytes(4, "big") + stored
-
-
-def _hex_line(entry_id: int, stored: bytes) -> bytes:
-    return f"{entry_id} {stored.hex()}\n".encode()
-
-
-def _json_line(entry_id: int, stored: bytes) -> bytes:
-    entry = {
-        "entry_id": entry_id,
-        "size_bytes": len(stored),
-        "stored_base64": base64.b64encode(stored).decode(),
-    }
-    return json.dumps(entry).encode() + b"\n"
 
 
 def _report_dump(outcome: DumpResult, warning: str) -> None:

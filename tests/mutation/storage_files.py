@@ -330,12 +330,12 @@ _HELD = [
     Mutation(
         "held_removed_file_is_still_held",
         f"{FILES}/held.py",
-        "                if file in files:\n"
-        "                    self._holding[ledger_id].remove(file)\n"
-        "                    if not",
-        "                if file in files[1:]:\n"
-        "                    self._holding[ledger_id].remove(file)\n"
-        "                    if not",
+        "                    if file in files:\n"
+        "                        self._holding[ledger_id].remove(file)\n"
+        "                        if not",
+        "                    if file in files[1:]:\n"
+        "                        self._holding[ledger_id].remove(file)\n"
+        "                        if not",
         "a read looks for entries in a file that compaction has freed",
     ),
     Mutation(
@@ -348,7 +348,7 @@ _HELD = [
     Mutation(
         "rebuild_is_not_tried_again",
         f"{FILES}/index_rebuilds.py",
-        "            self._running.discard(file.entry.file_id)\n",
+        "            self._running.discard(file_id)\n",
         "            pass\n",
         "after one read error, a damaged index is never rebuilt",
     ),

@@ -139,15 +139,15 @@ MUTATIONS = [
     Mutation(
         "stretch_serves_overwritten_entries",
         "bookie_server/storage/reading/reads.py",
-        "following = yield from self._until_newer(ledger_id, ids, best.origin, others)",
+        "following = yield from self._until_newer(ledger_id, ids, best.origin, opened, others)",
         "del ids",
         "reads that arrive together get older copies than reads that arrive alone",
     ),
     Mutation(
         "stretch_serves_what_is_newer_in_the_active_file",
         "bookie_server/storage/reading/reads.py",
-        "others: list[OpenFile | FinishedFile] = [*self._keeper.opened]",
-        "others: list[OpenFile | FinishedFile] = []",
+        "        for open_file in opened:\n            ids = ",
+        "        for open_file in ():\n            ids = ",
         "what recovery has just written again is read only if it is read alone",
     ),
 ]

@@ -110,7 +110,7 @@ class Slots:
         try:
             handle = await self._files.open(slot)
         except MissingFileError:
-            return 0  # somebody has removed the file, and its next use creates it again
+            return 0  # the file was removed, and its next use creates it
         try:
             return await handle.size()
         finally:

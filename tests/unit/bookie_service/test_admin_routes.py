@@ -401,3 +401,39 @@ async def test_a_compaction_is_minor_if_there_are_no_major_ones(tmp_path: Path) 
         admin.world.storage.compactor.running_percent = 20
         (details,) = await admin.json("/api/v1/bookie/gc_details")
         assert (details["majorCompacting"], details["minorCompacting"]) == (False, True)
+
+
+async def test_a_refused_method_names_head_wherever_it_is_answered(admin: Admin) -> None:
+    for path, allowed in (("/heartbeat", "GET, HEAD"), (GC, "GET, PUT, HEAD"), (METRICS, "GET")):
+        assert (await admin.ask(path, "POST"))[0] == 405
+        assert admin.headers["Allow"] == allowed
+
+
+async def test_the_largest_requested_compaction_runs_after_a_pass_that_began_later(
+    admin: Admin,
+) -> None:
+    began, held, compacts = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    listing = admin.world.collector._listing
+    unlisted = listing.unlisted
+
+    async def held_listing(ledger_ids: Any) -> Any:
+        began.set()
+        await held.wait()
+        return await unlisted(ledger_ids)
+
+    listing.unlisted = held_listing
+    requested: list[tuple[int, int]] = []
+
+    def request(live_percent: int = 100) -> None:
+        requested.append((live_percent, admin.view._passes))
+        compacts.set()
+
+    admin.world.storage.compactor.request = request
+    first = asyncio.ensure_future(admin.world.collector.collect())
+    await began.wait()
+    await admin.json(GC, "PUT")
+    await admin.json(GC, "PUT", b'{"forceMajor": false}')
+    held.set()
+    await first
+    await compacts.wait()
+    assert requested == [(80, 2)]
