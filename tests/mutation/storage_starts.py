@@ -227,10 +227,9 @@ _MODES = [
     Mutation(
         "mode_killed_run_is_not_synced",
         f"{MODES}/setup.py",
-        "await _sync_open_files(shared)\n",
-        "pass\n",
+        "            await _sync_open_files(shared)\n",
+        "            pass\n",
         "a start trusts records that only the page cache has",
-        equivalent="the boot finishes each open file later, and syncs the whole file then",
     ),
     Mutation(
         "mode_journal_is_removed_before_the_commit",
@@ -260,8 +259,8 @@ _MODES = [
     Mutation(
         "mode_stop_does_not_wait_for_compaction",
         f"{STORAGE}/ledger_storage.py",
-        "await self.compactor.stop()\n",
-        "pass\n",
+        "            await self.compactor.stop()\n",
+        "",
         "files are closed while compaction writes them",
     ),
     Mutation(
