@@ -31,6 +31,7 @@ _BOOT = [
         "            self.shared.states.changed.add(record.ledger_id)\n",
         "            apply(record, self.shared.state_of(record.ledger_id))\n",
         "a fence is lost with the file that had its record",
+        equivalent="the first commit after a start writes the states of all ledgers",
     ),
     Mutation(
         "boot_copies_vouch_for_themselves",
