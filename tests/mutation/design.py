@@ -6,8 +6,10 @@ designs cannot occur here:
 - An origin of another sequence, or a mark of a journal that was replaced: a directory has one
   sequence of records and no marks (ADR 31). A journal file belongs to one run by its name, so a
   replaced journal is a missing one: `mode_missing_journal_is_an_empty_one`.
-- A slot that is freed under one reading of its file: readings are counted for the directory, and a
-  freed slot waits for all that began before (`freed_file_does_not_wait_for_readers`).
+- A background check that reads from the page cache: there is no such check.
+
+A slot that is freed under a reading of its file is `slot_reused_under_pin` and
+`freed_file_does_not_wait_for_readers`, in other modules.
 """
 
 from __future__ import annotations
