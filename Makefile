@@ -14,9 +14,10 @@ JAR := ledgerlog_spark/jars/ledgerlog-spark.jar
 SCHEDULES ?= 5000
 LOG_SCHEDULES ?= 500
 SEED ?= 1
-ROUNDS ?= 50
+ROUNDS ?= 100
 STATES ?= 12000
 KILLS ?= 20
+SECONDS ?= 600
 CASES ?= 2000
 ONLY ?=
 CORES ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
@@ -30,14 +31,14 @@ COVERAGE ?=
 FAST := tests/unit tests/transcripts tests/architecture tests/docs/test_tutorials.py
 PYTEST := $(BIN)/python -m pytest $(if $(filter 1,$(COVERAGE)),--cov --cov-report=term) $(PYTEST_ARGS)
 # What `make soak` runs, the short ones first.
-SOAK ?= fuzz ack-audit crash-test corruption-test disk-errors kill-test many-ledgers abuse-test metadata-size leader-stream differential \
+SOAK ?= fuzz ack-audit crash-test corruption-test disk-errors kill-test bookie-soak many-ledgers abuse-test metadata-size leader-stream differential \
 	complete-mode tpch sim-coverage exactly-once interop mutation-score matrix
 
 # The tests start hundreds of Python processes: compiled modules halve the CPU time of each start.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz crash-test corruption-test disk-errors kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test many-ledgers ack-audit mutation-score random-search matrix interop bench docs tutorials proto lock clean
+.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz crash-test corruption-test disk-errors kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test bookie-soak many-ledgers ack-audit mutation-score random-search matrix interop bench docs tutorials proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -139,8 +140,8 @@ corruption-test: $(STAMP) ## Damage each byte of small directories of a bookie, 
 disk-errors: $(STAMP) ## Fail each disk operation of a bookie's storage with ENOSPC and EIO, with power losses after it
 	$(BIN)/python -m tests.disk_errors
 
-kill-test: $(STAMP) ## Kill real processes with SIGKILL during appends, in ROUNDS rounds
-	$(BIN)/python -m tests.kill_test --rounds $(ROUNDS)
+kill-test: $(STAMP) ## Kill real processes with SIGKILL during appends and compactions, in ROUNDS rounds
+	$(BIN)/python -m tests.kill_test --rounds $(ROUNDS) --seed $(SEED)
 
 exactly-once: $(STAMP) ## During two streaming queries, kill drivers, workers, bookies and ZooKeeper KILLS times
 	$(BIN)/python -m tests.exactly_once --kills $(KILLS) --seed $(SEED)
@@ -183,6 +184,9 @@ matrix: $(STAMP) jar ## Run unit, Spark, stream and leader tests in every Python
 
 abuse-test: $(STAMP) ## Abuse bookies in 14 ways; measure a normal client's slowest append and the bookies' memory
 	$(BIN)/python -m tests.abuse
+
+bookie-soak: $(STAMP) ## Write, delete and compact at 20 times the pace for SECONDS; check that bookies stay level
+	$(BIN)/python -m tests.bookie_soak --seconds $(SECONDS)
 
 many-ledgers: $(STAMP) ## Measure how long 100,000 ledgers delay the event loop and the adds of a bookie
 	$(BIN)/python -m tests.many_ledgers

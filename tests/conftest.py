@@ -15,6 +15,7 @@ pytest_plugins = [
     "tests.fixtures.bookie_cluster",
     "tests.fixtures.bookies",
     "tests.fixtures.simulations",
+    "tests.fixtures.small_device",
     "tests.fixtures.zookeeper",
 ]
 

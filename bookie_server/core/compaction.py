@@ -8,7 +8,7 @@ bytes for each copied byte.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -23,6 +23,9 @@ ALL_PERCENT = 100
 CREDIT_MS = 100
 """If the work was slower than its rate, it may catch up at most this time."""
 MILLISECONDS = 1_000
+RETRY_PAUSE_MS = 600_000
+"""Pause before a file is tried again that could not be read."""
+RETRY_PAUSE_MS_MAX = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,29 @@ class Schedule:
 
 def _is_due(passed_ms: int, interval_ms: int) -> bool:
     return 0 < interval_ms <= passed_ms
+
+
+class Withdrawals:
+    """Files that could not be read, and when each is tried again.
+
+    An error of the device may pass, and the damaged entries may be deleted. After each failure, the
+    pause doubles, up to `RETRY_PAUSE_MS_MAX`.
+    """
+
+    def __init__(self) -> None:
+        self._pauses: dict[int, tuple[int, int]] = {}  # end and length of the pause, by file id
+
+    def add(self, file_id: int, now_ms: int) -> None:
+        """Note that a file could not be read."""
+        _, last_ms = self._pauses.get(file_id, (0, RETRY_PAUSE_MS // 2))
+        pause_ms = min(2 * last_ms, RETRY_PAUSE_MS_MAX)
+        self._pauses[file_id] = now_ms + pause_ms, pause_ms
+
+    def waiting(self, file_ids: Collection[int], now_ms: int) -> set[int]:
+        """Return the files whose pause has not ended, and forget all files but `file_ids`."""
+        for file_id in self._pauses.keys() - file_ids:
+            del self._pauses[file_id]
+        return {file_id for file_id, (end_ms, _) in self._pauses.items() if now_ms < end_ms}
 
 
 class Rate:

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 import psutil
 
 from benchmarks.options import above_zero
-from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from tests.abuse.abuses import ABUSES, prepare
 from tests.abuse.client import GoodClient
 from tests.abuse.loop_lags import Lag, LoopLags
 from tests.fixtures.bookie_process import ROOT, BookieProcess
 from tests.fixtures.ports import free_port
+from tests.fixtures.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,33 +82,29 @@ class Findings:
     broken: list[str] = field(default_factory=list)
 
 
-class Stage:
+class Abused:
     """ZooKeeper, three bookies and a good client on them, until the stack is closed."""
 
     def __init__(self, directory: Path, stack: contextlib.ExitStack) -> None:
-        zookeeper = stack.enter_context(ZooKeeperProcess(directory / "zookeeper"))
-        uri = f"zk://{zookeeper.connect_string}/ledgers"
         metrics_ports = [free_port() for _ in range(3)]
-        self.bookies = [
-            BookieProcess(
-                directory / f"bookie-{number}",
-                uri,
-                session_timeout_ms=10_000,
-                metrics_port=metrics_port,
-            )
-            for number, metrics_port in enumerate(metrics_ports)
-        ]
-        for bookie in self.bookies:
-            stack.callback(bookie.kill)
-            bookie.start()
+        stage = Stage(
+            directory,
+            stack,
+            len(metrics_ports),
+            lambda number: {
+                "session_timeout_ms": 10_000,
+                "metrics_port": metrics_ports[number],
+            },
+        )
+        self.bookies = list(stage.bookies.values())
         prepare([bookie.port for bookie in self.bookies])
-        self.client = stack.enter_context(GoodClient(uri))
+        self.client = stack.enter_context(GoodClient(stage.uri))
         self.memory = Memory(self.bookies)
         time.sleep(1)  # both warm up
         self.lags = LoopLags(metrics_ports)
 
 
-def play(name: str, seconds: float, stage: Stage, findings: Findings) -> None:
+def play(name: str, seconds: float, stage: Abused, findings: Findings) -> None:
     """Run one abuse, and print the slowest calls of the client."""
     client = stage.client
     client.begin()
@@ -135,7 +131,7 @@ def play(name: str, seconds: float, stage: Stage, findings: Findings) -> None:
     )
 
 
-def judge(stage: Stage, findings: Findings) -> None:
+def judge(stage: Abused, findings: Findings) -> None:
     """Stop the client and the bookies, and record each guarantee that was broken."""
     client, broken = stage.client, findings.broken
     client.stop()
@@ -162,7 +158,7 @@ def run(names: Sequence[str], seconds: float, directory: Path) -> int:
     """Run the abuses, and return the exit code."""
     findings = Findings()
     with contextlib.ExitStack() as stack:
-        stage = Stage(directory, stack)
+        stage = Abused(directory, stack)
         for name in names:
             play(name, seconds, stage, findings)
         judge(stage, findings)

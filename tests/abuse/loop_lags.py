@@ -59,13 +59,13 @@ class LoopLags:
 
     def __init__(self, metrics_ports: Sequence[int]) -> None:
         self._ports = metrics_ports
-        self._before = {port: _samples(port) for port in metrics_ports}
+        self._before = {port: samples_of(port) for port in metrics_ports}
 
     def since_last(self) -> Lag:
         """The longest delay of any bookie since the last call, or since this object was created."""
         longest = Lag()
         for port in self._ports:
-            samples = _samples(port)
+            samples = samples_of(port)
             before, self._before[port] = self._before[port], samples
             longest = longest.or_longer(
                 Lag(grown(WALL, before, samples), grown(CPU, before, samples))
@@ -92,7 +92,7 @@ def _bound_of(key: str) -> float:
     return math.inf if bound == "+Inf" else float(bound)
 
 
-def _samples(port: int) -> dict[str, float]:
+def samples_of(port: int) -> dict[str, float]:
     """All samples of a bookie; a bucket's key ends with its bound."""
     url = f"http://127.0.0.1:{port}/metrics"
     with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:

@@ -16,9 +16,11 @@ from tests.architecture.trees import ROOT, assert_none, name, nodes
 
 LONG_CHECKS = {
     "tests/abuse": "measures how long appends take while peers misbehave at a real pace",
+    "tests/bookie_soak": "measures bookies at a real pace for ten minutes",
     "tests/complete_mode": "upkeep runs at its real pace",
     "tests/exactly_once": "kills real processes at random moments",
     "tests/interop": "processes of Apache's, which are asked whether they are up",
+    "tests/kill_test": "kills real processes at random moments",
     "tests/many_ledgers": "measures how long a bookie's event loop is held up",
     "tests/mutation": "prints how long each verdict took",
     "tests/tpch": "prints how long each query took",

@@ -25,8 +25,8 @@ import ledgerlog_spark as ll
 from benchmarks.options import positive
 from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.client.client import LedgerClient
-from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from tests.fixtures.bookie_process import MEBIBYTE, BookieProcess
+from tests.fixtures.stage import Stage, used_bytes
 from tests.fixtures.stream_query import StreamQuery
 
 LOG = "counts"
@@ -70,8 +70,7 @@ class Disks:
 
     def look(self) -> int:
         """Bytes of blocks that all files of all bookies take."""
-        files = (path for bookie in self._bookies for path in bookie.directory.rglob("*"))
-        found = sum(map(_blocks, files)) * 512
+        found = sum(used_bytes(bookie.directory) for bookie in self._bookies)
         self.bytes_max = max(self.bytes_max, found)
         return found
 
@@ -84,13 +83,6 @@ class Disks:
         for bookie in self._bookies:
             bookie.collect()
         return self.look()
-
-
-def _blocks(path: Path) -> int:
-    try:
-        return path.stat().st_blocks
-    except FileNotFoundError:  # replaced meanwhile by its bookie
-        return 0
 
 
 async def _ledgers(client: LedgerClient) -> int:
@@ -114,16 +106,9 @@ def upkept(uri: str) -> Iterator[None]:
 def play(directory: Path, batches: int) -> Result:
     """All batches of one query on bookies of its own."""
     with ExitStack() as stack:
-        zookeeper = stack.enter_context(ZooKeeperProcess(directory / "zookeeper"))
-        uri = f"zk://{zookeeper.connect_string}/ledgers"
-        bookies = []
-        for number in range(BOOKIES):
-            name = f"bookie-{number}"
-            bookies.append(BookieProcess(
-                directory / name, uri, bookie_id=name, file_size_bytes=FILE_SIZE_BYTES,
-                gc_interval_ms=COLLECT_EVERY_MS,
-            ).start())  # fmt: skip
-            stack.callback(bookies[-1].stop)
+        settings = {"file_size_bytes": FILE_SIZE_BYTES, "gc_interval_ms": COLLECT_EVERY_MS}
+        stage = Stage(directory, stack, BOOKIES, lambda _number: settings)
+        uri, bookies = stage.uri, list(stage.bookies.values())
         client = stack.enter_context(ll.connect(uri))
         query = StreamQuery(uri, LOG, overwrite=True, rows=rows, **OPTIONS)
         stack.callback(query.close)

@@ -1,4 +1,4 @@
-"""One round: append, kill, restart in any write mode, seal, compare."""
+"""One round: append, compact, kill, restart in any write mode, seal, compare."""
 
 from __future__ import annotations
 
@@ -7,64 +7,66 @@ import random
 import select
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import ledgerlog_spark as ll
-from bookie_server.core.bookie_run import BookieWriteMode
-from ledgerlog_spark.client.blocking.client import BlockingClient
-from ledgerlog_spark.local.cluster import Cluster
+from tests.fixtures.bookie_process import BookieProcess, set_mode
+from tests.fixtures.ports import free_port
+from tests.fixtures.replicas import Copies
+from tests.fixtures.stage import Stage, start_all
 from tests.kill_test.payload import payload
 from tests.kill_test.writer import NUMBER
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.client.blocking.client import BlockingClient
+
 ROOT = Path(__file__).parents[2]
 VICTIMS = ("bookie", "writer", "everything")
+MODES = ("direct", "journal", "unjournaled")
 QUORUMS = ((3, 3, 2), (3, 2, 2), (4, 3, 2), (5, 3, 2))
 PATIENCE_SECONDS = 60.0
+ENTRIES_MAX = 2_000
 KEPT_ENTRIES = 20
+COMPACTING_SECONDS_MAX = 0.3
+"""A process is killed within this time after a compaction began on each bookie."""
 WRITER = "import sys; from tests.kill_test.writer import main; sys.exit(main())"
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What one round saw; lost, changed and invented have to be 0."""
+@dataclass(slots=True)
+class Tally:
+    """What all rounds saw; lost, invented and `copies.wrong` have to be 0.
 
-    acknowledged: int
-    lost: int
-    changed: int
-    invented: int
-    fragments: int
-    kept_ledger_id: int
+    Attributes:
+        rounds: Number of rounds.
+        acknowledged: Number of entries whose writer got an acknowledgement.
+        lost: Number of acknowledged entries that are not in the sealed ledger.
+        invented: Number of entries that no writer sent.
+        copies: What the bookies held, at the end of each round and of the run.
+        kills: Number of killed bookies, by write mode.
+        compacting: Number of bookies that compacted files immediately before they were killed.
+        kept: The ledgers that no round deleted, by the number of the round.
+    """
 
+    rounds: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    invented: int = 0
+    copies: Copies = field(default_factory=Copies)
+    kills: Counter[str] = field(default_factory=Counter)
+    compacting: int = 0
+    kept: dict[int, int] = field(default_factory=dict)
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What was read of the ledgers that no round deleted."""
-
-    read: int
-    lost: int
-
-
-def keep_a_ledger(client: BlockingClient, number: int) -> int:
-    """Write a small ledger and close it; return its id."""
-    with client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2) as ledger:
-        for entry_id in range(KEPT_ENTRIES):
-            ledger.append(payload(number, entry_id))
-        return ledger.id
-
-
-def check_kept(cluster: Cluster, ledger_ids: list[int]) -> Kept:
-    """Read all entries of the small ledgers."""
-    read = lost = 0
-    with ll.connect(cluster.metadata_service_uri) as client:
-        for number, ledger_id in enumerate(ledger_ids):
-            with client.open_ledger(ledger_id) as ledger:
-                for entry in ledger.read(0, KEPT_ENTRIES - 1):
-                    read += 1
-                    lost += bytes(entry.payload) != payload(number, entry.entry_id)
-    return Kept(read, lost + KEPT_ENTRIES * len(ledger_ids) - read)
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing was lost, changed or invented."""
+        return not (self.lost or self.invented or self.copies.wrong)
 
 
 class Writer:
@@ -122,57 +124,84 @@ class Writer:
         return content
 
 
-@contextmanager
-def write_mode(mode: BookieWriteMode, directory: Path) -> Iterator[None]:
-    """Bookies that are started in the block have this write mode."""
-    names = {"LEDGERLOG_WRITE_MODE": mode.value}
-    if mode is BookieWriteMode.JOURNAL:
-        journal = directory.with_suffix(".journal")
-        journal.mkdir(exist_ok=True)
-        names["LEDGERLOG_JOURNAL_DIRECTORY"] = str(journal)
-    os.environ.update(names)
-    try:
-        yield
-    finally:
-        for name in names:
-            del os.environ[name]
+def mode_settings(directory: Path, number: int) -> dict[str, Any]:
+    """The write mode of the first start of a bookie."""
+    bookie = BookieProcess(directory / f"bookie-{number}", "", 1)
+    set_mode(bookie, MODES[number % len(MODES)], journal_of(bookie))
+    return bookie.settings | {"metrics_port": free_port()}
 
 
-def play(cluster: Cluster, number: int, seed: int) -> Result:
+def journal_of(bookie: BookieProcess) -> Path:
+    """The journal directory of a bookie, which it uses only in one write mode."""
+    return bookie.directory.with_suffix(".journal")
+
+
+def compact(bookies: Sequence[BookieProcess]) -> None:
+    """Collect garbage on each bookie, and start to compact each file with a deleted entry."""
+    with ThreadPoolExecutor(len(bookies)) as pool:
+        list(pool.map(BookieProcess.collect, bookies))
+
+
+def play(stage: Stage, number: int, seed: int, tally: Tally) -> None:
     """Play round `number`; all its choices follow from `seed`."""
     dice = random.Random(f"{seed}:{number}")
     victim = VICTIMS[number % len(VICTIMS)]
-    quorum = QUORUMS[dice.randrange(len(QUORUMS))]
-    writer = Writer(cluster.metadata_service_uri, number, quorum)
+    writer = Writer(stage.uri, number, dice.choice(QUORUMS))
+    bookies = list(stage.bookies.values())
+    killed: list[BookieProcess] = []
     try:
-        writer.wait_for(dice.randrange(1, 20_000))
-        bookies = [member.id for member in cluster.members.bookies]
-        killed = bookies if victim == "everything" else [dice.choice(bookies)]
+        writer.wait_for(dice.randrange(1, ENTRIES_MAX))
+        compact(bookies)
+        time.sleep(dice.random() * COMPACTING_SECONDS_MAX)
         if victim != "writer":
-            for bookie in killed:
-                cluster.kill(bookie)
+            killed = bookies if victim == "everything" else [dice.choice(bookies)]
+        tally.compacting += sum(bookie.is_compacting() for bookie in killed)
+        for bookie in killed:
+            bookie.kill()
         if victim == "bookie":
             writer.wait_for_more()
     finally:
         writer.kill()
-    if victim != "writer":
-        for bookie in killed:
-            with write_mode(dice.choice(list(BookieWriteMode)), cluster.directory / bookie):
-                cluster.start(bookie)
-    return _compare(cluster, writer, number)
+    for bookie in killed:
+        tally.kills[str(bookie.settings["write_mode"])] += 1
+        set_mode(bookie, dice.choice(MODES), journal_of(bookie))
+    start_all(killed)
+    _compare(stage, writer, number, tally)
 
 
-def _compare(cluster: Cluster, writer: Writer, seed: int) -> Result:
-    with ll.connect(cluster.metadata_service_uri) as client:
+def _compare(stage: Stage, writer: Writer, number: int, tally: Tally) -> None:
+    with ll.connect(stage.uri) as client:
         sealed = client.seal(writer.ledger_id)
-        lost = max(0, writer.acknowledged - sealed.last_entry_id)
-        changed = invented = 0
-        if sealed.last_entry_id >= 0:
-            with client.open_ledger(writer.ledger_id) as ledger:
-                for entry in ledger.read(0, sealed.last_entry_id):
-                    changed += bytes(entry.payload) != payload(seed, entry.entry_id)
-                    invented += entry.entry_id > writer.sent
-        kept = keep_a_ledger(client, seed)
+        tally.rounds += 1
+        tally.acknowledged += writer.acknowledged + 1
+        tally.lost += max(0, writer.acknowledged - sealed.last_entry_id)
+        tally.invented += max(0, sealed.last_entry_id - writer.sent)
+        tally.copies.check(
+            writer.ledger_id, sealed, stage.bookies, lambda entry_id: payload(number, entry_id)
+        )
+        tally.kept[number] = _keep_a_ledger(client, number)
         client.delete_ledger(writer.ledger_id)
-    acknowledged = writer.acknowledged + 1
-    return Result(acknowledged, lost, changed, invented, len(sealed.fragments), kept)
+
+
+def _keep_a_ledger(client: BlockingClient, number: int) -> int:
+    """Write a small ledger and close it; return its id."""
+    with client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2) as ledger:
+        for entry_id in range(KEPT_ENTRIES):
+            ledger.append(payload(number, entry_id))
+        return ledger.id
+
+
+def check_kept(stage: Stage, tally: Tally) -> int:
+    """Read the ledgers that no round deleted; return the number of copies that were read."""
+    before = tally.copies.read
+    with ll.connect(stage.uri) as client:
+        for number, ledger_id in tally.kept.items():
+            metadata = client.ledger_metadata(ledger_id)
+            tally.lost += KEPT_ENTRIES - 1 - metadata.last_entry_id
+            tally.copies.check(
+                ledger_id,
+                metadata,
+                stage.bookies,
+                lambda entry_id, number=number: payload(number, entry_id),  # type: ignore[misc]
+            )
+    return tally.copies.read - before

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from concurrent.futures import Future
 from struct import Struct
 
@@ -14,6 +15,8 @@ from tests.kill_test.payload import payload
 
 NUMBER = Struct(">q")
 CHUNK = 32
+PAUSE_SECONDS = 0.02
+"""After each chunk: on a slow machine, a round takes long, but its ledger does not become large."""
 
 
 def main() -> int:
@@ -42,6 +45,7 @@ def main() -> int:
                     return 0
                 appended.add_done_callback(acknowledged)
                 entry_id += 1
+            time.sleep(PAUSE_SECONDS)
 
 
 if __name__ == "__main__":

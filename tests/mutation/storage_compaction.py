@@ -103,9 +103,16 @@ MUTATIONS = [
     Mutation(
         "copies_of_leaving_files_supersede",
         f"{COMPACTION}/live.py",
-        "        stays = rival.entry.file_id not in self._leaving\n",
-        "        stays = True\n",
+        "        is_firm = rival.entry.file_id not in self._weak\n",
+        "        is_firm = True\n",
         "two equal copies are dead because of each other",
+    ),
+    Mutation(
+        "copies_in_a_damaged_file_supersede",
+        f"{COMPACTION}/cycle.py",
+        "        weak = unread | {",
+        "        weak = {",
+        "a verified copy is dropped because of one in a file that could not be read",
     ),
     Mutation(
         "draft_shares_its_slot",
@@ -117,9 +124,31 @@ MUTATIONS = [
     Mutation(
         "damaged_file_is_copied_again_and_again",
         f"{COMPACTION}/cycle.py",
-        "                self._withdrawn.add(file_id)\n",
+        "                self._withdrawals.add(file_id, self._shared.clock.monotonic_ms())\n",
         "",
-        "each compaction copies the readable part of a damaged file once more",
+        "each compaction reads a damaged file once more",
+    ),
+    Mutation(
+        "damaged_file_is_never_tried_again",
+        "bookie_server/core/compaction.py",
+        "if now_ms < end_ms}",
+        "if end_ms}",
+        "after an error of the device that has passed, a file stays until the next start",
+    ),
+    Mutation(
+        "damaged_file_is_tried_in_equal_pauses",
+        "bookie_server/core/compaction.py",
+        "        pause_ms = min(2 * last_ms, RETRY_PAUSE_MS_MAX)\n",
+        "        pause_ms = RETRY_PAUSE_MS\n",
+        "a file that stays damaged is read every ten minutes for ever",
+    ),
+    Mutation(
+        "pauses_of_freed_files_are_kept",
+        "bookie_server/core/compaction.py",
+        "        for file_id in self._pauses.keys() - file_ids:\n"
+        "            del self._pauses[file_id]\n",
+        "",
+        "the memory for damaged files grows without a bound",
     ),
     Mutation(
         "deleted_in_the_active_file_counts_as_live",

@@ -146,7 +146,7 @@ _REQUESTS = [
     ),
     Mutation(
         "recent_bodies_are_kept_for_ever",
-        f"{STORAGE}/reading/recent.py",
+        f"{STORAGE}/reading/reads.py",
         "            self._size_bytes -= oldest.body_size + RECORD_COST_BYTES\n"
         "            oldest.body = None\n",
         "            self._size_bytes -= oldest.body_size + RECORD_COST_BYTES\n",
@@ -247,8 +247,8 @@ _COMPACTION = [
     Mutation(
         "rival_hides_older_and_newer_alike",
         f"{COMPACTION}/live.py",
-        "if other.origin > piece.origin or (stays and other.origin == piece.origin):",
-        "if other.origin != piece.origin or stays:",
+        "if other.origin > piece.origin or (is_firm and other.origin == piece.origin):",
+        "if other.origin != piece.origin or is_firm:",
         "the newest copy of an entry is dead because of an older one",
     ),
     Mutation(

@@ -179,7 +179,8 @@ MEANINGS: Final = {
         "Size of the files that compaction freed, less the size of the files that it wrote."
     ),
     "storage_compaction_sources_withdrawn": (
-        "Files that compaction could not read. **Above 0: the disk lost data.**"
+        "How often compaction could not read a file, which then stays. **Above 0: the disk lost "
+        "data.**"
     ),
     "sync_times": (
         "Times of the syncs that adds wait for: number and sum since the start, and quantiles of "

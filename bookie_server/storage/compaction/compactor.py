@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bookie_server.core.compaction import ALL_PERCENT, Schedule
+from bookie_server.core.compaction import ALL_PERCENT, Schedule, Withdrawals
 from bookie_server.errors import StorageError
 from bookie_server.ports import Future, Priority
 from bookie_server.storage.compaction.cycle import Compacted, Cycle
@@ -31,7 +31,7 @@ class Compactor:
         self._is_running = False
         self.running_percent = 0  # threshold of the compaction that runs, or 0
         self._short_ms = now_ms - shared.settings.allocation_retry_ms
-        self._withdrawn: set[int] = set()  # ids of damaged files, which are not tried again
+        self._withdrawals = Withdrawals()
         self.on_compacted: Callable[[Compacted], None] = lambda _compacted: None
 
     async def compact(self, live_percent: int = ALL_PERCENT) -> None:
@@ -76,7 +76,7 @@ class Compactor:
                 try:
                     if wanted and not self._pace.must_end:
                         self.running_percent = wanted
-                        cycle = Cycle(self._shared, self._keeper, self._pace, self._withdrawn)
+                        cycle = Cycle(self._shared, self._keeper, self._pace, self._withdrawals)
                         self.on_compacted(await cycle.run(wanted))
                 finally:
                     self.running_percent = 0

@@ -13,7 +13,7 @@ import contextlib
 from collections import deque
 from dataclasses import dataclass
 
-from bookie_server.core.compaction import Candidate, chosen
+from bookie_server.core.compaction import Candidate, Withdrawals, chosen
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import DiskFullError, TooManyFilesError
 from bookie_server.storage.compaction.copying import Copying, CopyOutcome
@@ -35,21 +35,23 @@ class Compacted:
     live_percent: int  # the threshold
     files_freed: int = 0
     files_written: int = 0
-    files_withdrawn: int = 0  # files that stay, because they are damaged
+    files_withdrawn: int = 0  # files that stay, because they could not be read
     bytes_copied: int = 0  # size of the copied entries
     bytes_freed: int = 0  # size of the freed files, less the size of the written files
     duration_ms: int = 0
 
 
 class Cycle:
-    """One compaction. `withdrawn` are the ids of damaged files, which are not tried again."""
+    """One compaction. `withdrawals` are the files that earlier compactions could not read."""
 
-    def __init__(self, shared: Shared, keeper: FileKeeper, pace: Pace, withdrawn: set[int]) -> None:
+    def __init__(
+        self, shared: Shared, keeper: FileKeeper, pace: Pace, withdrawals: Withdrawals
+    ) -> None:
         self._shared = shared
         self._keeper = keeper
         self._handover = keeper.handover
         self._pace = pace
-        self._withdrawn = withdrawn
+        self._withdrawals = withdrawals
         self._queue: deque[Copying] = deque()
         self._result = Compacted(0)
 
@@ -58,9 +60,11 @@ class Cycle:
         counters, clock = self._shared.counters, self._shared.clock
         self._result = result = Compacted(live_percent)
         began_ms, copied = clock.monotonic_ms(), counters.compaction_bytes_copied
-        sources = self._sources(live_percent)
-        leaving = {file.entry.file_id for file in sources}
-        live = LiveEntries(self._shared, self._keeper, self._pace, leaving)
+        files = {file.entry.file_id: file for file in self._keeper.finished if file.live}
+        unread = self._withdrawals.waiting(files.keys(), began_ms)
+        sources = self._sources(files, unread, live_percent)
+        weak = unread | {file.entry.file_id for file in sources}
+        live = LiveEntries(self._shared, self._keeper, self._pace, weak)
         self._queue.extend(Copying(self._shared, file, live, self._pace) for file in sources)
         while self._queue and not self._pace.must_end:
             if not await self._write_one():
@@ -72,16 +76,15 @@ class Cycle:
         counters.compaction_sources_withdrawn += result.files_withdrawn
         return result
 
-    def _sources(self, live_percent: int) -> list[FinishedFile]:
+    def _sources(
+        self, files: dict[int, FinishedFile], unread: set[int], live_percent: int
+    ) -> list[FinishedFile]:
         """Return the files to compact, the best one first. Dead files need no compaction."""
-        unfit = self._shared.health.files_in_doubt | self._withdrawn
-        files = {
-            file.entry.file_id: file
-            for file in self._keeper.finished
-            if file.live and file.entry.file_id not in unfit
-        }
+        unfit = unread | self._shared.health.files_in_doubt
         candidates = [
-            Candidate(file_id, file.live_bytes, file.data_bytes) for file_id, file in files.items()
+            Candidate(file_id, file.live_bytes, file.data_bytes)
+            for file_id, file in files.items()
+            if file_id not in unfit
         ]
         return [files[file.file_id] for file in chosen(candidates, live_percent)]
 
@@ -150,7 +153,7 @@ class Cycle:
             if outcome is CopyOutcome.DEAD:
                 self._keeper.wake()  # now the keeper may free the file
             else:
-                self._withdrawn.add(file_id)
+                self._withdrawals.add(file_id, self._shared.clock.monotonic_ms())
                 self._result.files_withdrawn += 1
         return True
 

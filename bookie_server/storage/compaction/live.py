@@ -64,15 +64,19 @@ class LiveStretches:
 
 
 class LiveEntries:
-    """Finds the live entries of files. `leaving` are the ids of all files of one compaction."""
+    """Finds the live entries of files.
+
+    An entry in a file of `weak` supersedes no equal copy. `weak` are the ids of all files of one
+    compaction, and of the files that could not be read.
+    """
 
     def __init__(
-        self, shared: Shared, keeper: FileKeeper, pace: Pace, leaving: Collection[int]
+        self, shared: Shared, keeper: FileKeeper, pace: Pace, weak: Collection[int]
     ) -> None:
         self._shared = shared
         self._keeper = keeper
         self._pace = pace
-        self._leaving = leaving
+        self._weak = weak
 
     async def of(self, source: FinishedFile) -> LiveStretches:
         """Return the live stretches of a file.
@@ -141,9 +145,9 @@ class LiveEntries:
     ) -> list[Piece[int]]:
         """Return the parts of pieces of which `rival` has no newer copy.
 
-        If `rival` stays, an equal copy supersedes too: an earlier compaction made it.
+        If `rival` is not weak, an equal copy supersedes too: an earlier compaction made it.
         """
-        stays = rival.entry.file_id not in self._leaving
+        is_firm = rival.entry.file_id not in self._weak
         newer: list[list[tuple[int, int]]] = [[] for _ in pieces]
         number = 0
         # Without a proof that a copy exists, an entry is copied.
@@ -157,7 +161,7 @@ class LiveEntries:
                     piece = pieces[at]
                     if piece.first > other.last:
                         break
-                    if other.origin > piece.origin or (stays and other.origin == piece.origin):
+                    if other.origin > piece.origin or (is_firm and other.origin == piece.origin):
                         newer[at].append((other.first, other.last))
         return [part for at, piece in enumerate(pieces) for part in uncovered(piece, newer[at])]
 

@@ -7,9 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,9 +24,13 @@ from tests.fixtures.bookie_process import (
     stored_entry,
 )
 from tests.fixtures.patience import until
+from tests.fixtures.replicas import Copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.fixtures.small_device import Device
 
     MakeBookie = Callable[..., BookieProcess]
 
@@ -48,52 +49,6 @@ SMALL = {
 
 ENTRIES_MAX = 6_000  # a ledger has b1 in its ensemble or not
 THRESHOLDS = {"disk_usage_warn": 0.6, "disk_usage_max": 0.8, "disk_usage_low_water": 0.5}
-
-
-class Device:
-    """A file system in memory, with a size that can change."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def mount(self, mebibytes: int) -> bool:
-        """Mount it, and return whether this process may do that."""
-        self.path.mkdir()
-        return self._run("mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", self.path)
-
-    def resize(self, mebibytes: int) -> None:
-        assert self._run("mount", "-o", f"remount,size={mebibytes}m", self.path)
-
-    def unmount(self) -> None:
-        self._run("umount", "-l", self.path)
-
-    def fill(self) -> None:
-        """Leave no byte."""
-        with (self.path / "ballast").open("wb", buffering=0) as ballast:
-            size = MEBIBYTE
-            while size:
-                try:
-                    ballast.write(bytes(size))
-                except OSError:  # no space left
-                    size //= 2
-
-    def make_room(self) -> None:
-        (self.path / "ballast").unlink()
-
-    @staticmethod
-    def _run(*command: object) -> bool:
-        ended = subprocess.run([str(word) for word in command], capture_output=True, check=False)
-        return ended.returncode == 0
-
-
-@pytest.fixture
-def device(tmp_path: Path) -> Iterator[Device]:
-    """The device of the bookie b1."""
-    device = Device(tmp_path / "b1")
-    if not device.mount(64):
-        pytest.skip("this process may not mount a tmpfs (it needs CAP_SYS_ADMIN)")
-    yield device
-    device.unmount()
 
 
 def fill_with_entries(peer: Peer, first: int = 0) -> int:
@@ -212,20 +167,11 @@ def test_a_client_goes_on_with_another_bookie_and_each_replica_has_each_entry(
                 for pending in [ledger.append_async(PAYLOAD) for _ in range(300)]:
                     pending.result()
                 written += 300
-        replicas = 0
+        copies = Copies()
         for ledger_id in ledgers:
-            sealed = client.seal(ledger_id)
-            assert sealed.last_entry_id == 299
-            ends = [fragment.first_entry_id for fragment in sealed.fragments[1:]] + [300]
-            for fragment, end in zip(sealed.fragments, ends, strict=True):
-                for name in fragment.ensemble:
-                    with bookies[name].peer() as peer:
-                        for entry_id in range(fragment.first_entry_id, end):
-                            entry = peer.read(encode_read(ledger_id, entry_id))
-                            assert entry is not None
-                            assert entry.endswith(PAYLOAD), (name, ledger_id, entry_id)
-                            replicas += 1
-        assert replicas == 2 * written
+            copies.check(ledger_id, client.seal(ledger_id), bookies, lambda _entry_id: PAYLOAD)
+        assert copies.broken == []
+        assert (copies.entries, copies.read, copies.absent) == (written, 2 * written, 0)
         fragments = [each for ledger_id in ledgers for each in client.seal(ledger_id).fragments]
         assert "b1" in {name for fragment in fragments for name in fragment.ensemble}
 

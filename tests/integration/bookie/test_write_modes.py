@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import json
 import resource
 import shutil
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from bookie_server.storage.device import mapped_number
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.requests import encode_read
-from tests.fixtures.bookie_process import MEBIBYTE, add_frame, stored_entry
+from tests.fixtures.bookie_process import add_frame, set_mode, stored_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,32 +38,9 @@ def test_each_switch_is_tried() -> None:
     assert sorted(itertools.pairwise(EACH_SWITCH)) == sorted(pairs)
 
 
-def set_mode(bookie: BookieProcess, mode: str, journal: Path) -> None:
-    write_mode, _, rest = mode.partition(" ")
-    for name in ("journal_directory", "journal_files", "no_journal_sync_data", "write_mode"):
-        bookie.settings.pop(name, None)
-    bookie.settings |= {"write_mode": write_mode, "file_size_bytes": 8 * MEBIBYTE}
-    if write_mode == "journal":
-        journal.mkdir(exist_ok=True)
-        bookie.settings["journal_directory"] = journal
-        bookie.settings["journal_files"] = 2
-    if rest:
-        bookie.settings["no_journal_sync_data"] = True
-
-
-def manifest_of(bookie: BookieProcess) -> Any:
-    text = (bookie.directory / "MANIFEST").read_text().split("\n", 1)[1]
-    return json.loads(text)
-
-
-def run_of(bookie: BookieProcess) -> Any:
-    """The run in the MANIFEST."""
-    return manifest_of(bookie)["run"]
-
-
 def number_of(bookie: BookieProcess) -> Path:
     """The file in shared memory that proves what a run without syncs acknowledged."""
-    return mapped_number.FOLDER / f"ledgerlog-{manifest_of(bookie)['directory_id']}"
+    return mapped_number.FOLDER / f"ledgerlog-{bookie.manifest()['directory_id']}"
 
 
 def test_acknowledged_entries_survive_a_kill_in_each_mode_and_each_switch(
@@ -91,7 +67,7 @@ def test_acknowledged_entries_survive_a_kill_in_each_mode_and_each_switch(
         for entry_id in range(stored):
             assert peer.read(encode_read(1, entry_id)) == stored_entry(1, entry_id, payload)
     assert bookie.stop() == 0
-    assert run_of(bookie) is None
+    assert bookie.manifest()["run"] is None
 
 
 @pytest.mark.parametrize("mode", MODES[2:])
@@ -186,7 +162,7 @@ def test_a_bookie_whose_journal_fails_stops_and_starts_without_it(
     log = bookie.log()
     assert f"the journal in {journal} has failed" in log
     assert "does not need this journal: start the bookie with another --journal-directory" in log
-    assert run_of(bookie) is None
+    assert bookie.manifest()["run"] is None
     shutil.rmtree(journal)
     set_mode(bookie, "direct", journal)
     bookie.start()

@@ -10,9 +10,12 @@ import pytest
 
 from bookie_server.core.compaction import (
     CREDIT_MS,
+    RETRY_PAUSE_MS,
+    RETRY_PAUSE_MS_MAX,
     Candidate,
     Rate,
     Schedule,
+    Withdrawals,
     chosen,
     stored_bytes,
     uncovered,
@@ -91,6 +94,28 @@ def test_rate_pauses_in_proportion_and_grants_a_small_credit() -> None:
     assert rate.pause_ms(100_000, 60_000) == 0, "a long time without work is not made up for"
     assert rate.pause_ms(100_000, 60_000) == 100
     assert Rate(0).pause_ms(1 << 40, 0) == 0
+
+
+def test_a_file_that_cannot_be_read_is_tried_after_pauses_that_double_up_to_a_day() -> None:
+    withdrawals, now_ms, pauses = Withdrawals(), 5_000, []
+    for _ in range(10):
+        withdrawals.add(7, now_ms)
+        waits = [
+            withdrawals.waiting({7, 8}, now_ms + number * RETRY_PAUSE_MS) for number in range(200)
+        ]
+        pauses.append(waits.index(set()))
+        assert set(map(frozenset, waits[: pauses[-1]])) == {frozenset({7})}
+        now_ms += pauses[-1] * RETRY_PAUSE_MS
+    assert pauses == [1, 2, 4, 8, 16, 32, 64, 128, 144, 144]
+    assert RETRY_PAUSE_MS_MAX == 144 * RETRY_PAUSE_MS
+
+
+def test_files_that_are_gone_are_not_remembered() -> None:
+    withdrawals = Withdrawals()
+    for file_id in range(1_000):
+        withdrawals.add(file_id, 0)
+        assert withdrawals.waiting({file_id}, 0) == {file_id}
+    assert withdrawals.waiting(range(1_000), 0) == {999}
 
 
 def test_parts_of_a_piece_without_newer_copies() -> None:
@@ -350,23 +375,62 @@ def test_file_with_a_damaged_entry_is_kept_and_the_entry_is_neither_absent_nor_o
     assert machine.serving.counters.compaction_sources_withdrawn == 1
 
 
-def test_file_that_the_device_cannot_read_is_kept() -> None:
+def test_file_that_the_device_cannot_read_is_kept_and_compacted_when_the_error_has_passed() -> None:
     machine = started(settings=WIDE)
     fill_shared(machine, 2, 40)
     roll(machine)
     assert machine.drop(1) is Code.OK
-    source = next(iter(machine.serving._keeper.finished)).entry.slot
+    source = next(iter(machine.serving._keeper.finished)).entry
     failed: list[str] = []
 
     def fail(_operation: int, name: str) -> None:
-        if name == f"read {source}" and not failed:
+        if name == f"read {source.slot}" and not failed:
             failed.append(name)
             machine.disk.faults.read_errors = 1
 
     machine.disk.on_operation = fail
+    for pause_ms in (0, RETRY_PAUSE_MS // 2):
+        machine.scheduler.run_for(pause_ms)
+        machine.compact()
+        assert machine.serving.counters.compaction_sources_withdrawn == 1
+        assert machine.serving.counters.compaction_bytes_freed == 0
+    assert machine.read(2, 5) == (Code.OK, shared_entry(2, 5))
+    machine.scheduler.run_for(RETRY_PAUSE_MS)
     machine.compact()
     assert machine.serving.counters.compaction_sources_withdrawn == 1
+    assert source.file_id not in {file.file_id for file in machine.manifest().files}
     assert machine.read(2, 5) == (Code.OK, shared_entry(2, 5))
+
+
+def test_a_damaged_file_is_compacted_when_its_damaged_entries_are_deleted() -> None:
+    machine, file_id = damaged(200)
+    machine.compact()
+    assert machine.drop(2) is Code.OK
+    assert machine.add(FILLER, (10_000,), b"x") is Code.OK
+    machine.scheduler.run_for(RETRY_PAUSE_MS)
+    machine.compact()
+    assert machine.serving.counters.compaction_sources_withdrawn == 1
+    assert file_id not in {file.file_id for file in machine.manifest().files}
+
+
+def test_verified_copies_stay_although_their_damaged_source_has_the_same_entries() -> None:
+    machine = started(settings=WIDE)
+    fill_shared(machine, 3, 40)
+    roll(machine)
+    assert machine.drop(1) is Code.OK
+    machine.scheduler.run_for(300)
+    slot = next(iter(machine.serving._keeper.finished)).entry.slot
+    machine.stop()
+    at = machine.disk.seen_names[slot].seen.find(shared_entry(2, 7))
+    machine.disk.flip_bit(slot, at + 200, 2)
+    machine.start()
+    machine.compact()
+    assert machine.drop(3) is Code.OK
+    machine.compact()
+    finished = machine.serving._keeper.finished
+    holders = [file for file in finished.holding(2) if file.total_of(2)]
+    assert [file.entry.slot == slot for file in holders] == [True, False]
+    assert not any(file.total_of(3) for file in holders if file.entry.slot != slot)
 
 
 def test_damage_among_deleted_entries_does_not_keep_a_file() -> None:
