@@ -146,7 +146,7 @@ _REQUESTS = [
     ),
     Mutation(
         "recent_bodies_are_kept_for_ever",
-        f"{STORAGE}/reading/reads.py",
+        f"{STORAGE}/reading/recent.py",
         "            self._size_bytes -= oldest.body_size + RECORD_COST_BYTES\n"
         "            oldest.body = None\n",
         "            self._size_bytes -= oldest.body_size + RECORD_COST_BYTES\n",
