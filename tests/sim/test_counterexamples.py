@@ -102,7 +102,7 @@ def t5_recovery_reads_from_the_ensemble_as_it_was() -> World:
     world.network.holds += [matching("read_reply", "b0", "r", entry) for entry in range(2, 20)]
     lose(world, ("read", "r", "b2"))
     recover(world)
-    world.run_for(5.1)
+    world.run_for(5.6)
     world.network.drops.clear()
     world.kill("b1")
     world.kill("b2")
