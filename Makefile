@@ -64,7 +64,7 @@ test: export LEDGERLOG_SIM_FOLLOWS := 1
 test: ## Run everything that must pass: style, types, the jar, all tests, simulation
 	+@$(MAKE) --no-print-directory --output-sync=target -j$(CORES) types shim lint
 	+@$(MAKE) --no-print-directory pytest
-	+@$(MAKE) --no-print-directory sim SCHEDULES=2000
+	+@$(MAKE) --no-print-directory sim SCHEDULES=2000 LOG_SCHEDULES=200
 
 $(SBT):
 	mvn --quiet --batch-mode org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy \
