@@ -190,7 +190,10 @@ def main() -> None:
             root = Path(name) / str(number)
             with ZooKeeperProcess(root / "zookeeper") as zookeeper:
                 uri = f"zk://{zookeeper.connect_string}/ledgers"
-                bookie = SingleBookie(root / "bookie", uri, SETTINGS)
+                journal = root / "journal"
+                journal.mkdir()
+                settings = (*SETTINGS, "--journal-directory", str(journal))
+                bookie = SingleBookie(root / "bookie", uri, settings)
                 try:
                     runs.append(measure(bookie, zookeeper, seconds))
                 finally:
