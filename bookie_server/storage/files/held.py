@@ -119,10 +119,10 @@ class HeldFiles:
             files = holding.get(ledger_id)
             if not files:
                 holding[ledger_id] = [file]
-            elif files[-1].entry.file_id < file_id:
-                files.append(file)
-            else:
-                files.append(file)
+                continue
+            is_newest = files[-1].entry.file_id < file_id
+            files.append(file)
+            if not is_newest:
                 files.sort(key=_by_id)
 
     def drop(self, ledger_id: int) -> None:
