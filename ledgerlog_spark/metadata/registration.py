@@ -31,6 +31,7 @@ from ledgerlog_spark.wire.registration import decode_service_info, encode_servic
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout
 
 KEEP_DELAY_SECONDS = 1.0
+COOKIE_ATTEMPTS_MAX = 4
 
 _logger = logging.getLogger(__name__)
 
@@ -236,11 +237,15 @@ class Registration:
         return await znodes.get_or_none(self._tree, self._cookie_path(bookie_id))
 
     async def write_cookie(self, bookie_id: str, cookie: bytes, version: Version | None) -> None:
-        """Create (`version` None) or replace the cookie of a bookie."""
+        """Create (`version` None) or replace the cookie of a bookie.
+
+        After a lost answer to a creation, the same cookie in the store counts as created: it names
+        the bookie and its directories, and the next start of the bookie would accept it too.
+        """
         path = self._cookie_path(bookie_id)
         try:
             if version is None:
-                await self._tree.create(path, cookie)
+                await self._create_cookie(path, cookie)
             else:
                 await self._tree.set(path, cookie, version)
         except znodes.NodeExistsError:
@@ -253,6 +258,20 @@ class Registration:
                 f"the cookie of bookie {bookie_id}, or the node {self._cookies}, does not exist",
                 bookie_id=bookie_id,
             ) from None
+
+    async def _create_cookie(self, path: str, cookie: bytes) -> None:
+        attempts = znodes.WriteAttempts(COOKIE_ATTEMPTS_MAX)
+        for attempt in attempts:
+            with attempt:
+                try:
+                    await self._tree.create(path, cookie)
+                except znodes.NodeExistsError:
+                    found = await znodes.get_or_none(self._tree, path)
+                    if attempts.lost is None or found is None or found.value != cookie:
+                        raise
+                return
+        assert attempts.lost is not None, "every attempt that returns nothing has lost its answer"
+        raise attempts.lost
 
     async def instance_id(self) -> str:
         """The cluster's UUID; cookies contain it."""
@@ -271,9 +290,11 @@ class Registration:
 
     async def initialize(self, layout: Layout = HIERARCHICAL) -> None:
         """Create the missing nodes of the cluster (LAYOUT, INSTANCEID, available, cookies)."""
-        await self._make(f"{self._root}/LAYOUT", layout.encode())
+        await znodes.make_persistent(self._tree, self._root)
+        await znodes.make_node(self._tree, f"{self._root}/LAYOUT", layout.encode())
         await read_layout(self._tree, self._root)
-        await self._make(f"{self._root}/INSTANCEID", str(uuid.uuid4()).encode())
+        instance_id = str(uuid.uuid4()).encode()
+        await znodes.make_node(self._tree, f"{self._root}/INSTANCEID", instance_id)
         await znodes.make_persistent(self._tree, self._read_only)
         await znodes.make_persistent(self._tree, self._cookies)
 
@@ -293,11 +314,6 @@ class Registration:
         except znodes.NodeMissingError:
             await require_cluster(self._tree, self._root)
             return []
-
-    async def _make(self, path: str, data: bytes) -> None:
-        if await self._tree.stat(path) is None:
-            with contextlib.suppress(znodes.NodeExistsError):
-                await self._tree.create(path, data, make_parents=True)
 
     def _cookie_path(self, bookie_id: str) -> str:
         return f"{self._cookies}/{checked_bookie_id(bookie_id)}"

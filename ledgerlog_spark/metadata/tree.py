@@ -58,6 +58,7 @@ class Session(Protocol):
 
 
 NODE_SIZE_BYTES_MAX = 1_000_000
+MAKE_ATTEMPTS_MAX = 4
 """Maximum size of one node's data, and of one transaction's data and paths. ZooKeeper itself limits
 each packet to 1 MiB."""
 
@@ -329,13 +330,30 @@ def parent_of(path: str) -> str:
 
 
 async def make_persistent(tree: ZnodeTree, path: str) -> None:
-    """Create a persistent, empty node and its ancestors, unless they exist."""
+    """Create a persistent, empty node and its ancestors, unless they exist.
+
+    After a lost answer, the creation of a node is repeated, because a repetition changes nothing.
+    """
     node = ""
     for segment in path.split("/")[1:]:
         node += f"/{segment}"
-        if await tree.stat(node) is None:
-            with contextlib.suppress(NodeExistsError):
-                await tree.create(node)
+        await make_node(tree, node)
+
+
+async def make_node(tree: ZnodeTree, path: str, data: bytes = b"") -> None:
+    """Create a persistent node below an existing node, unless it exists with any data.
+
+    After a lost answer, the creation is repeated, because a repetition changes nothing.
+    """
+    attempts = WriteAttempts(MAKE_ATTEMPTS_MAX)
+    for attempt in attempts:
+        with attempt:
+            if await tree.stat(path) is None:
+                with contextlib.suppress(NodeExistsError):
+                    await tree.create(path, data)
+            return
+    assert attempts.lost is not None, "every attempt that returns nothing has lost its answer"
+    raise attempts.lost
 
 
 class WriteAttempts:

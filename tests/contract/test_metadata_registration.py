@@ -20,7 +20,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.metadata.stores import MetadataStores
-from ledgerlog_spark.metadata.tree import NodeMissingError
+from ledgerlog_spark.metadata.tree import NodeMissingError, make_node
 from ledgerlog_spark.model import BookieInfo, Version
 from ledgerlog_spark.testing import MemoryCluster
 from tests.fixtures.metadata_worlds import PATIENCE_SECONDS, Signal, World, cluster, delete_cookie
@@ -270,6 +270,30 @@ async def test_lost_reply_to_a_registration_is_settled_by_looking(
         await reader.registration.sync()
         assert await reader.registration.writable() == [BOOKIE.bookie_id]
         await stores.registration.unregister(BOOKIE.bookie_id)
+
+
+async def test_lost_answer_to_a_first_start_is_settled_by_a_repetition(
+    world: World, stores: MetadataStores, reader: MetadataStores
+) -> None:
+    """Also for the cookie: the next start would accept the same cookie."""
+    for count, lose in enumerate((world.lose_next_reply, world.lose_next_request)):
+        lose(stores.tree)
+        await make_node(stores.tree, f"{world.root}/made-{count}", b"data")
+        assert (await reader.tree.get(f"{world.root}/made-{count}")).value == b"data"
+        lose(stores.tree)
+        await stores.registration.write_cookie(f"bookie-{count}", b"cookie", None)
+        cookie = await reader.registration.read_cookie(f"bookie-{count}")
+        assert cookie is not None
+        assert cookie.value == b"cookie"
+
+
+async def test_lost_reply_to_a_cookie_does_not_accept_the_cookie_of_another(
+    world: World, stores: MetadataStores, reader: MetadataStores
+) -> None:
+    await reader.registration.write_cookie("bookie-7", b"other", None)
+    world.lose_next_reply(stores.tree)
+    with pytest.raises(MetadataVersionError):
+        await stores.registration.write_cookie("bookie-7", b"cookie", None)
 
 
 async def test_bookie_id_without_a_record_is_an_address(

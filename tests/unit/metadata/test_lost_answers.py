@@ -9,7 +9,7 @@ import pytest
 
 from ledgerlog_spark.errors import MetadataUnavailableError, MetadataUnknownError
 from ledgerlog_spark.metadata.stores import MetadataStores
-from ledgerlog_spark.metadata.tree import NodeStat
+from ledgerlog_spark.metadata.tree import MAKE_ATTEMPTS_MAX, NodeStat, make_node
 from ledgerlog_spark.protocol.log.state.records import ProducerRecord
 from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
 from tests.sim.log.hosts.ledgers import metadata_of
@@ -84,6 +84,28 @@ async def test_of_a_ledger_whose_proof_cannot_be_read(stores: MetadataStores, ho
     tree_of(stores).reads_nothing = True
     with pytest.raises(MetadataUnknownError):
         await make(stores, how, version)
+
+
+@pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.REQUEST_LOST])
+async def test_of_each_write_of_a_new_cluster_does_not_end_a_start(fault: Fault) -> None:
+    for count in range(1, 10):
+        stores = MetadataStores.on(Tree(), "/cluster/ledgers")
+        tree_of(stores).inject(*[fault] * min(count, MAKE_ATTEMPTS_MAX - 1))
+        await stores.initialize()
+        assert await stores.registration.instance_id()
+        assert await stores.registration.known() == []
+
+
+async def test_of_a_node_are_bounded(stores: MetadataStores) -> None:
+    tree_of(stores).inject(*[Fault.REQUEST_LOST] * MAKE_ATTEMPTS_MAX)
+    with pytest.raises(MetadataUnknownError):
+        await make_node(stores.tree, "/ledgers/node")
+
+
+async def test_of_a_node_that_was_made(stores: MetadataStores) -> None:
+    tree_of(stores).inject(Fault.REPLY_LOST, Fault.NOT_SENT)
+    await make_node(stores.tree, "/ledgers/node")
+    assert await stores.tree.stat("/ledgers/node") is not None
 
 
 async def test_of_a_record_whose_directory_is_missing(stores: MetadataStores) -> None:
