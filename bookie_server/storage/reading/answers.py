@@ -38,7 +38,7 @@ STRETCHES_PER_CALL_MAX = 64
 
 
 @dataclass(slots=True)
-class Failure:
+class FailedRead:
     """Reports that a read has failed, and gives the code of its answer."""
 
     shared: Shared
@@ -94,7 +94,7 @@ class ReadAnswers:
         ledger_id, ids = request.ledger_id, request.entry_ids
         state = self._states.get(ledger_id)
         if state is None:
-            failure = Failure(self._shared, ledger_id, ids[0], request.peer)
+            failure = FailedRead(self._shared, ledger_id, ids[0], request.peer)
             on_some(failure.code_unless_certain(absent(None, self._health)), ids, ())
             return len(ids)
         done, left_bytes = 0, request.size_bytes_max
@@ -111,7 +111,7 @@ class ReadAnswers:
     def _read_stretch(
         self, stretch: Stretch, denial: Callable[[], Code], peer: object, on_some: OnReadSome
     ) -> None:
-        failure_of = partial(Failure, self._shared, stretch.ledger_id, peer=peer)
+        failure_of = partial(FailedRead, self._shared, stretch.ledger_id, peer=peer)
 
         def on_result(entries: Results) -> None:
             ids = stretch.entry_ids
@@ -161,7 +161,7 @@ class ReadAnswers:
             return
         reading = self._reader.read_slices(request)
         entry_id = request.entries[0][0]
-        failure = Failure(self._shared, request.ledger_id, entry_id, request.peer)
+        failure = FailedRead(self._shared, request.ledger_id, entry_id, request.peer)
         self._answer_list(reading, failure, on_done)
 
     def _when_safe(
@@ -183,7 +183,7 @@ class ReadAnswers:
             # An answer with the largest id denies all larger ids, so it needs the same certainty as
             # the answer NO_ENTRY.
             entry_id = state.last_entry_id if may_say_absent(state, self._health) else NO_ENTRY
-        failure = Failure(self._shared, request.ledger_id, entry_id, request.peer)
+        failure = FailedRead(self._shared, request.ledger_id, entry_id, request.peer)
         if state is None or entry_id == NO_ENTRY:
             on_done(failure.code_unless_certain(absent(state, self._health)), None)
             return
@@ -204,13 +204,13 @@ class ReadAnswers:
     def _answer_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
         reading = self._reader.read_batch(request)
         entry_id = request.first_entry_id
-        failure = Failure(self._shared, request.ledger_id, entry_id, request.peer)
+        failure = FailedRead(self._shared, request.ledger_id, entry_id, request.peer)
         self._answer_list(reading, failure, on_done)
 
     def _answer_list(
         self,
         reading: Generator[Need | None, bytes, list[bytes]],
-        failure: Failure,
+        failure: FailedRead,
         on_done: OnReadBatch,
     ) -> None:
         denial = self._denial(self._states.get(failure.ledger_id))
