@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from bookie_server.core.compaction import ALL_PERCENT
 from bookie_server.core.requests import (
     ID_MAX,
     StoredAdd,
@@ -316,8 +317,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         If another pass is running, wait for its end first. The reply does not wait for compaction.
         """
         del request, context
-        collected = await self._collector.collect()
-        self._storage.compactor.request()
+        collected = await self._collector.collect(ALL_PERCENT)
         code = Code.OK if collected.is_whole else Code.IO_ERROR
         return pb.CollectGarbageReply(
             code=self._counted(code),
