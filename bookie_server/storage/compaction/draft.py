@@ -52,19 +52,22 @@ class Draft:
     def has_room_for(self, record: JournalRecord) -> bool:
         """Return whether a copy fits. The first copy always fits: a draft has a whole record."""
         settings, index = self._shared.settings, self.file.index
-        new_pieces = PIECES_PER_STRETCH_MAX * stretches_at_most(record.entry_ids)
-        pieces = index.pieces + new_pieces
+        pieces = PIECES_PER_STRETCH_MAX * stretches_at_most(record.entry_ids)
         lists_bytes = index.lists_bytes + lists_bytes_at_most(record)
-        size = size_at_most(record) + new_pieces * INDEX_BYTES_PER_PIECE + INDEX_BYTES_PER_LEDGER
+        size = size_at_most(record) + pieces * INDEX_BYTES_PER_PIECE + INDEX_BYTES_PER_LEDGER
         return not self.records or (
-            self.may_fit(size)
-            and pieces <= min(PIECES_MAX, settings.pieces_max)
+            self.may_fit(size, pieces)
             and lists_bytes <= min(LISTS_BYTES_MAX, settings.lists_bytes_max)
         )
 
-    def may_fit(self, needed_bytes: int) -> bool:
-        """Return whether the draft has room for this many bytes of copies before its index."""
+    def may_fit(self, needed_bytes: int, pieces: int = 0) -> bool:
+        """Return whether the draft has room for bytes of copies before its index, and for pieces.
+
+        The bytes include those of the pieces in the index.
+        """
         index = self.file.index
+        if index.pieces + pieces > min(PIECES_MAX, self._shared.settings.pieces_max):
+            return False
         index_size = (
             INDEX_BYTES_BESIDE
             + INDEX_BYTES_PER_PIECE * index.pieces

@@ -280,7 +280,10 @@ class FileKeeper:
             await self._finish_full()
             if self.spare is None:
                 prepared = await self.slots.prepare(
-                    self.new_file_id(), taken[0] if taken else None, others=self.free_slots
+                    self.new_file_id(),
+                    taken[0] if taken else None,
+                    others=self.free_slots,
+                    borrowed_bytes=self.handover.borrowed_bytes,
                 )
             await self.commit(prepared)
         except DiskFullError:
@@ -400,7 +403,7 @@ class FileKeeper:
     async def _remove_sources(self, switch: Switch) -> None:
         """Stop reading the sources of a switch that is durable. Their slots are freed next."""
         switch.is_done = True
-        self.handover.switch = None
+        self.handover.switch = self.handover.borrowed = None
         for file in switch.sources:
             self._leaving[file.entry.slot] = file.handle
             for _ in self.finished.removing(file):
