@@ -12,7 +12,8 @@ from bookie_server.core.requests import OnAdd, StoredAdd, inspect_add
 from bookie_server.errors import CorruptRecordError, StorageError
 from bookie_server.ports import Future, Standing
 from bookie_server.storage.fences import Fences
-from bookie_server.storage.files.keeper import CONTROL_RECORD_SIZE, FileKeeper
+from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.files.room import CONTROL_RECORD_SIZE
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.reading.reads import Reader
 from bookie_server.storage.shared import Shared

@@ -62,6 +62,7 @@ class LedgerStorage:
         self.disk = DiskWatch(shared, keeper.handover, self._disk_level_changed, self._fail)
         keeper.on_commit = self.disk.measure_soon
         self._journal = journal = Journal(shared, keeper, self._on_stored, self._on_lost)
+        keeper.records_queued = journal.records_queued
         self._journals = boot.journals
         self._mode = Mode(new_run(shared), DirectWriter())
         self._reader = Reader(shared, keeper)

@@ -17,12 +17,13 @@ from bookie_server.core.compaction import Candidate, Withdrawals, chosen
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import DiskFullError, TooManyFilesError
 from bookie_server.storage.compaction.copying import Copying, CopyOutcome
-from bookie_server.storage.compaction.draft import INDEX_BYTES_BESIDE, Draft
+from bookie_server.storage.compaction.draft import Draft
 from bookie_server.storage.compaction.live import LiveEntries
 from bookie_server.storage.compaction.pace import Pace
 from bookie_server.storage.files.entry_log_file import FinishedFile
 from bookie_server.storage.files.handover import Borrowed, Switch
 from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.files.room import INDEX_BYTES_BESIDE
 from bookie_server.storage.shared import Shared
 
 SLACK_FRACTION = 8  # the copy of a file may be larger than estimated by this part

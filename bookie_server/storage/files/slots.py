@@ -37,6 +37,7 @@ class Slots:
         others: Sequence[str] = (),
         borrowed_bytes: int = 0,
         is_last_resort: bool = False,
+        needed_bytes: int = 0,
         may_take_all: bool = False,
     ) -> OpenFile:
         """Return an empty file with a new identity. Its blocks, header and name are durable.
@@ -45,12 +46,14 @@ class Slots:
         None, the file uses a new slot, which is removed after a DiskFullError or TooManyFilesError.
         Unless `may_take_all`, the room for compaction's file must remain, on the device or in one
         of the free slots `others`. Compaction may use `borrowed_bytes` of this room now. With
-        `is_last_resort`, the file is small and may use the space that is otherwise kept free, so
-        that a bookie with a full disk still starts.
+        `is_last_resort`, the file has a small part of the usual size in addition to `needed_bytes`,
+        and may use the space that is otherwise kept free, so that a bookie with a full disk still
+        starts.
         """
         size, kept_free = self._settings.file_size_bytes, self._settings.free_bytes_min
         if is_last_resort:
             size = max(FILE_SIZE_BYTES_MIN, size // LAST_RESORT_FRACTION // 4096 * 4096)
+            size += -(-needed_bytes // 4096) * 4096
             kept_free = 0
         elif not may_take_all:
             room = self._settings.compaction_slot_bytes
