@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bookie_server.core.bookie_run import BookieRun, BookieWriteMode, RunJournal
-from bookie_server.core.group_copy import HEAD_SIZE, GroupCopy
+from bookie_server.core.group_copy import HEAD_SIZE, GroupCopy, checksum_of
 from bookie_server.errors import MissingFileError, StorageError
 from bookie_server.ports import FileSystem
 from bookie_server.storage.modes.redo import copies_in
@@ -17,7 +17,6 @@ from bookie_server.storage.replay import WINDOW_SIZE, FileWindow
 from bookie_server.tools.directory import RestingDirectory, locked_files
 from bookie_server.tools.excerpts import Excerpt, Row, excerpt_of
 from ledgerlog_spark.errors import ConfigurationError, StartupError
-from ledgerlog_spark.wire.digests import crc32c
 
 VALID = "valid"
 TORN = "torn"
@@ -191,7 +190,7 @@ async def _is_whole(window: FileWindow, copy: GroupCopy) -> bool:
         data = await window.get(at, min(WINDOW_SIZE, end - at))
         if not data:
             return False
-        checksum = crc32c(data, checksum)
+        checksum = checksum_of((data,), checksum)
         at += len(data)
     return checksum == copy.checksum
 
