@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from bookie_server.core.index_format import BLOCK_SIZE
 from bookie_server.core.pieces import stretches_at_most
 from bookie_server.core.record import JournalRecord
-from bookie_server.core.record_codec import ALIGNMENT, size_at_most
-from bookie_server.core.settings import KIBIBYTE
+from bookie_server.core.record_codec import size_at_most
 from bookie_server.storage.files.entry_log_file import OpenFile
 
 CONTROL_RECORD_SIZE = 1_024  # upper bound of the bytes of one more control record in a file
@@ -17,7 +16,6 @@ RESERVE_FRACTION = 16
 DROPS_FRACTION = 64
 """This part of a file is left to deletions alone. A tombstone takes 512 bytes."""
 DROPS_FRACTION_MAX = 8  # the same for the smaller file of a start on a full disk
-DROPS_BYTES_MIN = 4 * KIBIBYTE
 INDEX_BYTES_PER_PIECE = 48
 INDEX_BYTES_BESIDE = 2 * BLOCK_SIZE
 PIECES_PER_STRETCH_MAX = 2
@@ -36,13 +34,12 @@ def room_for_drops(file: OpenFile, file_size_bytes: int) -> int:
 
     `file_size_bytes` is the usual size of a file.
     """
-    part = min(file_size_bytes // DROPS_FRACTION, file.entry.size_bytes // DROPS_FRACTION_MAX)
-    return max(DROPS_BYTES_MIN, part)
+    return min(file_size_bytes // DROPS_FRACTION, file.entry.size_bytes // DROPS_FRACTION_MAX)
 
 
 def bytes_at_most(records: Iterable[JournalRecord]) -> int:
     """Return an upper bound of the bytes that records take in a file and in its index."""
-    return ALIGNMENT + sum(
+    return sum(
         size_at_most(record)
         + INDEX_BYTES_PER_PIECE * PIECES_PER_STRETCH_MAX * stretches_at_most(record.entry_ids)
         for record in records

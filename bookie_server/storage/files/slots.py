@@ -54,7 +54,8 @@ class Slots:
         if is_last_resort:
             size = max(FILE_SIZE_BYTES_MIN, size // LAST_RESORT_FRACTION // 4096 * 4096)
             size += -(-needed_bytes // 4096) * 4096
-            kept_free = 0
+            # The start also writes the ledger states and a MANIFEST.
+            kept_free = min(needed_bytes, FILE_SIZE_BYTES_MIN)
         elif not may_take_all:
             room = self._settings.compaction_slot_bytes
             kept_free += room - min(room, max(borrowed_bytes, await self._largest(others)))

@@ -116,4 +116,4 @@ def test_room_of_deletions_by_the_size_of_files() -> None:
     assert room(256 * mebibyte, 256 * mebibyte) == 4 * mebibyte
     assert room(16 * mebibyte, 256 * mebibyte) == 2 * mebibyte
     assert room(mebibyte // 2, 8 * mebibyte) == 64 * KIBIBYTE
-    assert room(64 * KIBIBYTE, 64 * KIBIBYTE) == 4 * KIBIBYTE
+    assert room(64 * KIBIBYTE, 64 * KIBIBYTE) == KIBIBYTE

@@ -45,7 +45,7 @@ def test_room_for_control_records_is_that_of_both_files_less_what_is_in_flight()
     health.is_writable = False
     assert keeper.spare is not None
     drops = room_for_drops(keeper.active, SMALL.file_size_bytes)
-    assert drops == 4_096
+    assert drops == 1_024
     room = room_left(keeper.active) + room_left(keeper.spare) - drops
     assert keeper.has_room_for(room)
     assert not keeper.has_room_for(room + 1)
