@@ -41,6 +41,15 @@ def freed(name: str) -> FreedFileError:
     return FreedFileError(message, path=name, offset_bytes=-1, reason="freed")
 
 
+def unknown_entries(ledger_id: int) -> StorageError:
+    """Return the error for entries of a ledger that are not found, but may be stored."""
+    message = (
+        f"the entries of ledger {ledger_id} on this bookie are unknown: a file is damaged or "
+        "failed; read from another replica"
+    )
+    return StorageError(message, path=".", ledger_id=ledger_id)
+
+
 class MissingFileError(StorageError):
     """A file that the bookie needs does not exist; has `path`."""
 

@@ -42,7 +42,8 @@ NO_THRESHOLDS = DiskSettings()
 class DiskSpace:
     """The bytes of a device.
 
-    `free` contains the bytes of freed files that the bookie keeps, because its next files use them.
+    `free` contains the bytes of freed files that the bookie keeps, because its next files use them,
+    and the bytes of a file of copies whose sources are freed soon.
     """
 
     total: int = 0

@@ -69,9 +69,8 @@ def size_of_copy(group_size: int) -> int:
     return HEAD_SIZE + (group_size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 
-def checksum_of(buffers: Sequence[Buffer]) -> int:
-    """Return the CRC32C of consecutive buffers."""
-    checksum = 0
+def checksum_of(buffers: Sequence[Buffer], checksum: int = 0) -> int:
+    """Return the CRC32C of consecutive buffers. `checksum` is that of the bytes before them."""
     for buffer in buffers:
         checksum = crc32c(buffer, checksum)
     return checksum

@@ -17,6 +17,7 @@ from bookie_server.core.requests import (
     StoredRead,
     StoredSliceRead,
 )
+from bookie_server.errors import StorageError, TooManyFilesError
 from ledgerlog_spark.model import MASTER_KEY_SIZE_BYTES, NO_ENTRY, Code
 
 
@@ -156,6 +157,11 @@ def may_say_absent(state: HeldLedger | None, health: Health) -> bool:
     if health.has_failed or health.files_in_doubt:
         return False
     return state is None or not state.in_limbo
+
+
+def code_of_failure(error: StorageError) -> Code:
+    """Return the answer to a request that an error ended. It does not deny that entries exist."""
+    return Code.BUSY if isinstance(error, TooManyFilesError) else Code.IO_ERROR
 
 
 def absent(state: HeldLedger | None, health: Health) -> Code:

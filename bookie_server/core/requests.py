@@ -1,4 +1,7 @@
-"""Requests to a bookie's storage, independent of the transport."""
+"""Requests to a bookie's storage, independent of the transport.
+
+The field `peer` of a request names its sender. The storage only repeats it in reports of failures.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,7 @@ class StoredAdd:
     body: Buffer  # the stored entries in order; each has a header (32 bytes), digest and payload
     master_key: bytes  # 20 bytes
     is_recovery: bool = False  # accepted even if the ledger is fenced or the bookie is read-only
+    peer: object = None
 
 
 @dataclass(slots=True)
@@ -49,6 +53,7 @@ class StoredRead:
     entry_id: int  # -1 means the last stored entry
     fence_key: bytes | None = None  # master key of a fencing read; None for other reads
     is_recovery: bool = False  # the answer waits until all earlier adds of the ledger are durable
+    peer: object = None
 
 
 @dataclass(slots=True)
@@ -58,6 +63,7 @@ class StoredReads:
     ledger_id: int
     entry_ids: Sequence[int]  # at least 0, in any order
     size_bytes_max: int = 1 << 62  # after this size of entries, no further entry is read
+    peer: object = None
 
 
 @dataclass(slots=True)
@@ -69,6 +75,7 @@ class StoredBatchRead:
     count_max: int  # maximum number of entries; 0 or less means no maximum
     size_bytes_max: int  # maximum size of the answer frame; the first entry may exceed it
     fence_key: bytes | None = None  # same meaning as in `StoredRead`
+    peer: object = None
 
 
 @dataclass(slots=True)
@@ -80,6 +87,7 @@ class StoredSliceRead:
     # stored entry; the ranges of an entry are in ascending order and do not overlap
     entries: Sequence[tuple[int, Sequence[tuple[int, int]]]]
     size_bytes_max: int  # maximum size of the answer frame; the first entry may exceed it
+    peer: object = None
 
 
 class EntryStorage(Protocol):

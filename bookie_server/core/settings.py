@@ -10,6 +10,8 @@ from bookie_server.core.disk_use import NO_THRESHOLDS, DiskSettings
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
 FILE_SIZE_BYTES_MIN = 64 * KIBIBYTE
+"""The size of the smallest file, which a start on a full disk may need. `config.py` allows only
+files that are so much larger that this file leaves compaction enough of its room."""
 GROUPS_IN_FILE_MIN = 8
 OPEN_FILES_MIN = 8
 MAY_BE_0 = (

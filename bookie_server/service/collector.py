@@ -55,6 +55,7 @@ class Collector:
         self._is_due = False
         self._is_requested = False  # a requested pass has not begun
         self._is_in_requested_pass = False
+        self._compact_percent = 0  # the compaction at the end of the requested pass
         self._due: Future[None] | None = None
         self._waiting: list[Future[Collected]] = []
 
@@ -73,16 +74,20 @@ class Collector:
         """Whether a requested pass runs or is about to begin."""
         return self._is_requested or self._is_in_requested_pass
 
-    def request(self) -> None:
-        """Request a pass that begins after this call."""
+    def request(self, live_percent: int = 0) -> None:
+        """Request a pass that begins after this call.
+
+        At its end, a compaction of the files with a live part below `live_percent` is started.
+        """
         self._is_requested = True
+        self._compact_percent = max(self._compact_percent, live_percent)
         self._wake()
 
-    async def collect(self) -> Collected:
-        """Request a pass that begins after this call, and wait for it."""
+    async def collect(self, live_percent: int = 0) -> Collected:
+        """Request a pass as `request` does, and wait for it, but not for the compaction."""
         request: Future[Collected] = self._tasks.future()
         self._waiting.append(request)
-        self.request()
+        self.request(live_percent)
         return await request
 
     def _wake(self) -> None:
@@ -105,8 +110,11 @@ class Collector:
             self._is_due = False
             requests, self._waiting = self._waiting, []
             self._is_in_requested_pass, self._is_requested = self._is_requested, False
+            live_percent, self._compact_percent = self._compact_percent, 0
             collected = await self._pass()
             self._is_in_requested_pass = False
+            if live_percent:
+                self._storage.compactor.request(live_percent)
             self._on_pass(collected)
             for request in requests:
                 resolve(request, collected)

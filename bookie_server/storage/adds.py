@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from bookie_server.core.ledger_gate import Wait, admit_add
+from bookie_server.core.ledger_gate import Wait, admit_add, code_of_failure
 from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.record import FLAG_RECOVERY_ADD, JournalRecord, JournalRecordKind
 from bookie_server.core.requests import OnAdd, StoredAdd, inspect_add
-from bookie_server.errors import CorruptRecordError, StorageError, TooManyFilesError
+from bookie_server.errors import CorruptRecordError, StorageError
 from bookie_server.ports import Future, Standing
 from bookie_server.storage.fences import Fences
-from bookie_server.storage.files.keeper import CONTROL_RECORD_SIZE, FileKeeper
+from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.files.room import CONTROL_RECORD_SIZE
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.reading.reads import Reader
 from bookie_server.storage.shared import Shared
@@ -122,6 +123,10 @@ class AddPath:
         self._health.in_flight_bytes += record.body_size
         state.last_ticket = self._journal.submit(record)
 
+    def _report(self, request: StoredAdd, error: StorageError) -> None:
+        ledger_id, entry_id = request.ledger_id, request.entry_ids[0]
+        self._shared.on_failed_add(ledger_id, entry_id, request.peer, error)
+
     # Repeats and overlaps.
 
     async def _compare_first(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
@@ -143,8 +148,8 @@ class AddPath:
                 # The stored copy is damaged. The new copy replaces it.
                 self._admit(request, lac, on_done, is_compared=True)
             else:
-                is_busy = isinstance(error, TooManyFilesError)
-                on_done(Code.BUSY if is_busy else Code.IO_ERROR)
+                self._report(request, error)
+                on_done(code_of_failure(error))
             return
         self._health.in_flight_bytes -= len(request.body)
         if is_repeated and state.drop_ticket <= covered:
@@ -177,6 +182,8 @@ class AddPath:
             if self._health.is_closing or standing in (Standing.UNKNOWN, Standing.OPEN_WITHOUT_ME):
                 # If another bookie has replaced this bookie, refuse the late add without a fence,
                 # because the writer may use this bookie again.
+                if not self._health.is_closing:
+                    self._report(request, unwritable(request.ledger_id, standing))
                 on_done(Code.IO_ERROR)
             else:
                 self._admit(request, lac, on_done)
@@ -211,3 +218,15 @@ class AddPath:
             await self._fences.fence_unwritable(ledger_id, master_key)
         for decided in self._checks.pop(ledger_id):
             decided(standing)
+
+
+def unwritable(ledger_id: int, standing: Standing) -> StorageError:
+    """Return the error for an add whose metadata check did not allow it."""
+    reason = (
+        "the metadata store did not answer in time"
+        if standing is Standing.UNKNOWN
+        else "another bookie has replaced this bookie in the ledger"
+    )
+    return StorageError(
+        f"an add to ledger {ledger_id} was not stored: {reason}", path=".", ledger_id=ledger_id
+    )

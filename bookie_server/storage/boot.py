@@ -30,6 +30,7 @@ from bookie_server.storage.files.entry_log_file import (
 )
 from bookie_server.storage.files.index_rebuilds import rebuild_index
 from bookie_server.storage.files.manifest import UNCLEAN_NAME
+from bookie_server.storage.files.room import bytes_at_most
 from bookie_server.storage.files.slots import Slots, is_intact
 from bookie_server.storage.journal import append_encoded, append_end_mark
 from bookie_server.storage.modes.setup import Journals, journals_of, lost_run, take_over
@@ -209,7 +210,7 @@ class Boot:
         except DiskFullError:
             # If the journal never used the last file, the space of that file can be used.
             if not replayed or not _was_never_reached(replayed[-1]):
-                self.active = await self._prepare(is_last_resort=True)
+                await self._prepare_small(replayed)
                 return
             gone = replayed.pop()
             assert gone.handle is not None
@@ -223,8 +224,17 @@ class Boot:
             await self.shared.store.commit(lambda: manifest, self.shared.states)
             self.active = await self._prepare(may_take_all=True)
 
+    async def _prepare_small(self, replayed: list[Replayed]) -> None:
+        """Prepare a small active file, with room for the records that are copied to it."""
+        needed_bytes = sum(bytes_at_most(file.verdict.rewritten) for file in replayed)
+        try:
+            self.active = await self._prepare(is_last_resort=True, needed_bytes=needed_bytes)
+        except DiskFullError:
+            # Without this room, the bookie serves, but accepts no fences and deletions.
+            self.active = await self._prepare(is_last_resort=True)
+
     async def _prepare(
-        self, *, is_last_resort: bool = False, may_take_all: bool = False
+        self, *, is_last_resort: bool = False, needed_bytes: int = 0, may_take_all: bool = False
     ) -> OpenFile:
         manifest = self.shared.store.current
         file_id = max([manifest.next_file_id, *(e.file_id + 1 for e in manifest.files)])
@@ -237,6 +247,7 @@ class Boot:
             free[0] if free else None,
             others=free[1:],
             is_last_resort=is_last_resort,
+            needed_bytes=needed_bytes,
             may_take_all=may_take_all,
         )
 

@@ -1,8 +1,9 @@
 """Measures the use of the device, and refuses regular adds while it is too high.
 
 The device is measured when the bookie starts, at an interval, and after each new file. Freed files
-that are kept for reuse count as free. Fences, recovery adds and reads are not refused: they use the
-files that are already allocated, and further files down to `free_bytes_min`.
+that are kept for reuse count as free, and so does the room that compaction has borrowed. Fences,
+recovery adds and reads are not refused: they use the files that are already allocated, and further
+files down to `free_bytes_min`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from bookie_server.core.disk_use import DiskLevel, DiskSpace, level_of
 from bookie_server.errors import MissingFileError, StorageError
 from bookie_server.ports import Future
+from bookie_server.storage.files.handover import Handover
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import resolve
 
@@ -25,10 +27,12 @@ class DiskWatch:
     def __init__(
         self,
         shared: Shared,
+        handover: Handover,
         on_level: Callable[[], None],
         on_failed: Callable[[StorageError], None],
     ) -> None:
         self._shared = shared
+        self._handover = handover
         self._on_level = on_level
         self._on_failed = on_failed
         self._is_closing = False
@@ -77,7 +81,10 @@ class DiskWatch:
         """
         files = self._shared.files
         kept = 0
-        for slot in self._shared.store.current.free_slots:
+        slots = set(self._shared.store.current.free_slots)
+        if self._handover.borrowed is not None:
+            slots.add(self._handover.borrowed.slot)
+        for slot in slots:
             try:
                 kept += await files.taken_space(slot)
             except MissingFileError:

@@ -52,7 +52,7 @@ class Drops:
         if state.is_dropped:
             self._journal.when_durable(state.drop_ticket, on_done)
             return
-        code = self._keeper.refuses_control()
+        code = self._keeper.refuses_control(is_drop=True)
         if code is not None:
             on_done(code)
             return

@@ -9,7 +9,8 @@ from bookie_server.core.ledger_gate import admit_fence, barrier_of
 from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.ports import Future
-from bookie_server.storage.files.keeper import CONTROL_RECORD_SIZE, FileKeeper
+from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.files.room import CONTROL_RECORD_SIZE
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import resolve

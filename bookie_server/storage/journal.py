@@ -100,6 +100,10 @@ class Journal:
         self.durable_ticket = 0  # the records of all tickets up to this one are synced
         self._written_ticket = 0  # durable_ticket <= _written_ticket <= last_ticket
 
+    def records_queued(self) -> int:
+        """Return the number of accepted records that have no place in a file yet."""
+        return len(self._queue)
+
     def submit(self, record: JournalRecord) -> int:
         """Queue a record, return its ticket, and later call `on_stored` or `on_failed` once."""
         assert not self._is_closing

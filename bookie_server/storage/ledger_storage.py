@@ -58,10 +58,11 @@ class LedgerStorage:
         self.on_state_change: Callable[[], None] = lambda: None
         # Called after a change of the level in `disk`.
         self.on_disk_level: Callable[[], None] = lambda: None
-        self.disk = DiskWatch(shared, self._disk_level_changed, self._fail)
         self._keeper = keeper = FileKeeper(shared, boot, self._fail, self._state_changed)
+        self.disk = DiskWatch(shared, keeper.handover, self._disk_level_changed, self._fail)
         keeper.on_commit = self.disk.measure_soon
         self._journal = journal = Journal(shared, keeper, self._on_stored, self._on_lost)
+        keeper.records_queued = journal.records_queued
         self._journals = boot.journals
         self._mode = Mode(new_run(shared), DirectWriter())
         self._reader = Reader(shared, keeper)

@@ -14,6 +14,9 @@ from bookie_server.ports import Clock, FileSystem, MetadataCheck, Tasks
 from bookie_server.storage.files.manifest import ManifestStore
 from bookie_server.storage.files.pool import FilePool
 
+OnFailure = Callable[[int, int, object, StorageError], None]
+"""Gets the ledger, the first entry and the peer of a request, and the error that ended it."""
+
 
 @dataclass(slots=True)
 class StorageCounters:
@@ -83,8 +86,9 @@ class Shared:
         self.open_directory = open_directory
         self.run: BookieRun | None = None  # for the next commit of the MANIFEST
         self.journals: tuple[RunJournal, ...] = ()  # for the next commit of the MANIFEST
-        # Called with the ledger and the first entry of each read that ends with an error.
-        self.on_failed_read: Callable[[int, int, StorageError], None] = lambda *_: None
+        self.on_failed_read: OnFailure = lambda *_: None  # for each read that an error ended
+        # For each add that an error ended before the journal, so its outcome is unknown.
+        self.on_failed_add: OnFailure = lambda *_: None
         self.tasks = tasks
         self.clock = clock
         self.settings = settings

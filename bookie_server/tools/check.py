@@ -17,7 +17,7 @@ from bookie_server.core.slot_header import (
 from bookie_server.errors import CorruptRecordError, StorageError
 from bookie_server.ports import File
 from bookie_server.storage.files.entry_log_file import FinishedFile, read_body, read_header
-from bookie_server.storage.files.finished_scan import FinishedScan
+from bookie_server.storage.files.finished_scan import FinishedScan, scan_finished
 from bookie_server.storage.files.manifest import NEW_NAME, is_slot_name, is_state_name
 from bookie_server.storage.open_files import Replayed
 from bookie_server.storage.reading.readings import finish
@@ -144,7 +144,7 @@ async def _check_finished(
     directory: RestingDirectory, entry: FileEntry, tombstones: dict[int, int], report: Report
 ) -> None:
     file = directory.finished(entry)
-    scan = await directory.scan(file)
+    scan = await scan_finished(file)
     _count_records(scan.records, report)
     _check_records(scan, report)
     size = await file.handle.size()
@@ -154,7 +154,7 @@ async def _check_finished(
     await _check_finish_record(file, report)
     try:
         file = await directory.indexed(entry)
-        comparison = await compare_index(file, scan, tombstones)
+        comparison = await compare_index(file, scan, tombstones, directory.shared.give_way)
     except CorruptRecordError as error:
         report.find(entry.slot, entry.finish_offset, error.message)
         return

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from bookie_server.core.index_format import LedgerTotal
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record import JournalRecord
 from bookie_server.storage.files.active_index import ActiveIndex
-from bookie_server.storage.files.entry_log_file import FinishedFile, read_block
+from bookie_server.storage.files.entry_log_file import FinishedFile, by_offset, read_block
 from bookie_server.storage.files.finished_scan import FinishedScan
 from bookie_server.storage.reading.readings import finish
+from bookie_server.storage.slices import run_in_slices
+
+GiveWay = Callable[[], Awaitable[None]]
 
 WRONG_MAX = 1_000
 """Number of differences that are described for one file."""
@@ -38,7 +41,7 @@ class Comparison:
 
 
 async def compare_index(
-    file: FinishedFile, scan: FinishedScan, tombstones: Mapping[int, int]
+    file: FinishedFile, scan: FinishedScan, tombstones: Mapping[int, int], give_way: GiveWay
 ) -> Comparison:
     """Compare each pointer of the index with the record to which it points, and the reverse.
 
@@ -68,7 +71,8 @@ async def compare_index(
     if result.pieces != file.head.pieces:
         result.add(f"the index has {result.pieces} pieces, but lists {file.head.pieces}")
     _compare_totals(file, stored, runs, tombstones, result)
-    _compare_pieces(stored, runs, tombstones, result)
+    rebuilt = await run_in_slices(scan.index(lambda each: tombstones.get(each, 0)), give_way)
+    _compare_pieces(stored, rebuilt, tombstones, result)
     return result
 
 
@@ -115,21 +119,14 @@ def _total_of(
 
 def _compare_pieces(
     stored: Mapping[int, list[Piece[int]]],
-    runs: Mapping[int, JournalRecord],
+    rebuilt: ActiveIndex,
     tombstones: Mapping[int, int],
     result: Comparison,
 ) -> None:
     """Check that the index has the newest copy of each entry that is not dropped."""
-    rebuilt = ActiveIndex()
-    for record in runs.values():
-        if record.origin_sequence > tombstones.get(record.ledger_id, 0):
-            rebuilt.insert(record)
-    for ledger_id in sorted({record.ledger_id for record in runs.values()}):
+    for ledger_id in rebuilt.ledger_ids:
         tombstone = tombstones.get(ledger_id, 0)
-        wanted = [
-            Piece(p.first, p.last, p.origin, p.target.offset, p.place)
-            for p in rebuilt.pieces_of(ledger_id)
-        ]
+        wanted = [by_offset(piece) for piece in rebuilt.pieces_of(ledger_id)]
         found = [piece for piece in stored.get(ledger_id, []) if piece.origin > tombstone]
         if found != wanted:
             result.add(

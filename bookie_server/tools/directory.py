@@ -20,7 +20,6 @@ from bookie_server.ports import Standing
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.entry_log_file import FinishedFile, read_index_head
-from bookie_server.storage.files.finished_scan import FinishedScan, scan_finished
 from bookie_server.storage.files.index_rebuilds import rebuild_index
 from bookie_server.storage.files.manifest import is_slot_name, is_state_name
 from bookie_server.storage.open_files import Replayed, apply, judge_all, scan_open_files
@@ -178,10 +177,6 @@ class RestingDirectory:
             file = self.finished(entry)
             await rebuild_index(file, self.shared)
             return file
-
-    async def scan(self, file: FinishedFile) -> FinishedScan:
-        """Read and verify the valid records of a finished file. The finish record is omitted."""
-        return await scan_finished(file)
 
     async def replay(self) -> list[Replayed]:
         """Read the open files, and apply their records to the ledger states, as a start does."""

@@ -12,6 +12,7 @@ from bookie_server.core.record import JournalRecord
 from bookie_server.core.replay_decision import Gap
 from bookie_server.errors import CorruptRecordError, MissingFileError
 from bookie_server.storage.files.entry_log_file import held_spans, read_block, read_header
+from bookie_server.storage.files.finished_scan import scan_finished
 from bookie_server.storage.files.index_rebuilds import rebuild_index
 from bookie_server.storage.files.manifest import UNCLEAN_NAME
 from bookie_server.storage.reading.readings import finish
@@ -87,7 +88,7 @@ async def entry_log(
         rows = list(_rows_of_scan(entry, replayed.records, replayed.gaps))
     else:
         file = directory.finished(entry)
-        scan = await directory.scan(file)
+        scan = await scan_finished(file)
         rows = list(_rows_of_scan(entry, scan.records, scan.gaps))
         offset = entry.finish_offset
         try:

@@ -10,6 +10,7 @@ from bookie_server.errors import CorruptRecordError, MissingFileError
 from bookie_server.ports import Buffer
 from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.entry_log_file import FinishedFile, read_block
+from bookie_server.storage.files.finished_scan import scan_finished
 from bookie_server.storage.journal import append_encoded
 from bookie_server.storage.reading.readings import finish
 from bookie_server.storage.slices import run_in_slices
@@ -60,23 +61,16 @@ async def _rebuild(directory: RestingDirectory, entry: FileEntry) -> Rebuild:
     if not damage:
         return Rebuild(entry.slot, INTACT)
     file = directory.finished(entry)
-    scan = await directory.scan(file)
+    scan = await scan_finished(file)
     if not scan.is_whole:
         return Rebuild(
             entry.slot,
             REFUSED,
             "a record of the file is not readable, so its entries must stay unknown",
         )
-    index = ActiveIndex()
-    runs = [record for record in scan.known if scan.is_run(record)]
-    tombstone_of = directory.shared.states.tombstone_of
-    for record in runs:
-        # An index in a file has no entry from before the tombstone of its ledger beside later ones.
-        if record.origin_sequence > tombstone_of(record.ledger_id):
-            index.insert(record)
-    for record in runs:
-        if record.ledger_id not in index:
-            index.name_only(record.ledger_id)
+    shared = directory.shared
+    # An index in a file has no entry from before the tombstone of its ledger beside later ones.
+    index = await run_in_slices(scan.index(shared.states.tombstone_of), shared.give_way)
     await _write(directory, file, index, scan.last_sequence)
     return Rebuild(entry.slot, REBUILT, damage, index.pieces)
 

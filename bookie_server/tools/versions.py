@@ -13,6 +13,7 @@ from bookie_server.core.manifest_codec import (
 )
 from bookie_server.errors import CorruptRecordError, UncleanDirectoryError
 from bookie_server.storage.files.entry_log_file import read_header
+from bookie_server.storage.files.finished_scan import scan_finished
 from bookie_server.storage.files.manifest import UNCLEAN_NAME
 from bookie_server.storage.reading.readings import finish
 
@@ -63,7 +64,7 @@ async def _for_older_program(directory: RestingDirectory, entry: FileEntry) -> F
     try:
         record = await finish(read_header(file.handle, file.identity, entry.finish_offset))
     except CorruptRecordError:
-        scan = await directory.scan(file)
+        scan = await scan_finished(file)
         return replace(older, last_sequence=scan.last_sequence, has_damage=not scan.is_whole)
     return replace(older, last_sequence=record.sequence - 1)
 

@@ -128,6 +128,29 @@ PIECE_COLUMNS = {
     "record_offset": "record at",
     "place": "place",
 }
+JOURNAL_FILE_COLUMNS = {
+    "name": "journal file",
+    "size_bytes": "bytes",
+    "groups": "groups",
+    "first_sequence": "first sequence",
+    "last_sequence": "last sequence",
+    "is_needed": "needed",
+    "damage": "damage",
+    "state": "state",
+    "reason": "reason",
+}
+COPY_COLUMNS = {
+    "offset": "offset",
+    "copy": "copy",
+    "size_bytes": "bytes",
+    "first_sequence": "first sequence",
+    "last_sequence": "last sequence",
+    "file_id": "file",
+    "slot": "slot",
+    "file_offset": "offset in slot",
+    "needed_from": "needed from",
+    "state": "state",
+}
 LEDGER_COLUMNS = {
     "ledger_id": "ledger",
     "is_fenced": "fenced",
@@ -171,18 +194,43 @@ def inspect_manifest(
 @inspect.command("journal", epilog="Example: ledgerlog bookie inspect journal data/bookie-0")
 def inspect_journal(
     directory: Directory,
-    start: Annotated[int, start_option("sequence")] = 0,
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="Name of a journal file, to show its copies."),
+    ] = None,
+    start: Annotated[int, start_option("sequence, or offset in the journal file,")] = 0,
     limit: Limit = LIMIT,
     as_json: AsJson = False,
 ) -> None:
-    """Show the records of the open entry-log files, which a start replays, in their order."""
+    """Show the journal: its files, and the records of open entry-log files in their order.
+
+    A start writes the needed copies of groups from the journal files to the
+    entry-log files, and then replays the open entry-log files. With FILE,
+    only the copies in this journal file are shown, by offset.
+    """
     from bookie_server.tools import inspect as tools
+    from bookie_server.tools.journal_files import journal_copies, journal_files
+
+    if file is not None:
+        with _nothing_changed():
+            copies = with_directory(
+                directory, lambda opened: journal_copies(opened, file, start, limit)
+            )
+        _print_excerpt(copies, f"copies in {file}", COPY_COLUMNS, as_json=as_json)
+        return
+
+    async def work(opened: RestingDirectory) -> tuple[list[dict[str, Any]], Excerpt]:
+        return await journal_files(opened), await tools.journal(opened, start, limit)
 
     with _nothing_changed():
-        excerpt = with_directory(directory, lambda opened: tools.journal(opened, start, limit))
-    _print_excerpt(
-        excerpt, f"records of open files in {directory}", RECORD_COLUMNS, as_json=as_json
-    )
+        files, excerpt = with_directory(directory, work)
+    if as_json:
+        print_json({"journal_files": files, "rows": excerpt.rows, "next": excerpt.following})
+        return
+    if files:
+        rows = [[_cell(row[name]) for name in JOURNAL_FILE_COLUMNS] for row in files]
+        print_table(f"journal files of {directory}", list(JOURNAL_FILE_COLUMNS.values()), rows)
+    _print_excerpt(excerpt, f"records of open files in {directory}", RECORD_COLUMNS, as_json=False)
 
 
 @inspect.command("entrylog", epilog="Example: ledgerlog bookie inspect entrylog data/bookie-0 3")

@@ -6,6 +6,7 @@ import heapq
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self
 
 import ledgerlog_spark as ll
@@ -37,7 +38,7 @@ def payload_of(ledger: int, entry_id: int, size_bytes: int) -> bytes:
     return name + random.Random(name).randbytes(16) * (size_bytes // 16)
 
 
-class Writer:
+class Writer(ABC):
     """A thread that works at a steady pace, until the block ends.
 
     Attributes:
@@ -79,14 +80,14 @@ class Writer:
             except LedgerLogError as error:
                 self.failures.append(f"{self._thread.name}: {type(error).__name__}: {error}")
 
-    def begin(self, client: BlockingLogClient) -> None:
+    def begin(self, client: BlockingLogClient) -> None:  # noqa: B027 -- most have nothing to do
         """Called before the first step."""
 
+    @abstractmethod
     def step(self, client: BlockingLogClient) -> None:
         """Called once in each period."""
-        raise NotImplementedError
 
-    def end(self, client: BlockingLogClient) -> None:
+    def end(self, client: BlockingLogClient) -> None:  # noqa: B027
         """Called after the last step."""
 
 

@@ -61,9 +61,30 @@ MUTATIONS = [
     Mutation(
         "adds_eat_compaction_slot",
         f"{STORAGE}/files/slots.py",
-        "self._settings.compaction_slot_bytes - await self._largest(others)",
-        "0",
+        "kept_free += room - min(room, max(borrowed_bytes, await self._largest(others)))",
+        "kept_free += 0",
         "a full disk stays full, because compaction has no room for copies",
+    ),
+    Mutation(
+        "room_of_a_draft_counts_twice",
+        f"{STORAGE}/files/slots.py",
+        "max(borrowed_bytes, await self._largest(others))",
+        "await self._largest(others)",
+        "a bookie is read-only while compaction copies on a nearly full device",
+    ),
+    Mutation(
+        "draft_counts_as_use_of_the_device",
+        f"{STORAGE}/disk_watch.py",
+        "            slots.add(self._handover.borrowed.slot)\n",
+        "            pass\n",
+        "a compaction makes a bookie read-only until much less of its device is used",
+    ),
+    Mutation(
+        "draft_of_a_split_source_borrows",
+        f"{STORAGE}/compaction/cycle.py",
+        "if draft.may_fit(needed_for(source), pieces_of(source)):",
+        "if source:",
+        "regular files take the room that the rest of a large source needs",
     ),
     Mutation(
         "adds_take_the_last_free_slot",

@@ -18,9 +18,30 @@ _KEEPER = [
     Mutation(
         "files_adds_in_flight_take_no_room",
         f"{FILES}/keeper.py",
-        "        return 2 * health.in_flight_bytes + size <= room\n",
-        "        return size <= room\n",
+        "taken = 2 * health.in_flight_bytes + CONTROL_RECORD_SIZE * self.records_queued()",
+        "taken = CONTROL_RECORD_SIZE * self.records_queued()",
         "many adds are accepted for the last room of a file",
+    ),
+    Mutation(
+        "files_queued_records_take_no_room",
+        f"{FILES}/keeper.py",
+        "taken = 2 * health.in_flight_bytes + CONTROL_RECORD_SIZE * self.records_queued()",
+        "taken = 2 * health.in_flight_bytes",
+        "deletions that come together are written beyond the end of the last file",
+    ),
+    Mutation(
+        "files_leave_no_room_for_deletions",
+        f"{FILES}/keeper.py",
+        "            room -= room_for_drops(self.active, self._shared.settings.file_size_bytes)\n",
+        "            pass\n",
+        "recovery adds take the last room of a full bookie, which then refuses all deletions",
+    ),
+    Mutation(
+        "files_small_file_has_no_room_for_copies",
+        "bookie_server/storage/boot.py",
+        "self.active = await self._prepare(is_last_resort=True, needed_bytes=needed_bytes)",
+        "self.active = await self._prepare(is_last_resort=True)",
+        "a full bookie that was killed refuses fences and deletions after its start",
     ),
     Mutation(
         "files_spare_is_no_room",

@@ -283,8 +283,8 @@ _COMPACTION = [
     Mutation(
         "draft_has_room_for_one_more",
         f"{COMPACTION}/draft.py",
-        "            self.may_fit(size)\n            and pieces",
-        "            self.may_fit(0)\n            and pieces",
+        "            self.may_fit(size, pieces)\n",
+        "            self.may_fit(0, pieces)\n",
         "copies are larger than their file",
     ),
 ]

@@ -132,8 +132,8 @@ MUTATIONS = [
     Mutation(
         "burst_of_reads_has_no_room",
         TOGETHER,
-        "StoredReads(ledger_id, ids, (of_one - REQUEST_OVERHEAD_BYTES) * len(ids))",
-        "StoredReads(ledger_id, ids)",
+        "ledger_id, ids, (of_one - REQUEST_OVERHEAD_BYTES) * len(ids), peer=self.peer",
+        "ledger_id, ids, peer=self.peer",
         "reads of large entries get BUSY because they arrive together",
     ),
     Mutation(

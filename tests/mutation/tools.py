@@ -119,15 +119,15 @@ MUTATIONS = [
     Mutation(
         "tools_rebuild_deleted_entries",
         f"{TOOLS}/rebuild.py",
-        "        if record.origin_sequence > tombstone_of(record.ledger_id):\n",
-        "        if record.origin_sequence > 0 or tombstone_of(record.ledger_id):\n",
+        "scan.index(shared.states.tombstone_of)",
+        "scan.index()",
         "deleted entries count as live bytes",
     ),
     Mutation(
         "tools_rebuild_forgets_dropped_ledgers",
-        f"{TOOLS}/rebuild.py",
-        "            index.name_only(record.ledger_id)\n",
-        "            pass\n",
+        "bookie_server/storage/files/finished_scan.py",
+        "                index.name_only(ledger_id)\n",
+        "                pass\n",
         "a tombstone is forgotten while a file has records of its ledger",
     ),
     Mutation(

@@ -52,7 +52,6 @@ class BookieView:
         self._passes = 0
         self._last_pass: Collected | None = None
         self._last_pass_ms = 0
-        self._compact_percent = 0  # the compaction that a requested pass starts at its end
         self._compactions = {"major": 0, "minor": 0}
         self._last_compaction_ms = {"major": 0, "minor": 0}
 
@@ -69,10 +68,6 @@ class BookieView:
         self._passes += 1
         self._last_pass = collected
         self._last_pass_ms = _now_ms()
-        serving = self._serving
-        if serving is not None and self._compact_percent and not serving.collector.is_forced:
-            serving.storage.compactor.request(self._compact_percent)
-            self._compact_percent = 0
 
     def note_compaction(self, compacted: Compacted) -> None:
         """Record the end of a compaction."""
@@ -123,12 +118,7 @@ class BookieView:
         )
         percent = major if is_major else minor if is_minor else 0
         collector = self.serving.collector
-
-        def request() -> None:
-            self._compact_percent = max(self._compact_percent, percent)
-            collector.request()
-
-        self._change(request)
+        self._change(lambda: collector.request(percent))
 
     def _change(self, change: Callable[[], None]) -> None:
         """Run `change` in the event loop, and wait for its end.

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from bookie_server.core.compaction import ALL_PERCENT
 from bookie_server.core.requests import (
     ID_MAX,
     StoredAdd,
@@ -36,6 +37,7 @@ from bookie_server.service.grpc.stream import (
 from bookie_server.service.grpc.stuck_calls import Stuck, StuckCalls, close_connections
 from bookie_server.service.limits.budget import Budget, Share
 from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES, Lanes
+from bookie_server.service.logging import fields_of, get_logger
 from bookie_server.service.metrics.counters import ServiceCounters
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.wake_ups import resolve
@@ -48,6 +50,8 @@ from ledgerlog_spark.model import (
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc
 from ledgerlog_spark.wire.opcodes import number_of
+
+_logger = get_logger("grpc")
 
 BATCH_COUNT_MAX: Final = 65_536  # entries in one batch, as in the v2 protocol
 WATCHED_SIZE_BYTES_MAX: Final = 1 << 20
@@ -152,6 +156,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
                 request.first_entry_id,
                 min(request.count_max, BATCH_COUNT_MAX),
                 min(request.size_bytes_max or ID_MAX, self._frame_size_bytes_max),
+                peer=context.peer(),
             ),
             share,
         )
@@ -238,7 +243,14 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
                 if self._stopping.is_set() or is_ended.is_set():
                     return
                 lac = newest
-                entries, taken = await self._confirmed(request, sent + 1, lac, share)
+                asked = StoredBatchRead(
+                    request.ledger_id,
+                    sent + 1,
+                    lac - sent,
+                    min(request.entries_size_bytes_max, WATCHED_SIZE_BYTES_MAX),
+                    peer=context.peer(),
+                )
+                entries, taken = await self._confirmed(asked, share)
                 sent = lac
                 await self._turns.wait_with(taken)
                 release = self._held.hold(taken, context.peer())
@@ -253,20 +265,13 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             cancel()
 
     async def _confirmed(
-        self, request: pb.WatchLacRequest, first_entry_id: int, last_entry_id: int, share: Share
+        self, request: StoredBatchRead, share: Share
     ) -> tuple[Sequence[bytes], Taken]:
-        """Return the entries from the first to the last id (inclusive).
-
-        Return no entries if there are too many, or if the lane is not ample.
-        """
-        size_bytes_max = min(request.entries_size_bytes_max, WATCHED_SIZE_BYTES_MAX)
-        count = last_entry_id + 1 - first_entry_id
-        if not size_bytes_max or count > RUN_ENTRIES_MAX or not share.budget.is_ample:
+        """Return the entries, or none if there are too many, or if the lane is not ample."""
+        is_small = request.size_bytes_max and request.count_max <= RUN_ENTRIES_MAX
+        if not is_small or not share.budget.is_ample:
             return (), (share, 0)
-        return await self._batches.at_once(
-            StoredBatchRead(request.ledger_id, first_entry_id, count, size_bytes_max),
-            share,
-        )
+        return await self._batches.at_once(request, share)
 
     async def ListEntries(  # noqa: N802
         self, request: pb.ListEntriesRequest, context: Context
@@ -280,7 +285,9 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         except TooManyRangesError as error:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error.message)
             raise
-        except StorageError:
+        except StorageError as error:
+            about = {"ledger_id": request.ledger_id, "peer": context.peer()}
+            _logger.warning("list_failed", **{**fields_of(error), **about})
             return pb.ListEntriesReply(code=self._counted(Code.IO_ERROR))
         await self._turns.wait_with(taken)
         release = self._held.hold(taken, context.peer())
@@ -310,8 +317,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         If another pass is running, wait for its end first. The reply does not wait for compaction.
         """
         del request, context
-        collected = await self._collector.collect()
-        self._storage.compactor.request()
+        collected = await self._collector.collect(ALL_PERCENT)
         code = Code.OK if collected.is_whole else Code.IO_ERROR
         return pb.CollectGarbageReply(
             code=self._counted(code),
@@ -372,6 +378,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
                 request.body,
                 request.master_key,
                 request.is_recovery,
+                self._streams.get(stream),
             ),
             answer,
         )
@@ -403,6 +410,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
                 request.entry_id,
                 request.fence_key or None,
                 request.is_recovery,
+                self._streams.get(stream),
             ),
             answer,
         )

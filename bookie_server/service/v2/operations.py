@@ -155,6 +155,7 @@ class V2Operations(TogetherConnection):
                 entry,
                 master_key,
                 bool(flags & RECOVERY_ADD),
+                self.peer,
             ),
             partial(encode_add_answer, ledger_id=ledger_id, entry_id=entry_id, version=version),
             body,
@@ -173,6 +174,7 @@ class V2Operations(TogetherConnection):
                 request.body,
                 request.master_key,
                 bool(request.flags & RECOVERY_ADD),
+                self.peer,
             ),
             partial(
                 encode_add_run_answer,
@@ -221,7 +223,7 @@ class V2Operations(TogetherConnection):
         counters.read_requests += 1
         counters.fence_requests += master_key is not None
         self._shared.storage.read(
-            StoredRead(ledger_id, entry_id, master_key, bool(flags & HIGH_PRIORITY)),
+            StoredRead(ledger_id, entry_id, master_key, bool(flags & HIGH_PRIORITY), self.peer),
             partial(self._entry_read, request, share, taken_bytes),
         )
 
@@ -276,6 +278,7 @@ class V2Operations(TogetherConnection):
                 min(count_max, BATCH_COUNT_MAX),
                 min(taken_bytes - REQUEST_OVERHEAD_BYTES, size_bytes_max),
                 request.master_key,
+                self.peer,
             ),
             partial(
                 self._batch_read,
@@ -297,6 +300,7 @@ class V2Operations(TogetherConnection):
                 request.ledger_id,
                 request.entries,
                 min(taken_bytes - cost_bytes - REQUEST_OVERHEAD_BYTES, size_bytes_max),
+                self.peer,
             ),
             partial(
                 self._batch_read,

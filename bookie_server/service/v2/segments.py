@@ -108,8 +108,8 @@ class SegmentRun:
         """Memory of the run. Its answers take less."""
         return sum(map(len, self.frames)) + ENTRY_COST_BYTES * len(self.frames)
 
-    def to_add(self) -> StoredAdd:
-        """Return the request to store the run. It has a copy of the entries."""
+    def to_add(self, peer: object) -> StoredAdd:
+        """Return the request of a peer to store the run. It has a copy of the entries."""
         entries = [frame[_ENTRY_OFFSET:] for frame in self.frames]
         first, last = self.entry_ids[0], self.entry_ids[-1]
         ids: EntryIds
@@ -123,6 +123,7 @@ class SegmentRun:
             tuple(map(len, entries)),
             b"".join(entries),
             self.head[4:_ENTRY_OFFSET],
+            peer=peer,
         )
 
 

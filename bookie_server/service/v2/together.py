@@ -89,7 +89,7 @@ class TogetherConnection(PeerConnection):
         """Store a run, or return False if its adds must be handled alone."""
         if run.ledger_id in segment.refused:
             return False  # an earlier run of this ledger comes first
-        add = run.to_add()
+        add = run.to_add(self.peer)
         stored = partial(
             self._run_stored, add.ledger_id, add.entry_ids, run.version, run.cost_bytes
         )
@@ -128,7 +128,9 @@ class TogetherConnection(PeerConnection):
             return None
         self.open_requests += len(ids)
         begun = self._shared.storage.read_together(
-            StoredReads(ledger_id, ids, (of_one - REQUEST_OVERHEAD_BYTES) * len(ids)),
+            StoredReads(
+                ledger_id, ids, (of_one - REQUEST_OVERHEAD_BYTES) * len(ids), peer=self.peer
+            ),
             partial(self._some_read, version, ledger_id, share, of_one),
         )
         self.open_requests -= len(ids) - begun

@@ -17,12 +17,13 @@ from bookie_server.core.compaction import Candidate, Withdrawals, chosen
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import DiskFullError, TooManyFilesError
 from bookie_server.storage.compaction.copying import Copying, CopyOutcome
-from bookie_server.storage.compaction.draft import INDEX_BYTES_BESIDE, Draft
+from bookie_server.storage.compaction.draft import Draft
 from bookie_server.storage.compaction.live import LiveEntries
 from bookie_server.storage.compaction.pace import Pace
 from bookie_server.storage.files.entry_log_file import FinishedFile
-from bookie_server.storage.files.handover import Switch
+from bookie_server.storage.files.handover import Borrowed, Switch
 from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.files.room import INDEX_BYTES_BESIDE
 from bookie_server.storage.shared import Shared
 
 SLACK_FRACTION = 8  # the copy of a file may be larger than estimated by this part
@@ -100,6 +101,7 @@ class Cycle:
             goes_on = is_whole and await self._switch(draft, copied)
         if self._handover.draft is not None and not self._shared.health.has_failed:
             await self._discard(draft)
+        self._handover.borrowed = None
         self._handover.owned.clear()
         self._handover.taken.discard(draft.file.entry.slot)
         return goes_on
@@ -119,11 +121,15 @@ class Cycle:
         handover.taken.add(file.entry.slot)
         handover.draft = file
         draft = Draft(self._shared, file, self._pace)
+        source = self._queue[0].source
+        if draft.may_fit(needed_for(source), pieces_of(source)):
+            handover.borrowed = Borrowed(file.entry.slot, file.entry.size_bytes)
         # After a crash, no other file may get the id of the draft: its slot may be used again, and
         # its records must not look like those of the new file.
         await keeper.commit_soon()
         if self._shared.store.current.next_file_id > file_id and not self._pace.must_end:
             return draft
+        handover.borrowed = None
         if not self._shared.health.has_failed:
             await self._discard(draft)
         handover.taken.discard(file.entry.slot)
@@ -175,6 +181,9 @@ class Cycle:
             handover.draft = None
         doubts = self._shared.health.files_in_doubt
         switch.sources = tuple(file for file in copied if file.entry.file_id not in doubts)
+        if copies is not None:
+            is_repaid = handover.borrowed is not None and bool(switch.sources)
+            handover.borrowed = Borrowed(copies.entry.slot, copies.end) if is_repaid else None
         switch.is_due = True
         handover.switch = switch
         sizes = sum(size_of(file) for file in switch.sources)
@@ -200,8 +209,16 @@ class Cycle:
 
 def needed_for(file: FinishedFile) -> int:
     """Return about how many bytes of a draft the live entries of a file need."""
-    span = file.entry.data_end - RECORDS_START
-    live = span * file.live_bytes // max(file.data_bytes, 1)
+    return _live_part(file, file.entry.data_end - RECORDS_START)
+
+
+def pieces_of(file: FinishedFile) -> int:
+    """Return about how many pieces the live entries of a file have."""
+    return _live_part(file, 0 if file.head is None else file.head.pieces)
+
+
+def _live_part(file: FinishedFile, whole: int) -> int:
+    live = whole * file.live_bytes // max(file.data_bytes, 1)
     return live + live // SLACK_FRACTION
 
 

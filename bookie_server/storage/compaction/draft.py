@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from bookie_server.core.index_format import BLOCK_SIZE, decode_index_head
+from bookie_server.core.index_format import decode_index_head
 from bookie_server.core.manifest_codec import FileState
 from bookie_server.core.pieces import stretches_at_most
 from bookie_server.core.record import COPIES_FIRST_SEQUENCE, JournalRecord, JournalRecordKind
@@ -21,7 +21,11 @@ from bookie_server.ports import Buffer
 from bookie_server.storage.compaction.pace import RECORD_COST_BYTES, Pace
 from bookie_server.storage.files.active_index import lists_bytes_at_most
 from bookie_server.storage.files.entry_log_file import FinishedFile, OpenFile
-from bookie_server.storage.files.keeper import PIECES_PER_STRETCH_MAX
+from bookie_server.storage.files.room import (
+    INDEX_BYTES_PER_PIECE,
+    PIECES_PER_STRETCH_MAX,
+    room_left,
+)
 from bookie_server.storage.files.slots import write_header
 from bookie_server.storage.journal import append_encoded
 from bookie_server.storage.shared import Shared
@@ -32,9 +36,7 @@ PORTION_SIZE_BYTES = 256 * KIBIBYTE
 PIECES_MAX = 25_000
 LISTS_BYTES_MAX = 8 * MEBIBYTE
 """Bounds of the memory for the index of the draft: about 16 MiB."""
-INDEX_BYTES_PER_PIECE = 48
 INDEX_BYTES_PER_LEDGER = 48
-INDEX_BYTES_BESIDE = 2 * BLOCK_SIZE
 
 
 class Draft:
@@ -52,25 +54,23 @@ class Draft:
     def has_room_for(self, record: JournalRecord) -> bool:
         """Return whether a copy fits. The first copy always fits: a draft has a whole record."""
         settings, index = self._shared.settings, self.file.index
-        new_pieces = PIECES_PER_STRETCH_MAX * stretches_at_most(record.entry_ids)
-        pieces = index.pieces + new_pieces
+        pieces = PIECES_PER_STRETCH_MAX * stretches_at_most(record.entry_ids)
         lists_bytes = index.lists_bytes + lists_bytes_at_most(record)
-        size = size_at_most(record) + new_pieces * INDEX_BYTES_PER_PIECE + INDEX_BYTES_PER_LEDGER
+        size = size_at_most(record) + pieces * INDEX_BYTES_PER_PIECE + INDEX_BYTES_PER_LEDGER
         return not self.records or (
-            self.may_fit(size)
-            and pieces <= min(PIECES_MAX, settings.pieces_max)
+            self.may_fit(size, pieces)
             and lists_bytes <= min(LISTS_BYTES_MAX, settings.lists_bytes_max)
         )
 
-    def may_fit(self, needed_bytes: int) -> bool:
-        """Return whether the draft has room for this many bytes of copies before its index."""
+    def may_fit(self, needed_bytes: int, pieces: int = 0) -> bool:
+        """Return whether the draft has room for bytes of copies before its index, and for pieces.
+
+        The bytes include those of the pieces in the index.
+        """
         index = self.file.index
-        index_size = (
-            INDEX_BYTES_BESIDE
-            + INDEX_BYTES_PER_PIECE * index.pieces
-            + INDEX_BYTES_PER_LEDGER * index.ledgers
-        )
-        return self.file.end + needed_bytes + index_size <= self.file.entry.size_bytes
+        if index.pieces + pieces > min(PIECES_MAX, self._shared.settings.pieces_max):
+            return False
+        return needed_bytes + INDEX_BYTES_PER_LEDGER * index.ledgers <= room_left(self.file)
 
     async def append(self, record: JournalRecord, body: AsyncIterator[bytes]) -> None:
         """Append a copy. `body` yields the verified bytes of its entries in small parts.

@@ -90,6 +90,11 @@ class ActiveIndex:
         return total.size_bytes
 
     @property
+    def ledger_ids(self) -> list[int]:
+        """The ids of all ledgers in ascending order, also of those whose pieces are dropped."""
+        return sorted(self._ledgers)
+
+    @property
     def ledgers(self) -> int:
         """Number of ledgers, including ledgers whose pieces are dropped."""
         return len(self._ledgers)

@@ -5,13 +5,16 @@ The boot, the rebuild of a damaged index and the tools for files at rest use thi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from bookie_server.core.manifest_codec import FileEntry
 from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.replay_decision import Gap
+from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.entry_log_file import FinishedFile
 from bookie_server.storage.replay import Scanner
+from bookie_server.storage.slices import parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,27 @@ class FinishedScan:
         """Return whether a record of the scan is a run that belongs to the file."""
         is_held = self.entry.holds(record.sequence, record.offset)
         return is_held and record.kind is JournalRecordKind.RUN
+
+    def index(
+        self, tombstone_of: Callable[[int], int] = lambda _ledger_id: 0
+    ) -> Generator[None, None, ActiveIndex]:
+        """Return the index of the runs of the file; yields after each slice.
+
+        Of the runs that a tombstone deletes, the index has only the ledger.
+        """
+        index = ActiveIndex()
+        deleted: set[int] = set()
+        for records in parts([record for record in self.known if self.is_run(record)]):
+            for record in records:
+                if record.origin_sequence > tombstone_of(record.ledger_id):
+                    index.insert(record)
+                else:
+                    deleted.add(record.ledger_id)
+            yield
+        for ledger_id in deleted:
+            if ledger_id not in index:
+                index.name_only(ledger_id)
+        return index
 
     @property
     def lost(self) -> list[Gap]:

@@ -23,6 +23,17 @@ class Switch:
     is_done: bool = False  # the durable MANIFEST has made the switch
 
 
+@dataclass(frozen=True, slots=True)
+class Borrowed:
+    """Room of the device that a file of copies takes until the next switch.
+
+    The switch frees files that take at least as much, so the room counts as free.
+    """
+
+    slot: str
+    size_bytes: int
+
+
 @dataclass(slots=True)
 class Handover:
     """The files of compaction. Until a switch is durable, its sources are held and are read."""
@@ -31,6 +42,12 @@ class Handover:
     taken: set[str] = field(default_factory=set)  # slots in which a file is being prepared
     draft: OpenFile | None = None  # a file that no MANIFEST lists
     switch: Switch | None = None
+    borrowed: Borrowed | None = None  # None if the draft may free no file
+
+    @property
+    def borrowed_bytes(self) -> int:
+        """The part of the room for compaction that compaction uses now."""
+        return 0 if self.borrowed is None else self.borrowed.size_bytes
 
     def names(self, ledger_id: int) -> bool:
         """Return whether the draft has records of a ledger, live or dropped."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from bookie_server.errors import StorageError
 from bookie_server.ports import Priority
-from bookie_server.storage.files.active_index import ActiveIndex
 from bookie_server.storage.files.entry_log_file import FinishedFile
 from bookie_server.storage.files.finished_scan import scan_finished
 from bookie_server.storage.files.held import HeldFiles
 from bookie_server.storage.files.pool import Pins
 from bookie_server.storage.shared import Shared
-from bookie_server.storage.slices import parts
+from bookie_server.storage.slices import run_in_slices
 
 
 async def rebuild_index(file: FinishedFile, shared: Shared) -> None:
@@ -21,13 +20,7 @@ async def rebuild_index(file: FinishedFile, shared: Shared) -> None:
     entry, doubts, counters = file.entry, shared.health.files_in_doubt, shared.counters
     doubts.add(entry.file_id)
     scan = await scan_finished(file)
-    index = ActiveIndex()
-    for records in parts(scan.known):
-        for record in records:
-            if scan.is_run(record):
-                index.insert(record)
-        await shared.give_way()
-    file.rebuilt = index
+    file.rebuilt = await run_in_slices(scan.index(), shared.give_way)
     counters.boot_rebuilt_indexes += 1
     if scan.is_whole and not entry.has_damage:
         doubts.discard(entry.file_id)

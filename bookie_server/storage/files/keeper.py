@@ -16,7 +16,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from bookie_server.core.index_format import BLOCK_SIZE, decode_index_head
+from bookie_server.core.index_format import decode_index_head
 from bookie_server.core.manifest_codec import FileState, Manifest
 from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.slot_header import RECORDS_START
@@ -27,26 +27,20 @@ from bookie_server.storage.files.entry_log_file import FinishedFile, OpenFile
 from bookie_server.storage.files.handover import Handover, Switch
 from bookie_server.storage.files.held import HeldFiles
 from bookie_server.storage.files.pool import PooledFile
+from bookie_server.storage.files.room import (
+    CONTROL_RECORD_SIZE,
+    INDEX_BYTES_PER_PIECE,
+    PIECES_PER_STRETCH_MAX,
+    RESERVE_FRACTION,
+    room_for_drops,
+    room_left,
+)
 from bookie_server.storage.files.slots import write_header
 from bookie_server.storage.journal import append_encoded
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import run_in_slices
 from bookie_server.storage.wake_ups import resolve, settle
 from ledgerlog_spark.model import Code
-
-CONTROL_RECORD_SIZE = 1_024  # upper bound of the bytes of one more control record in a file
-RESERVE_FRACTION = 16
-INDEX_BYTES_PER_PIECE = 48
-INDEX_BYTES_BESIDE = 2 * BLOCK_SIZE
-PIECES_PER_STRETCH_MAX = 2
-"""Number of pieces that a stretch of consecutive ids can add to an index: within an older piece, a
-stretch adds one piece and splits the older piece into two."""
-
-
-def room_left(file: OpenFile) -> int:
-    """Return how many bytes of records the file can still take before its index."""
-    index_size = INDEX_BYTES_BESIDE + INDEX_BYTES_PER_PIECE * file.index.pieces
-    return file.entry.size_bytes - file.end - index_size
 
 
 class FileKeeper:
@@ -68,6 +62,8 @@ class FileKeeper:
         self.slots = boot.slots
         self.handover = Handover()
         self.on_short: Callable[[], None] = lambda: None  # called while the disk has no room
+        # Returns the number of records that the journal has accepted and not placed in a file.
+        self.records_queued: Callable[[], int] = lambda: 0
         self._next_file_id = 0
         self._is_retrying = False
         self._missing = boot.missing
@@ -120,23 +116,27 @@ class FileKeeper:
         """Whether any file is missing or in doubt. Such a file may contain any ledger's records."""
         return bool(self._missing or self._health.files_in_doubt)
 
-    def has_room_for(self, size: int) -> bool:
-        """Return whether a record of `size` bytes fits after the adds in flight.
+    def has_room_for(self, size: int, *, is_drop: bool = False) -> bool:
+        """Return whether a record of `size` bytes fits after the records in flight.
 
         The record must not be a regular add. As long as regular adds are accepted, the result is
-        always True, because there is a next file.
+        always True, because there is a next file. Some room is left to deletions.
         """
         health = self._health
         if health.is_writable:
             return True
         room = room_left(self.active) + (0 if self.spare is None else room_left(self.spare))
-        return 2 * health.in_flight_bytes + size <= room
+        taken = 2 * health.in_flight_bytes + CONTROL_RECORD_SIZE * self.records_queued()
+        if not is_drop:
+            room -= room_for_drops(self.active, self._shared.settings.file_size_bytes)
+        return taken + size <= room
 
-    def refuses_control(self) -> Code | None:
+    def refuses_control(self, *, is_drop: bool = False) -> Code | None:
         """Return the code for a control record that must be refused now, or None to accept it."""
         if self._health.has_failed or self._health.is_closing:
             return Code.IO_ERROR
-        return None if self.has_room_for(2 * CONTROL_RECORD_SIZE) else Code.READ_ONLY
+        has_room = self.has_room_for(2 * CONTROL_RECORD_SIZE, is_drop=is_drop)
+        return None if has_room else Code.READ_ONLY
 
     def must_roll(self, size: int, stretches: int) -> bool:
         """Return whether a record must go to the next file (see `JournalFiles`)."""
@@ -280,7 +280,10 @@ class FileKeeper:
             await self._finish_full()
             if self.spare is None:
                 prepared = await self.slots.prepare(
-                    self.new_file_id(), taken[0] if taken else None, others=self.free_slots
+                    self.new_file_id(),
+                    taken[0] if taken else None,
+                    others=self.free_slots,
+                    borrowed_bytes=self.handover.borrowed_bytes,
                 )
             await self.commit(prepared)
         except DiskFullError:
@@ -400,7 +403,7 @@ class FileKeeper:
     async def _remove_sources(self, switch: Switch) -> None:
         """Stop reading the sources of a switch that is durable. Their slots are freed next."""
         switch.is_done = True
-        self.handover.switch = None
+        self.handover.switch = self.handover.borrowed = None
         for file in switch.sources:
             self._leaving[file.entry.slot] = file.handle
             for _ in self.finished.removing(file):

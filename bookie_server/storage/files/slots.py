@@ -35,7 +35,9 @@ class Slots:
         free_slot: str | None,
         *,
         others: Sequence[str] = (),
+        borrowed_bytes: int = 0,
         is_last_resort: bool = False,
+        needed_bytes: int = 0,
         may_take_all: bool = False,
     ) -> OpenFile:
         """Return an empty file with a new identity. Its blocks, header and name are durable.
@@ -43,15 +45,20 @@ class Slots:
         The file uses `free_slot`, which the durable MANIFEST must list as free. If `free_slot` is
         None, the file uses a new slot, which is removed after a DiskFullError or TooManyFilesError.
         Unless `may_take_all`, the room for compaction's file must remain, on the device or in one
-        of the free slots `others`. With `is_last_resort`, the file is small and may use the space
-        that is otherwise kept free, so that a bookie with a full disk still starts.
+        of the free slots `others`. Compaction may use `borrowed_bytes` of this room now. With
+        `is_last_resort`, the file has a small part of the usual size in addition to `needed_bytes`,
+        and may use the space that is otherwise kept free, so that a bookie with a full disk still
+        starts.
         """
         size, kept_free = self._settings.file_size_bytes, self._settings.free_bytes_min
         if is_last_resort:
             size = max(FILE_SIZE_BYTES_MIN, size // LAST_RESORT_FRACTION // 4096 * 4096)
-            kept_free = 0
+            size += -(-needed_bytes // 4096) * 4096
+            # The start also writes the ledger states and a MANIFEST.
+            kept_free = min(needed_bytes, FILE_SIZE_BYTES_MIN)
         elif not may_take_all:
-            kept_free += self._settings.compaction_slot_bytes - await self._largest(others)
+            room = self._settings.compaction_slot_bytes
+            kept_free += room - min(room, max(borrowed_bytes, await self._largest(others)))
         return await self._prepare(file_id, free_slot, size, kept_free)
 
     async def prepare_draft(
@@ -102,9 +109,8 @@ class Slots:
                 await self._files.remove(file.entry.slot)
 
     async def _largest(self, slots: Sequence[str]) -> int:
-        """Return the size of the largest slot, but not more than the room for compaction."""
-        sizes = [await self._size_of(slot) for slot in slots]
-        return min(self._settings.compaction_slot_bytes, max(sizes, default=0))
+        """Return the size of the largest slot, or 0 without a slot."""
+        return max([await self._size_of(slot) for slot in slots], default=0)
 
     async def _size_of(self, slot: str) -> int:
         try:

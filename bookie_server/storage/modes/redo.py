@@ -8,6 +8,7 @@ journal. A second `redo` after a crash writes the same bytes to the same places.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -145,10 +146,17 @@ async def _require_whole(handles: list[File], run: BookieRun) -> None:
 
 
 async def _scan_file(file: ScannedFile, run_id: bytes, journal_file: int) -> None:
-    """Collect the copies of the last pass through a file. Older copies follow the last pass."""
-    window = FileWindow(file.handle, file.end)
+    """Collect the copies of the last pass through a file."""
+    async for copy in copies_in(FileWindow(file.handle, file.end), run_id, journal_file):
+        file.take(copy)
+
+
+async def copies_in(
+    window: FileWindow, run_id: bytes, journal_file: int
+) -> AsyncIterator[GroupCopy]:
+    """Yield the valid heads in a journal file, by offset. Older copies follow the last pass."""
     offset = 0
-    while offset < file.end:
+    while offset < window.end:
         data = await window.get(offset, HEAD_SIZE)
         copy = decode_copy_head(data, run_id, journal_file, offset)
         if copy is None:
@@ -157,7 +165,7 @@ async def _scan_file(file: ScannedFile, run_id: bytes, journal_file: int) -> Non
                 return
             offset = following
             continue
-        file.take(copy)
+        yield copy
         offset = copy.end
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from bookie_server.core.ledger_gate import (
@@ -10,6 +12,7 @@ from bookie_server.core.ledger_gate import (
     admit_read,
     admit_slice_read,
     barrier_of,
+    code_of_failure,
     may_say_absent,
 )
 from bookie_server.core.ledger_state import HeldLedger
@@ -22,7 +25,7 @@ from bookie_server.core.requests import (
     StoredReads,
     StoredSliceRead,
 )
-from bookie_server.errors import StorageError, TooManyFilesError
+from bookie_server.errors import StorageError, unknown_entries
 from bookie_server.storage.fences import Fences
 from bookie_server.storage.files.entry_log_file import Need
 from bookie_server.storage.journal import Journal
@@ -32,6 +35,27 @@ from bookie_server.storage.shared import Shared
 from ledgerlog_spark.model import NO_ENTRY, Code
 
 STRETCHES_PER_CALL_MAX = 64
+
+
+@dataclass(slots=True)
+class FailedRead:
+    """Reports that a read has failed, and gives the code of its answer."""
+
+    shared: Shared
+    ledger_id: int
+    entry_id: int
+    peer: object
+
+    def code_of(self, error: StorageError) -> Code:
+        """Report an error, and return the code for it."""
+        self.shared.on_failed_read(self.ledger_id, self.entry_id, self.peer, error)
+        return code_of_failure(error)
+
+    def code_unless_certain(self, code: Code) -> Code:
+        """Return the code for an entry that was not found. Report the entry if it may be stored."""
+        if code is not Code.IO_ERROR:
+            return code
+        return self.code_of(unknown_entries(self.ledger_id))
 
 
 class ReadAnswers:
@@ -70,24 +94,24 @@ class ReadAnswers:
         ledger_id, ids = request.ledger_id, request.entry_ids
         state = self._states.get(ledger_id)
         if state is None:
-            on_some(absent(None, self._health), ids, ())
+            failure = FailedRead(self._shared, ledger_id, ids[0], request.peer)
+            on_some(failure.code_unless_certain(absent(None, self._health)), ids, ())
             return len(ids)
         done, left_bytes = 0, request.size_bytes_max
         for _ in range(STRETCHES_PER_CALL_MAX):
             if done == len(ids) or (done and left_bytes <= 0):
                 break
             stretch = Stretch(ledger_id, ids, done, left_bytes)
-            self._read_stretch(stretch, self._denial(state), on_some)
+            self._read_stretch(stretch, self._denial(state), request.peer, on_some)
             stretch.is_fixed = True
             done += stretch.count
             left_bytes -= stretch.size_bytes
         return done
 
     def _read_stretch(
-        self, stretch: Stretch, denial: Callable[[], Code], on_some: OnReadSome
+        self, stretch: Stretch, denial: Callable[[], Code], peer: object, on_some: OnReadSome
     ) -> None:
-        code_of = self._code_of
-        ledger_id = stretch.ledger_id
+        failure_of = partial(FailedRead, self._shared, stretch.ledger_id, peer=peer)
 
         def on_result(entries: Results) -> None:
             ids = stretch.entry_ids
@@ -97,17 +121,16 @@ class ReadAnswers:
             for entry_id, entry in zip(ids, entries, strict=True):
                 if isinstance(entry, bytes):
                     on_some(Code.OK, (entry_id,), (entry,))
+                elif entry is None:
+                    on_some(failure_of(entry_id).code_unless_certain(denial()), (entry_id,), ())
                 else:
-                    code = denial() if entry is None else code_of(ledger_id, entry_id)(entry)
-                    on_some(code, (entry_id,), ())
+                    on_some(failure_of(entry_id).code_of(entry), (entry_id,), ())
 
-        self._reader.readings.run(
-            read_stretch(self._reader, stretch),
-            on_result,
-            lambda error: on_some(
-                code_of(ledger_id, stretch.entry_ids[0])(error), stretch.entry_ids, ()
-            ),
-        )
+        def on_error(error: StorageError) -> None:
+            ids = stretch.entry_ids
+            on_some(failure_of(ids[0]).code_of(error), ids, ())
+
+        self._reader.readings.run(read_stretch(self._reader, stretch), on_result, on_error)
 
     def read_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
         """Read consecutive stored entries, as many as fit into the answer.
@@ -137,7 +160,9 @@ class ReadAnswers:
             on_done(code, ())
             return
         reading = self._reader.read_slices(request)
-        self._answer_list(request.ledger_id, request.entries[0][0], reading, on_done)
+        entry_id = request.entries[0][0]
+        failure = FailedRead(self._shared, request.ledger_id, entry_id, request.peer)
+        self._answer_list(reading, failure, on_done)
 
     def _when_safe(
         self, ledger_id: int, fence_key: bytes | None, then: Callable[[Code], None]
@@ -158,8 +183,9 @@ class ReadAnswers:
             # An answer with the largest id denies all larger ids, so it needs the same certainty as
             # the answer NO_ENTRY.
             entry_id = state.last_entry_id if may_say_absent(state, self._health) else NO_ENTRY
+        failure = FailedRead(self._shared, request.ledger_id, entry_id, request.peer)
         if state is None or entry_id == NO_ENTRY:
-            on_done(absent(state, self._health), None)
+            on_done(failure.code_unless_certain(absent(state, self._health)), None)
             return
 
         denial = self._denial(state)
@@ -168,34 +194,35 @@ class ReadAnswers:
             if entry is not None:
                 on_done(Code.OK, entry)
             else:
-                on_done(denial(), None)
+                on_done(failure.code_unless_certain(denial()), None)
 
         reading = self._reader.read_entry(request.ledger_id, entry_id)
-        code_of = self._code_of(request.ledger_id, entry_id)
-        self._reader.readings.run(reading, on_entry, lambda error: on_done(code_of(error), None))
+        self._reader.readings.run(
+            reading, on_entry, lambda error: on_done(failure.code_of(error), None)
+        )
 
     def _answer_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
         reading = self._reader.read_batch(request)
-        self._answer_list(request.ledger_id, request.first_entry_id, reading, on_done)
+        entry_id = request.first_entry_id
+        failure = FailedRead(self._shared, request.ledger_id, entry_id, request.peer)
+        self._answer_list(reading, failure, on_done)
 
     def _answer_list(
         self,
-        ledger_id: int,
-        first_entry_id: int,
         reading: Generator[Need | None, bytes, list[bytes]],
+        failure: FailedRead,
         on_done: OnReadBatch,
     ) -> None:
-        denial = self._denial(self._states.get(ledger_id))
+        denial = self._denial(self._states.get(failure.ledger_id))
 
         def on_entries(entries: list[bytes]) -> None:
             if entries:
                 on_done(Code.OK, entries)
             else:
-                on_done(denial(), ())
+                on_done(failure.code_unless_certain(denial()), ())
 
-        code_of = self._code_of(ledger_id, first_entry_id)
         self._reader.readings.run(
-            reading, on_entries, lambda error: on_done(code_of(error), ()), is_batch=True
+            reading, on_entries, lambda error: on_done(failure.code_of(error), ()), is_batch=True
         )
 
     def _denial(self, state: HeldLedger | None) -> Callable[[], Code]:
@@ -207,15 +234,3 @@ class ReadAnswers:
         """
         was_certain = may_say_absent(state, self._health)
         return lambda: absent(state, self._health) if was_certain else Code.IO_ERROR
-
-    def _code_of(self, ledger_id: int, entry_id: int) -> Callable[[StorageError], Code]:
-        """Return a function that reports a failed read, and gives the code of its answer.
-
-        The answer does not deny that the entry exists.
-        """
-
-        def code_of(error: StorageError) -> Code:
-            self._shared.on_failed_read(ledger_id, entry_id, error)
-            return Code.BUSY if isinstance(error, TooManyFilesError) else Code.IO_ERROR
-
-        return code_of

@@ -29,9 +29,9 @@ from bookie_server.core.requests import (
 from bookie_server.errors import (
     CorruptRecordError,
     FreedFileError,
-    StorageError,
     TooManyRangesError,
     freed,
+    unknown_entries,
 )
 from bookie_server.storage import slices
 from bookie_server.storage.files.entry_log_file import (
@@ -404,11 +404,7 @@ class Reader:
         a damaged file may have more entries of the ledger.
         """
         if not may_say_absent(self._shared.states.get(ledger_id), self._shared.health):
-            raise StorageError(
-                f"the entries of ledger {ledger_id} on this bookie are unknown: a file is damaged "
-                "or failed; read from another replica",
-                path=".",
-            )
+            raise unknown_entries(ledger_id)
         for _ in range(LOOKS_MAX - 1):
             with suppress(FreedFileError):
                 return await self._held(ledger_id, count_max)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ import pytest
 from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.manifest_codec import FileState, decode_manifest
 from bookie_server.core.settings import ModeSettings
+from bookie_server.errors import LostRunError, MovedDirectoryError
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine
-from tests.sim.disk import Content
+from tests.sim.disk import Content, SimDisk, SimNumber
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -22,12 +24,17 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 def copied(fixture: Path, expected: dict[str, Any]) -> Machine:
     machine = Machine(99)
     machine.is_new = False
-    for name, size in expected["sizes"].items():
-        content = Content()
-        content.seen[:] = (fixture / "data" / name).read_bytes().ljust(size, b"\0")
-        content.durable[:] = content.seen
-        machine.disk.seen_names[name] = machine.disk.durable_names[name] = content
+    put(machine.disk, fixture / "data", expected["sizes"])
     return machine
+
+
+def put(disk: SimDisk, directory: Path, sizes: dict[str, int]) -> None:
+    """Put the files of a directory on a device, with the sizes that they had."""
+    for name, size in sizes.items():
+        content = Content()
+        content.seen[:] = (directory / name).read_bytes().ljust(size, b"\0")
+        content.durable[:] = content.seen
+        disk.seen_names[name] = disk.durable_names[name] = content
 
 
 def check_what_is_stored(machine: Machine, expected: dict[str, Any]) -> None:
@@ -106,12 +113,7 @@ def test_directory_with_a_journal_and_copies_is_read_back_whole(mode: BookieWrit
     machine = copied(fixture, expected)
     journal = "/journal" if mode is BookieWriteMode.JOURNAL else ""
     machine.settings = replace(SMALL, mode_settings=ModeSettings(mode, journal))
-    for name, size in expected["journal_sizes"].items():
-        content = Content()
-        content.seen[:] = (fixture / "journal" / name).read_bytes().ljust(size, b"\0")
-        content.durable[:] = content.seen
-        names = machine.journal_disk
-        names.seen_names[name] = names.durable_names[name] = content
+    put(machine.journal_disk, fixture / "journal", expected["journal_sizes"])
     manifest = decode_manifest((fixture / "data" / "MANIFEST").read_bytes())
     assert manifest.run is not None
     assert manifest.run.mode is BookieWriteMode.JOURNAL
@@ -125,3 +127,56 @@ def test_directory_with_a_journal_and_copies_is_read_back_whole(mode: BookieWrit
         assert machine.ask(lambda done: machine.serving.read_lac(3, done)) == (Code.OK, lac)
         assert machine.read(9, 1) == (Code.NO_ENTRY, None)
         machine.crash()
+
+
+OLD_JOURNAL = "/old-journal"
+
+
+def owing(mode: BookieWriteMode = BookieWriteMode.DIRECT) -> tuple[Machine, dict[str, Any]]:
+    """A bookie whose run owed a sync, with the journals of two runs, and what it had stored."""
+    fixture = GOLDEN / "bookie_v4_owing"
+    expected = json.loads((fixture / "expected.json").read_text())
+    machine = copied(fixture, expected)
+    journal = "/journal" if mode is BookieWriteMode.JOURNAL else ""
+    machine.settings = replace(SMALL, mode_settings=ModeSettings(mode, journal))
+    machine.journal_disks[OLD_JOURNAL] = old = SimDisk(Random(9))
+    put(machine.journal_disk, fixture / "journal", expected["journal_sizes"])
+    put(old, fixture / "old_journal", expected["old_journal_sizes"])
+    name, run_id, number = expected["number"]
+    machine.disk.numbers[name] = SimNumber(run_id, number)
+    return machine, expected
+
+
+def test_the_manifest_of_a_run_that_owes_a_sync_has_its_path_and_journals() -> None:
+    manifest = owing()[0].manifest()
+    assert manifest.path == "/data"
+    assert [journal.path for journal in manifest.journals] == [OLD_JOURNAL, "/journal"]
+    assert manifest.run is not None
+    assert not manifest.run.is_synced
+    assert manifest.journals[1].run_id == manifest.run.run_id
+
+
+@pytest.mark.parametrize("mode", list(BookieWriteMode))
+def test_directory_of_a_run_that_owed_a_sync_is_read_back_whole(mode: BookieWriteMode) -> None:
+    machine, expected = owing(mode)
+    for _ in range(2):
+        machine.start()
+        check_what_is_stored(machine, expected)
+        lac = expected["lac"][1]
+        assert machine.ask(lambda done: machine.serving.read_lac(3, done)) == (Code.OK, lac)
+        assert machine.journal_disks[OLD_JOURNAL].seen_names == {}, "removed, as they are listed"
+        names = set(expected["journal_sizes"])
+        assert not names & machine.journal_disk.seen_names.keys()
+        machine.crash()
+
+
+def test_a_run_that_owed_a_sync_is_refused_without_its_proof_and_at_another_path() -> None:
+    machine, _ = owing()
+    machine.disk.numbers.clear()
+    with pytest.raises(LostRunError):
+        machine.start()
+    machine, _ = owing()
+    machine.path = "/copy"
+    with pytest.raises(MovedDirectoryError):
+        machine.start()
+    assert len(machine.journal_disks[OLD_JOURNAL].seen_names) == 2

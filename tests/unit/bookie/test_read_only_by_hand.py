@@ -1,11 +1,9 @@
-"""A bookie that an administrator makes read-only, and reports of failed reads."""
+"""A bookie that an administrator makes read-only."""
 
 from __future__ import annotations
 
 import pytest
 
-from bookie_server.core.slot_header import RECORDS_START
-from bookie_server.errors import CorruptRecordError, StorageError
 from ledgerlog_spark.model import Code
 from tests.crash.machine import Machine, entry
 
@@ -66,20 +64,3 @@ def test_files_are_counted(machine: Machine) -> None:
         assert machine.add(1, (number,), bytes(100_000)) is Code.OK
         number += 1
     assert len(machine.slots()) >= 3
-
-
-def test_a_failed_read_is_reported_with_its_ledger_and_entry(machine: Machine) -> None:
-    assert machine.add(7, (3,), bytes(3_000)) is Code.OK
-    machine.stop()
-    machine.disk.flip_bit("slot-00000001", RECORDS_START + 1_500, 2)
-    machine.start()
-    reports: list[tuple[int, int, StorageError]] = []
-    machine.serving._shared.on_failed_read = lambda *report: reports.append(report)
-    assert machine.read(7, 9) == (Code.NO_ENTRY, None)
-    assert machine.read(8, 0) == (Code.NO_LEDGER, None)
-    assert reports == [], "an entry that does not exist is no failure"
-    assert machine.read(7, 3) == (Code.IO_ERROR, None)
-    assert machine.read_batch(7, 3)[0] is Code.IO_ERROR
-    assert machine.read_slices(7, ((3, ((0, 2_000),)),))[0] is Code.IO_ERROR
-    assert [report[:2] for report in reports] == [(7, 3)] * 3
-    assert all(isinstance(error, CorruptRecordError) for *_, error in reports)

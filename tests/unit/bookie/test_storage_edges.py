@@ -16,7 +16,8 @@ from bookie_server.core.settings import ModeSettings
 from bookie_server.core.slot_header import HEADER_AREA_SIZE, RECORDS_START, decode_slot_header
 from bookie_server.errors import DamagedDirectoryError, StorageError
 from bookie_server.storage.files.active_index import ActiveIndex
-from bookie_server.storage.files.keeper import CONTROL_RECORD_SIZE, FileKeeper, room_left
+from bookie_server.storage.files.keeper import FileKeeper
+from bookie_server.storage.files.room import CONTROL_RECORD_SIZE, room_for_drops, room_left
 from bookie_server.storage.journal import append_end_mark
 from bookie_server.storage.reading.recent import RecentBodies
 from ledgerlog_spark.model import Code
@@ -43,15 +44,23 @@ def test_room_for_control_records_is_that_of_both_files_less_what_is_in_flight()
     assert keeper.has_room_for(1 << 40), "a writable bookie has a next file"
     health.is_writable = False
     assert keeper.spare is not None
-    room = room_left(keeper.active) + room_left(keeper.spare)
+    drops = room_for_drops(keeper.active, SMALL.file_size_bytes)
+    assert drops == 1_024
+    room = room_left(keeper.active) + room_left(keeper.spare) - drops
     assert keeper.has_room_for(room)
     assert not keeper.has_room_for(room + 1)
+    assert keeper.has_room_for(room + drops, is_drop=True)
+    assert not keeper.has_room_for(room + drops + 1, is_drop=True)
     health.in_flight_bytes = 100
     assert keeper.has_room_for(room - 200)
     assert not keeper.has_room_for(room - 199)
     keeper.spare, health.in_flight_bytes = None, 0
-    assert keeper.has_room_for(room_left(keeper.active))
-    assert not keeper.has_room_for(room_left(keeper.active) + 1)
+    room = room_left(keeper.active) - drops
+    assert keeper.has_room_for(room)
+    assert not keeper.has_room_for(room + 1)
+    keeper.records_queued = lambda: 3
+    assert keeper.has_room_for(room - 3 * CONTROL_RECORD_SIZE)
+    assert not keeper.has_room_for(room - 3 * CONTROL_RECORD_SIZE + 1)
 
 
 def test_a_roll_leaves_the_reserve_of_a_file() -> None:

@@ -175,11 +175,12 @@ async def test_a_requested_collection_compacts_at_its_end(
         request = compactor.request
 
         def noted(live_percent: int = 100) -> None:
-            assert admin.view._passes > 0, "after the pass"
+            assert admin.world.storage.counters.drops == 1, "after the pass"
             requested.append(live_percent)
             request(live_percent)
 
         compactor.request = noted
+        assert await admin.world.add(1) is Code.OK  # the ledger is deleted
         await admin.json(GC, "PUT", body)
         await admin.world.collector.collect()
         assert requested == percents
@@ -415,8 +416,11 @@ async def test_the_largest_requested_compaction_runs_after_a_pass_that_began_lat
     began, held, compacts = asyncio.Event(), asyncio.Event(), asyncio.Event()
     listing = admin.world.collector._listing
     unlisted = listing.unlisted
+    passes = 0
 
     async def held_listing(ledger_ids: Any) -> Any:
+        nonlocal passes
+        passes += 1
         began.set()
         await held.wait()
         return await unlisted(ledger_ids)
@@ -425,7 +429,7 @@ async def test_the_largest_requested_compaction_runs_after_a_pass_that_began_lat
     requested: list[tuple[int, int]] = []
 
     def request(live_percent: int = 100) -> None:
-        requested.append((live_percent, admin.view._passes))
+        requested.append((live_percent, passes))
         compacts.set()
 
     admin.world.storage.compactor.request = request
@@ -437,3 +441,25 @@ async def test_the_largest_requested_compaction_runs_after_a_pass_that_began_lat
     await first
     await compacts.wait()
     assert requested == [(80, 2)]
+
+
+async def test_requests_for_passes_postpone_no_compaction(admin: Admin) -> None:
+    """During each pass, another client requests the next one."""
+    collector, compactor = admin.world.collector, admin.world.storage.compactor
+    unlisted = collector._listing.unlisted
+    passes = 0
+
+    async def listing(ledger_ids: Any) -> Any:
+        nonlocal passes
+        passes += 1
+        collector.request()
+        return await unlisted(ledger_ids)
+
+    requested: list[int] = []
+    collector._listing.unlisted = listing
+    compactor.request = requested.append
+    await admin.json(GC, "PUT")
+    while passes < 50 and not requested:
+        await collector.collect()
+    assert requested == [80]
+    collector.stop()
