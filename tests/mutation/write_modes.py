@@ -347,10 +347,25 @@ MUTATIONS = [
     ),
     Mutation(
         "mode_copy_uses_the_journal_of_the_original",
-        f"{MODES}/setup.py",
-        "    require_own_directory(shared)\n",
+        BOOT,
+        "        require_own_directory(self.shared)\n",
         "",
         "a copy takes the journal files of a directory that needs them",
+    ),
+    Mutation(
+        "mode_start_is_refused_after_its_changes",
+        BOOT,
+        "        await require_journals(self.shared, self.journals)\n",
+        "        await self.shared.store.remove_strays()\n"
+        "        await require_journals(self.shared, self.journals)\n",
+        "a refused start has already written a MANIFEST that the previous version does not read",
+    ),
+    Mutation(
+        "mode_lost_journal_looks_like_a_new_one",
+        f"{MODES}/setup.py",
+        "    if last is not None and last.needs_journal:\n        await journals.needed(last)\n",
+        "",
+        "an operator who lost a journal is advised to create an empty one",
     ),
     Mutation(
         "mode_missing_journal_directory_is_created",
