@@ -267,6 +267,13 @@ MUTATIONS = [
         "after a power loss, a bookie denies entries that it acknowledged",
     ),
     Mutation(
+        "mode_idle_run_does_not_sync_deletions",
+        f"{MODES}/recorded_run.py",
+        "        return self._is_listed\n",
+        "        return self._is_listed or not has_adds\n",
+        "a record gets the sequence of a deletion that a power loss took, and counts as deleted",
+    ),
+    Mutation(
         "mode_idle_run_counts_as_listed",
         f"{MODES}/recorded_run.py",
         "            self._is_listed = False\n            self._shared.run = self._run.while",
