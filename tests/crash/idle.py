@@ -1,4 +1,4 @@
-"""Random runs without syncs that are idle most of the time, so that a MANIFEST lists them as synced.
+"""Random runs without syncs that are idle most of the time: a MANIFEST lists them as synced.
 
 Then a few requests arrive, while syncs of files take longer than the commit of a MANIFEST, and the
 process is killed or the power fails. A power loss costs a bookie all its entries only if it was
