@@ -96,8 +96,8 @@ class OsTasks:
 class BackgroundTurns:
     """Gives background tasks turns of `SLICE_SECONDS`, one task at a time.
 
-    Turns begin at least `PERIOD_SECONDS` apart. So clients get at least half of the time of the
-    event loop, and wait for at most one slice.
+    Turns begin at least `PERIOD_SECONDS` apart, and a turn ends with the portion of work that
+    exceeds it. So clients get about half of the time of the event loop.
     """
 
     def __init__(
