@@ -64,7 +64,7 @@ MUTATIONS = [
     Mutation(
         "drain_skipped",
         f"{STORAGE}/modes/setup.py",
-        "    if run.mode is BookieWriteMode.JOURNAL and run.is_synced:\n        proved",
+        "    if run.needs_journal:\n        proved",
         "    settings = shared.settings.mode_settings\n"
         "    if run.is_synced and run.journal and settings.journal_directory:\n        proved",
         "a start in another write mode ignores what is only in the journal",

@@ -199,9 +199,20 @@ MUTATIONS = [
     Mutation(
         "mode_failed_sync_is_forgotten_by_the_file",
         f"{DEVICE}/filesystem.py",
-        "        except OSError:\n            self._has_lost_pages = True\n            raise\n",
-        "        except OSError:\n            raise\n",
+        "            except OSError:\n                self._has_lost_pages = True\n"
+        "                raise\n",
+        "            except OSError:\n                raise\n",
         "the second sync of a file succeeds although the first one lost pages",
+    ),
+    Mutation(
+        "mode_one_of_two_syncs_gets_the_error",
+        f"{DEVICE}/filesystem.py",
+        "        with self._syncing:\n            try:\n                _fdatasync(self._descriptor)\n"
+        "            except OSError:\n                self._has_lost_pages = True\n"
+        "                raise\n",
+        "        try:\n            _fdatasync(self._descriptor)\n"
+        "        except OSError:\n            self._has_lost_pages = True\n            raise\n",
+        "a group counts as synced although the checkpoint at the same time got an error",
     ),
     Mutation(
         "mode_sync_overtakes_a_write_back",
