@@ -207,7 +207,8 @@ MUTATIONS = [
     Mutation(
         "mode_one_of_two_syncs_gets_the_error",
         f"{DEVICE}/filesystem.py",
-        "        with self._syncing:\n            try:\n                _fdatasync(self._descriptor)\n"
+        "        with self._syncing:\n"
+        "            try:\n                _fdatasync(self._descriptor)\n"
         "            except OSError:\n                self._has_lost_pages = True\n"
         "                raise\n",
         "        try:\n            _fdatasync(self._descriptor)\n"
