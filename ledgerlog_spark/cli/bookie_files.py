@@ -329,7 +329,7 @@ def dump(
     if raw and as_json:
         raise ConfigurationError("--raw and --json exclude each other: pass one of them")
     if last is not None and last < first:
-        raise ConfigurationError(f"--last {last} is below --first {first}: no entry is between them")
+        raise ConfigurationError(f"--last {last} is below --first {first}, so there is no entry")
     encode = raw_entry if raw else json_line if as_json else hex_line
     with _nothing_changed(), _output(output) as target:
         outcome, warning = with_directory(
