@@ -69,6 +69,13 @@ MUTATIONS = [
         "a file whose task was cancelled is never closed",
     ),
     Mutation(
+        "lock_ends_before_the_calls",
+        DEVICE,
+        "            if not thread.is_stopped:\n                await thread.call(lambda: None)\n",
+        "            pass\n",
+        "a start that is stopped renames a file of the next process",
+    ),
+    Mutation(
         "copies_are_synced_at_the_end",
         f"{STORAGE}/compaction/pace.py",
         "        if self._unsynced_bytes + size_bytes > UNSYNCED_BYTES_MAX:\n",

@@ -120,13 +120,18 @@ class OsFileSystem:
 
     async def unlock(self) -> None:
         """Unlock the directory and end its threads after their queued work."""
+        threads = (self.writer, self.keeper, self._background)
+        # A call may run after its task was cancelled. It must not change the files of the next
+        # process.
+        for thread in threads:
+            if not thread.is_stopped:
+                await thread.call(lambda: None)
         for descriptor in (self._directory_descriptor, self._lock):
             if descriptor is not None:
                 os.close(descriptor)
         self._directory_descriptor = self._lock = None
-        self.writer.stop()
-        self.keeper.stop()
-        self._background.stop()
+        for thread in threads:
+            thread.stop()
         for pool in self.pools.values():
             pool.shutdown(wait=False)
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bookie_server.core.settings import MEBIBYTE
+from bookie_server.errors import DirectoryLockedError
 from bookie_server.ports import Priority
 from bookie_server.storage.compaction.pace import UNSYNCED_BYTES_MAX
 from bookie_server.storage.device import filesystem, runtime
@@ -242,6 +243,37 @@ async def test_a_close_waits_for_a_write_that_fails(
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(file._descriptor)
     await files.unlock()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda files, slow: files.writer.call(slow),
+        lambda files, slow: files.keeper.call(slow),
+        lambda files, slow: files.thread_of(Priority.BACKGROUND).call(slow),
+    ],
+    ids=["groups", "control", "background"],
+)
+async def test_a_directory_is_locked_until_the_calls_of_cancelled_tasks_have_ended(
+    tmp_path: Path,
+    held_back: HeldBack,
+    call: Callable[[OsFileSystem, Callable[[], None]], Awaitable[None]],
+) -> None:
+    """The next process must not see a write or a rename of this one."""
+    files, following = OsFileSystem(tmp_path), OsFileSystem(tmp_path)
+    await files.lock()
+    running = asyncio.ensure_future(call(files, held_back.wait))
+    await held_back.begun.wait()
+    running.cancel()
+    unlocking = asyncio.ensure_future(files.unlock())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    with pytest.raises(DirectoryLockedError):
+        await following.lock()
+    held_back.may_go_on.set()
+    await unlocking
+    await following.lock()
+    await following.unlock()
 
 
 async def test_a_freed_file_waits_for_the_last_of_its_readings(tmp_path: Path) -> None:
