@@ -223,7 +223,9 @@ class BookieSettings(BaseSettings):
             )
         if not is_journal and not self.journal_sync_data:
             raise ValueError("journal_sync_data is false, but write_mode is not journal")
-        if self.journal_directory in self.directories:
+        if self.journal_directory is not None and self.journal_directory.resolve() in {
+            path.resolve() for path in self.directories
+        }:
             raise ValueError("journal_directory must not be the directory of the entries")
         return self
 

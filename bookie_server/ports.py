@@ -147,7 +147,7 @@ class FileSystem(Protocol):
         """
 
     async def unlock(self) -> None:
-        """Unlock the directory and end the threads that serve it."""
+        """Wait for all calls, unlock the directory, and end the threads that serve it."""
 
     async def open(self, name: str, *, create: bool = False) -> File:
         """Open a file for reading and writing. A new name is durable after `sync_directory`.

@@ -42,6 +42,11 @@ class BookieRun:
     journal_files: int = 0
     journal_file_bytes: int = 0
 
+    @property
+    def needs_journal(self) -> bool:
+        """Whether acknowledged records may be in the journal only, after an unclean end."""
+        return self.mode is BookieWriteMode.JOURNAL and self.is_synced
+
     def while_synced(self) -> BookieRun:
         """Return the promise of the run while all its acknowledged records are synced in files.
 

@@ -33,7 +33,14 @@ from bookie_server.storage.files.manifest import UNCLEAN_NAME
 from bookie_server.storage.files.room import bytes_at_most
 from bookie_server.storage.files.slots import Slots, is_intact
 from bookie_server.storage.journal import append_encoded, append_end_mark
-from bookie_server.storage.modes.setup import Journals, journals_of, lost_run, take_over
+from bookie_server.storage.modes.setup import (
+    Journals,
+    journals_of,
+    lost_run,
+    require_journals,
+    require_own_directory,
+    take_over,
+)
 from bookie_server.storage.open_files import Replayed, apply, judge_all, scan_open_files
 from bookie_server.storage.reading.readings import finish
 from bookie_server.storage.shared import Shared
@@ -75,11 +82,14 @@ class Boot:
         self.shared.journals = journals_of(manifest, is_moved=self.shared.is_moved)
         self.shared.health.check_epoch = manifest.check_epoch
         self.shared.health.highest_dropped_ledger_id = manifest.highest_dropped_ledger_id
+        # A start that is refused here has changed nothing.
+        require_own_directory(self.shared)
+        await require_journals(self.shared, self.journals)
+        self.proved_upto = await take_over(self.shared, self.journals)
         await self.shared.store.remove_strays()
         for entry in manifest.files:
             if entry.state is FileState.FINISHED:
                 await self._open_finished(entry, is_missing=entry.slot not in names)
-        self.proved_upto = await take_over(self.shared, self.journals)
         replayed = await self._scan_open()
         synced = await self._judge(replayed)
         for file in replayed:

@@ -28,7 +28,6 @@ from bookie_server.storage.modes.setup import (
     new_run,
     number_name,
     prepare_mode,
-    require_journal,
 )
 from bookie_server.storage.modes.writers import DirectWriter
 from bookie_server.storage.reading.answers import ReadAnswers
@@ -102,7 +101,6 @@ class LedgerStorage:
         for state in self._states.values():
             state.last_accepted_id = state.last_entry_id
         shared, run = self._shared, self._mode.run
-        await require_journal(shared, self._journals, run)
         if run.journal:
             # A MANIFEST lists the files before they exist, so that they are removed after a kill.
             shared.journals = (*shared.journals, RunJournal(run.run_id, run.journal))

@@ -220,11 +220,19 @@ def shared_of(files: OsFileSystem) -> Shared:
 
 
 def unfinished_run(manifest: Manifest) -> str:
-    """Return a warning if the last run may have left entries outside the entry-log files."""
+    """Return a warning if the synced entry-log files may lack entries of the last run."""
     run = manifest.run
-    if run is None or not run.journal:
+    if run is None:
         return ""
-    return (
-        f"the last run did not stop cleanly, and used the journal {run.journal}. The newest "
-        "entries may be only there: start the bookie and stop it, then run this command again"
-    )
+    if not run.is_synced:
+        return (
+            f"the last run (write mode {run.mode.value}) did not stop cleanly, and acknowledged "
+            "entries before their sync. Only a start of the bookie finds out whether entries are "
+            "lost"
+        )
+    if run.needs_journal:
+        return (
+            f"the last run did not stop cleanly, and used the journal {run.journal}. The newest "
+            "entries may be only there: start the bookie and stop it, then run this command again"
+        )
+    return ""

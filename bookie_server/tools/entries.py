@@ -43,6 +43,7 @@ class Ranges:
 class DumpResult:
     """The entries that a reading found and did not find."""
 
+    is_known: bool = True  # the directory has a state of the ledger
     entries: int = 0
     size_bytes: int = 0
     missing: Ranges = field(default_factory=Ranges)
@@ -117,6 +118,7 @@ class LedgerEntries:
         doubts = directory.shared.health.files_in_doubt
         doubts |= {file.entry.file_id for file in replayed if file.verdict.has_damage}
         doubts |= {entry.file_id for entry in directory.manifest.files if entry.has_damage}
+        self.outcome.is_known = self._ledger_id in directory.shared.states
         self._tombstone = directory.shared.states.tombstone_of(self._ledger_id)
         sources = [_Source(self._in_open(replayed), None)]
         for entry in directory.entries(FileState.FINISHED):

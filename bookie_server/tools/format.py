@@ -18,7 +18,7 @@ from bookie_server.storage.files.manifest import (
     is_state_name,
 )
 from bookie_server.storage.modes.ring import journal_prefix
-from bookie_server.storage.modes.setup import journals_of
+from bookie_server.storage.modes.setup import journals_of, number_name
 from bookie_server.storage.open_files import scan_open_files
 from bookie_server.tools.directory import COOKIE_NAME, SESSION_NAME, locked_files, shared_of
 from ledgerlog_spark.errors import StartupError
@@ -37,6 +37,8 @@ class Plan:
         kept_journals: Journal directories whose files stay, because they may belong to the original
             of a copied directory.
         others: Names in the directory that stay, because they are not files of a bookie.
+        number: Name of the number in shared memory that a run without syncs may have left; empty if
+            it may belong to the original of a copied directory.
     """
 
     names: list[str]
@@ -44,6 +46,7 @@ class Plan:
     entries: str = ""
     kept_journals: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
+    number: str = ""
 
     @property
     def journal_names(self) -> list[str]:
@@ -77,6 +80,8 @@ async def plan_format(files: OsFileSystem) -> Plan:
         plan.entries = f"{len(finished)} finished entry-log files, and {runs} records in open files"
     if manifest.run is not None and manifest.run.journal:
         plan.entries = plan.entries or "a journal that was not closed"
+    if manifest.directory_id and not shared.is_moved:
+        plan.number = number_name(shared)
     for journal in journals_of(manifest, is_moved=False):
         if shared.is_moved:
             plan.kept_journals.append(journal.path)
@@ -104,6 +109,8 @@ async def carry_out(files: OsFileSystem, plan: Plan) -> None:
         for journal, names in journals:
             await _remove(journal, names)
     await _remove(files, plan.names)
+    if plan.number:
+        await files.forget_number(plan.number)
 
 
 async def _remove(files: OsFileSystem, names: list[str]) -> None:

@@ -352,7 +352,9 @@ def dump(
     first: Annotated[int, typer.Option(metavar="N", help="ID of the first entry.", min=0)] = 0,
     last: Annotated[
         int | None,
-        typer.Option(metavar="N", help="ID of the last entry, inclusive; default: the largest."),
+        typer.Option(
+            metavar="N", help="ID of the last entry, inclusive; default: the largest.", min=0
+        ),
     ] = None,
     output: Annotated[
         Path | None,
@@ -374,13 +376,15 @@ def dump(
     """
     if raw and as_json:
         raise ConfigurationError("--raw and --json exclude each other: pass one of them")
+    if last is not None and last < first:
+        raise ConfigurationError(f"--last {last} is below --first {first}, so there is no entry")
     encode = raw_entry if raw else json_line if as_json else hex_line
     with _nothing_changed(), _output(output) as target:
         outcome, warning = with_directory(
             directory, lambda opened: _dump(opened, ledger_id, first, last, target, encode)
         )
         target.flush()
-    _report_dump(outcome, warning)
+    _report_dump(directory, ledger_id, outcome, warning)
     raise typer.Exit(1 if outcome.unreadable.count or outcome.files_in_doubt else 0)
 
 
@@ -422,12 +426,16 @@ def _output(path: Path | None) -> Iterator[BinaryIO]:
             raise
 
 
-def _report_dump(outcome: DumpResult, warning: str) -> None:
+def _report_dump(path: Path, ledger_id: int, outcome: DumpResult, warning: str) -> None:
     from bookie_server.tools.entries import describe_ranges
 
     counts = f"{outcome.missing.count:,} missing, {outcome.unreadable.count:,} not readable"
     entries = counted(outcome.entries, "entry", "entries")
     lines = [f"{entries}, {outcome.size_bytes:,} bytes, {counts}"]
+    if not outcome.is_known:
+        lines.append(
+            f"{path} has no ledger {ledger_id}; `ledgerlog bookie inspect ledger {path}` shows all"
+        )
     if outcome.missing.count:
         lines.append(f"missing: {describe_ranges(outcome.missing)}")
     if outcome.unreadable.count:

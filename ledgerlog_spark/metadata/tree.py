@@ -57,8 +57,8 @@ class Session(Protocol):
         ...
 
 
-NODE_SIZE_BYTES_MAX = 1_000_000
 MAKE_ATTEMPTS_MAX = 4
+NODE_SIZE_BYTES_MAX = 1_000_000
 """Maximum size of one node's data, and of one transaction's data and paths. ZooKeeper itself limits
 each packet to 1 MiB."""
 

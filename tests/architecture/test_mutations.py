@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.architecture.trees import ROOT, assert_none, name, nodes, text
+from tests.mutation.design import DESIGNED
 from tests.mutation.lists import all_mutations
 from tests.mutation.mutation import SIMULATORS, SUITES, Mutation, pytest_of, suite_of
 from tests.mutation.noticed import FILE, Guess, Guesses, narrowed
@@ -29,6 +30,24 @@ def fault_of(mutation: Mutation) -> str | None:
 def test_every_mutation_can_be_applied() -> None:
     faults = (fault for each in all_mutations() if (fault := fault_of(each)))
     assert_none(faults, "adapt the mutation to the code, to the same mistake")
+
+
+def test_each_script_of_a_danger_and_its_mutation_exist() -> None:
+    names = {each.name for each in all_mutations()}
+    missing = [
+        f"{danger}: {mutation}, {script}"
+        for danger, (mutation, script) in DESIGNED.items()
+        if mutation not in names or not has_test(script)
+    ]
+    assert DESIGNED
+    assert_none(missing, "name the test as it is called now")
+
+
+def has_test(node_id: str) -> bool:
+    """Whether a test with the id `file::function` exists, perhaps for several parameters."""
+    file, _, function = node_id.partition("::")
+    path = ROOT / file
+    return path.exists() and f"def {function.partition('[')[0]}(" in text(path)
 
 
 def test_names_of_mutations_are_unique() -> None:

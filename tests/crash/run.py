@@ -194,6 +194,7 @@ class Run:
             else:
                 self.machine.crash()
         self.machine.start()
+        check_origins(self.machine)  # before the first record of the new process
         self.requests.forget()
         self.model.being_dropped.clear()
 

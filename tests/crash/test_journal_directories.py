@@ -18,9 +18,10 @@ from bookie_server.errors import (
     MovedDirectoryError,
     StorageError,
 )
+from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine
-from tests.sim.disk import Content, SimDisk, SimFileSystem
+from tests.sim.disk import Content, SimDisk, SimFileSystem, tear_tail
 
 DIRECT = SMALL
 Work = Callable[[], Coroutine[Any, Any, Any]]
@@ -268,3 +269,66 @@ def test_a_missing_journal_directory_with_entries_is_asked_for() -> None:
     machine.journal_disk.is_there = True
     machine.start()
     assert machine.read(1, 0)[0] is Code.OK
+
+
+def test_a_missing_journal_that_the_last_run_needs_is_not_to_be_created() -> None:
+    machine = used_machine(journal_at("/journal"))
+    machine.crash()
+    machine.journal_disk.is_there = False
+    with pytest.raises(MissingJournalError, match="newest entries may be only there") as refused:
+        machine.start()
+    assert "mkdir" not in refused.value.message
+
+
+def put_a_foreign_file(machine: Machine) -> None:
+    machine.journal_disk.set_name("journal-0011223344556677-8899aabbccddeeff-00", Content())
+    machine.journal_disk.sync_names()
+
+
+def move(machine: Machine) -> None:
+    machine.path = "/moved"
+
+
+def remove_the_journal(machine: Machine) -> None:
+    machine.journal_disk.is_there = False
+
+
+def lose_the_number(machine: Machine) -> None:
+    machine.disk.numbers.clear()
+
+
+UNJOURNALED = replace(SMALL, mode_settings=ModeSettings(BookieWriteMode.UNJOURNALED))
+
+
+@pytest.mark.parametrize(
+    ("last", "following", "prepare"),
+    [
+        (DIRECT, journal_at("/journal"), put_a_foreign_file),
+        (DIRECT, journal_at("/journal"), remove_the_journal),
+        (journal_at("/other"), journal_at("/journal"), put_a_foreign_file),
+        (journal_at("/journal"), DIRECT, remove_the_journal),
+        (journal_at("/journal"), DIRECT, move),
+        (UNJOURNALED, DIRECT, move),
+        (UNJOURNALED, DIRECT, lose_the_number),
+    ],
+)
+def test_a_start_that_is_refused_changes_nothing(
+    last: StorageSettings, following: StorageSettings, prepare: Callable[[Machine], None]
+) -> None:
+    """So the previous version can start the bookie, and the next start sees the same files."""
+    machine = used_machine(last)
+    for number in range(1, 40):
+        assert machine.add(1, (number,), bytes(3_000)) is Code.OK
+    active = machine.serving._keeper.active
+    machine.crash()
+    tear_tail(machine.disk.seen_names[active.entry.slot], active.end)
+    machine.settings = following
+    prepare(machine)
+
+    def files() -> dict[str, bytes]:
+        return {name: bytes(content.seen) for name, content in machine.disk.seen_names.items()}
+
+    before = files()
+    with pytest.raises(StartupError):
+        machine.start()
+    assert files() == before

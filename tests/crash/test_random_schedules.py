@@ -10,6 +10,7 @@ import pytest
 from tests.crash.compacting import CompactingRun, short_slices
 from tests.crash.failing import FailingRun
 from tests.crash.full import FullDiskRun
+from tests.crash.idle import IdleRun
 from tests.crash.rot import JournalRotRun
 from tests.crash.schedules import KINDS, violation_of
 from tests.crash.seeds import play_all
@@ -27,6 +28,7 @@ Runs = Callable[[int], Any]
         (FailingRun, 24, ("failed", "refused", "stopped", "pages lost")),
         (FullDiskRun, 4, ("full", "has room", "started full", "from the reserve")),
         (JournalRotRun, 12, ("rot", "recycled")),
+        (IdleRun, 24, ("idle", "idle at the end", "refused", "drops")),
     ],
 )
 def test_schedules_that_mistakes_in_the_storage_violate(

@@ -13,10 +13,12 @@ from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.record_codec import MAGIC
 from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import DiskFullError, LostRunError, SyncFailedError
+from bookie_server.ports import Priority
 from bookie_server.storage.journal import GROUP_RECORDS_MAX
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.modes.writers import HAS_FAILED
 from ledgerlog_spark.model import Code
+from tests.crash.invariants import check_origins
 from tests.crash.machine import KEY, SMALL, Machine, add_request, unsynced_bytes
 from tests.sim.disk import Faults
 
@@ -340,6 +342,35 @@ def test_a_power_loss_costs_an_idle_bookie_nothing_and_a_busy_one_all(mode: Mode
     machine.lose_power()
     with pytest.raises(LostRunError, match="missing"):
         machine.start()
+
+
+@pytest.mark.parametrize("mode", UNSYNCED)
+def test_no_manifest_has_a_deletion_that_a_power_loss_can_take_from_an_idle_bookie(
+    mode: ModeSettings,
+) -> None:
+    """Otherwise a later record would get its sequence, and would count as deleted."""
+    machine = weak_machine(mode=replace(mode, checkpoint_interval_ms=100))
+    assert machine.add(1, (0,)) is Code.OK
+    machine.scheduler.run_for(1_000)
+    storage = machine.serving
+    assert machine.manifest().run == storage._mode.run.while_synced()
+    opened = storage._keeper.active.handle.opened
+    assert opened is not None
+    sync = opened.datasync
+
+    async def slow_sync(priority: Priority = Priority.FOREGROUND) -> None:
+        await machine.host.sleep(100)
+        await sync(priority)
+
+    opened.datasync = slow_sync  # type: ignore[method-assign]
+    storage.drop(1, lambda _code: None)
+    machine.scheduler.run_until(lambda: storage._states[1].is_dropped)
+    machine.scheduler.run(storage._keeper.commit_soon(), machine.host)
+    machine.lose_power()
+    machine.start()
+    check_origins(machine)
+    assert machine.add(1, (0,), is_recovery=True) is Code.OK
+    assert machine.read(1, 0)[0] is Code.OK
 
 
 def test_the_manifest_is_written_twice_for_each_busy_time() -> None:

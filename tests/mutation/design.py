@@ -64,7 +64,7 @@ MUTATIONS = [
     Mutation(
         "drain_skipped",
         f"{STORAGE}/modes/setup.py",
-        "    if run.mode is BookieWriteMode.JOURNAL and run.is_synced:\n        proved",
+        "    if run.needs_journal:\n        proved",
         "    settings = shared.settings.mode_settings\n"
         "    if run.is_synced and run.journal and settings.journal_directory:\n        proved",
         "a start in another write mode ignores what is only in the journal",
@@ -85,6 +85,7 @@ _CRASH_COMPACTION = f"{_CRASH}/test_compaction.py"
 _DROPS = "tests/unit/bookie/test_drops.py"
 _SCRIPTS = f"{_CRASH}/test_storage_scripts.py"
 _MODES = f"{_CRASH}/test_modes.py"
+_UNSYNCED = f"{_CRASH}/test_unsynced_runs.py"
 _COMPACTION = "tests/unit/bookie/test_compaction.py"
 
 DESIGNED = {
@@ -102,7 +103,7 @@ DESIGNED = {
     ),
     "roll_before_last_sync": (
         "mode_roll_before_last_sync",
-        f"{_MODES}::test_a_file_is_synced_before_the_next_file_gets_a_record",
+        f"{_UNSYNCED}::test_a_file_is_synced_before_the_next_file_gets_a_record",
     ),
     "read_before_journal_sync": (
         "read_before_journal_sync",
@@ -110,7 +111,7 @@ DESIGNED = {
     ),
     "control_unsynced_when_weak": (
         "mode_control_unsynced_when_weak",
-        f"{_MODES}::test_without_syncs_of_adds_everything_else_is_answered_after_a_sync",
+        f"{_UNSYNCED}::test_without_syncs_of_adds_everything_else_is_answered_after_a_sync",
     ),
     "checkpoint_skips_idle": (
         "mode_checkpoint_skips_idle",
@@ -137,11 +138,14 @@ DESIGNED = {
     ),
     "same_boot_ignores_holes": (
         "mode_same_boot_ignores_holes",
-        f"{_MODES}::test_lost_pages_under_a_valid_proof_are_noticed",
+        f"{_UNSYNCED}::test_lost_pages_under_a_valid_proof_are_noticed",
     ),
     "unreadable_is_dead": (
         "unreadable_is_dead",
-        f"{_COMPACTION}::test_file_that_the_device_cannot_read_is_kept",
+        (
+            f"{_COMPACTION}::test_file_that_the_device_cannot_read_is_kept_and_compacted_when_the_"
+            "error_has_passed"
+        ),
     ),
     "copy_without_checksum": (
         "copy_without_checksum",

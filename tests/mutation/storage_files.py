@@ -107,6 +107,14 @@ _KEEPER = [
         "the slot of the active file is used again",
     ),
     Mutation(
+        "files_slot_is_free_before_its_close",
+        f"{FILES}/keeper.py",
+        "                await self._leaving[slot].close()\n"
+        "                del self._leaving[slot]\n",
+        "                await self._leaving.pop(slot).close()\n",
+        "a new file is written in a slot while its former file is read",
+    ),
+    Mutation(
         "files_bookie_stays_read_only",
         f"{FILES}/keeper.py",
         "            self._shared.counters.files_recycled += prepared.is_recycled\n"

@@ -50,9 +50,30 @@ MUTATIONS = [
     Mutation(
         "background_write_is_not_a_use",
         DEVICE,
-        '        await self._use(thread.call(lambda: self._write(offset, buffers)), "write")\n',
+        '        await self._use(thread, lambda: self._write(offset, buffers), "write")\n',
         "        await thread.call(lambda: self._write(offset, buffers))\n",
         "a file is closed under a background write, which may go to another file",
+    ),
+    Mutation(
+        "group_is_not_a_use",
+        DEVICE,
+        '        await self._use(writer, lambda: self._write_synced(offset, buffers), "write")\n',
+        "        await writer.call(lambda: self._write_synced(offset, buffers))\n",
+        "a start that is stopped closes a file under a write, which may go to another file",
+    ),
+    Mutation(
+        "use_ends_with_its_task",
+        RUNTIME,
+        "    call.on_end()\n    if call.future.done():\n",
+        "    if call.future.done():\n",
+        "a file whose task was cancelled is never closed",
+    ),
+    Mutation(
+        "lock_ends_before_the_calls",
+        DEVICE,
+        "            if not thread.is_stopped:\n                await thread.call(lambda: None)\n",
+        "            pass\n",
+        "a start that is stopped renames a file of the next process",
     ),
     Mutation(
         "copies_are_synced_at_the_end",

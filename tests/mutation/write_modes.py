@@ -199,9 +199,21 @@ MUTATIONS = [
     Mutation(
         "mode_failed_sync_is_forgotten_by_the_file",
         f"{DEVICE}/filesystem.py",
-        "        except OSError:\n            self._has_lost_pages = True\n            raise\n",
-        "        except OSError:\n            raise\n",
+        "            except OSError:\n                self._has_lost_pages = True\n"
+        "                raise\n",
+        "            except OSError:\n                raise\n",
         "the second sync of a file succeeds although the first one lost pages",
+    ),
+    Mutation(
+        "mode_one_of_two_syncs_gets_the_error",
+        f"{DEVICE}/filesystem.py",
+        "        with self._syncing:\n"
+        "            try:\n                _fdatasync(self._descriptor)\n"
+        "            except OSError:\n                self._has_lost_pages = True\n"
+        "                raise\n",
+        "        try:\n            _fdatasync(self._descriptor)\n"
+        "        except OSError:\n            self._has_lost_pages = True\n            raise\n",
+        "a group counts as synced although the checkpoint at the same time got an error",
     ),
     Mutation(
         "mode_sync_overtakes_a_write_back",
@@ -265,6 +277,13 @@ MUTATIONS = [
         "        is_later = await self._recorded.may_sync_later(has_adds=has_adds)\n",
         "        is_later = True\n",
         "after a power loss, a bookie denies entries that it acknowledged",
+    ),
+    Mutation(
+        "mode_idle_run_does_not_sync_deletions",
+        f"{MODES}/recorded_run.py",
+        "        return self._is_listed\n",
+        "        return self._is_listed or not has_adds\n",
+        "a record gets the sequence of a deletion that a power loss took, and counts as deleted",
     ),
     Mutation(
         "mode_idle_run_counts_as_listed",
@@ -347,10 +366,25 @@ MUTATIONS = [
     ),
     Mutation(
         "mode_copy_uses_the_journal_of_the_original",
-        f"{MODES}/setup.py",
-        "    require_own_directory(shared)\n",
+        BOOT,
+        "        require_own_directory(self.shared)\n",
         "",
         "a copy takes the journal files of a directory that needs them",
+    ),
+    Mutation(
+        "mode_start_is_refused_after_its_changes",
+        BOOT,
+        "        await require_journals(self.shared, self.journals)\n",
+        "        await self.shared.store.remove_strays()\n"
+        "        await require_journals(self.shared, self.journals)\n",
+        "a refused start has already written a MANIFEST that the previous version does not read",
+    ),
+    Mutation(
+        "mode_lost_journal_looks_like_a_new_one",
+        f"{MODES}/setup.py",
+        "    if last is not None and last.needs_journal:\n        await journals.needed(last)\n",
+        "",
+        "an operator who lost a journal is advised to create an empty one",
     ),
     Mutation(
         "mode_missing_journal_directory_is_created",

@@ -28,6 +28,7 @@ from bookie_server.storage.device.os_errors import translated
 from tests.sim.runtime import Host, SimFuture
 
 SECTOR = 512
+SLOW_SYNC_US = 20_000
 GROUPS_IN_DOUBT = 2
 """Number of groups that may not yet be proved as synced: one is synced, one is being written."""
 
@@ -135,6 +136,7 @@ class SimDisk:
         error: The errno of the operation that takes effect next, if it changes something. 0 for no
             error.
         cold_part: The part of the reads whose pages are not in the cache, from 0 to 1.
+        slow_part: The part of the syncs of entry-log files that take as long as 100 operations.
     """
 
     random: Random
@@ -144,6 +146,7 @@ class SimDisk:
     error: int = 0
     is_there: bool = True
     cold_part: float = 0.3
+    slow_part: float = 0.0
     holder: Host | None = None
     seen_names: dict[str, Content] = field(default_factory=dict)
     durable_names: dict[str, Content] = field(default_factory=dict)
@@ -454,6 +457,10 @@ class SimFile:
             self.background_bytes = 0
         # A write that comes while the device works may not be covered, so it never is.
         writes = list(self.content.unsynced)
+        disk = self.files.disk
+        is_slot = self.name.startswith("slot-")
+        if is_slot and disk.slow_part and disk.random.random() < disk.slow_part:
+            await self.files.host.sleep_us(SLOW_SYNC_US)
         await self.files.step(f"sync {self.name}")
         self._sync(writes)
 

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from bookie_server.errors import DirectoryLockedError
 from bookie_server.ports import Buffer, Priority
@@ -120,13 +120,18 @@ class OsFileSystem:
 
     async def unlock(self) -> None:
         """Unlock the directory and end its threads after their queued work."""
+        threads = (self.writer, self.keeper, self._background)
+        # A call may run after its task was cancelled. It must not change the files of the next
+        # process.
+        for thread in threads:
+            if not thread.is_stopped:
+                await thread.call(lambda: None)
         for descriptor in (self._directory_descriptor, self._lock):
             if descriptor is not None:
                 os.close(descriptor)
         self._directory_descriptor = self._lock = None
-        self.writer.stop()
-        self.keeper.stop()
-        self._background.stop()
+        for thread in threads:
+            thread.stop()
         for pool in self.pools.values():
             pool.shutdown(wait=False)
 
@@ -258,6 +263,7 @@ class OsFile:
         self._is_synced_later = False  # groups were written without a sync
         # Held while write-back is awaited: the kernel may then report an error, and only once.
         self._write_back = threading.Lock()
+        self._syncing = threading.Lock()  # the kernel reports an error to one of two syncs only
         self._has_lost_pages = False  # a sync or a write-back failed; later syncs must fail too
         self._unwritten_from: int | None = None  # write-back of earlier bytes was started
         self.name = name
@@ -265,25 +271,33 @@ class OsFile:
     async def read(self, offset: int, size: int, priority: Priority = Priority.FOREGROUND) -> bytes:
         """Read up to `size` bytes in a thread for the priority."""
         pool = self._files.pools[priority]
-        return await self._use(
-            self._files.loop.run_in_executor(pool, self._read, offset, size), "read"
-        )
-
-    async def _use(self, call: asyncio.Future[T], verb: str) -> T:
-        """Wait for a call that uses the descriptor in another thread than the keeper."""
+        call = self._files.loop.run_in_executor(pool, self._read, offset, size)
         self._uses += 1
-        # This callback counts the end of the call, because this coroutine may be cancelled before
-        # the call ends.
-        call.add_done_callback(self._use_ended)
+        # This coroutine may be cancelled before the call ends.
+        call.add_done_callback(self._read_ended)
         try:
             return await asyncio.shield(call)
         except OSError as error:
-            raise translated(error, self.name, verb) from error
+            raise translated(error, self.name, "read") from error
 
-    def _use_ended(self, call: asyncio.Future[Any]) -> None:
-        self._uses -= 1
+    def _read_ended(self, call: asyncio.Future[bytes]) -> None:
         if not call.cancelled():
             call.exception()
+        self._use_ended()
+
+    async def _use(self, thread: OrderedThread, call: Callable[[], None], verb: str) -> None:
+        """Run a call that uses the descriptor in another thread than the keeper.
+
+        The use ends with the call, also if this coroutine is cancelled before.
+        """
+        self._uses += 1
+        try:
+            await thread.call(call, on_end=self._use_ended)
+        except OSError as error:
+            raise translated(error, self.name, verb) from error
+
+    def _use_ended(self) -> None:
+        self._uses -= 1
         if self._uses or self._idle is None:
             return
         if not self._idle.done():
@@ -317,21 +331,17 @@ class OsFile:
     ) -> None:
         """Write all buffers; not durable on return."""
         thread = self._files.thread_of(priority)
-        await self._use(thread.call(lambda: self._write(offset, buffers)), "write")
+        await self._use(thread, lambda: self._write(offset, buffers), "write")
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers and sync the data, in one call to the writer thread."""
-        try:
-            await self._files.writer.call(lambda: self._write_synced(offset, buffers))
-        except OSError as error:
-            raise translated(error, self.name, "write") from error
+        writer = self._files.writer
+        await self._use(writer, lambda: self._write_synced(offset, buffers), "write")
 
     async def write_in_order(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers, in the writer thread and without a sync."""
-        try:
-            await self._files.writer.call(lambda: self._write_in_order(offset, buffers))
-        except OSError as error:
-            raise translated(error, self.name, "write") from error
+        writer = self._files.writer
+        await self._use(writer, lambda: self._write_in_order(offset, buffers), "write")
 
     def _write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         for start in range(0, len(buffers), BUFFERS_PER_WRITE_MAX):
@@ -441,18 +451,19 @@ class OsFile:
         The kernel reports an error once for each open file. Then the pages count as written, so a
         later sync succeeds although data is lost.
         """
-        try:
-            _fdatasync(self._descriptor)
-        except OSError:
-            self._has_lost_pages = True
-            raise
+        with self._syncing:
+            try:
+                _fdatasync(self._descriptor)
+            except OSError:
+                self._has_lost_pages = True
+                raise
         with self._write_back:  # a write-back that was awaited meanwhile may have taken the error
             if self._has_lost_pages:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     async def datasync(self, priority: Priority = Priority.FOREGROUND) -> None:
         """Make the file's data and size durable."""
-        await self._use(self._files.thread_of(priority).call(self._sync), "sync")
+        await self._use(self._files.thread_of(priority), self._sync, "sync")
 
     async def drop_cache(self) -> None:
         """Let later reads take synced bytes from the device."""

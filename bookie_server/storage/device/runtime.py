@@ -96,8 +96,8 @@ class OsTasks:
 class BackgroundTurns:
     """Gives background tasks turns of `SLICE_SECONDS`, one task at a time.
 
-    Turns begin at least `PERIOD_SECONDS` apart. So clients get at least half of the time of the
-    event loop, and wait for at most one slice.
+    Turns begin at least `PERIOD_SECONDS` apart, and a turn ends with the portion of work that
+    exceeds it. So clients get about half of the time of the event loop.
     """
 
     def __init__(
@@ -149,11 +149,17 @@ class OrderedThread:
         self._thread.start()
 
     def call(
-        self, function: Callable[[], T], on_abandoned: Callable[[T], object] = lambda _result: None
+        self,
+        function: Callable[[], T],
+        on_abandoned: Callable[[T], object] = lambda _result: None,
+        on_end: Callable[[], object] = lambda: None,
     ) -> asyncio.Future[T]:
-        """Run `function` in the thread. `on_abandoned` gets a result for which no caller waits."""
+        """Run `function` in the thread. `on_abandoned` gets a result for which no caller waits.
+
+        The event loop calls `on_end` after the end of `function`, also if no caller waits.
+        """
         future: asyncio.Future[T] = self._loop.create_future()
-        self._calls.put(_Call(future, function, on_abandoned))
+        self._calls.put(_Call(future, function, on_abandoned, on_end))
         return future
 
     def stop(self) -> None:
@@ -186,10 +192,12 @@ class _Call(NamedTuple):
     future: asyncio.Future[Any]
     function: Callable[[], Any]
     on_abandoned: Callable[[Any], object]
+    on_end: Callable[[], object]
 
 
 def _settle(call: _Call, result: Any, error: BaseException | None) -> None:
     """Set the result or the error of the future, unless the waiter was cancelled."""
+    call.on_end()
     if call.future.done():
         if error is None:
             call.on_abandoned(result)

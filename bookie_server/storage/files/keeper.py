@@ -444,10 +444,11 @@ class FileKeeper:
 
     async def _drop_file(self, slot: str, *, is_kept: bool) -> None:
         """Close a freed file, and remove it unless it is kept for reuse."""
-        handle = self._leaving.pop(slot, None)
         try:
-            if handle is not None:
-                await handle.close()
+            if slot in self._leaving:
+                # Until the close, the slot cannot be used: a call for the file may still run.
+                await self._leaving[slot].close()
+                del self._leaving[slot]
             if not is_kept:
                 with contextlib.suppress(DiskFullError):  # the next start removes the file
                     await self._shared.store.remove_slot(slot)

@@ -46,10 +46,11 @@ class RecordedRun:
             self._commits.wake()
 
     async def may_sync_later(self, *, has_adds: bool) -> bool:
-        """Return whether a group may be acknowledged before its sync. Calls end in their order.
+        """Return whether a group may be written without a sync. Calls end in their order.
 
-        A group without adds is not acknowledged before its sync. For adds, the MANIFEST must list
-        the run. The result is False if it has no room.
+        The MANIFEST must list the run. A group with adds waits until it does, and the result is
+        False if the MANIFEST has no room. A group without adds is synced while the run is not
+        listed: a deletion takes effect after the write, and the next MANIFEST has the effect.
         """
         if self._listing is not None:
             await self._listing
@@ -60,4 +61,4 @@ class RecordedRun:
             self._is_listed = self._shared.store.current.run == self._run
             self._listing = None
             resolve(listing, None)
-        return self._is_listed or not has_adds
+        return self._is_listed

@@ -159,15 +159,12 @@ async def take_over(shared: Shared, journals: Journals) -> int:
     Raises:
         DamagedDirectoryError: A journal file is missing.
         LostRunError: The last run acknowledged adds before their sync, and they may be lost.
-        MissingJournalError: The journal directory does not exist.
-        MovedDirectoryError: The directory was moved or copied, and its last run left something.
     """
-    require_own_directory(shared)
     run = shared.store.current.run
     if run is None:
         return 0
     proved = 0
-    if run.mode is BookieWriteMode.JOURNAL and run.is_synced:
+    if run.needs_journal:
         proved = await redo(shared, await journals.needed(run), run)
     if not run.is_synced:
         number = await shared.files.surviving_number(number_name(shared), run.run_id)
@@ -310,18 +307,24 @@ async def prepare_mode(
     return Mode(run, writer, checkpoints, ring, survivor)
 
 
-async def require_journal(shared: Shared, journals: Journals, run: BookieRun) -> None:
-    """Lock the journal directory of a new run, and check that it has no files of others.
+async def require_journals(shared: Shared, journals: Journals) -> None:
+    """Lock the journal directories that the start needs: of the last run, and of the new run.
+
+    The directory of the new run must not have files of others.
 
     Raises:
         DirectoryLockedError: Another process has locked it.
         ForeignJournalError: It has the journal of another directory, or of a copy of this one.
         MissingJournalError: It does not exist.
     """
-    if not run.journal:
+    last = shared.store.current.run
+    if last is not None and last.needs_journal:
+        await journals.needed(last)
+    path = shared.settings.mode_settings.journal_directory
+    if not path:
         return
     files = await journals.at(
-        run.journal, f"To use a new directory, create it first: mkdir -p -m 700 {run.journal}"
+        path, f"To use a new directory, create it first: mkdir -p -m 700 {path}"
     )
     directory_id = shared.store.current.directory_id
     own = tuple(journal_prefix(directory_id, each.run_id) for each in shared.journals)
@@ -330,11 +333,11 @@ async def require_journal(shared: Shared, journals: Journals, run: BookieRun) ->
         return
     is_of_copy = bool(directory_id) and foreign[0].startswith(f"{PREFIX}{directory_id}-")
     raise ForeignJournalError(
-        f"the journal directory {run.journal} has {foreign[0]}, which belongs to "
+        f"the journal directory {path} has {foreign[0]}, which belongs to "
         + ("another copy of this directory" if is_of_copy else "another directory of entries")
         + ", and may have the only copies of its entries; give each bookie a journal directory of "
         f"its own, or move the files {PREFIX}* elsewhere if nothing needs them",
-        path=run.journal,
+        path=path,
     )
 
 

@@ -19,6 +19,7 @@ from tests.crash.crowd import Crowd, short_turns
 from tests.crash.errors import MODES, faults_of, names_of, play_fault
 from tests.crash.failing import FailingRun
 from tests.crash.full import FullDiskRun
+from tests.crash.idle import IdleRun
 from tests.crash.modes import ALL_MODES, DIRECT, JOURNAL, SYNCED
 from tests.crash.points import KINDS as KINDS_OF_POINTS
 from tests.crash.points import PointRun
@@ -100,6 +101,7 @@ KINDS: dict[str, Callable[[int], object]] = {
     "fault": _fault,
     "receptions": _receptions,
     "ledger": _ledger,
+    "idle": lambda seed: IdleRun(seed).play(),
 }
 """What plays one schedule of each kind; it raises an error when the schedule is violated."""
 

@@ -97,6 +97,12 @@ def test_entries_are_dumped_in_each_form(
     size = sum(len(stored_entry(2, 3 * i, payload(i))) for i in range(3))
     counts = f"3 entries, {size:,} bytes, 4 missing, 0 not readable"
     assert ended.err.splitlines()[-2:] == [counts, "missing: 1-2, 4-5"]
+    ended = run("dump", bookie.directory, 99)
+    assert (ended.code, ended.out) == (0, "")
+    assert f"{bookie.directory} has no ledger 99" in ended.err
+    ended = run("dump", bookie.directory, 1, "--first", 7, "--last", 6)
+    assert ended.code == UNUSABLE
+    assert "--last 6 is below --first 7" in ended.err
 
 
 def test_a_stopped_bookie_is_inspected(run: Run, bookie: BookieProcess) -> None:

@@ -12,6 +12,7 @@ from bookie_server.errors import (
     StorageError,
 )
 from bookie_server.storage.files.pool import FilePool, PooledFile
+from bookie_server.storage.wake_ups import settle
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine
 from tests.sim.disk import Content, SimFileSystem
@@ -123,6 +124,24 @@ def test_bytes_of_a_deleted_ledger_are_not_live() -> None:
     assert file.live_bytes > 0
     assert machine.drop(7) is Code.OK
     assert (file.live_bytes, len(file.live)) == (0, 0)
+
+
+def test_a_slot_is_free_when_the_calls_for_its_former_file_have_ended() -> None:
+    machine = with_a_finished_file()
+    keeper = machine.serving._keeper
+    file = next(iter(keeper.finished))
+    file.handle.uses += 1  # a call whose reading was cancelled
+    assert machine.drop(7) is Code.OK
+    machine.host.spawn("reclaim", machine.serving.reclaim())
+    machine.scheduler.run_for(1_000)
+    assert file.entry.slot in machine.manifest().free_slots
+    assert file.handle.opened is not None
+    assert file.entry.slot not in keeper.free_slots
+    file.handle.uses -= 1
+    settle(file.handle._idle)
+    machine.scheduler.run_for(1_000)
+    assert file.handle.opened is None
+    assert file.entry.slot in keeper.free_slots
 
 
 # A full device.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bookie_server.core.settings import MEBIBYTE
+from bookie_server.errors import DirectoryLockedError
 from bookie_server.ports import Priority
 from bookie_server.storage.compaction.pace import UNSYNCED_BYTES_MAX
 from bookie_server.storage.device import filesystem, runtime
-from bookie_server.storage.device.filesystem import OsFileSystem
+from bookie_server.storage.device.filesystem import OsFile, OsFileSystem
 from bookie_server.storage.device.runtime import (
     PERIOD_SECONDS,
     SLICE_SECONDS,
@@ -172,20 +174,34 @@ async def test_no_call_of_a_client_or_of_a_new_file_waits_for_background_work(
     assert (tmp_path / "copies").read_bytes() == b"copied"
 
 
+Write = Callable[[OsFile], Awaitable[None]]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda file: file.write(0, [b"copied"], Priority.BACKGROUND),
+        lambda file: file.write(0, [b"copied"]),
+        lambda file: file.write_in_order(0, [b"copied"]),
+        lambda file: file.write_synced(0, [b"copied"]),
+    ],
+    ids=["background", "control", "in order", "synced"],
+)
 async def test_a_file_is_closed_after_the_write_of_a_cancelled_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_back: HeldBack
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_back: HeldBack, write: Write
 ) -> None:
+    """A start that is stopped cancels its writes. Another file may get the descriptor."""
     files = OsFileSystem(tmp_path)
     await files.lock()
     copies = await files.open("copies", create=True)
-    write = copies._write
+    write_now = copies._write
 
     def slow_write(offset: int, buffers: list[bytes]) -> None:
         held_back.wait()
-        write(offset, buffers)
+        write_now(offset, buffers)
 
     monkeypatch.setattr(copies, "_write", slow_write)
-    writing = asyncio.ensure_future(copies.write(0, [b"copied"], Priority.BACKGROUND))
+    writing = asyncio.ensure_future(write(copies))
     await held_back.begun.wait()
     writing.cancel()
     await asyncio.gather(writing, return_exceptions=True)
@@ -198,6 +214,66 @@ async def test_a_file_is_closed_after_the_write_of_a_cancelled_task(
     await closing
     await files.unlock()
     assert (tmp_path / "copies").read_bytes() == b"copied"
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_close_waits_for_a_write_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_back: HeldBack, *, is_cancelled: bool
+) -> None:
+    files = OsFileSystem(tmp_path)
+    await files.lock()
+    file = await files.open("log", create=True)
+
+    def fail(_offset: int, _buffers: list[bytes]) -> None:
+        held_back.wait()
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(file, "_write", fail)
+    writing = asyncio.ensure_future(file.write_synced(0, [b"group"]))
+    await held_back.begun.wait()
+    if is_cancelled:
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+    closing = asyncio.ensure_future(file.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    held_back.may_go_on.set()
+    await asyncio.gather(writing, closing, return_exceptions=True)
+    await closing
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(file._descriptor)
+    await files.unlock()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda files, slow: files.writer.call(slow),
+        lambda files, slow: files.keeper.call(slow),
+        lambda files, slow: files.thread_of(Priority.BACKGROUND).call(slow),
+    ],
+    ids=["groups", "control", "background"],
+)
+async def test_a_directory_is_locked_until_the_calls_of_cancelled_tasks_have_ended(
+    tmp_path: Path,
+    held_back: HeldBack,
+    call: Callable[[OsFileSystem, Callable[[], None]], Awaitable[None]],
+) -> None:
+    """The next process must not see a write or a rename of this one."""
+    files, following = OsFileSystem(tmp_path), OsFileSystem(tmp_path)
+    await files.lock()
+    running = asyncio.ensure_future(call(files, held_back.wait))
+    await held_back.begun.wait()
+    running.cancel()
+    unlocking = asyncio.ensure_future(files.unlock())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    with pytest.raises(DirectoryLockedError):
+        await following.lock()
+    held_back.may_go_on.set()
+    await unlocking
+    await following.lock()
+    await following.unlock()
 
 
 async def test_a_freed_file_waits_for_the_last_of_its_readings(tmp_path: Path) -> None:

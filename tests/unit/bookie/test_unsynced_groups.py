@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -170,6 +170,48 @@ async def test_a_failed_sync_fails_all_later_syncs_of_the_open_file(
     await again.datasync()
     await file.close()
     await again.close()
+
+
+class NoticedLock:
+    """A lock that reports that somebody has to wait for it."""
+
+    def __init__(self, on_wait: Callable[[], None]) -> None:
+        self._lock = threading.Lock()
+        self._on_wait = on_wait
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._on_wait()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+async def test_a_sync_fails_if_another_sync_takes_the_error_meanwhile(
+    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A control record is synced while a checkpoint syncs the same file."""
+    file = await files.open("one", create=True)
+    is_taken, may_return = threading.Event(), threading.Event()
+    errors = [OSError(errno.EIO, "input/output error")]
+
+    def sync(_descriptor: int) -> None:
+        if errors:
+            error = errors.pop()
+            is_taken.set()
+            may_return.wait()
+            raise error
+
+    monkeypatch.setattr(os_filesystem, "_fdatasync", sync)
+    monkeypatch.setattr(file, "_syncing", NoticedLock(may_return.set))
+    checkpoint = asyncio.ensure_future(file.datasync())
+    await asyncio.to_thread(is_taken.wait)
+    failed = await asyncio.gather(file.write_synced(0, [b"x"]), return_exceptions=True)
+    may_return.set()
+    failed += await asyncio.gather(checkpoint, return_exceptions=True)
+    assert [type(error) for error in failed] == [SyncFailedError, SyncFailedError]
+    await file.close()
 
 
 async def test_a_file_that_is_closed_while_its_bytes_are_dropped_fails_no_group(

@@ -94,6 +94,21 @@ def test_a_limit_has_one_default() -> None:
             },
             ["file_size_bytes is 8388608", "at least 9000000", "frame_size_bytes_max 6000000"],
         ),
+        ({"write_mode": "safe"}, ["write_mode", "safe", "unjournaled"]),
+        ({"write_mode": "journal"}, ["write_mode journal needs a journal_directory"]),
+        (
+            {"journal_directory": "/journal"},
+            ["journal_directory is set", "write_mode is direct", "set write_mode to journal"],
+        ),
+        (
+            {"write_mode": "unjournaled", "journal_sync_data": False},
+            ["journal_sync_data is false", "write_mode is not journal"],
+        ),
+        (
+            {"write_mode": "journal", "journal_directory": "/data/"},
+            ["journal_directory must not be the directory of the entries"],
+        ),
+        ({"write_mode": "journal", "journal_files": 1}, ["journal_files", "1"]),
         ({"log_level": "loud"}, ["log_level", "loud"]),
         ({"directories": ["/a", "/b"]}, ["directories", "one directory"]),
     ],
@@ -106,6 +121,20 @@ def test_wrong_setting_is_refused_by_name_and_value(
         load_settings(None, given)
     for word in words:
         assert word in str(refused.value)
+
+
+def test_a_link_to_the_directory_of_the_entries_is_no_journal_directory(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "journal").symlink_to(tmp_path / "data")
+    with pytest.raises(ConfigurationError, match="must not be the directory of the entries"):
+        load_settings(
+            None,
+            {
+                "directories": [tmp_path / "data"],
+                "write_mode": "journal",
+                "journal_directory": tmp_path / "journal",
+            },
+        )
 
 
 def test_unknown_key_in_the_file_is_an_error(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import DamagedDirectoryError, DirectoryLockedError
+from bookie_server.storage.device import mapped_number
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.tools.directory import locked
 from bookie_server.tools.format import Plan, carry_out, plan_format
@@ -170,6 +171,42 @@ def test_a_journal_in_use_is_named_and_nothing_is_deleted(tmp_path: Path) -> Non
     with pytest.raises(DirectoryLockedError, match=f"uses {journal}:"):
         asyncio.run(run())
     assert {path.name for path in directory.iterdir()} - before <= {"LOCK"}
+
+
+def without_syncs(path: Path) -> Machine:
+    """The files of a bookie at `path` that was killed before a checkpoint."""
+    mode = ModeSettings(write_mode=BookieWriteMode.UNJOURNALED)
+    machine = Machine(9, settings=replace(SMALL, mode_settings=mode))
+    machine.path = str(path)
+    machine.start()
+    assert machine.add(1, (0,)) is Code.OK
+    machine.crash()
+    written(machine, path)
+    return machine
+
+
+def test_the_number_of_the_directory_is_removed_and_that_of_an_original_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "shm"
+    folder.mkdir()
+    monkeypatch.setattr(mapped_number, "FOLDER", folder)
+    original, copy = tmp_path / "bookie", tmp_path / "copy"
+    machine = without_syncs(original)
+    (name,) = machine.disk.numbers
+    shutil.copytree(original, copy)
+    for other in (name, "ledgerlog-of-another"):
+        (folder / other).write_bytes(bytes(16))
+    deleted(copy)
+    assert {path.name for path in folder.iterdir()} == {name, "ledgerlog-of-another"}
+    deleted(original)
+    assert {path.name for path in folder.iterdir()} == {"ledgerlog-of-another"}
+
+
+def test_entries_that_may_be_lost_are_announced(tmp_path: Path) -> None:
+    without_syncs(tmp_path / "bookie")
+    (note,) = (each for each in checked(tmp_path / "bookie").notes if "unjournaled" in each)
+    assert "Only a start of the bookie finds out" in note
 
 
 def test_only_names_that_a_bookie_gives_are_deleted(tmp_path: Path) -> None:
