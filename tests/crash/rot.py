@@ -1,4 +1,7 @@
-"""Random runs in which one bit of an entry-log file or of a journal file flips."""
+"""Random runs in which a bit of an entry-log file or of a journal file flips.
+
+Sometimes a bit of the index behind the damaged record flips too, a start is cut, or a read fails.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,9 @@ ASKED_MAX = 200
 """Reads that are sent one after the other, the most while a file is in doubt."""
 EVERY_FILE_PERCENT = 101
 """Also files without a deleted entry are compacted."""
+START_EVENTS = 400
+"""About as many events as a start has."""
+REPAIR_MS = 1_000
 
 
 class RotRun:
@@ -32,10 +38,14 @@ class RotRun:
     Attributes:
         run: What is written before, and the model of it.
         seen: Situations that were met.
+        is_repairable: Only an index is damaged, so a rebuild ends the doubt about its file.
+        may_show_older: A record and the index that points to it are damaged. If the record is not
+            found, the bookie answers with an older copy of the entry.
     """
 
     def __init__(self, seed: int) -> None:
         self.run = Run(seed)
+        self.is_repairable = self.may_show_older = False
         self.random = self.run.random
         self.machine = self.run.machine
         self.seen: Counter[str] = Counter()
@@ -54,6 +64,7 @@ class RotRun:
             self.restart()
             self.ask_at_once()
             self.check()
+            self.check_repaired()
             if self.random.random() < 0.5:
                 machine.compact(EVERY_FILE_PERCENT)
                 self.check()
@@ -74,16 +85,26 @@ class RotRun:
         else:
             self.machine.scheduler.run_for(200)
             self.machine.crash()
+        while self.random.random() < 0.3:
+            self.cut_start()
         self.machine.start()
         counters = self.machine.serving.counters
         self.seen["rebuilt"] += counters.boot_rebuilt_indexes
         self.seen["damaged"] += counters.boot_damaged_records
         self.seen["in doubt"] += bool(self.machine.serving._health.files_in_doubt)
 
+    def cut_start(self) -> None:
+        """End the process during its start."""
+        self.machine.host.spawn("start", self.run.opening())
+        self.run.let_run(self.random.randrange(1, START_EVENTS))
+        (self.machine.lose_power if self.random.random() < 0.5 else self.machine.crash)()
+        self.seen["cut starts"] += 1
+
     def rot(self) -> bool:
         """Flip a bit of a file where nobody can take it for a torn write.
 
         Often in what the file is found by: the heads of its records, or the index behind them.
+        Sometimes in a record and in the index.
         """
         where = self.random.choice(("anywhere", "heads", "index"))
         disk = self.machine.disk
@@ -102,7 +123,23 @@ class RotRun:
         slot, at = self.random.choice(places)
         disk.flip_bit(slot, at, self.random.randrange(8))
         self.seen["rot"] += 1
+        (file,) = (file for file in self.machine.manifest().files if file.slot == slot)
+        if file.state is FileState.FINISHED:
+            self.is_repairable = at >= file.finish_offset
+            if not self.is_repairable and self.random.random() < 0.5:
+                content = disk.durable_names[slot].durable
+                index = [at for at in range(file.finish_offset, len(content)) if content[at]]
+                disk.flip_bit(slot, self.random.choice(index), self.random.randrange(8))
+                self.may_show_older = True
+                self.seen["rot of both"] += 1
         return True
+
+    def check_repaired(self) -> None:
+        """After a look at each entry, nothing is in doubt if only an index was damaged."""
+        self.machine.scheduler.run_for(REPAIR_MS)
+        doubts = self.machine.serving._health.files_in_doubt
+        if self.is_repairable and doubts:
+            raise ViolationError(f"only an index is damaged, and these are in doubt: {doubts}")
 
     def check(self) -> None:
         """Whatever is answered is what was written, and what was written is not denied."""
@@ -128,6 +165,7 @@ class RotRun:
         """Reads that are under way while an index is found damaged and is counted again."""
         run, machine = self.run, self.machine
         keys = list(run.model.acked)
+        machine.disk.faults.read_errors = self.random.choice((0, 0, 1, 3))
         for number in range(ASKED_MAX if keys else 0):
             if number >= ASKED_MIN and not machine.serving._health.files_in_doubt:
                 break
@@ -136,6 +174,7 @@ class RotRun:
             run.requests.send(f"read of {key}", call, partial(self.judge, *key))
             run.let_run(self.random.randrange(4))
         machine.scheduler.run_until(lambda: not run.requests.open)
+        machine.disk.faults.read_errors = 0
 
     def judge(self, ledger_id: int, entry_id: int, code: Code, data: bytes | None) -> None:
         if code is Code.IO_ERROR:
@@ -143,6 +182,9 @@ class RotRun:
             return
         # What is damaged may be a tombstone; the next collection drops its ledger again.
         in_doubt = self.machine.serving._health.files_in_doubt
+        older = self.run.written.get((ledger_id, entry_id), ())
+        if in_doubt and self.may_show_older and data in older:
+            return
         self.run.model.check_read(ledger_id, entry_id, code, data, 0 if in_doubt else None)
 
     def add_again(self) -> None:
