@@ -346,6 +346,13 @@ _HELD = [
         "a file that lost records is not in doubt, and its entries are denied",
     ),
     Mutation(
+        "recounted_file_is_not_looked_at",
+        f"{FILES}/held.py",
+        "        if not self._counted_again:\n",
+        "        if True:\n",
+        "a read gets an older copy of an entry while the index of the newest copy is rebuilt",
+    ),
+    Mutation(
         "rebuild_is_not_tried_again",
         f"{FILES}/index_rebuilds.py",
         "            self._running.discard(file_id)\n",

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from bookie_server.core.manifest_codec import FileEntry, FileState
+from bookie_server.core.requests import StoredRead
+from bookie_server.storage import slices
+from bookie_server.storage.shared import Shared
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, entry
 from tests.unit.bookie.test_drops import started
 
 LEDGER, ENTRIES = 1, 20
+LEDGERS = range(1, 9)
 
 
 def with_a_damaged_index() -> tuple[Machine, FileEntry]:
@@ -44,6 +50,39 @@ def test_a_rebuild_that_met_a_read_error_is_tried_again_at_the_next_read() -> No
             entry(LEDGER, number, b"%d" % number * 100),
         )
     assert machine.read(LEDGER, ENTRIES)[0] is Code.NO_ENTRY
+
+
+def test_reads_during_a_rebuild_get_no_older_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The older copies are in a file whose index is intact."""
+    monkeypatch.setattr(slices, "UNITS_PER_TURN", 1)
+    machine = started(settings=replace(SMALL, recent_bytes_max=1))
+    for payload in (b"older", b"newer"):
+        for ledger_id in LEDGERS:
+            assert machine.add(ledger_id, (0,), payload, is_recovery=True) is Code.OK
+        machine.stop()
+        newest = max(machine.manifest().files, key=lambda file: file.file_id)
+        machine.start()
+    end = len(bytes(machine.disk.durable_names[newest.slot].durable).rstrip(b"\0")) - 1
+    machine.crash()
+    machine.disk.flip_bit(newest.slot, end, 0)
+    machine.start()
+    doubts = machine.serving._health.files_in_doubt
+    assert machine.read(1, 0)[0] is Code.IO_ERROR
+    answers: list[tuple[Code, bytes | None]] = []
+    give_way = Shared.give_way
+
+    async def read_all(shared: Shared) -> None:
+        for ledger_id in LEDGERS:
+            machine.serving.read(StoredRead(ledger_id, 0), lambda *answer: answers.append(answer))
+        await give_way(shared)
+
+    monkeypatch.setattr(Shared, "give_way", read_all)
+    machine.scheduler.run_until(lambda: not doubts)
+    monkeypatch.undo()
+    machine.scheduler.run_for(100)
+    assert len(answers) > 10 * len(LEDGERS)
+    for code, data in answers:
+        assert code is Code.IO_ERROR or (code is Code.OK and data and data.endswith(b"newer"))
 
 
 def test_an_entry_whose_bytes_and_index_are_damaged_is_not_absent() -> None:
