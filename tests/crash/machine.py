@@ -135,8 +135,10 @@ class Machine:
 
     def start(self) -> LedgerStorage:
         """Open the storage and run until it serves."""
-        self.storage = self.scheduler.run(self.opening(), self.host)
-        return self.storage
+        self.storage = storage = self.scheduler.run(self.opening(), self.host)
+        has_next = storage._keeper.spare is not None or storage._keeper.full is not None
+        assert has_next or not storage.is_writable, "adds are accepted, and there is no next file"
+        return storage
 
     async def opening(self) -> LedgerStorage:
         self.starts += 1

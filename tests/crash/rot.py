@@ -1,4 +1,7 @@
-"""Random runs in which one bit of an entry-log file or of a journal file flips."""
+"""Random runs in which a bit of an entry-log file or of a journal file flips.
+
+Sometimes a bit of the index behind the damaged record flips too, a start is cut, or a read fails.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,11 @@ ASKED_MAX = 200
 """Reads that are sent one after the other, the most while a file is in doubt."""
 EVERY_FILE_PERCENT = 101
 """Also files without a deleted entry are compacted."""
+START_EVENTS = 200
+"""A start has about as many events."""
+REPAIR_MS = 1_000
+LAST_BYTES = 80
+"""So many bytes of the last heads of a file are damaged most often."""
 
 
 class RotRun:
@@ -32,10 +40,15 @@ class RotRun:
     Attributes:
         run: What is written before, and the model of it.
         seen: Situations that were met.
+        is_repairable: Only an index is damaged, so a rebuild ends the doubt about its file.
+        is_proved: A MANIFEST proves that all records are synced.
+        may_show_older: The index that points to the damaged record is damaged too, or does not
+            exist yet. If the record is not found, an older copy of the entry may be read.
     """
 
     def __init__(self, seed: int) -> None:
         self.run = Run(seed)
+        self.is_proved = self.is_repairable = self.may_show_older = False
         self.random = self.run.random
         self.machine = self.run.machine
         self.seen: Counter[str] = Counter()
@@ -48,12 +61,15 @@ class RotRun:
             run.let_run(self.random.randrange(25))
         machine.scheduler.run_for(500)
         self.settle()
+        if self.random.random() < 0.4:
+            self.prove_all()
         if not self.rot():
             return
         for number in range(STARTS):
             self.restart()
             self.ask_at_once()
             self.check()
+            self.check_repaired()
             if self.random.random() < 0.5:
                 machine.compact(EVERY_FILE_PERCENT)
                 self.check()
@@ -64,6 +80,17 @@ class RotRun:
                 machine.reclaim()
                 self.check()
 
+    def prove_all(self) -> None:
+        """Have a MANIFEST that proves the last records, without a watermark after them."""
+        for _ in range(self.random.randrange(1, 6)):
+            self.run.operate()
+            self.run.let_run(self.random.randrange(25))
+        self.settle()
+        journal, keeper = self.machine.serving._journal, self.machine.serving._keeper
+        self.machine.scheduler.run_until(lambda: journal.durable_ticket == journal.last_ticket)
+        self.machine.scheduler.run(keeper.commit_soon(), self.machine.host)
+        self.is_proved = True
+
     def settle(self) -> None:
         """Let everything be answered."""
         self.machine.scheduler.run_until(lambda: not self.machine.serving._health.in_flight_bytes)
@@ -72,18 +99,30 @@ class RotRun:
         if self.random.random() < 0.5:
             self.machine.stop()
         else:
-            self.machine.scheduler.run_for(200)
+            if not self.is_proved:
+                self.machine.scheduler.run_for(200)
             self.machine.crash()
+        self.is_proved = False
+        while self.random.random() < 0.5:
+            self.cut_start()
         self.machine.start()
         counters = self.machine.serving.counters
         self.seen["rebuilt"] += counters.boot_rebuilt_indexes
         self.seen["damaged"] += counters.boot_damaged_records
         self.seen["in doubt"] += bool(self.machine.serving._health.files_in_doubt)
 
+    def cut_start(self) -> None:
+        """End the process during its start."""
+        self.machine.host.spawn("start", self.run.opening())
+        self.run.let_run(self.random.randrange(1, START_EVENTS))
+        (self.machine.lose_power if self.random.random() < 0.5 else self.machine.crash)()
+        self.seen["cut starts"] += 1
+
     def rot(self) -> bool:
         """Flip a bit of a file where nobody can take it for a torn write.
 
         Often in what the file is found by: the heads of its records, or the index behind them.
+        Sometimes in a record and in the index.
         """
         where = self.random.choice(("anywhere", "heads", "index"))
         disk = self.machine.disk
@@ -91,18 +130,38 @@ class RotRun:
         for file in self.machine.manifest().files:
             content = disk.durable_names[file.slot]
             is_finished = file.state is FileState.FINISHED
-            end = len(content.durable) if is_finished else content.vouched_end
+            is_proved = is_finished or self.is_proved
+            end = len(content.durable) if is_proved else content.vouched_end
             start = file.finish_offset if is_finished and where == "index" else 0
             used = [at for at in range(start, end) if content.durable[at]]
             if where == "heads":
                 used = [at for at in used if is_in_head(content.durable, at)]
+                if self.is_proved:
+                    used = used[-LAST_BYTES:]
             places += [(file.slot, at) for at in used]
         if not places:
             return False
         slot, at = self.random.choice(places)
         disk.flip_bit(slot, at, self.random.randrange(8))
         self.seen["rot"] += 1
+        (file,) = (file for file in self.machine.manifest().files if file.slot == slot)
+        self.may_show_older = file.state is FileState.OPEN
+        if file.state is FileState.FINISHED:
+            self.is_repairable = at >= file.finish_offset
+            if not self.is_repairable and self.random.random() < 0.5:
+                content = disk.durable_names[slot].durable
+                index = [at for at in range(file.finish_offset, len(content)) if content[at]]
+                disk.flip_bit(slot, self.random.choice(index), self.random.randrange(8))
+                self.may_show_older = True
+                self.seen["rot of both"] += 1
         return True
+
+    def check_repaired(self) -> None:
+        """After a look at each entry, nothing is in doubt if only an index was damaged."""
+        self.machine.scheduler.run_for(REPAIR_MS)
+        doubts = self.machine.serving._health.files_in_doubt
+        if self.is_repairable and doubts:
+            raise ViolationError(f"only an index is damaged, and these are in doubt: {doubts}")
 
     def check(self) -> None:
         """Whatever is answered is what was written, and what was written is not denied."""
@@ -128,14 +187,20 @@ class RotRun:
         """Reads that are under way while an index is found damaged and is counted again."""
         run, machine = self.run, self.machine
         keys = list(run.model.acked)
+        doubts = machine.serving._health.files_in_doubt
+        read_errors = self.random.choice((0, 0, 1, 3))
         for number in range(ASKED_MAX if keys else 0):
-            if number >= ASKED_MIN and not machine.serving._health.files_in_doubt:
+            if number >= ASKED_MIN and not doubts:
                 break
+            if doubts:  # often, the rebuild meets them
+                machine.disk.faults.read_errors += read_errors
+                read_errors = 0
             key = self.random.choice(keys)
             call = partial(machine.serving.read, StoredRead(*key))
             run.requests.send(f"read of {key}", call, partial(self.judge, *key))
             run.let_run(self.random.randrange(4))
         machine.scheduler.run_until(lambda: not run.requests.open)
+        machine.disk.faults.read_errors = 0
 
     def judge(self, ledger_id: int, entry_id: int, code: Code, data: bytes | None) -> None:
         if code is Code.IO_ERROR:
@@ -143,6 +208,9 @@ class RotRun:
             return
         # What is damaged may be a tombstone; the next collection drops its ledger again.
         in_doubt = self.machine.serving._health.files_in_doubt
+        older = self.run.written.get((ledger_id, entry_id), ())
+        if in_doubt and self.may_show_older and data in older:
+            return
         self.run.model.check_read(ledger_id, entry_id, code, data, 0 if in_doubt else None)
 
     def add_again(self) -> None:
@@ -198,6 +266,8 @@ class JournalRotRun(Run):
             is_killed = self.random.random() < 0.7
             (self.machine.crash if is_killed else self.machine.lose_power)()
             self.seen["rot"] += self.rot(is_killed=is_killed)
+            while self.random.random() < 0.3:
+                self.cut_start(is_killed=is_killed)
             self.take_mode()
             self.machine.start()
             self.requests.forget()
@@ -207,6 +277,15 @@ class JournalRotRun(Run):
                 noted.clear()
             if not is_killed or self.machine.serving._keeper.is_in_doubt:
                 return
+
+    def cut_start(self, *, is_killed: bool) -> None:
+        """End the process during its start. A power loss would take what only the cache has."""
+        self.take_mode()
+        self.machine.host.spawn("start", self.opening())
+        self.let_run(self.random.randrange(1, START_EVENTS))
+        has_power = is_killed or self.random.random() < 0.5
+        (self.machine.crash if has_power else self.machine.lose_power)()
+        self.seen["cut starts"] += 1
 
     def use_files_again(self) -> None:
         """Fill a file, and delete it, so that the next file gets its slot."""

@@ -148,7 +148,8 @@ class Run:
         self.seen["freed"] += counters.files_freed
         self.seen["compactions"] += counters.compactions
         self.seen["compacted"] += counters.compaction_bytes_freed > 0
-        self.seen["withdrawn"] += counters.compaction_sources_withdrawn
+        if counters.compaction_sources_withdrawn:
+            raise ViolationError("a file was taken for an unreadable one, and nothing is damaged")
         self.seen["recycled"] += counters.files_recycled
         names = [name for name in self.machine.disk.seen_names if name.startswith("slot")]
         self.seen["rolls"] += len(names) > 4

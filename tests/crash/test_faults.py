@@ -89,6 +89,20 @@ def test_recovery_adds_are_taken_again_once_the_disk_has_room() -> None:
     assert machine.add(1, (number + 1,), bytes(3_000)) is Code.OK
 
 
+def test_a_start_without_room_for_a_next_file_refuses_adds_from_its_first_moment() -> None:
+    machine = Machine()
+    machine.start()
+    machine.stop()
+    machine.disk.faults.capacity_bytes = machine.disk.used_bytes() + SMALL.file_size_bytes
+    machine.start()
+    assert not now(machine.serving.is_writable)
+    assert machine.add(1, (0,)) is Code.READ_ONLY
+    assert machine.add(1, (0,), is_recovery=True) is Code.OK
+    machine.disk.faults.capacity_bytes = None
+    machine.scheduler.run_for(2 * SMALL.allocation_retry_ms)
+    assert now(machine.serving.is_writable)
+
+
 def test_no_room_for_the_first_file_refuses_to_start() -> None:
     machine = Machine()
     machine.disk.faults.capacity_bytes = 10_000

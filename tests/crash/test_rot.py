@@ -1,4 +1,4 @@
-"""After one flipped bit, no entry is denied or invented, and no deleted entry comes back."""
+"""After a flipped bit, no entry is denied or invented, and no deleted entry comes back."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def test_a_flipped_bit_is_never_an_absence_and_never_other_bytes(part: int) -> N
         one.play()
         return one.seen
 
-    marks = ("rot", "rebuilt", "damaged", "unknown", "added again", "brought back")
+    marks = ("rot", "rot of both", "rebuilt", "damaged", "unknown", "added again", "brought back")
     play_all(range(part, SEEDS, 2), play, marks)

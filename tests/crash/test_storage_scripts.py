@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bookie_server.core.bookie_run import BookieWriteMode
+from bookie_server.core.group_copy import MAGIC as COPY_MAGIC
 from bookie_server.core.requests import StoredRead
 from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import ForeignJournalError, LostRunError
@@ -18,7 +19,7 @@ from bookie_server.ports import Standing
 from ledgerlog_spark.model import Code
 from tests.crash.invariants import check_origins
 from tests.crash.machine import SMALL, Machine, add_request, entry
-from tests.sim.disk import Content
+from tests.sim.disk import SECTOR, Content
 
 JOURNAL = ModeSettings(BookieWriteMode.JOURNAL, "/journal", checkpoint_interval_ms=3_600_000)
 UNJOURNALED = ModeSettings(BookieWriteMode.UNJOURNALED, checkpoint_interval_ms=3_600_000)
@@ -160,8 +161,8 @@ def test_a_start_in_direct_mode_does_not_trust_a_run_without_syncs() -> None:
         machine.start()
 
 
-def test_copies_are_redone_in_their_order_after_the_journal_began_again() -> None:
-    """The first journal file has newer copies than the second one."""
+def begun_again() -> tuple[Machine, int]:
+    """A bookie whose first journal file has newer copies than its second one; its next entry."""
     machine = started(replace(JOURNAL, journal_files=2))
     ring = machine.serving._mode.ring
     assert ring is not None
@@ -171,10 +172,32 @@ def test_copies_are_redone_in_their_order_after_the_journal_began_again() -> Non
         assert machine.add(1, (number,), bytes(3_000)) is Code.OK
         seen.append(ring._current)
         number += 1
+    return machine, number
+
+
+def test_copies_are_redone_in_their_order_after_the_journal_began_again() -> None:
+    machine, number = begun_again()
     lose_entry_log(machine)
     machine.start()
     assert [machine.read(1, each)[0] for each in range(number)] == [Code.OK] * number
     assert not machine.serving._keeper.is_in_doubt
+
+
+def test_the_newest_copy_proves_the_one_before_it_after_the_journal_began_again() -> None:
+    """The power failed during the last write, and the copy before it has rotted."""
+    machine, number = begun_again()
+    lose_entry_log(machine)
+    copies: dict[int, tuple[str, int]] = {}
+    for name, content in machine.journal_disk.seen_names.items():
+        for at in range(0, len(content.seen), SECTOR):
+            if content.seen[at : at + 4] == COPY_MAGIC:
+                copies[int.from_bytes(content.seen[at + 16 : at + 24], "big")] = name, at
+    for each in sorted(copies)[-2:]:
+        name, at = copies[each]
+        machine.journal_disk.flip_bit(name, at + SECTOR + 300, 3)
+    machine.start()
+    assert [machine.read(1, each)[0] for each in range(number - 2)] == [Code.OK] * (number - 2)
+    assert machine.read(1, number - 2)[0] is Code.IO_ERROR, "it was acknowledged"
 
 
 def test_nothing_is_written_after_a_stop_during_a_compaction() -> None:

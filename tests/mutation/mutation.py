@@ -218,7 +218,10 @@ SUITES = {
     ),
     "bookie_server/": Suite(
         ("storage", "crash", "ledger", "ledger scripts"),
-        ((f"{_UNIT}/bookie",), ("tests/properties/test_storage_drops.py",)),
+        (
+            (f"{_UNIT}/bookie",),
+            ("tests/properties/test_storage_drops.py", f"{_UNIT}/bookie_tools"),
+        ),
     ),
 }
 """By the beginning of a mutation's file; the longest one counts."""

@@ -368,11 +368,18 @@ _HELD = [
         "a read looks for entries in a file that compaction has freed",
     ),
     Mutation(
-        "rebuild_of_a_short_file_ends_the_doubt",
+        "rebuild_ends_every_doubt",
         f"{FILES}/finished_scan.py",
-        "return self.next_sequence > self.entry.last_sequence and not self.lost",
-        "return not self.lost",
-        "a file that lost its last records is not in doubt, and its entries are denied",
+        "        return not self.lost\n",
+        "        return True\n",
+        "a file that lost records is not in doubt, and its entries are denied",
+    ),
+    Mutation(
+        "recounted_file_is_not_looked_at",
+        f"{FILES}/held.py",
+        "        if not self._counted_again:\n",
+        "        if True:\n",
+        "a read gets an older copy of an entry while the index of the newest copy is rebuilt",
     ),
     Mutation(
         "rebuild_is_not_tried_again",

@@ -77,6 +77,13 @@ _BOOT = [
         "a file that was cut has lost nothing",
     ),
     Mutation(
+        "boot_forgets_what_a_cut_start_found",
+        f"{STORAGE}/open_files.py",
+        "file.handle is None or file.is_short or file.entry.has_damage\n",
+        "file.handle is None or file.is_short\n",
+        "a second start denies what the first one found to be lost",
+    ),
+    Mutation(
         "boot_last_record_sets_the_lac",
         f"{STORAGE}/open_files.py",
         "max(state.last_add_confirmed, record.last_add_confirmed)",

@@ -3,7 +3,7 @@
 A file consists of its bytes as programs see them, and of the writes that are not yet synced. A
 power loss keeps, drops or tears each of these writes independently, at sectors of 512 bytes. It
 loses any subset of the unsynced changes of names. Each operation first waits, which is a point for
-a crash, and then takes effect at once.
+a crash, and then takes effect at once. `disk_rules` has what must hold at each operation.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from bookie_server.errors import (
 )
 from bookie_server.ports import Buffer, Priority
 from bookie_server.storage.device.os_errors import translated
+from tests.sim.disk_rules import check_removal, check_rename, check_write
 from tests.sim.runtime import Host, SimFuture
 
 SECTOR = 512
@@ -284,6 +285,7 @@ class SimFileSystem:
         content = self.disk.seen_names.get(source)
         if content is None:
             raise MissingFileError(f"there is no file {source}", path=source)
+        check_rename(self.disk, source, target)
         self.disk.fail(source, "rename")
         self.disk.set_name(target, content)
         self.disk.set_name(source, None)
@@ -292,6 +294,7 @@ class SimFileSystem:
         await self.step(f"remove {name}")
         if name not in self.disk.seen_names:
             raise MissingFileError(f"there is no file {name}", path=name)
+        check_removal(self.disk, name)
         self.disk.fail(name, "remove")
         self.disk.set_name(name, None)
 
@@ -433,6 +436,7 @@ class SimFile:
     def _write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         self._check_open()
         data = b"".join(buffers)
+        check_write(self.name, self.content, offset + len(data))
         disk = self.files.disk
         disk.counters.writes += 1
         disk.counters.bytes_written += len(data)

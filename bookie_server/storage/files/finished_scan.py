@@ -65,14 +65,18 @@ class FinishedScan:
 
     @property
     def lost(self) -> list[Gap]:
-        """The gaps in which a record of the file and its ledger are unknown."""
+        """The gaps in which a record of the file and its ledger are unknown.
+
+        A scan ends in a gap, unless the file has a finish record where the scan ends. So a file
+        that lost its last records has a gap with the sequence of the first of them.
+        """
         holds = self.entry.holds
         return [gap for gap in self.gaps if gap.record is None and holds(gap.sequence, gap.offset)]
 
     @property
     def is_whole(self) -> bool:
         """Whether all records of the file are known, at least by their headers."""
-        return self.next_sequence > self.entry.last_sequence and not self.lost
+        return not self.lost
 
 
 async def scan_finished(file: FinishedFile) -> FinishedScan:

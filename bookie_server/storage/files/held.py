@@ -25,6 +25,7 @@ class HeldFiles:
     def __init__(self, files: Iterable[FinishedFile], tombstone_of: Callable[[int], int]) -> None:
         self._files: dict[int, FinishedFile] = {}
         self._holding: dict[int, list[FinishedFile]] = {}
+        self._counted_again: list[FinishedFile] = []  # each may be missing in lists of `_holding`
         self._tombstone_of = tombstone_of
         for file in files:
             for _ in self.adding(file):
@@ -40,8 +41,16 @@ class HeldFiles:
         return len(self._files)
 
     def holding(self, ledger_id: int) -> list[FinishedFile]:
-        """Return the files with live entries of a ledger, oldest first."""
-        return self._holding.get(ledger_id, [])
+        """Return the files that may have live entries of a ledger, oldest first.
+
+        A file that is counted again is always returned. Otherwise, a reading could get an older
+        copy of an entry from another file.
+        """
+        files = self._holding.get(ledger_id, [])
+        if not self._counted_again:
+            return files
+        others = [file for file in self._counted_again if file not in files]
+        return sorted([*files, *others], key=_by_id)
 
     def adding(self, file: FinishedFile) -> Iterator[None]:
         """Add a file; yields after each slice.
@@ -59,6 +68,13 @@ class HeldFiles:
         """
         if file.entry.file_id not in self._files:
             return
+        self._counted_again.append(file)
+        try:
+            yield from self._counting_again(file)
+        finally:
+            self._counted_again.remove(file)
+
+    def _counting_again(self, file: FinishedFile) -> Iterator[None]:
         for ids in parts(list(file.live)):
             for ledger_id in ids:
                 files = self._holding.get(ledger_id, ())

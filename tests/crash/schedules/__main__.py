@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import signal
 import sys
+import time
 
 import structlog
 
-from benchmarks.options import positive
+from benchmarks.options import above_zero, positive
 from tests.crash.schedules import KINDS, violation_of
 
 SECONDS_MAX = 60
@@ -29,13 +31,19 @@ def main() -> int:
     parser.add_argument("--schedules", type=positive, default=1_000)
     parser.add_argument("--seed", type=int, default=0, help="number of the first schedule")
     parser.add_argument("--kind", choices=KINDS, help="only schedules of this kind")
+    parser.add_argument(
+        "--seconds", type=above_zero, default=math.inf, help="begin none after this"
+    )
     chosen = parser.parse_args()
     signal.signal(signal.SIGALRM, _hangs)
     quiet = structlog.make_filtering_bound_logger(logging.CRITICAL)
     structlog.configure(wrapper_class=quiet)
     kinds = list(KINDS)
     played = 0
+    ends_at = time.monotonic() + chosen.seconds
     for number in range(chosen.seed, chosen.seed + chosen.schedules):
+        if time.monotonic() >= ends_at:
+            break
         if chosen.kind and kinds[number % len(kinds)] != chosen.kind:
             continue
         played += 1

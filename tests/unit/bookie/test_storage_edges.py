@@ -73,6 +73,28 @@ def test_a_roll_leaves_the_reserve_of_a_file() -> None:
     assert keeper.must_roll(left - pieces + 1, 1)
 
 
+@pytest.mark.parametrize("many", [(100, 99_000), (100, 1_000, 1_000, 99_000), (100,) * 20])
+@pytest.mark.parametrize("entries", range(1, 9))
+def test_records_that_are_written_together_have_room_in_one_file(
+    entries: int, many: tuple[int, ...]
+) -> None:
+    """The disk refuses writes beyond the blocks of a file (`disk_rules`)."""
+    machine = started(settings=replace(SMALL, file_size_bytes=1 << 18))
+    for number in range(entries):
+        assert machine.add(1, (number,), bytes(25_000)) is Code.OK
+    answers: list[Code] = []
+    for number, size in enumerate(many, entries):
+        machine.serving.add(add_request(1, (number,), bytes(size)), answers.append)
+    machine.scheduler.run_until(lambda: len(answers) == len(many))
+    assert set(answers) == {Code.OK}
+    assert room_left(keeper_of(machine).active) >= 0
+    machine.stop()
+    machine.start()
+    sizes = [25_000] * entries + list(many)
+    for number, size in enumerate(sizes):
+        assert machine.read(1, number) == (Code.OK, entry(1, number, bytes(size)))
+
+
 def test_an_index_has_room_for_the_pieces_of_the_next_record() -> None:
     machine = started(settings=replace(SMALL, pieces_max=10))
     keeper = keeper_of(machine)

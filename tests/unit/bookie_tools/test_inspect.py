@@ -137,6 +137,26 @@ def test_a_ledger_is_shown_with_what_the_open_files_add(directory: Path) -> None
     assert sorted(ids) == list(range(3 * ENTRIES))
 
 
+def test_a_ledger_has_no_entries_in_files_that_were_finished_before_its_deletion(
+    tmp_path: Path,
+) -> None:
+    machine = Machine(6)
+    machine.start()
+    for number in range(ENTRIES):
+        assert machine.add(1, (number,), b"a" * 1_500) is Code.OK
+        assert machine.add(2, (number,), b"b" * 1_500) is Code.OK
+    assert machine.drop(2) is Code.OK
+    assert machine.add(2, (7,), b"back", is_recovery=True) is Code.OK
+    machine.stop()
+    directory = written(machine, tmp_path / "bookie")
+
+    async def ranges(opened: RestingDirectory, start: int, limit: int) -> Excerpt:
+        return (await inspect.ledger(opened, 2, start, limit))[1]
+
+    found = all_rows(directory, ranges, 4)
+    assert [(row["first_entry_id"], row["last_entry_id"]) for row in found] == [(7, 7)]
+
+
 def test_what_is_not_there_is_refused(directory: Path) -> None:
     with pytest.raises(ConfigurationError, match="inspect manifest"):
         all_rows(directory, of_file(inspect.index, "99"), 1)
