@@ -51,7 +51,7 @@ def test_the_lines_of_failed_reads_have_ledger_entry_and_peer(
     assert line["reason"]
     with grpc.insecure_channel(f"127.0.0.1:{bookie.grpc_port}") as channel:
         stub = control_pb2_grpc.BookieStub(channel)
-        read = pb.ReadRequest(request_id=1, **ids)
+        read = pb.ReadRequest(request_id=1, ledger_id=LEDGER, entry_id=DAMAGED)
         (reply,) = stub.Read(iter([read]))
         assert reply.code == pb.CODE_IO_ERROR
         batch = pb.BatchReadRequest(ledger_id=LEDGER, first_entry_id=DAMAGED, count_max=1)

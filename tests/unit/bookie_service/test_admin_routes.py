@@ -456,8 +456,12 @@ async def test_requests_for_passes_postpone_no_compaction(admin: Admin) -> None:
         return await unlisted(ledger_ids)
 
     requested: list[int] = []
+
+    def request(live_percent: int = 100) -> None:
+        requested.append(live_percent)
+
     collector._listing.unlisted = listing
-    compactor.request = requested.append
+    compactor.request = request
     await admin.json(GC, "PUT")
     while passes < 50 and not requested:
         await collector.collect()
