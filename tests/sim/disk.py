@@ -42,6 +42,7 @@ class Content:
         self.durable = bytearray()
         self.unsynced: list[tuple[int, bytes]] = []
         self.allocated = 0
+        self.is_oversized = False  # its first record is larger than a file
         self.starts: deque[int] = deque(maxlen=GROUPS_IN_DOUBT + 1)
 
     @property
@@ -436,7 +437,7 @@ class SimFile:
     def _write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         self._check_open()
         data = b"".join(buffers)
-        check_write(self.name, self.content, offset + len(data))
+        check_write(self.name, self.content, offset, offset + len(data))
         disk = self.files.disk
         disk.counters.writes += 1
         disk.counters.bytes_written += len(data)

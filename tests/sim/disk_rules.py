@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bookie_server.core.manifest_codec import NAME, FileState, Manifest, decode_manifest
+from bookie_server.core.slot_header import RECORDS_START
+from bookie_server.storage.files.keeper import INDEX_BYTES_BESIDE
 
 if TYPE_CHECKING:
     from tests.sim.disk import Content, SimDisk
@@ -45,9 +47,14 @@ def check_removal(disk: SimDisk, name: str) -> None:
     assert name not in named, f"{name} is removed, and the durable MANIFEST names it"
 
 
-def check_write(name: str, content: Content, end: int) -> None:
-    """No write of a file with blocks goes beyond them, because the device may have no others."""
-    within = not content.allocated or end <= content.allocated
+def check_write(name: str, content: Content, offset: int, end: int) -> None:
+    """No write of a file with blocks goes beyond them, because the device may have no others.
+
+    A first record that leaves no room for an index is larger than a file, which is allowed.
+    """
+    if offset == RECORDS_START:
+        content.is_oversized = end + INDEX_BYTES_BESIDE > content.allocated
+    within = not content.allocated or content.is_oversized or end <= content.allocated
     assert within, f"a write to {name} ends at {end}, its blocks at {content.allocated}"
 
 
