@@ -170,7 +170,7 @@ _SLOTS = [
     Mutation(
         "slots_last_resort_leaves_the_reserve",
         f"{FILES}/slots.py",
-        "            kept_free = 0\n",
+        "            kept_free = min(needed_bytes, FILE_SIZE_BYTES_MIN)\n",
         "",
         "a bookie with a full disk does not start",
     ),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bookie_server.core.manifest_codec import NAME, FileState, Manifest, decode_manifest
 from bookie_server.core.slot_header import RECORDS_START
-from bookie_server.storage.files.keeper import INDEX_BYTES_BESIDE
+from bookie_server.storage.files.room import INDEX_BYTES_BESIDE
 
 if TYPE_CHECKING:
     from tests.sim.disk import Content, SimDisk
