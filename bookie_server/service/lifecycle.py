@@ -19,7 +19,6 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -214,8 +213,7 @@ class Bookie:
         )
         metadata = StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms)
         shared = Shared(files, OsClock(), tasks, limits, metadata, self._directory)
-        shared.on_failed_read = partial(_log_failure, "read_failed")
-        shared.on_failed_add = partial(_log_failure, "add_failed")
+        shared.on_failed_read, shared.on_failed_add = _log_failed_read, _log_failed_add
         return await LedgerStorage.open(shared)
 
     def _make_collector(self, storage: LedgerStorage, stores: MetadataStores) -> Collector:
@@ -334,11 +332,14 @@ class Bookie:
         )
 
 
-def _log_failure(
-    event: str, ledger_id: int, entry_id: int, peer: object, error: StorageError
-) -> None:
+def _log_failed_read(ledger_id: int, entry_id: int, peer: object, error: StorageError) -> None:
     about = {"ledger_id": ledger_id, "entry_id": entry_id, "peer": peer}
-    _logger.warning(event, **{**fields_of(error), **about})
+    _logger.warning("read_failed", **{**fields_of(error), **about})
+
+
+def _log_failed_add(ledger_id: int, entry_id: int, peer: object, error: StorageError) -> None:
+    about = {"ledger_id": ledger_id, "entry_id": entry_id, "peer": peer}
+    _logger.warning("add_failed", **{**fields_of(error), **about})
 
 
 def bookie_gauges(

@@ -21,6 +21,7 @@ from rich.console import Console
 
 from ledgerlog_spark.cli import (
     bookie_files,
+    bookie_inspect,
     bookie_versions,
     bookies,
     demo,
@@ -54,7 +55,7 @@ app.add_typer(local.app, name="local")
 app.add_typer(servers.zookeeper, name="zookeeper")
 servers.bookie.add_typer(bookie_files.app)
 servers.bookie.add_typer(bookie_versions.app)
-servers.bookie.add_typer(bookie_files.inspect, name="inspect")
+servers.bookie.add_typer(bookie_inspect.inspect, name="inspect")
 app.add_typer(servers.bookie, name="bookie")
 app.add_typer(bookies.app, name="bookies")
 app.add_typer(ledgers.app, name="ledgers")

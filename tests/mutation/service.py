@@ -447,4 +447,25 @@ MUTATIONS = [
         "is_major = self.settings.compaction_major_percent <= live_percent",
         "without major compactions, minor ones are shown as major",
     ),
+    Mutation(
+        "collector_postpones_a_requested_compaction",
+        f"{SERVICE}/collector.py",
+        "            if live_percent:\n",
+        "            if live_percent and not self._is_requested:\n",
+        "with a client that requests passes without end, a requested compaction never begins",
+    ),
+    Mutation(
+        "reads_alone_name_no_peer",
+        f"{SERVICE}/v2/operations.py",
+        "StoredRead(ledger_id, entry_id, master_key, bool(flags & HIGH_PRIORITY), self.peer)",
+        "StoredRead(ledger_id, entry_id, master_key, bool(flags & HIGH_PRIORITY))",
+        "the log line of a failed read does not name the client",
+    ),
+    Mutation(
+        "reads_in_doubt_are_not_reported",
+        "bookie_server/storage/reading/answers.py",
+        "        return self.code_of(unknown_entries(self.ledger_id))\n",
+        "        return code\n",
+        "a client gets EIO for an entry, and no log line of the bookie has a reason",
+    ),
 ]

@@ -117,6 +117,20 @@ MUTATIONS = [
         "entries at the end of a journal file that was cut are denied",
     ),
     Mutation(
+        "tools_show_damaged_copies_as_valid",
+        f"{TOOLS}/journal_files.py",
+        "VALID if is_whole else DAMAGED",
+        "VALID",
+        "a damaged journal looks intact",
+    ),
+    Mutation(
+        "tools_show_every_damage_as_torn",
+        f"{TOOLS}/journal_files.py",
+        'row["damage"] == row["torn"] == 1',
+        'row["damage"]',
+        "damage in the last journal file looks like the end of an interrupted write",
+    ),
+    Mutation(
         "tools_rebuild_deleted_entries",
         f"{TOOLS}/rebuild.py",
         "scan.index(shared.states.tombstone_of)",

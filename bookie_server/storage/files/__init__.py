@@ -7,5 +7,5 @@
 - `handover`: the files that compaction owns, and the exchange of files by one MANIFEST.
 - `pool`: opens files when they are used, and limits the number of open files. It also counts the
   readings that use a file.
-  `slots`: creates files ahead of use.
+  `slots`: creates files ahead of use. `room`: the room that is left in open files.
 """
