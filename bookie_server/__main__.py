@@ -103,12 +103,13 @@ def settings_parser() -> argparse.ArgumentParser:
         "--metadata-service-uri zk://127.0.0.1:2181/ledgers",
         allow_abbrev=False,
     )
-    parser.add_argument("--config", type=Path, help="TOML file with settings")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with settings")
     meanings = _meanings()
     parser.add_argument(
         "-d",
         "--directory",
         dest="directories",
+        metavar="DIR",
         action="append",
         type=Path,
         help=meanings.get("directories"),

@@ -357,8 +357,9 @@ def _explained(error: ValidationError) -> ConfigurationError:
         known = ", ".join(sorted(BookieSettings.model_fields))
         message = f"unknown setting {key} = {value!r}; the settings are: {known}"
     elif first["type"] == "missing":
+        option = "directory" if key == "directories" else key.replace("_", "-")
         message = (
-            f"setting {key} is missing; set it as an option, in the file or as "
+            f"setting {key} is missing; set it with --{option}, in the file or as "
             f"LEDGERLOG_{key.upper()}"
         )
     elif key:

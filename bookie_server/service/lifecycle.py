@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bookie_server.config import BookieSettings
 from bookie_server.core.disk_use import DiskLevel, DiskSettings
+from bookie_server.core.manifest_codec import NAME as MANIFEST
 from bookie_server.core.settings import ModeSettings, StorageSettings
 from bookie_server.descriptors import CALLERS_MAX, FILES_MAX, divided, raise_limit
 from bookie_server.errors import ExitCode, StorageError
@@ -48,6 +49,7 @@ from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.modes.setup import creation_of, missing_journal
 from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
@@ -107,6 +109,7 @@ class Bookie:
             files = self._directory(str(settings.directories[0]))
             await files.lock()
             closers.push_async_callback(files.unlock)
+            self._require_journal()
             listener = listen(settings.bind_address, settings.port)
             closers.callback(listener.close)
             self.port = listener.getsockname()[1]
@@ -127,6 +130,15 @@ class Bookie:
         except BaseException:
             await closers.aclose()
             raise
+
+    def _require_journal(self) -> None:
+        """Refuse a first start without its journal directory, before the cookie is written.
+
+        Otherwise, the cluster would have a bookie that never started. Storage checks later starts.
+        """
+        journal, directory = self.settings.journal_directory, self.settings.directories[0]
+        if journal is not None and not journal.exists() and not (directory / MANIFEST).exists():
+            raise missing_journal(str(journal), creation_of(str(journal)))
 
     def _directory(self, path: str) -> OsFileSystem:
         files = OsFileSystem(

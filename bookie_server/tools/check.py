@@ -77,9 +77,9 @@ async def check(directory: RestingDirectory, limit: int) -> Report:
     report = Report(limit)
     manifest = directory.manifest
     _check_manifest(directory, report)
-    report.seen["ledgers"] = len(directory.shared.states)
     tombstones = {each: state.tombstone for each, state in directory.shared.states.items()}
     replayed = await directory.replay()
+    report.seen["ledgers"] = len(directory.shared.states)
     for entry in manifest.files:
         report.seen["files"] += 1
         if entry.slot not in directory.names:

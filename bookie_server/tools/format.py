@@ -68,7 +68,8 @@ async def plan_format(files: OsFileSystem) -> Plan:
         await shared.store.load(names)
     except (StartupError, MissingFileError) as error:
         if slots:
-            plan.entries = f"{len(slots)} entry-log files, which cannot be read: {error.message}"
+            files_found = "1 entry-log file" if len(slots) == 1 else f"{len(slots)} entry-log files"
+            plan.entries = f"{files_found}, but the list of files cannot be read: {error.message}"
         return plan
     manifest = shared.store.current
     finished = [entry for entry in manifest.files if entry.state is FileState.FINISHED]
@@ -77,7 +78,10 @@ async def plan_format(files: OsFileSystem) -> Plan:
         record.kind is JournalRecordKind.RUN for file in replayed for record in file.scan.records
     )
     if finished or runs:
-        plan.entries = f"{len(finished)} finished entry-log files, and {runs} records in open files"
+        plan.entries = (
+            f"entries: {len(finished)} finished entry-log file{'s' * (len(finished) != 1)}, and "
+            f"{runs} record{'s' * (runs != 1)} in open files"
+        )
     if manifest.run is not None and manifest.run.journal:
         plan.entries = plan.entries or "a journal that was not closed"
     if manifest.directory_id and not shared.is_moved:

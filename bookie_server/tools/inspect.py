@@ -18,7 +18,7 @@ from bookie_server.storage.files.manifest import UNCLEAN_NAME
 from bookie_server.storage.reading.readings import finish
 from bookie_server.tools.directory import RestingDirectory
 from bookie_server.tools.excerpts import Excerpt, Row, excerpt_of
-from ledgerlog_spark.errors import LedgerNotFoundError
+from ledgerlog_spark.errors import ConfigurationError, LedgerNotFoundError
 
 VALID = "valid"
 DAMAGED = "damaged"
@@ -154,8 +154,15 @@ async def index(directory: RestingDirectory, entry: FileEntry, start: int, limit
     """Return the pieces in the index of a finished file; keys count the pieces from 0.
 
     Raises:
+        ConfigurationError: The file is open, so it has no index.
         CorruptRecordError: The head of the index, or a block of the excerpt, is damaged.
     """
+    if entry.state is FileState.OPEN:
+        raise ConfigurationError(
+            f"{entry.slot} is open, and gets its index at the next start; `ledgerlog bookie "
+            f"inspect entrylog {directory.path} {entry.file_id}` shows its records",
+            path=entry.slot,
+        )
     file = await directory.indexed(entry)
     assert file.head is not None
     end = min(file.head.pieces, start + limit)

@@ -94,7 +94,14 @@ def check(
     raise typer.Exit(1 if report.wrong else 0)
 
 
-SEEN = ("files", "ledgers", "records", "entries", "pieces", "bytes")
+SEEN = {
+    "files": "file",
+    "ledgers": "ledger",
+    "records": "record",
+    "entries": "entry",
+    "pieces": "piece",
+    "bytes": "byte",
+}
 
 
 def _print_report(report: Report) -> None:
@@ -105,7 +112,7 @@ def _print_report(report: Report) -> None:
         console.print(f"{report.wrong - len(report.findings):,} further defects; raise --limit")
     for note in report.notes:
         console.print(f"note: {note}", soft_wrap=True)
-    counts = ", ".join(f"{report.seen[name]:,} {name}" for name in SEEN)
+    counts = ", ".join(counted(report.seen[name], one, name) for name, one in SEEN.items())
     console.print(f"{counts}, {report.wrong:,} wrong", soft_wrap=True)
 
 
@@ -136,7 +143,7 @@ def dump(
     stored bytes in hex digits. With --raw, each entry is its length in 4
     bytes (big-endian) and the stored bytes. Standard error gets the number of
     entries, and the IDs that are missing or not readable. The exit code is 1
-    if an entry is not readable.
+    if an entry is not readable, or if a damaged file may have more entries.
     """
     if raw and as_json:
         raise ConfigurationError("--raw and --json exclude each other: pass one of them")

@@ -27,7 +27,9 @@ UPKEEP_EXAMPLE = "ledgerlog upkeep run --interval 60 >> upkeep.log"
 LOOK_SECONDS = 0.5
 
 zookeeper = group("Run the ZooKeeper server that PySpark contains.", ZOOKEEPER_EXAMPLE)
-bookie = group("Run one bookie, or examine the files of a stopped bookie.", BOOKIE_EXAMPLE)
+bookie = group(
+    "Run one bookie, or examine, repair or delete the files of a stopped one.", BOOKIE_EXAMPLE
+)
 upkeep = group("Run the service that merges logs and deletes expired data.", UPKEEP_EXAMPLE)
 
 

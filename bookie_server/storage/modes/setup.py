@@ -48,6 +48,20 @@ def number_name(shared: Shared) -> str:
     return f"ledgerlog-{shared.store.current.directory_id}"
 
 
+def missing_journal(path: str, advice: str) -> MissingJournalError:
+    """Return the error for a journal directory that does not exist. `advice` is what to do then."""
+    return MissingJournalError(
+        f"the journal directory {path} does not exist. If its device is not mounted, mount it, and "
+        f"start the bookie again. {advice}",
+        path=path,
+    )
+
+
+def creation_of(path: str) -> str:
+    """Return the advice for a missing journal directory that no earlier run needs."""
+    return f"To use a new directory, create it first: mkdir -p -m 700 {path}"
+
+
 @dataclass(slots=True)
 class Journals:
     """The journal directories that this process has locked."""
@@ -69,11 +83,7 @@ class Journals:
                 await files.lock(create=False)
             except MissingFileError as error:
                 await files.unlock()
-                raise MissingJournalError(
-                    f"the journal directory {path} does not exist. If its device is not mounted, "
-                    f"mount it, and start the bookie again. {advice}",
-                    path=path,
-                ) from error
+                raise missing_journal(path, advice) from error
             except BaseException:
                 await files.unlock()
                 raise
@@ -323,9 +333,7 @@ async def require_journals(shared: Shared, journals: Journals) -> None:
     path = shared.settings.mode_settings.journal_directory
     if not path:
         return
-    files = await journals.at(
-        path, f"To use a new directory, create it first: mkdir -p -m 700 {path}"
-    )
+    files = await journals.at(path, creation_of(path))
     directory_id = shared.store.current.directory_id
     own = tuple(journal_prefix(directory_id, each.run_id) for each in shared.journals)
     foreign = [n for n in await files.names() if n.startswith(PREFIX) and not n.startswith(own)]

@@ -123,7 +123,7 @@ def test_a_stopped_bookie_is_inspected(run: Run, bookie: BookieProcess) -> None:
     table = run("inspect", "ledger", bookie.directory, "--limit", 1).done
     assert "--from 2" in table
     counts = run("check", bookie.directory).done.splitlines()[-1]
-    assert counts.startswith("1 files, 2 ledgers, ")
+    assert counts.startswith("1 file, 2 ledgers, ")
     assert counts.endswith(" 0 wrong")
 
 

@@ -141,6 +141,8 @@ def test_a_missing_journal_directory_is_refused_with_the_command_that_creates_it
     assert code == REFUSED
     assert f"mkdir -p -m 700 {journal}" in log
     assert not journal.exists()
+    # Otherwise, the cluster would have a bookie that never started.
+    assert not (bookie.directory / "VERSION").exists()
 
 
 def test_a_bookie_whose_journal_fails_stops_and_starts_without_it(

@@ -61,7 +61,7 @@ def test_a_limit_has_one_default() -> None:
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        ({}, ["directories", "missing", "LEDGERLOG_DIRECTORIES"]),
+        ({}, ["directories", "missing", "--directory,", "LEDGERLOG_DIRECTORIES"]),
         ({"prot": 3181}, ["unknown setting prot", "3181", "port"]),
         ({"port": "many"}, ["port", "'many'"]),
         ({"port": 70_000}, ["port", "70000", "65535"]),

@@ -97,6 +97,15 @@ def test_check_counts_what_it_verified(directory: Path) -> None:
     assert seen["ledgers"] == 2
 
 
+def test_check_counts_the_ledgers_of_open_files(tmp_path: Path) -> None:
+    machine = Machine(6)
+    machine.start()
+    for ledger_id in range(5):
+        assert machine.add(ledger_id, (0,)) is Code.OK
+    machine.crash()
+    assert checked(written(machine, tmp_path / "bookie")).seen["ledgers"] == 5
+
+
 def test_each_flipped_bit_of_a_record_or_an_index_is_found(directory: Path) -> None:
     random = Random(1)
     files = finished(directory)

@@ -69,6 +69,13 @@ async def manifest_files(opened: RestingDirectory, start: int, limit: int) -> Ex
     return inspect.manifest_files(opened, start, limit)
 
 
+def test_an_open_file_has_no_index_to_show(directory: Path) -> None:
+    files = all_rows(directory, manifest_files, 1_000)
+    file_id = str(next(row["file_id"] for row in files if row["state"] == "open"))
+    with pytest.raises(ConfigurationError, match=f"inspect entrylog {directory} {file_id}`"):
+        all_rows(directory, of_file(inspect.index, file_id), 10)
+
+
 def test_pages_show_the_same_rows_as_one_large_page(directory: Path) -> None:
     before = content_of(directory)
     files = all_rows(directory, manifest_files, 1_000)
