@@ -10,7 +10,6 @@ client that reads such entries had 13 to 65 page faults for each entry, and has 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import os
 from typing import Final
 
@@ -37,7 +36,7 @@ def keep_freed_memory(*, arenas_max: int | None = None) -> bool:
     """
     if any(name in os.environ for name in _CHOSEN_BY_USER):
         return False
-    library = ctypes.CDLL(ctypes.util.find_library("c"))
+    library = ctypes.CDLL(None)  # `find_library` would start processes
     mallopt = getattr(library, "mallopt", None)
     if mallopt is None:  # not glibc
         return False

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import ctypes.util
 import errno
 import fcntl
 import os
@@ -47,7 +46,7 @@ SYNC_FILE_RANGE_WAIT = 1 | SYNC_FILE_RANGE_WRITE | 4
 BLOCK_SIZE_BYTES = 512  # the unit of `st_blocks`
 _NOT_SUPPORTED = frozenset((errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
 _NOT_CACHED = frozenset((errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL))
-_libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
+_libc = ctypes.CDLL(None, use_errno=True)  # `find_library` would start processes
 _sync_file_range = getattr(_libc, "sync_file_range", None)  # Linux
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 
