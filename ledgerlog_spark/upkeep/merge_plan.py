@@ -87,7 +87,8 @@ def _cut(stretch: Iterable[Item], policy: MergePolicy) -> Iterator[list[Item]]:
 
 
 def _worth_it(run: Sequence[Item], policy: MergePolicy) -> list[tuple[Item, ...]]:
-    """The run if it is worth merging; otherwise the parts of it, between large ranges, that are."""
+    """The run if it is worth merging; otherwise its parts between large ranges that are worth
+    it."""
     found: list[tuple[Item, ...]] = []
     waiting = [list(run)]
     while waiting:
