@@ -26,24 +26,25 @@ ASKED_MIN = 30
 ASKED_MAX = 200
 """Maximum number of reads that are sent one after the other while a file is in doubt."""
 EVERY_FILE_PERCENT = 101
-"""Also files without a deleted entry are compacted."""
+"""Files without a deleted entry are compacted too."""
 START_EVENTS = 200
-"""A start has about as many events."""
+"""Approximate number of events of a start."""
 REPAIR_MS = 1_000
 LAST_BYTES = 80
-"""So many bytes of the last heads of a file are damaged most often."""
+"""Number of bytes of the last heads of a file that are damaged most often."""
 
 
 class RotRun:
     """A run without power losses, a flipped bit, and then starts, drops and repeated adds.
 
     Attributes:
-        run: What is written before, and the model of it.
-        seen: Situations that were met.
-        is_repairable: Only an index is damaged, so a rebuild ends the doubt about its file.
-        is_proved: A MANIFEST proves that all records are synced.
-        may_show_older: The index that points to the damaged record is damaged too, or does not
-            exist yet. If the record is not found, an older copy of the entry may be read.
+        run: The entries that are written before the damage, and their model.
+        seen: Situations that occurred.
+        is_repairable: Whether only an index is damaged, so that a rebuild ends the doubt about its
+            file.
+        is_proved: Whether a MANIFEST proves that all records are synced.
+        may_show_older: Whether the index that points to the damaged record is damaged too, or does
+            not exist yet. If the record is not found, an older copy of the entry may be read.
     """
 
     def __init__(self, seed: int) -> None:
@@ -121,8 +122,8 @@ class RotRun:
     def rot(self) -> bool:
         """Flip a bit of a file at a place where it cannot look like a torn write.
 
-        Often in what the file is found by: the heads of its records, or the index behind them.
-        Sometimes in a record and in the index.
+        The bit is often in the headers of the records, or in the index after them. Sometimes, one
+        bit flips in a record and another one in the index.
         """
         where = self.random.choice(("anywhere", "heads", "index"))
         disk = self.machine.disk
@@ -157,7 +158,7 @@ class RotRun:
         return True
 
     def check_repaired(self) -> None:
-        """After a look at each entry, nothing is in doubt if only an index was damaged."""
+        """Check that no file is in doubt after a read of each entry, if only an index was damaged."""
         self.machine.scheduler.run_for(REPAIR_MS)
         doubts = self.machine.serving._health.files_in_doubt
         if self.is_repairable and doubts:

@@ -154,7 +154,7 @@ class _Work:
 
 
 def judged(before: Search, code: int, output: str) -> Search:
-    """What the output of the player means."""
+    """The result of a search, from the exit code and the output of the player."""
     found, passed = _FOUND.search(output), _PLAYED.search(output)
     if code == 1 and found is not None:
         number = int(found[1]) + 1
