@@ -158,7 +158,7 @@ class RotRun:
         return True
 
     def check_repaired(self) -> None:
-        """Check that no file is in doubt after a read of each entry, if only an index was damaged."""
+        """Check that no file is in doubt after all reads, if only an index was damaged."""
         self.machine.scheduler.run_for(REPAIR_MS)
         doubts = self.machine.serving._health.files_in_doubt
         if self.is_repairable and doubts:
