@@ -1,8 +1,9 @@
 """How fast does a bookie start after a SIGKILL under load, and with 100,000 ledgers in 400 files?
 
-Both starts are measured until the bookie serves, with the start of Python. ZooKeeper and the bookie
-run on this machine. Before the SIGKILL, a client adds entries of 64 KiB as fast as it can. The
-100,000 ledgers have an entry in each of ten files. Then the memory of the bookie is measured too.
+The time of a start includes the start of Python, and ends when the bookie serves. ZooKeeper and the
+bookie run on this machine. Before the SIGKILL, a client adds entries of 64 KiB as fast as it can.
+Each of the 100,000 ledgers has an entry in ten files. After the starts with these ledgers, the
+memory of the bookie is measured too.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SMALL_FILES = ("--file-size-bytes", str(FILE_SIZE_BYTES), "--gc-interval-ms", st
 
 
 def fill(bookie: SingleBookie, ledgers: int) -> None:
-    """Write `COPIES` entries of each ledger. Neighbours in a file are neighbours in the next."""
+    """Write `COPIES` entries of each ledger. A ledger has the same neighbours in each file."""
     payload = os.urandom(PAYLOAD_BYTES)
     with RawConnection(bookie.port) as connection:
         for entry_id in range(COPIES):
@@ -43,7 +44,7 @@ def fill(bookie: SingleBookie, ledgers: int) -> None:
 
 
 def load(bookie: SingleBookie) -> None:
-    """Add entries of 64 KiB, with 12 MiB under way, until the bookie is killed."""
+    """Add entries of 64 KiB, with 12 MiB of them pending, until the bookie is killed."""
     payload = os.urandom(64 * KIB)
     with (
         contextlib.suppress(OSError, RuntimeError),

@@ -13,7 +13,7 @@ HERE = Path(__file__).parents[1]
 
 @contextlib.contextmanager
 def scripts() -> Iterator[Path]:
-    """A working directory with these scripts, but without packages. `environment` names those."""
+    """A working directory with these scripts. `environment` selects the packages."""
     with TemporaryDirectory() as directory:
         (Path(directory) / "benchmarks").symlink_to(HERE / "benchmarks")
         yield Path(directory)

@@ -59,7 +59,7 @@ def copied_bytes(bookie: Member) -> int:
 
 
 def begin_compaction(cluster: Cluster) -> None:
-    """Send each bookie the request."""
+    """Request garbage collection and compaction from each bookie."""
     for bookie in cluster.members.bookies:
         with grpc.insecure_channel(f"127.0.0.1:{bookie.grpc_port}") as channel:
             stub = control_pb2_grpc.BookieStub(channel)

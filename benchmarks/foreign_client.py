@@ -2,8 +2,8 @@
 
 The same client runs with three bookies of ledgerlog, and with three of Apache BookKeeper. The runs
 alternate. Each figure has the median of the ratios of neighbouring runs. `--peer` is required,
-because the rig has the client. ZooKeeper, the bookies and the client run on this machine. A cluster
-that is not measured is idle.
+because the Java client is a part of the rig. ZooKeeper, the bookies and the client run on this
+machine. A cluster that is not measured is idle.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def cases(seconds: float) -> tuple[Case, ...]:
 def alternate(
     ours: Callable[[], float], theirs: Callable[[], float], rounds: int
 ) -> list[tuple[float, float]]:
-    """Run both in each round. Every second round begins with the peer."""
+    """Run both clusters in each round. Every second round begins with the peer."""
     pairs = []
     for number in range(rounds):
         if number % 2:

@@ -1,9 +1,9 @@
 """How much later does a bookie with 100,000 ledgers answer while it maintains its files?
 
-A client adds and reads single entries, one at a time. Meanwhile, files end, checkpoints are made,
-the entries of 50,000 deleted ledgers are dropped, and compaction copies the rest of their files.
-Then the same client is measured without all this. ZooKeeper, the bookie (write mode `journal`) and
-the clients run on this machine.
+A client adds and reads single entries, one at a time. Meanwhile, files are finished, checkpoints
+are made, the entries of 50,000 deleted ledgers are dropped, and compaction copies the rest of their
+files. Then the same client is measured without all this. ZooKeeper, the bookie (write mode
+`journal`) and the clients run on this machine.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def late_ms(times: list[float]) -> float:
 
 
 def filler(port: int) -> None:
-    """Add entries to ledger `LEDGERS - 1` until the process is ended, so that files end."""
+    """Add entries to ledger `LEDGERS - 1` until the process is ended, so that files become full."""
     payload = os.urandom(64 * KIB)
     entry_id, began = COPIES, time.perf_counter()
     with RawConnection(port) as connection:

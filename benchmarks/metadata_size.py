@@ -5,8 +5,8 @@ its own, which keeps its ledger open from batch to batch. The driver commits wit
 kept from its last commit. Two differences from a long-lived stream increase the figures. First,
 ledgers roll every 360 batches, as with a trigger of ten seconds and `rollMs` of an hour. Second,
 nothing is merged before the end. Unlisted ledgers have a grace period of 1 ms, and unused pages
-have none. So the last sweep deletes them, and the last figures do not count them. The batches have
-only a few rows, because the script measures only metadata.
+have none. So the last sweep deletes these ledgers and pages, and the last figures do not count
+them. The batches have only a few rows, because the script measures only metadata.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def encoded() -> tuple[bytes, bytes, bytes]:
 
 
 async def sizes(client: LedgerClient, cluster: Cluster, log: Log) -> Sizes:
-    """The present sizes. For the sparse files of ZooKeeper's log, only blocks are counted."""
+    """The current sizes. For the sparse files of ZooKeeper's log, only blocks are counted."""
     told = four_letters(cluster.zookeeper_port, "mntr", timeout_seconds=10)
     rows = dict(line.split("\t", 1) for line in told.splitlines() if "\t" in line)
     directory = Path(cluster.members.get(ZOOKEEPER).directory)

@@ -108,8 +108,8 @@ def _better(ratio: float, figure: Measured) -> float:
 def record(version: str, names: list[str], options: list[str], checkout: Path) -> Path:
     """Run these scripts on the packages of a checkout, and write their figures.
 
-    A script cannot run if an old release lacks a module that it imports. The file lists these
-    scripts.
+    A script cannot run if an old release lacks a module that it imports. The file lists the scripts
+    that could not run.
     """
     figures = []
     missing = []

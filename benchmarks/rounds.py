@@ -20,7 +20,8 @@ from benchmarks.spark_engines import SETTING
 from benchmarks.spark_session import generated, session
 
 Rounds = dict[str, Callable[[], float]]
-"""For each name, runs one round and returns its figure. More is better; a time counts as 1/s."""
+"""A function for each name, which runs one round and returns its figure. More is better: for a
+time, the figure is 1/s."""
 LOG_LINES_SHOWN = 20
 
 

@@ -43,7 +43,7 @@ GOALS = {
     ("sum(a)", "python"): 4.0,
     ("limit(1)", "python"): 4.0,
 }
-"""The goals: how many times as fast as the other engine the JVM engine must be."""
+"""The goals: the speed of the JVM engine must be this many times that of the other engine."""
 
 KAFKA_QUERIES = ("all columns", "count(*)", "limit(1)")
 

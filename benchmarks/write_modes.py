@@ -1,10 +1,10 @@
-"""How fast does one writer append to bookies in each write mode, and what do their devices write?
+"""How fast does one writer append in each write mode, and how much do the devices write?
 
-Each mode has a cluster of three bookies of its own. All clusters run at the same time, and one
-after the other is measured in each round. Ledgers have E3/Qw3/Qa2 and CRC32C. The journal is on the
-same device as the entry log, so `journal` writes each byte twice to one device. Written bytes are
-those that the kernel counts for the processes (`write_bytes` in /proc/PID/io) until a checkpoint
-after the last append.
+Each mode has a cluster of three bookies of its own. All clusters run at the same time. Each round
+measures one cluster after the other. Ledgers have E3/Qw3/Qa2 and CRC32C. The journal is on the same
+device as the entry log, so `journal` writes each byte twice to one device. Written bytes are those
+that the kernel counts for the processes (`write_bytes` in /proc/PID/io) until a checkpoint after
+the last append.
 """
 
 from __future__ import annotations

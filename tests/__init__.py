@@ -1,1 +1,1 @@
-"""The suites; docs/TESTING.md says which question each of them answers."""
+"""The test suites. docs/TESTING.md lists the question that each suite answers."""

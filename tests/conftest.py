@@ -19,12 +19,12 @@ pytest_plugins = [
     "tests.fixtures.zookeeper",
 ]
 
-# The same examples every time, so that a red run is red again; `make fuzz` looks for new ones.
+# The same examples every time, so that a failure is repeated; `make fuzz` looks for new examples.
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.register_profile(SEARCH, deadline=None, max_examples=SEARCH_EXAMPLES, print_blob=True)
 settings.load_profile(PROFILE)
 
-# A shell that starts the tests in the background has them ignore Ctrl-C, and what they start too.
+# If a shell starts the tests in the background, the tests and their processes ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

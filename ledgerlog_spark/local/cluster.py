@@ -112,8 +112,8 @@ class Cluster:
         started: list[str] = []
         with locked_directory(self.directory):
             self.refresh()
-            # Keep an existing guardian. If its pipe were closed, it would conclude that this
-            # process ended.
+            # Keep an existing guardian. If its pipe were closed, the guardian would conclude that
+            # this process ended.
             if owned and not self.members.running and not self._environment:
                 self._guardian = Guardian(self.directory, is_temporary=self._is_temporary)
             before = len(self.members.bookies)

@@ -174,7 +174,7 @@ class ZnodeTree(Session, Protocol):
 
     @property
     def session_id(self) -> int:
-        """The id of the present session, never 0. A new session has another id."""
+        """The id of the current session, never 0. A new session has another id."""
 
     @property
     def session_timeout_ms(self) -> int:
@@ -182,7 +182,7 @@ class ZnodeTree(Session, Protocol):
 
     @property
     def session_secret(self) -> bytes:
-        """The secret of the present session. With this secret, `end_session` ends the session."""
+        """The secret of the current session. With this secret, `end_session` ends the session."""
 
     @property
     def clock(self) -> EstimatedClock:

@@ -65,7 +65,7 @@ _REFERENCES_WHEN_UNSHARED = _references_when_unshared()
 
 
 def chunk_size_bytes(size_bytes: int) -> int:
-    """Size of the chunk for `size_bytes`: at most 4 KiB or an eighth more (the larger of both)."""
+    """Size of the chunk for `size_bytes`: larger by at most an eighth, or by at most 4 KiB."""
     unit = max(_CHUNK_UNIT_BYTES, 1 << max(0, size_bytes.bit_length() - 4))
     return -(-size_bytes // unit) * unit
 

@@ -1,9 +1,10 @@
 """`python -m tests.abuse [--seconds 6] [--only NAME]`: a client works while bookies are abused.
 
 Three bookies with their default settings, a client that appends to an ensemble of all of them and
-reads back, and one abuse after the other. Exit code 1 when an append or a read took longer than
-SECONDS_MAX, a bookie took more memory than RSS_BYTES_MAX, its own work held its event loop up for
-longer than LAG_SECONDS_MAX, a call failed, an entry was wrong, or a bookie was replaced or died.
+reads back, and one abuse after the other. The exit code is 1 if an append or a read took longer
+than SECONDS_MAX, if a bookie took more memory than RSS_BYTES_MAX, if its own work blocked its event
+loop for longer than LAG_SECONDS_MAX, if a call failed or an entry was wrong, or if a bookie was
+replaced or died.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Memory:
         self.rss_bytes_max = 0
 
     def look(self) -> int:
-        """The present memory of the largest bookie."""
+        """The current memory of the largest bookie."""
         rss_bytes = max(process.memory_info().rss for process in self._processes)
         self.rss_bytes_max = max(self.rss_bytes_max, rss_bytes)
         return rss_bytes
@@ -54,7 +55,7 @@ class Memory:
 
 @contextlib.contextmanager
 def abuse(name: str, bookies: Sequence[BookieProcess]) -> Iterator[subprocess.Popen[str]]:
-    """Run an abuse in a process of its own."""
+    """Run an abuse in a separate process."""
     ports = ",".join(str(bookie.port) for bookie in bookies)
     grpc_ports = ",".join(str(bookie.grpc_port) for bookie in bookies)
     command = [sys.executable, "-m", "tests.abuse.abuses", name, ports, grpc_ports]
@@ -73,7 +74,7 @@ class Findings:
     """The results of all abuses together.
 
     Attributes:
-        broken: Sentences; none when all is well.
+        broken: A sentence for each broken guarantee.
     """
 
     slowest_append_seconds: float = 0.0
@@ -174,7 +175,7 @@ def run(names: Sequence[str], seconds: float, directory: Path) -> int:
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the command, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=above_zero, default=6, help="for each abuse")
     parser.add_argument("--only", choices=list(ABUSES), action="append", help="play these alone")

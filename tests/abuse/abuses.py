@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MEBIBYTE = 1 << 20
 FRAME_BYTES = 5 * MEBIBYTE
 LARGE_LEDGER = 1 << 40
-"""Has five entries of 1 MiB on each bookie; `prepare` writes them."""
+"""The id of a ledger with five entries of 1 MiB on each bookie, which `prepare` writes."""
 
 Reader = asyncio.StreamReader
 Writer = asyncio.StreamWriter
@@ -83,7 +83,7 @@ async def unread_batches(targets: Targets) -> None:
 
 
 async def unread_control_reads(targets: Targets) -> None:
-    """40 peers ask for large entries as a recovery does, and read nothing."""
+    """40 peers request large entries as a recovery does, and read nothing."""
     request = encode_read(LARGE_LEDGER, 3, flags=4)
     await asyncio.gather(
         *(_unread(port, request * 30, targets.counts) for port in targets.ports for _ in range(40))
@@ -91,7 +91,7 @@ async def unread_control_reads(targets: Targets) -> None:
 
 
 async def unread_replies(targets: Targets) -> None:
-    """25 peers ask the control service for two batches of 3 MB each, and read nothing."""
+    """25 peers request two batches of 3 MB each from the control service, and read nothing."""
     request = pb.BatchReadRequest(
         ledger_id=LARGE_LEDGER, first_entry_id=0, count_max=5, size_bytes_max=3 * MEBIBYTE
     ).SerializeToString()
@@ -166,7 +166,7 @@ async def connections(targets: Targets) -> None:
 
 
 async def churn(targets: Targets) -> None:
-    """Peers that connect, ask once and leave, as often as they can."""
+    """Peers connect, send one request and leave, as often as they can."""
 
     async def once(reader: Reader, writer: Writer) -> None:
         writer.write(encode_read(LARGE_LEDGER, 99))
@@ -358,7 +358,7 @@ async def _play(name: str, targets: Targets) -> None:
 
 def main() -> None:
     """Run the abuse that the command line names."""
-    os.nice(10)  # the bookies are to be kept busy, not their CPUs
+    os.nice(10)  # the abuse must keep the bookies busy, not their CPUs
     logging.disable(logging.CRITICAL)  # of asyncio, about sockets that the bookie closed
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 16_384), hard))

@@ -24,8 +24,8 @@ class Calls:
     """Calls of one kind.
 
     Attributes:
-        count: Those that ended.
-        slowest_seconds: Of them, and of one that has not ended yet.
+        count: Number of calls that ended.
+        slowest_seconds: The longest time of a call, including a call that has not ended yet.
     """
 
     def __init__(self) -> None:
@@ -51,13 +51,13 @@ class Calls:
 
 
 class GoodClient:
-    """Appends to one ledger and reads back what it appended, in a thread of its own.
+    """Appends to one ledger and reads the entries back, in a separate thread.
 
     Attributes:
-        appends: Since `begin`.
-        reads: The same.
-        refused: Calls that failed, and what with.
-        wrong: Reads that gave anything but what was appended.
+        appends: The appends since `begin`.
+        reads: The reads since `begin`.
+        refused: The errors of failed calls.
+        wrong: Reads that did not return the appended entries.
     """
 
     def __init__(self, uri: str) -> None:

@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 30
 WALL = "ledgerlog_bookie_loop_lag"
 CPU = "ledgerlog_bookie_loop_lag_cpu"
 LAG_SECONDS_MAX = 0.05
-"""Of the bookie's own doing: of a lag, what the loop's thread spent computing."""
+"""The limit for the bookie's own work: the part of a lag in which the loop's thread computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Lag:
     """The longest delay in a period of time.
 
     Attributes:
-        wall_seconds: How late the loop was, whoever made it so.
-        cpu_seconds: How much of such a lag its thread spent computing.
+        wall_seconds: The delay of the loop, for any reason.
+        cpu_seconds: The part of a delay in which its thread was computing.
     """
 
     wall_seconds: float = 0.0
@@ -48,13 +48,13 @@ class Lag:
 
 
 class LoopLags:
-    """What bookies' metrics show of their loops, from one look to the next.
+    """The lags of bookies' loops in their metrics, from one look to the next.
 
     A lag that is not the longest since the bookie's start counts with the upper bound of its
     histogram's bucket.
 
     Args:
-        metrics_ports: Of the bookies.
+        metrics_ports: The metrics ports of the bookies.
     """
 
     def __init__(self, metrics_ports: Sequence[int]) -> None:
@@ -93,7 +93,7 @@ def _bound_of(key: str) -> float:
 
 
 def samples_of(port: int) -> dict[str, float]:
-    """All samples of a bookie; a bucket's key ends with its bound."""
+    """All samples of a bookie. The key of a bucket ends with its bound."""
     url = f"http://127.0.0.1:{port}/metrics"
     with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:
         text = answer.read().decode()

@@ -1,4 +1,4 @@
-"""Connections of peers that behave badly: raw sockets under asyncio, made again when closed."""
+"""Connections of bad peers: raw sockets under asyncio, which are re-created when they close."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ async def again_and_again(
     """Run the same part of a peer on one connection after the other, until cancelled.
 
     Args:
-        port: Of a bookie.
-        play: Returns, or raises OSError, when the connection is over.
-        counts: Where it is noted.
-        limit: Bytes that this side reads ahead; 0 would read none.
+        port: The port of a bookie.
+        play: Returns, or raises OSError, when the connection has ended.
+        counts: Counts the connections.
+        limit: Number of bytes that this side reads ahead; with 0, it would read none.
     """
     while True:
         writer = None
@@ -63,7 +63,7 @@ async def without_reading(writer: asyncio.StreamWriter) -> None:
     """Read nothing from the socket until the bookie has closed the connection."""
     transport = cast("asyncio.Transport", writer.transport)
     transport.pause_reading()
-    # A paused transport does not hear that it was closed; a write does.
+    # A paused transport is not notified of the close, but a write fails.
     while not transport.is_closing():
         await asyncio.sleep(0.1)
         if not transport.get_write_buffer_size():
@@ -71,5 +71,5 @@ async def without_reading(writer: asyncio.StreamWriter) -> None:
 
 
 async def gathered(plays: Sequence[Awaitable[None]]) -> None:
-    """All of them, until cancelled."""
+    """Run all coroutines until they are cancelled."""
     await asyncio.gather(*plays)

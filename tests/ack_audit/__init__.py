@@ -2,5 +2,5 @@
 
 `make ack-audit` runs a real bookie under strace, gives it adds, runs and fences, and reads the
 trace: SIGKILL keeps the page cache, so no kill test can show a missing sync. The audit itself is
-audited: with `fdatasync` taken away from the bookie (mutation `no_fsync`) it has to fail.
+tested: if the bookie does not call `fdatasync` (mutation `no_fsync`), the audit must fail.
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.ack_audit`: the audit, then the audit of the audit."""
+"""`python -m tests.ack_audit`: the audit, then a test of the audit."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ SENDS = frozenset(("write", "writev", "sendto", "sendmsg"))
 ADD, READ, ADD_RUN = 1, 2, 64
 ID = Struct(">q")
 ANSWER = Struct(">IIiqq")
-"""Length, packet header, code, ledger id, entry id: how each answer begins."""
+"""The beginning of each answer: length, packet header, code, ledger id, entry id."""
 
 
 @dataclass
@@ -23,8 +23,8 @@ class Findings:
 
     Attributes:
         answers: Positive answers to adds, runs and fences.
-        syncs: That returned 0.
-        early: Answers that no write and sync covered, as (what, ledger id, entry id).
+        syncs: Number of syncs that returned 0.
+        early: Answers before the write and the sync, as (kind, ledger id, entry id).
     """
 
     answers: int = 0
@@ -36,9 +36,9 @@ class Auditor:
     """Reads the moments in order, and computes which entries and fences are durable at each moment.
 
     Args:
-        entry_ledgers: Ids of ledgers whose entries are looked for.
+        entry_ledgers: Ids of ledgers with entries.
         fenced_ledgers: Ids of ledgers that are only fenced.
-        runs: (ledger id, first entry id) to all entry ids of a run: its answer stands for all.
+        runs: From (ledger id, first entry id) to all entry ids of a run, which has one answer.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class Auditor:
         self._streams: dict[int, bytearray] = {}
 
     def take(self, moment: Moment) -> None:
-        """The next moment of the trace."""
+        """Process the next moment of the trace."""
         if moment.name in WRITES and moment.is_end and moment.result > 0:
             found = self._stored(moment.content[: moment.result])
             self._written.setdefault(moment.descriptor, set()).update(found)
         elif moment.name in SYNCS and not moment.is_end:
-            # Only what was written before the sync began is covered by it.
+            # A sync covers only bytes that were written before it began.
             self._covered_by[moment.call] = set(self._written.get(moment.descriptor, ()))
         elif moment.name in SYNCS and moment.result == 0:
             self.findings.syncs += 1
@@ -95,7 +95,7 @@ class Auditor:
             entries = self._runs.get((ledger_id, entry_id), range(entry_id, entry_id + 1))
             what = {(ledger_id, e) for e in entries}
         elif opcode == READ and ledger_id in self._fenced_ledgers:
-            what = {(ledger_id, -1)}  # whatever it answers, it answers that the fence holds
+            what = {(ledger_id, -1)}  # every answer to a fencing read confirms the fence
         else:
             return
         self.findings.answers += 1

@@ -19,9 +19,9 @@ class Moment:
 
     Attributes:
         call: Number of the call in the trace; its begin and its end share it.
-        is_end: Whether it is the end; `result` is what the call returned then.
-        target: What the descriptor is: a path, or `TCP:[...]`.
-        content: The bytes that the call writes, of all its buffers.
+        is_end: Whether it is the end. Then `result` is the result of the call.
+        target: The target of the descriptor: a path, or `TCP:[...]`.
+        content: The bytes of all buffers that the call writes.
     """
 
     call: int

@@ -1,4 +1,4 @@
-"""What users can reach: names of the package and its `testing`, and classes of their calls."""
+"""The public API: names of the package and of its `testing`, and the classes of their calls."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ HANDLES = [
     ("ledgerlog_spark.log.clients", "BlockingLogClient"),
     ("ledgerlog_spark.log.clients", "LogClient"),
 ]
-"""What the two ways to connect give; all other classes follow from annotations."""
+"""The results of the two connect functions. All other classes follow from annotations."""
 
 
 @cache
 def imported(module: str) -> dict[str, tuple[str, str]]:
-    """Names that a module imports from the package anywhere, those for annotations too."""
+    """Names that a module imports from the package anywhere, even only for annotations."""
     file = importlib.import_module(module).__file__
     assert file is not None
     found = {}
@@ -46,7 +46,7 @@ def named(annotation: Any, module: str) -> Iterator[type]:
 
 
 def functions_of(kind: type) -> Iterator[tuple[str, Any, FunctionType, str]]:
-    """Public calls and properties of a class: name, itself, its function, module of its class."""
+    """Public calls and properties of a class: name, object, function, module of its class."""
     for each in inspect.classify_class_attrs(kind):
         if each.name.startswith("_") or not each.defining_class.__module__.startswith(PACKAGE):
             continue
@@ -57,7 +57,7 @@ def functions_of(kind: type) -> Iterator[tuple[str, Any, FunctionType, str]]:
 
 
 def classes_near(function: FunctionType, home: str) -> Iterator[type]:
-    """Classes that a call takes or gives; `home` is the module of its class."""
+    """Classes of the parameters and the result of a call; `home` is the module of its class."""
     signature = inspect.signature(function)
     for parameter in signature.parameters.values():
         yield from named(parameter.annotation, function.__module__)
@@ -66,7 +66,7 @@ def classes_near(function: FunctionType, home: str) -> Iterator[type]:
 
 
 def is_ours(each: Any) -> bool:
-    """Whether it is a class of the package, and no private one."""
+    """Whether it is a public class of the package."""
     return (
         inspect.isclass(each)
         and each.__module__.startswith(PACKAGE)
@@ -76,7 +76,7 @@ def is_ours(each: Any) -> bool:
 
 @cache
 def reachable() -> dict[str, Any]:
-    """Public functions and classes by their names, those of `aio` too."""
+    """Public functions and classes by their names, including those of `aio`."""
     found: dict[str, Any] = {"aio.connect": ll.aio.connect}
     left = [getattr(ll, name) for name in ll.__all__]
     left += [getattr(testing, name) for name in testing.__all__]
@@ -95,7 +95,7 @@ def reachable() -> dict[str, Any]:
 
 
 def calls() -> Iterator[tuple[str, Any, FunctionType]]:
-    """Every public function and call: where it is, itself, and the function behind it."""
+    """Every public function and call: its place, the object, and its function."""
     for name, each in reachable().items():
         if isinstance(each, FunctionType):
             yield name, each, each

@@ -107,7 +107,7 @@ OTHER_DOCSTRING = {
 
 
 def calls(of: type) -> dict[str, Any]:
-    """Public methods and properties, with those inherited."""
+    """Public methods and properties, including inherited ones."""
     found = inspect.classify_class_attrs(of)
     return {
         each.name: each.object
@@ -121,7 +121,7 @@ def _is_property(member: Any) -> bool:
 
 
 def handwritten(ours: type, theirs: type) -> Iterator[str]:
-    """Calls of both that the blocking class has a body for: `derived` and `Shown` gave it none."""
+    """Calls of both classes with a body in the blocking class, so not from `derived` or `Shown`."""
     coroutines = calls(ours)
     for name, call in calls(theirs).items():
         is_derived = hasattr(call, "__wrapped__") or isinstance(call, Shown)
@@ -138,12 +138,12 @@ def lacking(ours: type, theirs: type, excused: Iterable[str] = ()) -> Iterator[s
 
 
 def excused_of(coroutines: type, excuses: dict[str, dict[str, str]]) -> set[str]:
-    """Names that are excused for a class, or for one that it inherits from."""
+    """Names that are excused for a class or one of its bases."""
     return {name for kind in coroutines.__mro__ for name in excuses.get(kind.__name__, ())}
 
 
 def shape_of(call: Callable[..., Any], left_out: dict[str, str]) -> list[str]:
-    """Parameters, and the result without what differs between a coroutine and a blocking call."""
+    """The parameters and the result, in a form that is the same for coroutines."""
     signature = inspect.signature(call)
     parameters = [
         str(each).replace("'", "")
@@ -154,7 +154,7 @@ def shape_of(call: Callable[..., Any], left_out: dict[str, str]) -> list[str]:
 
 
 def result_of(signature: inspect.Signature) -> str:
-    """The result, written as that of a blocking call."""
+    """The result, in the form of a blocking call."""
     given = str(signature.return_annotation)
     for pattern, blocking in (
         (r"Async(?:Generator|Iterator)\[(.*?)(?:, None)?\]$", r"Iterator[\1]"),
@@ -166,7 +166,7 @@ def result_of(signature: inspect.Signature) -> str:
 
 
 def differences(ours: type, theirs: type) -> Iterator[str]:
-    """Calls that both have, in two shapes or with two docstrings."""
+    """Calls of both classes with different shapes or docstrings."""
     blocking = calls(theirs)
     for name, method in calls(ours).items():
         twin = blocking.get(RENAMED.get(name, name))

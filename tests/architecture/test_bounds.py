@@ -1,4 +1,4 @@
-"""Everything that a client keeps and that can grow has a bound, which docs/LIMITS.md names."""
+"""docs/LIMITS.md names a bound for each container of a client that can grow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ROW = re.compile(
 
 
 def may_grow(value: ast.expr) -> bool:
-    """Whether this makes a container that more can be put into."""
+    """Whether this creates a container that can grow."""
     if isinstance(value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp):
         return True
     if not isinstance(value, ast.Call):
@@ -52,14 +52,14 @@ def may_grow(value: ast.expr) -> bool:
 
 
 def is_constant(name: str, value: ast.expr) -> bool:
-    """A table that is written down: in capitals, and not empty."""
+    """Whether this is a constant table: its name is in capitals, and it is not empty."""
     is_filled = bool(getattr(value, "elts", None) or getattr(value, "keys", None))
     is_filled = is_filled or isinstance(value, ast.ListComp | ast.DictComp | ast.SetComp)
     return name.strip("_").isupper() and is_filled
 
 
 def containers(module: ast.Module) -> Iterator[str]:
-    """Names of what may grow: attributes of objects, module variables, caches."""
+    """Names of containers that may grow: attributes of objects, module variables, caches."""
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             for decorator in node.decorator_list:

@@ -1,8 +1,8 @@
 """Each rule has an anchor, each citation leads to a rule, and only the repository is cited.
 
-A rule is a letter and a number: a bold name or a row of a table in a page of docs, behind an anchor
+A rule is a letter and a number: a bold name or a row of a table in a page of docs, after an anchor
 of that name. A citation is `PAGE.md#K7`, `PAGE.md#K1-K10`, or `PAGE.md#heading`; within the pages
-it is a link. A name that is a whole string, such as the rule of a mutation, stands by itself.
+it is a link. A whole string, such as the rule of a mutation, may be only the name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SOURCES = [
     and path != Path(__file__)
 ]
 WRITTEN = [*GUIDES, ROOT / "Makefile", *(p for p in tracked() if p.suffix == ".ipynb")]
-"""What else cites rules; no program reads these citations."""
+"""Other files that cite rules. No program reads these citations."""
 
 COUNTEREXAMPLES = [*(ROOT / "tests").rglob("test_counterexamples.py")]
 
@@ -34,11 +34,11 @@ RANGE = re.compile(rf"({NAME})-({NAME})")
 LINK = re.compile(rf"\[({NAME})\]\([\w/.-]*#({NAME})\)")
 LITERAL = re.compile(rf'"({NAME})"')
 BARE = re.compile(r"([A-Z](?<![\w'#.][A-Z])\d{1,2})(?![\w/'])")
-"""Not `E3/Qw3`, an ensemble size, and not `X'C3'`, bytes in SQL. The letter comes first: the search
-for a set of characters is fast, and the search for what is not before it is slow."""
+"""Not `E3/Qw3`, an ensemble size, and not `X'C3'`, bytes in SQL. The letter comes first, because
+the search for a set of characters is fast, and a negative look-behind is slow."""
 
 PAGE_NAME = re.compile(r"(?<![\"\w/])(?:docs/[\w/-]+|[A-Z]{3,})\.md\b(?!#)")
-"""Within a text: a whole string may be a file that a test makes."""
+"""A page name within a text. A whole string may be a file that a test makes."""
 
 TARGET = re.compile(r"\]\([^)\s]+\)")
 SVG_PATH = re.compile(r' d="[^"]*"')
@@ -59,7 +59,7 @@ TEXTS = {page: (ROOT / "docs" / page).read_text() for page in ("LOGS.md", "PROTO
 
 
 def rules_in(text: str) -> list[tuple[str, str]]:
-    """Each rule that a page defines, with what stands before its name."""
+    """Each rule that a page defines, with the text before its name."""
     cells = [found for row in ROW.findall(text) for found in CELL.findall(row)]
     return [(name, before) for before, name in [*ITEM.findall(text), *cells]]
 
@@ -76,9 +76,9 @@ SCRIPTS = {
 
 
 def cited_by(page: str, anchor: str) -> tuple[list[str], str | None]:
-    """The rules that one citation is of, and what is wrong with it.
+    """The rules of one citation, and its faults.
 
-    A range counts for its ends alone: what lies between is cited where it is kept.
+    A range counts only for its ends. The rules between are cited by the code that implements them.
     """
     if page not in PAGES:
         return [], f"no page {page}"
@@ -93,7 +93,7 @@ def cited_by(page: str, anchor: str) -> tuple[list[str], str | None]:
 
 
 def citations_in(text: str) -> tuple[set[str], list[str]]:
-    """The rules that a source cites, and the offences of its citations."""
+    """The rules that a source cites, and the faults of its citations."""
     cited: set[str] = set()
     wrong = []
     lines = text.split("\n")
@@ -116,12 +116,12 @@ def citations_in(text: str) -> tuple[set[str], list[str]]:
 
 @cache
 def citations_of(path: Path) -> tuple[set[str], list[str]]:
-    """What `citations_in` finds in a source."""
+    """The result of `citations_in` for a source."""
     return citations_in(text(path))
 
 
 def outside(text: str) -> list[str]:
-    """What a text names that the repository does not hold."""
+    """Names in a text of things that the repository does not contain."""
     wrong = [f"no {name}" for name in PAGE_NAME.findall(text) if not is_page(name)]
     numbers = [f"{int(short or long):04}" for short, long in DECISION.findall(text)]
     wrong += [f"no decision {number}" for number in numbers if number not in DECISIONS]
@@ -133,13 +133,13 @@ def is_page(name: str) -> bool:
 
 
 def citations_of_a_page(text: str) -> list[str]:
-    """Offences of the citations that are no targets of links: those are links of a guide."""
+    """Faults of the citations outside of link targets. In a guide, citations are links."""
     found = CITATION.finditer(TARGET.sub("]", text))
     return [why for each in found if (why := cited_by(each["page"], each["anchor"])[1])]
 
 
 def links_in(text: str) -> list[str]:
-    """Offences of a guide: a link under another name, a rule that is no link, no such script."""
+    """Faults of a guide: a link with another name, a rule without a link, a missing script."""
     wrong = [f"{name} leads to {to}" for name, to in LINK.findall(text) if name != to]
     for pattern in (LINK, CITATION, ANCHOR, ITEM, ROW):
         text = pattern.sub("", text)
@@ -148,7 +148,7 @@ def links_in(text: str) -> list[str]:
 
 
 def anchors_in(text: str) -> list[str]:
-    """Offences of a page: rules without an anchor, anchors without a rule, twice, out of order."""
+    """Faults of a page: rules without an anchor, and useless, duplicate or unordered anchors."""
     rules = rules_in(text)
     names = [name for name, _ in rules]
     anchors = ANCHOR.findall(text)
@@ -163,14 +163,14 @@ def anchors_in(text: str) -> list[str]:
 
 
 def require_nothing(offences: dict[str, list[str]]) -> None:
-    """Fail with all of them, by file."""
+    """Fail with all faults, by file."""
     lines = [f"{path}: {what}" for path, wrong in sorted(offences.items()) for what in wrong]
     if lines:
         pytest.fail("\n".join(lines), pytrace=False)
 
 
 def test_rules_have_one_anchor_each_and_are_in_order() -> None:
-    """So that a link works, and a reader finds W9 before W10."""
+    """Otherwise a link would not work, or a reader would not find W9 before W10."""
     assert all(len(names) > 20 for names in RULES.values())
     require_nothing({page: anchors_in(text) for page, text in TEXTS.items()})
 

@@ -17,7 +17,7 @@ from tests.mutation.lists import part_of
 
 NUMBERS = {"int", "float"}
 ANY_NUMBER = {"--seed"}
-"""Options of which each number is as good as another."""
+"""Options that accept every number."""
 
 COMMANDS = [
     path
@@ -27,7 +27,7 @@ COMMANDS = [
 
 
 def unchecked(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Options of numbers that accept 0, less, or what is no number."""
+    """Options for numbers that accept 0, a negative number, or text."""
     for node in nodes:
         if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "add_argument":
             continue
@@ -101,7 +101,7 @@ def test_a_part_that_does_not_exist_is_refused(text: str) -> None:
 
 
 def made(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """What `make` would run, if everything were installed."""
+    """The commands that `make` would run if everything were installed."""
     return subprocess.run(
         ["make", "--dry-run", "--assume-old=.venv/.installed", *arguments],
         env={k: v for k, v in os.environ.items() if not k.startswith("MAKE")},  # of `make check`

@@ -1,4 +1,7 @@
-"""Each declaration of the packages has a user in the packages: what only tests use is deleted."""
+"""Each declaration of the packages is used in the packages.
+
+If only tests use it, it must be deleted.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from tests.architecture.public import reachable
 from tests.architecture.trees import PYTHON, assert_none, name, tree, walked
 
 FOR_TESTS: Final = "ledgerlog_spark/testing/"
-"""Tests of users call its names; nothing in the packages does."""
+"""Users' tests call the names of this folder, and nothing in the packages does."""
 
 CALLERS: Final = (
     "BaseSettings",
@@ -26,7 +29,7 @@ CALLERS: Final = (
     "TextIOBase",
     "WSGI",
 )
-"""Libraries call methods of the classes whose base has one of these in its name."""
+"""Libraries call the methods of a class if the name of its base contains one of these."""
 
 WRAPPERS: Final = {
     "property",
@@ -36,7 +39,7 @@ WRAPPERS: Final = {
     "override",
     "cache",
 }
-"""Decorators that call nothing by themselves."""
+"""Decorators that do not register the function."""
 
 NOT_USED_HERE: Final[dict[str, str]] = {
     "held_names": "the crash tests compare the open files with it",
@@ -46,7 +49,7 @@ NOT_USED_HERE: Final[dict[str, str]] = {
 
 
 class Declared(NamedTuple):
-    """A function, class or constant, and where it stands."""
+    """A function, class or constant, and its place."""
 
     name: str
     path: str
@@ -57,7 +60,7 @@ class Declared(NamedTuple):
 
 
 def used(module: ast.Module) -> Iterator[str]:
-    """The names that a module mentions without declaring them; those in strings too."""
+    """The names that a module mentions without declaring them, including names in strings."""
     for node in ast.walk(module):
         match node:
             case ast.Name(id=found, ctx=ast.Load()) | ast.Attribute(attr=found):
@@ -113,7 +116,7 @@ def unused(modules: dict[str, ast.Module]) -> list[Declared]:
 
 @cache
 def unused_in_packages() -> tuple[Declared, ...]:
-    """What `unused` finds in both packages."""
+    """The result of `unused` for both packages."""
     return tuple(unused({name(path): tree(path) for path in PYTHON}))
 
 

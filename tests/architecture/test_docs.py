@@ -1,4 +1,4 @@
-"""What the documentation names exists: targets of the Makefile, mutations of the simulations."""
+"""The targets of the Makefile and the mutations that the documentation names exist."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PIP_INSTALL_OURS = re.compile(r"pip install [^\n`]*?['\"\\ ]ledgerlog\b")
 
 
 def test_nobody_is_told_to_install_a_name_that_is_not_ours() -> None:
-    """The index has no package of ours: whoever takes the name would be installed."""
+    """The package index does not have this project, so pip would install another package."""
     tracked = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
@@ -70,7 +70,7 @@ WORDS_OF_A_BEGINNING = 5
 
 
 def test_changelog_tells_no_change_twice_and_ends_its_sentences() -> None:
-    """Two versions of an entry, or half of one, are what a merge of two branches leaves."""
+    """A merge of two branches may leave two versions of an entry, or half of one."""
     changes = CHANGE.findall((ROOT / "CHANGELOG.md").read_text())
     begun = [" ".join(change.split()[:WORDS_OF_A_BEGINNING]) for change in changes]
     assert [begin for begin in set(begun) if begun.count(begin) > 1] == []

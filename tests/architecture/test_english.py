@@ -1,4 +1,4 @@
-"""Turns of phrase that a reader reads twice stay out of the areas that are free of them.
+"""Phrases that need a second reading do not return to the areas that are free of them.
 
 `house/tics.py` has the phrases and what to write instead. An area is clean for every phrase that is
 not listed for it in `STILL_IN`. Messages are clean everywhere. To clean an area, rewrite its texts
@@ -24,7 +24,7 @@ STILL_IN: Final[dict[str, str]] = {}
 
 @cache
 def found() -> tuple[Hit, ...]:
-    gc.disable()  # millions of nodes of syntax trees, and none of them in a circle
+    gc.disable()  # millions of nodes of syntax trees, without reference cycles
     try:
         return tuple(hits(ROOT, prose_of(ROOT)))
     finally:

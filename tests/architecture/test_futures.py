@@ -1,4 +1,4 @@
-"""A future of a bookie is given a value only if nobody cancelled it: who waits may be gone."""
+"""A future of a bookie gets a value only if it is not cancelled: its waiter may be gone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.architecture.trees import assert_none, modules, name, tree, walked
 
 
 def settled_blindly(module: ast.Module) -> Iterator[str]:
-    """What is handed over without a look at `done()` of the same future."""
+    """Values that are set without a check of `done()` of the same future."""
     for node, above in walked(module):
         if isinstance(node, ast.Attribute) and node.attr in {"set_result", "set_exception"}:
             asked = f"{ast.unparse(node.value)}.done()"

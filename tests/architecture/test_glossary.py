@@ -1,4 +1,4 @@
-"""The words of docs/GLOSSARY.md: each has its place, and no other name stands for it."""
+"""The terms of docs/GLOSSARY.md: each place exists, and no name contains a forbidden word."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 GLOSSARY: Final = ROOT / "docs" / "GLOSSARY.md"
 
 KNOWN: Final[dict[str, str]] = {}
-"""Names that the glossary forbids and that are still there, with what they are to become."""
+"""Names that the glossary forbids and that still exist, with their future names."""
 
 TWICE: Final[dict[str, str]] = {}
-"""Classes that share their name with another one, with what the second is to become."""
+"""Classes that share their name with another class, with the future name of the second."""
 
 CODE = re.compile(r"`([^`]+)`")
 
@@ -66,7 +66,7 @@ def long_terms() -> tuple[tuple[str, ...], ...]:
 
 
 def defined_in(path: Path) -> Iterator[tuple[str, int]]:
-    """The names that a module defines, its own included, and their lines."""
+    """The names that a module defines, including its own, and their lines."""
     yield path.stem, 1
     for node in nodes(path):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

@@ -1,4 +1,4 @@
-"""What guides point at is there: links, files, modules, commands, settings, metrics."""
+"""The links, files, modules, commands, settings and metrics that guides name exist."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_links_files_and_modules_of_a_guide_exist(guide: Path) -> None:
 
 
 def sources_of(module: str) -> str:
-    """The text of a module, of a package whole."""
+    """The text of a module, or of all modules of a package."""
     path = ROOT / module.replace(".", "/")
     files = [*path.rglob("*.py")] if path.is_dir() else [path.with_suffix(".py"), *SHARED]
     if any("tests.sim.command import" in file.read_text() for file in files):
@@ -90,7 +90,7 @@ def test_options_of_our_modules_exist(guide: Path) -> None:
 
 
 def not_understood(words: list[str]) -> str | None:
-    """The first of these words that the command line has no command or option for."""
+    """The first of these words that is no command or option of the command line."""
     command: Any = COMMANDS
     for word in words:
         if commands := getattr(command, "commands", None):

@@ -16,18 +16,18 @@ HANDLES = {
     "Leader", "Log", "LogClient", "Logs", "MemoryCluster", "OwnedCluster", "RangeWriter",
     "ReadHandle", "RecordLog", "WriteHandle",
 }  # fmt: skip
-"""What users call. Of other classes that they get, values mostly, only docstrings are asked."""
+"""The classes whose calls are checked. Other classes, mostly values, only need docstrings."""
 
 RAISES_NOTHING = {
     "drain", "flush", "leave", "abort", "cut", "aclose", "remember",
 }  # fmt: skip
 
 CITATION = re.compile(r"\w+\.md#")
-"""Users of `help()` have no pages."""
+"""Users of `help()` do not have the pages."""
 
 
 def undocumented(name: str, call: Any, function: Callable[..., Any]) -> Iterator[str]:
-    """What the docstring of a call lacks."""
+    """The parts that the docstring of a call lacks."""
     text = inspect.getdoc(call) or ""
     if not text:
         yield f"{name}: no docstring"

@@ -1,4 +1,4 @@
-"""`import ledgerlog_spark` costs nothing that the caller did not ask for."""
+"""`import ledgerlog_spark` imports only the modules that every caller needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports run downwards only, also those for types alone (ARCHITECTURE.md#layers)."""
+"""Imports run only downwards, even those only for types (ARCHITECTURE.md#layers)."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ STAIRS = (
     ("service.limits", "service.v2"),
     ("service.limits", "service.grpc"),
 )
-"""Folders of one layer, each of which imports none that stands behind it in its row."""
+"""Folders of one layer. A folder does not import the folders after it in its row."""
 FOLDER_MODULES_MAX = 20
 
 IMPURE = {
@@ -134,7 +134,7 @@ PUBLIC = {"ledgerlog_spark.local.zookeeper"}
 
 ALIAS = ROOT / "pyspark_ledger.py"
 GRAPH = graph_of(ROOT, [name(path) for path in PYTHON])
-"""Imports of modules, also those for types alone."""
+"""Imports of modules, including those only for types."""
 RELATIVE = "a relative import"
 
 
@@ -171,7 +171,7 @@ def layer(path: Path, package: str) -> str:
 
 
 def layers_imported(path: Path, package: str) -> set[str]:
-    """The layers of a package that a file imports, also those for types alone."""
+    """The layers of a package that a file imports, including those only for types."""
     names = imported(path, typing_too=True)
     return {each.split(".")[1] for each in names if each.startswith(package + ".")}
 
@@ -245,7 +245,7 @@ def test_folders_of_a_layer_import_downwards() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    """Not for types either: a reader would have to know all of them to know one."""
+    """Not even for types: a reader would have to understand all of them to understand one."""
     assert_none(circles(GRAPH), "move what both need into a module below them")
 
 
@@ -309,7 +309,7 @@ def test_libraries_stay_in_their_adapters() -> None:
 
 
 def test_benchmarks_that_compare_checkouts_import_the_public_package() -> None:
-    """They run with the packages of either checkout, whatever the modules inside are called."""
+    """They run with the packages of both checkouts, in which modules may have other names."""
     assert_none(
         (
             f"{file}: {node.module}"

@@ -1,4 +1,4 @@
-"""What the lock file names is what is installed, also after a newer release of a package."""
+"""Exactly the packages of the lock file are installed, even after a newer release of a package."""
 
 from __future__ import annotations
 

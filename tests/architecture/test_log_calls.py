@@ -32,7 +32,7 @@ def calls_of(module: ast.Module) -> Iterator[ast.Call]:
 
 
 def faults_of(call: ast.Call) -> Iterator[str]:
-    """What a log call does wrong: values in a text, or a field with another name."""
+    """The faults of a log call: values in a text, or a field with another name."""
     if len(call.args) != 1 or not isinstance(call.args[0], ast.Constant):
         yield "the event is no constant"
     for keyword in call.keywords:

@@ -1,4 +1,4 @@
-"""The list of mutations fits the tree as it is."""
+"""The list of mutations fits the current tree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.mutation.results import Kept, key_of
 
 
 def fault_of(mutation: Mutation) -> str | None:
-    """Why a mutation cannot be run, None when it can."""
+    """Why a mutation cannot run, or None."""
     try:
         ast.parse(mutation.applied(text(ROOT / mutation.file)))
     except (OSError, ValueError, SyntaxError) as error:

@@ -13,7 +13,7 @@ from tests.architecture.trees import PACKAGES, assert_none, name, nodes, tracked
 
 
 def unknown_imports(script: str) -> Iterator[str]:
-    """Imports of the packages in this text that fail; nothing if it is no Python."""
+    """Imports of the packages in this text that fail; empty if the text is not Python."""
     try:
         module = ast.parse(dedent(script))
     except SyntaxError:

@@ -14,7 +14,7 @@ import pytest
 from tests.architecture.trees import PYTHON, assert_none, text, tree
 
 OWNER: Final = re.compile(r"(?:^|_)(?:settings|policy|retry|window|limits|ahead)$")
-"""The name of what has settings: `self._settings`, `settings.window`, `policy`."""
+"""The name of an object with settings: `self._settings`, `settings.window`, `policy`."""
 
 CHECKED_ONLY: Final = {
     "BookieSettings.insecure": "the check of bind_address reads it; servers do not need it"
@@ -50,7 +50,7 @@ def held_by(settings: Settings) -> set[str]:
 
 @cache
 def all_settings() -> dict[str, Settings]:
-    """The classes that are named `Settings`, and those of the values that they hold."""
+    """The classes with `Settings` in their name, and the classes of their values."""
     found = {each.node.name: each for path in PYTHON for each in classes_of(tree(path), text(path))}
     chosen = {each for each in found if each.endswith("Settings")}
     held = {each for one in chosen for each in held_by(found[one]) if each in found}
@@ -58,7 +58,7 @@ def all_settings() -> dict[str, Settings]:
 
 
 def undocumented(settings: Settings) -> list[str]:
-    """Fields that are not below `Attributes:`, and have neither a comment nor a text after them."""
+    """Fields that are not below `Attributes:`, and have no comment and no docstring."""
     docstring = ast.get_docstring(settings.node) or ""
     listed = re.findall(r"^ {4}(\w+): \S", docstring.partition("Attributes:\n")[2], re.MULTILINE)
     body = settings.node.body
@@ -100,7 +100,7 @@ def reads_in(part: ast.stmt) -> frozenset[str]:
 
 
 def unread(settings: Settings, modules: list[ast.Module]) -> list[str]:
-    """Fields that only their class reads, and not in a method that another part calls."""
+    """Fields that are read only in their class, and not in a method that other parts call."""
     parts = [part for module in modules for part in module.body if part is not settings.node]
     outside = {each for part in parts for each in reads_in(part)}
     called = {

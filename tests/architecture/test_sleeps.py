@@ -1,7 +1,8 @@
 """Tests wait for conditions and on a virtual clock: none sleeps, none asserts how long a call took.
 
-A sleep is too short on a loaded machine and too long on every other one. `tests.fixtures.patience`
-waits for what other processes do, `tests.fixtures.autojump` has a clock that jumps.
+A sleep is too short on a loaded machine, and too long on every other machine.
+`tests.fixtures.patience` waits for other processes, and `tests.fixtures.autojump` has a clock that
+jumps.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LONG_CHECKS = {
     "tests/mutation": "prints how long each verdict took",
     "tests/tpch": "prints how long each query took",
 }
-"""Targets of the Makefile with processes of their own, which no test run waits for."""
+"""Targets of the Makefile with separate processes, for which no test run waits."""
 
 CLOCK_IS_READ = {
     "tests/fixtures/patience.py": "the deadline of the one wait for a condition",
@@ -35,12 +36,12 @@ CLOCK_IS_READ = {
 }
 REAL = {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep"}
 VIRTUAL = {"run_in_virtual_time", "AutojumpLoop"}
-"""What runs a coroutine on a clock that jumps."""
+"""The functions that run a coroutine on a clock that jumps."""
 
 WORLDS = {
     "ClientWorld", "CommitWorld", "LeaderWorld", "LedWorld", "LogWorld", "VirtualRowsWorld",
 }  # fmt: skip
-"""Worlds in virtual time: a test that asks for one is run there (tests/fixtures/worlds.py).
+"""Worlds in virtual time: a test with such a world runs in virtual time (tests/fixtures/worlds.py).
 
 Rows are encoded in threads, so a `RowsWorld` is in real time."""
 
@@ -50,11 +51,11 @@ GIVEN_TIME = {
     "tests/fixtures/counted_tree.py": "for worlds in virtual time",
     "tests/sim/": "each simulator runs its processes on a clock of its own",
 }
-"""Whose coroutines others run in virtual time: modules, and folders."""
+"""Modules and folders whose coroutines run in virtual time in other modules."""
 
 
 def real_clocks(inside: Iterable[ast.AST]) -> Iterator[str]:
-    """Uses of this machine's clock, and waits for nothing but time."""
+    """Uses of this machine's clock, and waits for time alone."""
     for node in inside:
         if isinstance(node, ast.Attribute) and node.attr in REAL:
             text = ast.unparse(node)
@@ -87,7 +88,7 @@ def is_marked(inside: tuple[ast.AST, ...]) -> bool:
 
 
 def worlds_of(test: ast.AsyncFunctionDef) -> set[str]:
-    """The class of the world that a test asks for, if it does."""
+    """The class of a test's world, or None."""
     annotations = [each.annotation for each in test.args.args if each.arg == "world"]
     return {each.id for each in annotations if isinstance(each, ast.Name)}
 
@@ -96,8 +97,8 @@ def in_real_time(inside: tuple[ast.AST, ...]) -> list[str]:
     """Sleeps on a loop whose clock is this machine's.
 
     pytest-asyncio runs tests that are coroutines on such a loop, unless they ask for a world in
-    virtual time or their module has the mark `virtual_time`. Other code that sleeps has to be run
-    in virtual time by its module.
+    virtual time or their module has the mark `virtual_time`. Other code that sleeps must run in
+    virtual time.
     """
     if is_marked(inside) or not (all_of_it := list(sleeps(inside))):
         return []
@@ -122,7 +123,7 @@ def all_nodes() -> dict[str, tuple[ast.AST, ...]]:
 
 @cache
 def short() -> dict[str, tuple[ast.AST, ...]]:
-    """Those of the modules that a test run waits for."""
+    """The modules for which a test run waits."""
     long = tuple(f"{folder}/" for folder in LONG_CHECKS)
     return {path: inside for path, inside in all_nodes().items() if not path.startswith(long)}
 

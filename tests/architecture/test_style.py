@@ -1,4 +1,4 @@
-"""The house rules that no linter knows: sizes, left-over marks, words, docs."""
+"""The rules of the project that no linter checks: sizes, left-over marks, words, docs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_modules_and_their_functions_are_short() -> None:
 
 
 def swallows(node: ast.AST) -> bool:
-    """Whether this takes any error, and does nothing with it."""
+    """Whether this catches every error, and ignores it."""
     if not isinstance(node, ast.ExceptHandler):
         return False
     broad = node.type is None or (
@@ -68,11 +68,11 @@ GUIDES = {
 ARCHITECTURE.md has its folders."""
 
 LISTED = re.compile(r"((?:`\w+`(?:,\s+|\s+and\s+)?)+):")
-"""Names that a docstring explains: `one`, `two`: what they are for."""
+"""Names that a docstring explains, in the form "`one`, `two`: their purpose"."""
 
 
 def inside(guide: Path) -> set[str]:
-    """The modules of a package, and its folders."""
+    """The modules and the folders of a package."""
     modules = {path.stem for path in PYTHON if path.parent == guide.parent and path != guide}
     return modules | {path.parent.name for path in GUIDES if path.parent.parent == guide.parent}
 

@@ -1,4 +1,7 @@
-"""The top of the checkout contains only agreed files: more would hide those that newcomers need."""
+"""The top of the checkout contains only agreed files.
+
+Others would hide those that newcomers need.
+"""
 
 from __future__ import annotations
 

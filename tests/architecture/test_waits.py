@@ -1,4 +1,4 @@
-"""Hosts wait with a deadline, or say what ends the wait (ledgerlog_spark/waits.py)."""
+"""Hosts wait with a deadline, or state what ends the wait (ledgerlog_spark/waits.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODULES = [path for folder in HOSTS for path in modules(f"ledgerlog_spark/{folde
 Above = tuple[ast.AST, ...]
 
 OF_A_QUEUE_OR_EVENT = {"wait", "get", "join", "acquire"}
-"""Without arguments these wait for what others do. A store's `get(path)` has a deadline."""
+"""Without arguments, these wait for other code. A store's `get(path)` has a deadline."""
 
 OF_ASYNCIO = {"asyncio.shield", "asyncio.wait", "asyncio.to_thread"}
 
@@ -28,7 +28,7 @@ BLOCKING = {
     "client/blocking/writer.py put": "what was sent or failed makes room",
     "client/blocking/loop_thread.py call": "the coroutine ends: its waits are those of this test",
 }
-"""Threads that wait for the loop, and what ends that."""
+"""Threads that wait for the loop, and the event that ends the wait."""
 
 PAUSES = {
     "client/handles/follower.py _reload": "an error that is not retriable; `cancel` ends the task",
@@ -41,7 +41,7 @@ PAUSES = {
     "upkeep/upkeep.py leased": "wait_seconds",
     "upkeep/upkeep.py _released": "RELEASE_SECONDS_MAX",
 }
-"""Loops that sleep between attempts, and what ends them."""
+"""Loops that sleep between attempts, and the event that ends each loop."""
 
 IN_A_THREAD = {
     "metadata/zookeeper/session.py is_orphaned": "PROBE_SECONDS is the deadline of each request",
@@ -62,11 +62,11 @@ ANY_DEADLINE = {
     "transport/v2/connection.py lost": "waits for a socket that was closed",
     "transport/v2/link.py _connect": "whosever, the socket's too: the bookie is not reached",
 }
-"""Functions that take any `TimeoutError`, also that of a socket, and why that is right."""
+"""Functions that catch every `TimeoutError`, even that of a socket, with the reason."""
 
 
 def has_deadline(above: Above) -> bool:
-    """Within `async with asyncio.timeout(...)` or `Deadline(...)`."""
+    """Whether the code is within `async with asyncio.timeout(...)` or `Deadline(...)`."""
     return any(
         isinstance(node, ast.AsyncWith)
         and any(
@@ -90,7 +90,7 @@ def taken_timeouts(path: Path) -> Iterator[str]:
 
 
 def given_coroutines(above: Above) -> set[str]:
-    """Parameters that are coroutines: their own waits are looked at where they are written."""
+    """Parameters that are coroutines. Their waits are checked in the code that creates them."""
     return {
         argument.arg
         for node in above
@@ -126,7 +126,7 @@ def bare_waits(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def blocking_waits(path: Path) -> Iterator[tuple[str, str]]:
-    """Calls that keep a thread waiting: of a condition, a queue, another thread, a future."""
+    """Calls that block a thread: waits for a condition, a queue, another thread, a future."""
     for node, above in nodes_and_above(path):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
@@ -142,7 +142,7 @@ def blocking_waits(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def pauses(path: Path) -> Iterator[str]:
-    """Functions that sleep within a loop, which may go on for ever."""
+    """Functions that sleep within a loop, which may never end."""
     for node, above in nodes_and_above(path):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"time.sleep", "asyncio.sleep"}:
             is_repeated = any(isinstance(n, ast.While | ast.For | ast.AsyncFor) for n in above)

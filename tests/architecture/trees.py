@@ -1,4 +1,4 @@
-"""The files that the rules look at: each is read, parsed and walked once, whatever asks for it."""
+"""The files that the rules check. Each file is read, parsed and walked only once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
 def walked(
     node: ast.AST, above: tuple[ast.AST, ...] = ()
 ) -> Iterator[tuple[ast.AST, tuple[ast.AST, ...]]]:
-    """Each node below this one, with the nodes around it from the outermost to its parent."""
+    """Each node below this node, with its ancestors from the outermost to its parent."""
     yield node, above
     for child in ast.iter_child_nodes(node):
         yield from walked(child, (*above, node))
@@ -40,7 +40,7 @@ def walked(
 
 @cache
 def nodes_and_above(path: Path) -> tuple[tuple[ast.AST, tuple[ast.AST, ...]], ...]:
-    """What `walked` yields for a file."""
+    """The result of `walked` for a file."""
     return tuple(walked(tree(path)))
 
 
@@ -54,7 +54,7 @@ def tracked() -> tuple[Path, ...]:
 
 @cache
 def modules(folder: str) -> tuple[Path, ...]:
-    """The modules below a folder, without those that are generated."""
+    """The modules below a folder, without generated ones."""
     found = tuple(p for p in sorted((ROOT / folder).rglob("*.py")) if GENERATED not in p.name)
     assert found, f"{folder} has no module: a rule about it would hold for nothing"
     return found
@@ -75,6 +75,6 @@ def name(path: Path) -> str:
 
 
 def assert_none(offenders: Iterable[object], advice: str) -> None:
-    """Fail with a line for each offender. pytest shortens a list that it prints by itself."""
+    """Fail with a line for each fault, because pytest shortens the lists that it prints."""
     lines = sorted(str(each) for each in offenders)
     assert not lines, f"{len(lines)} found; {advice}:\n" + "\n".join(f"  {line}" for line in lines)

@@ -1,13 +1,13 @@
-"""`python -m tests.bookie_soak --seconds 600`: does a bookie stay as large as it is?
+"""`python -m tests.bookie_soak --seconds 600`: does a bookie keep its size?
 
 Three real bookies, one in each write mode, on a real ZooKeeper. Ledgers are written and deleted
-beside a small leader log that stays. So hardly any file is without a live entry, and only
-compaction gives the space back. Time runs 20 times faster: intervals of the settings are divided
-by 20, and those of compaction by more.
+beside a small leader log that stays. So almost every file has a live entry, and only compaction
+frees space. Time runs 20 times faster: intervals of the settings are divided by 20, and those of
+compaction by more.
 
-Exit code 1 when, after the warm-up, the peaks of a bookie's disk use, resident memory, descriptors
-or number of files rise; when a call fails; when nothing was compacted; or when a bookie of an entry
-does not have it at the end.
+The exit code is 1 in four cases: after the warm-up, the peaks of a bookie's disk use, resident
+memory, descriptors or number of files rise; a call fails; nothing was compacted; or a bookie of an
+entry does not have the entry at the end.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ SECONDS_MIN = 300
 WARM_UP_PART = 0.1
 SCALED = ("gc_interval_ms", "checkpoint_interval_ms", "disk_check_interval_ms")
 COMPACTION = {"compaction_minor_interval_ms": 60_000, "compaction_major_interval_ms": 120_000}
-"""An hour and a day. At the pace of the others, 10 minutes would have three minor compactions and
-no major one, but the rule for levels needs several whole periods in each half of the time."""
+"""They stand for an hour and a day. Divided by 20, 10 minutes would have three minor compactions
+and no major one, but the rule for levels needs several whole periods in each half of the time."""
 FILE_SIZE_BYTES = 16 * MEBIBYTE
 LIMITS: Final = {
     "disk": Limit(part=0.1, amount=2 * FILE_SIZE_BYTES),
@@ -53,7 +53,7 @@ LIMITS: Final = {
     "descriptors": Limit(part=0.1, amount=2),
     "files": Limit(part=0.1, amount=2),
 }
-"""How much higher the peaks of the second half may be: see `tests/bookie_soak/levels.py`."""
+"""The allowed growth of the peaks in the second half (see `tests/bookie_soak/levels.py`)."""
 COMPACTED = "ledgerlog_bookie_storage_compactions"
 FREED = "bookie_gc_RECLAIMED_COMPACTION_SPACE_BYTES"
 
@@ -86,7 +86,7 @@ class Meter:
     """Measures the bookies.
 
     Attributes:
-        samples: By bookie and quantity.
+        samples: The samples, by bookie and quantity.
     """
 
     def __init__(self, stage: Stage, directory: Path) -> None:
@@ -129,7 +129,7 @@ def each_minute(samples: Sequence[Sample]) -> list[float]:
 
 
 def judge(levels: dict[tuple[str, str], Level], bookies: dict[str, BookieProcess]) -> list[str]:
-    """Print each level; return sentences about those that are not kept."""
+    """Print each level, and return a sentence for each level that is not kept."""
     broken = []
     for (name, quantity), level in levels.items():
         is_size = quantity in ("disk", "RSS")
@@ -203,7 +203,7 @@ def summary(
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the command, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=positive, default=600)
     parser.add_argument("--directory", type=Path, help="keep data and logs there")

@@ -1,8 +1,8 @@
 """Decides whether a measured quantity stays level. The functions do no I/O and read no clock.
 
-The quantity is measured at a steady rate. What happens before the end of the warm-up does not
-count. Of the rest, the maximum of the second half is compared with the maximum of the first half.
-So a quantity that rises and falls is level if its peaks are, and a leak makes the last peak higher.
+The quantity is measured at a steady rate. Samples before the end of the warm-up do not count. The
+other samples are divided into two halves, whose maxima are compared. So a quantity that rises and
+falls is level if its peaks are level. A leak makes the last peak higher.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SAMPLES_MIN = 10
-"""Fewer samples in a half decide nothing."""
+"""Minimum number of samples in a half. With fewer samples, nothing is decided."""
 
 
 class Sample(NamedTuple):
@@ -30,11 +30,11 @@ class TooFewSamplesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """By how much the second half may be above the first half.
+    """The growth from the first half to the second half that is allowed.
 
     Attributes:
-        part: As a part of the maximum of the first half.
-        amount: In the unit of the quantity, in addition to `part`.
+        part: The growth as a part of the maximum of the first half.
+        amount: Additional growth, in the unit of the quantity.
     """
 
     part: float = 0.0
@@ -54,7 +54,7 @@ class Level:
 
     @property
     def growth_percent(self) -> float:
-        """By how much the second half is above the first half."""
+        """The growth from the first half to the second half, in percent."""
         return 100 * (self.second / self.first - 1) if self.first else 0.0
 
 
@@ -62,7 +62,7 @@ def level_of(samples: Sequence[Sample], warm_up_seconds: float) -> Level:
     """Compare both halves of the time after the warm-up.
 
     Raises:
-        TooFewSamplesError: The samples decide nothing.
+        TooFewSamplesError: There are too few samples for a decision.
     """
     after = [sample for sample in samples if sample.seconds >= warm_up_seconds]
     middle = (after[0].seconds + after[-1].seconds) / 2 if after else 0.0

@@ -27,13 +27,13 @@ SHAPES = ((16, 65_536), (100, 8_192), (800, 200))
 """Numbers and sizes of the entries of a ledger."""
 LIVES_SECONDS = (5, 10, 10, 20, 20, 40, 90)
 CATCH_UP_SECONDS = 10.0
-"""A writer that was held up makes up for this time."""
+"""A delayed writer makes up for at most this time."""
 PACE_MIN = 0.9
-"""With a smaller part of the steps, the load may have grown, and the levels decide nothing."""
+"""With a smaller part of the steps, the load may still grow, so the levels decide nothing."""
 
 
 def payload_of(ledger: int, entry_id: int, size_bytes: int) -> bytes:
-    """The payload of an entry, which nobody else has."""
+    """The payload of an entry, which no other entry has."""
     name = b"%d:%d|" % (ledger, entry_id)
     return name + random.Random(name).randbytes(16) * (size_bytes // 16)
 
@@ -95,10 +95,10 @@ class Ledgers(Writer):
     """Writes a ledger in each period, and deletes those whose life has ended.
 
     Attributes:
-        written: Number of ledgers.
-        deleted: Number of ledgers.
-        size_bytes: Of all payloads.
-        live: Shape of each ledger that is not deleted, by its id.
+        written: Number of written ledgers.
+        deleted: Number of deleted ledgers.
+        size_bytes: Size of all payloads.
+        live: The shape of each ledger that is not deleted, by id.
     """
 
     def __init__(self, uri: str) -> None:
@@ -141,7 +141,7 @@ def _payloads(ledger_id: int, size_bytes: int) -> Callable[[int], bytes]:
 
 
 class KeptLog(Writer):
-    """Appends small records to a leader log that nobody truncates or deletes.
+    """Appends small records to a leader log that is never truncated or deleted.
 
     Attributes:
         appended: Number of acknowledged records.
@@ -156,7 +156,7 @@ class KeptLog(Writer):
         self._leader = client.open_log(LOG, lead=True)
 
     def step(self, client: BlockingLogClient) -> None:
-        """Append one record. Sometimes go on in another ledger."""
+        """Append one record. Sometimes roll to another ledger."""
         del client
         self._leader.append(b"%020d" % self.appended)
         self.appended += 1

@@ -1,4 +1,4 @@
-"""What counts as level: peaks may repeat, but must not rise."""
+"""The rule for levels: peaks may repeat, but must not rise."""
 
 from __future__ import annotations
 

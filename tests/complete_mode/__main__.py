@@ -1,8 +1,9 @@
-"""`python -m tests.complete_mode --batches 1000`: is the disk as full as after 100 batches?
+"""`python -m tests.complete_mode --batches 1000`: does the used disk space stay the same?
 
-A query in complete mode replaces everything that its log shows with each batch. What no retained
-version shows has to leave the disks again: the sink gives up ledgers that are mostly replaced,
-upkeep lets go of them, and bookies free the files. Graces are short, the bookies' files small.
+With each batch, a query in complete mode replaces all rows of its log. Rows that no retained
+version lists must be deleted from the disks: the sink closes ledgers whose rows are mostly
+replaced, upkeep deletes them, and bookies free the files. Grace periods are short, and the bookies'
+files are small.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ TASK_ROWS = 64 * 1024
 FILE_SIZE_BYTES = 8 * MEBIBYTE
 GROWTH_MAX = 1.25
 LEDGERS_LEFT_MAX = TASKS
-"""Each task goes on in the ledger that the newest version shows."""
+"""Each task continues in the ledger that the newest version lists."""
 BATCHES_MIN = 500
 GRACE_MS = 500
 OPTIONS = {
@@ -50,7 +51,7 @@ POLLS_MAX = 120
 
 
 def rows(batch_id: int, task: int) -> pa.RecordBatch:
-    """Half a MiB of numbers, others in each batch and task."""
+    """Half a MiB of numbers, different in each batch and task."""
     dice = random.Random(batch_id * TASKS + task)
     return pa.record_batch({"id": pa.Array.from_buffers(
         pa.int64(), TASK_ROWS, [None, pa.py_buffer(dice.randbytes(8 * TASK_ROWS))]
@@ -58,10 +59,10 @@ def rows(batch_id: int, task: int) -> pa.RecordBatch:
 
 
 class Disks:
-    """What the bookies' files take.
+    """The disk space of the bookies' files.
 
     Attributes:
-        bytes_max: Of all looks so far.
+        bytes_max: The maximum of all measurements so far.
     """
 
     def __init__(self, bookies: Sequence[BookieProcess]) -> None:
@@ -69,13 +70,13 @@ class Disks:
         self._bookies = bookies
 
     def look(self) -> int:
-        """Bytes of blocks that all files of all bookies take."""
+        """Measure the bytes of the blocks of all files of all bookies."""
         found = sum(used_bytes(bookie.directory) for bookie in self._bookies)
         self.bytes_max = max(self.bytes_max, found)
         return found
 
     def settled(self, client: BlockingClient) -> int:
-        """The same, after upkeep let go of what no version shows, and bookies of its files."""
+        """Measure after upkeep has deleted unlisted ledgers, and bookies have freed the files."""
         for _ in range(POLLS_MAX):
             if client.run(_ledgers) <= LEDGERS_LEFT_MAX:
                 break
@@ -91,7 +92,7 @@ async def _ledgers(client: LedgerClient) -> int:
 
 @contextmanager
 def upkept(uri: str) -> Iterator[None]:
-    """Runs upkeep for a local cluster in another process, with shorter pauses."""
+    """Run upkeep for a local cluster in another process, with shorter pauses."""
     process = subprocess.Popen([
         sys.executable, "-m", "ledgerlog_spark.upkeep", "--metadata-service-uri", uri,
         "--interval-seconds", str(UPKEEP_EVERY_SECONDS),
@@ -104,7 +105,7 @@ def upkept(uri: str) -> Iterator[None]:
 
 
 def play(directory: Path, batches: int) -> Result:
-    """All batches of one query on bookies of its own."""
+    """Run all batches of one query on a separate cluster."""
     with ExitStack() as stack:
         settings = {"file_size_bytes": FILE_SIZE_BYTES, "gc_interval_ms": COLLECT_EVERY_MS}
         stage = Stage(directory, stack, BOOKIES, lambda _number: settings)
@@ -130,8 +131,8 @@ class Result:
     """The result of a run.
 
     Attributes:
-        bytes_at: On all bookies' disks after so many batches, once what was due had gone.
-        bytes_max: At any moment.
+        bytes_at: By number of batches, the bytes on all bookies' disks after the due deletions.
+        bytes_max: The maximum at any moment.
     """
 
     batches: int
@@ -142,7 +143,7 @@ class Result:
 
     @property
     def is_flat(self) -> bool:
-        """Whether the last batch leaves about what a tenth of them left, and few ledgers."""
+        """Whether about as many bytes are left as after a tenth of the batches, and few ledgers."""
         first, *later = self.bytes_at.values()
         is_small = self.ledgers_left <= LEDGERS_LEFT_MAX < self.ledgers_made
         return is_small and max(later) <= GROWTH_MAX * first
@@ -159,7 +160,7 @@ class Result:
 
 
 def main() -> int:
-    """Return 0 if the disks are as full at the end as after a tenth of the batches."""
+    """Return 0 if the used space at the end is the same as after a tenth of the batches."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=positive, default=1_000)
     chosen = parser.parse_args()

@@ -32,7 +32,7 @@ async def world(request: pytest.FixtureRequest, ledgers_root: str) -> AsyncItera
 
 @pytest.fixture
 async def tree(world: World) -> ZnodeTree:
-    """A session with nothing but the root's parent in its part of the tree."""
+    """A session whose part of the tree contains only the root's parent."""
     tree = await world.session()
     await tree.create(world.root, make_parents=True)
     return tree

@@ -1,4 +1,4 @@
-"""What `LogStore` promises, on a tree in memory and on a real ZooKeeper."""
+"""The promises of `LogStore`, on a tree in memory and on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ async def test_registration_with_an_unknown_outcome_is_settled_by_its_token(
 async def test_ledger_whose_registration_ended_before_its_answer_came_is_not_made(
     world: World, stores: MetadataStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sweeper that finds a registration too old ends it: what it stood for is never written."""
+    """A sweeper ends a registration that is too old. Then its ledger is never created."""
     head = await new_log(stores)
     version = await new_producer(stores, head)
     await stores.logs.producers.register_ledger(head.log_id, "app", 1, version, 6, METADATA)

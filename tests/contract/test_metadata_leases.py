@@ -1,4 +1,4 @@
-"""What the `Leases` port promises, in memory and on a real ZooKeeper."""
+"""The promises of the `Leases` port, in memory and on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_lost_reply_is_settled_by_whose_the_lease_is(world: World, two: Tw
 async def test_release_that_comes_late_leaves_the_lease_of_the_next_holder(
     two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two tasks of a session release the lease, and another session takes it between them."""
+    """Two tasks of a session release the lease, and between them another session takes it."""
     first, second = two
     assert await first.leases.acquire("auditor", ME)
     delete = first.tree.delete

@@ -1,4 +1,4 @@
-"""What the `LedgerStore` port promises, in memory and on a real ZooKeeper."""
+"""The promises of the `LedgerStore` port, in memory and on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ async def test_long_layout_keeps_small_ids_in_long_paths(world: World) -> None:
     await stores.close()
 
 
-# What only a store that fails on command can show.
+# These tests need a store that fails on command.
 
 
 async def test_stale_reads_last_until_a_sync() -> None:

@@ -1,4 +1,4 @@
-"""What the `Registration` port promises, in memory and on a real ZooKeeper."""
+"""The promises of the `Registration` port, in memory and on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def stores(world: World) -> AsyncIterator[MetadataStores]:
 
 @pytest.fixture
 async def reader(world: World, stores: MetadataStores) -> AsyncIterator[MetadataStores]:
-    """The same cluster, seen by another session."""
+    """The same cluster, in another session."""
     reader = MetadataStores.on(await world.session(), world.root)
     yield reader
     await reader.close()
@@ -117,7 +117,7 @@ async def test_bookie_becomes_read_only_and_writable_again(
 
 
 class ChangingTree:
-    """A tree on which something happens after each look that found nothing."""
+    """A tree that changes after each read that found no node."""
 
     def __init__(self, tree: Any, between: list[Callable[[], Awaitable[None]]]) -> None:
         self._tree = tree
@@ -275,7 +275,7 @@ async def test_lost_reply_to_a_registration_is_settled_by_looking(
 async def test_lost_answer_to_a_first_start_is_settled_by_a_repetition(
     world: World, stores: MetadataStores, reader: MetadataStores
 ) -> None:
-    """Also for the cookie: the next start would accept the same cookie."""
+    """This includes the cookie, because the next start would accept the same cookie."""
     for count, lose in enumerate((world.lose_next_reply, world.lose_next_request)):
         lose(stores.tree)
         await make_node(stores.tree, f"{world.root}/made-{count}", b"data")
@@ -299,7 +299,7 @@ async def test_lost_reply_to_a_cookie_does_not_accept_the_cookie_of_another(
 async def test_bookie_id_without_a_record_is_an_address(
     world: World, stores: MetadataStores
 ) -> None:
-    """As bookies before 4.11 registered."""
+    """Bookies before release 4.11 registered in this manner."""
     await stores.tree.create(f"{world.root}/available/10.0.0.9:3181")
     info = await stores.registration.info("10.0.0.9:3181")
     assert (info.host, info.port, info.grpc_port) == ("10.0.0.9", 3181, None)

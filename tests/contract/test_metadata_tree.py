@@ -1,4 +1,4 @@
-"""What `ZnodeTree` promises, in memory and on a real ZooKeeper."""
+"""The promises of `ZnodeTree`, in memory and on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -376,7 +376,7 @@ async def test_watch_of_children_begins_before_their_parent_does(
 
 
 async def test_watch_lasts_through_many_changes(world: World, tree: ZnodeTree) -> None:
-    """Whatever was seen last is followed by a call when it is not the end."""
+    """If the last read state is not the final state, another call follows."""
     path = f"{world.root}/a"
     other = await world.session()
     await tree.create(path, b"0")

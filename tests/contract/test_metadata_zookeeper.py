@@ -1,4 +1,4 @@
-"""What happens to sessions, stores and errors when a real ZooKeeper fails."""
+"""Sessions, stores and errors during failures of a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def test_paused_server_leaves_a_write_unknown_until_it_is_settled(
     with pytest.raises(MetadataUnavailableError):
         await stores.ledgers.load(5)
     with pytest.raises(MetadataUnknownError):
-        # Past the look at the incarnation, which a silent server would not answer either.
+        # After the read of the incarnation, which a silent server would not answer either.
         await stores.tree.set(stores.ledgers.path(5), b"", None)
     os.kill(pid, signal.SIGCONT)
     await stores.ledgers.sync()
@@ -150,7 +150,7 @@ async def test_close_ends_while_the_server_is_away(own_zookeeper: ZooKeeperProce
 async def test_bookie_is_announced_by_its_present_session_after_the_server_was_away(
     own_zookeeper: ZooKeeperProcess,
 ) -> None:
-    """Whether or not its session lived through that."""
+    """This holds whether or not its session has ended."""
     bookie = await open_metadata(own_zookeeper.service_uri, session_timeout_ms=1_000)
     reader = await opened(own_zookeeper)
     await bookie.registration.register(BookieInfo("bookie-0", "127.0.0.1", 3181))

@@ -1,4 +1,4 @@
-"""A ZooKeeper of our own as a process: start, stop, restart, and what is said when it cannot."""
+"""A ZooKeeper process: start, stop, restart, and the errors of failed starts."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_server_on_a_port_that_another_one_answers_on_is_not_taken_for_serving(
 ) -> None:
     with ZooKeeperProcess(tmp_path / "first") as first:
         late = ZooKeeperProcess(tmp_path / "late", port=first.port, start_timeout_seconds=15)
-        # It looked while the port was still free, and is late by the time it binds.
+        # It checked while the port was still free, but binds too late.
         late._refuse_taken_port = lambda: None
         with pytest.raises(MetadataUnavailableError, match="ended before it served"):
             late.start()

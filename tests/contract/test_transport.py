@@ -1,4 +1,4 @@
-"""What every transport does, over the fake storage and the bookie's own."""
+"""The contract of every transport, with the fake storage and with a bookie's storage."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class EveryLedgerIsOpen:
 
 @asynccontextmanager
 async def bookie_storage(tmp_path: Path) -> AsyncIterator[Any]:
-    """What a real bookie runs, on real files."""
+    """The storage of a real bookie, on real files."""
     tasks = OsTasks()
     files = OsFileSystem(tmp_path / "entries")
     await files.lock()
@@ -307,7 +307,7 @@ async def test_slices_of_some_entries_are_read_or_the_request_is_refused(
     assert await caller.read_slices(7, wanted, 1) == (Code.OK, (whole[0][:100],))
     assert await caller.read_slices(7, [(2, [(0, 4)])]) == (Code.NO_ENTRY, ())
     assert await caller.read_slices(8, [(0, [(0, 4)])]) == (Code.NO_LEDGER, ())
-    # Bytes behind the end of an entry are left out.
+    # Bytes after the end of an entry are left out.
     end = len(whole[0])
     beyond = [(0, [(end - 3, 10), (end + 20, 5)])]
     assert await caller.read_slices(7, beyond) == (Code.OK, (whole[0][-3:],))

@@ -27,7 +27,7 @@ from ledgerlog_spark.wire.slice_requests import SliceReadRequest
 
 
 class HeldStorage:
-    """A storage that carries everything out and answers when it is told to."""
+    """A storage that carries out all requests, and answers on command."""
 
     def __init__(self, storage: Any) -> None:
         self.storage = storage
@@ -71,11 +71,11 @@ class HeldStorage:
 
 
 class SmallServer:
-    """Speaks v2 for a storage, with or without ADD_RUN, and lets a test take its part.
+    """Serves v2 for a storage, with or without ADD_RUN. A test can answer requests instead.
 
     Attributes:
-        script: Called with each connection and request; True when it dealt with the request.
-        requests: All requests in the order in which they came, over all connections.
+        script: Called with each connection and request; returns True if it handled the request.
+        requests: All requests of all connections, in the order of their arrival.
     """
 
     def __init__(self, storage: Any, *, takes_runs: bool) -> None:
@@ -148,7 +148,7 @@ class SmallConnection(asyncio.BufferedProtocol):
         storage = self.server.storage
         match request:
             case AddRunRequest() if not self.server.takes_runs:
-                self.abort()  # as an Apache bookie answers what it does not know
+                self.abort()  # as an Apache bookie answers an unknown operation
             case AddRunRequest() | AddRequest():
                 storage.add(*self._add(request))
             case ReadRequest():
@@ -223,7 +223,7 @@ class SmallConnection(asyncio.BufferedProtocol):
 
 
 def refuse_runs(connection: SmallConnection, request: Request) -> bool:
-    """A script: a bookie of ours from before ADD_RUN, which answers what it does not know."""
+    """A script: one of our bookies before ADD_RUN, which answers unknown operations."""
     if not isinstance(request, AddRunRequest):
         return False
     refused = RefusedRequest(
@@ -235,7 +235,7 @@ def refuse_runs(connection: SmallConnection, request: Request) -> bool:
 
 
 def refuse_lacs(connection: SmallConnection, request: Request) -> bool:
-    """A script: a bookie of ours from before TELL_LAC, which answers what it does not know."""
+    """A script: one of our bookies before TELL_LAC, which answers unknown operations."""
     if not isinstance(request, TellLacRequest):
         return False
     refused = RefusedRequest(

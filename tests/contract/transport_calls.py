@@ -1,4 +1,4 @@
-"""Calls of a transport as coroutines, and the entries they carry."""
+"""Calls of a transport as coroutines, and their entries."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Caller:
 
 
 class Watch:
-    """One watch: the rises it told of, and why it ended."""
+    """One watch: the reported rises, and the reason of its end."""
 
     def __init__(self, caller: Caller, request: WatchLac) -> None:
         self.rises: list[int] = []

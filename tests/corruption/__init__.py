@@ -1,7 +1,7 @@
-"""Damages each byte of a small directory of a bookie, and asks the bookie for all that it stored.
+"""Damages each byte of a small directory of a bookie, and reads everything that it stored.
 
-- `scenarios`: the directories, and what the bookie acknowledged in them.
+- `scenarios`: the directories, and the acknowledged state in them.
 - `damage`: the cases: each byte of each file, in several ways.
-- `judge`: starts a bookie with a damaged directory, asks it, and judges its answers.
+- `judge`: starts a bookie with a damaged directory, sends requests, and judges the answers.
 - `cookies`: the same for the cookie file.
 """

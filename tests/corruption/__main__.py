@@ -17,7 +17,7 @@ from tests.corruption.plan import Counts, play, portions
 
 
 def main() -> int:
-    """Exit code 0 when no answer was wrong."""
+    """Return 0 if no answer was wrong."""
     counts: Counts = Counter()
     context = multiprocessing.get_context("spawn")
     workers = multiprocessing.cpu_count()
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def total(counts: Counts, role: str = "", kind: str = "", verdict: str = "") -> int:
-    """Number of cases with these properties; an empty one fits all."""
+    """Number of cases with these properties. An empty property fits all cases."""
     wanted = (role, kind, verdict)
     return sum(
         count

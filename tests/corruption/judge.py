@@ -1,4 +1,4 @@
-"""Starts the storage of a bookie with a damaged directory, and judges its answers."""
+"""Starts the storage of a bookie with a damaged directory, and judges the answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.sim.disk import Content, SimDisk
 LATE = 10_000
 """The id of an add that comes after the damage."""
 SECOND_STARTS = 8
-"""One of so many cases is asked again after another start."""
+"""In one of this number of cases, the reads are repeated after another start."""
 
 
 EntryAnswer = tuple[int, int, Code, bytes | None]
@@ -41,7 +41,7 @@ class WrongAnswerError(AssertionError):
 
 
 def judge(scenario: Scenario, case: Case | None, number: int = 0) -> tuple[Verdict, str]:
-    """Damage a directory, start the bookie, and ask it; returns the verdict and its reason."""
+    """Damage a directory, start the bookie, and read. Return the verdict and its reason."""
     machine = machine_of(scenario, case)
     try:
         try:
@@ -81,7 +81,7 @@ def _put(disk: SimDisk, name: str, stored: Stored) -> None:
 
 
 def _ask_after_start(machine: Machine, truth: Truth) -> bool:
-    """Start, and ask for everything; returns whether any answer was `unknown`."""
+    """Start, and read everything. Return whether any answer was `unknown`."""
     machine.start()
     asked = _Asked(machine, truth)
     asked.entries()
@@ -92,7 +92,7 @@ def _ask_after_start(machine: Machine, truth: Truth) -> bool:
 
 
 class _Asked:
-    """Questions to a running bookie.
+    """Reads from a running bookie.
 
     Attributes:
         was_unknown: Whether an answer was `unknown`.

@@ -23,7 +23,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "stopped": ("MANIFEST", "ledger states"),
     "journal": ("journal", "MANIFEST", "ledger states"),
 }
-"""The files of each scenario that are damaged. Others are like a file that is damaged already."""
+"""The files of each scenario that are damaged. The other files are like one of these."""
 PORTION = 500
 REASONS_MAX = 20
 
@@ -47,7 +47,7 @@ def portions() -> Iterator[tuple[str, int]]:
 
 
 def play(name: str, start: int) -> tuple[Counts, list[str]]:
-    """Judge one portion; returns the counts, and the reasons of wrong cases."""
+    """Judge one portion. Return the counts, and the reasons of wrong cases."""
     if name == COOKIES:
         verdicts = judge_cookies()
         counts = Counter((COOKIES, case.kind, verdict.value) for case, verdict, _ in verdicts)
@@ -70,7 +70,7 @@ def play_cases(chosen: Sequence[Case]) -> tuple[Counts, list[str]]:
 
 
 def sample(seed: int, count: int) -> list[Case]:
-    """Some cases, as many of each file as of each other one."""
+    """Some cases, the same number for each file."""
     random = Random(seed)
     groups: dict[tuple[str, str], list[Case]] = {}
     for name in ROLES:

@@ -1,4 +1,4 @@
-"""Small directories of a bookie, with each kind of file, and what the bookie acknowledged."""
+"""Small directories of a bookie, with each kind of file, and the acknowledged state."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ IDLE_MS = 500
 
 @dataclass
 class Truth:
-    """What a bookie acknowledged.
+    """The state that a bookie acknowledged.
 
     Attributes:
         entries: The stored bytes of each entry, by ledger and id.
         lac: The last add confirmed of each ledger.
-        fenced: Ledgers that are fenced, also by a deletion.
-        dropped: Ids that the deleted ledgers had.
+        fenced: Ledgers that are fenced, including deleted ones.
+        dropped: Ids of the entries of deleted ledgers.
         unknown: A ledger that the bookie never had.
     """
 
@@ -48,7 +48,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Stored:
-    """One file: its bytes, and the size that it was given."""
+    """One file: its bytes, and its allocated size."""
 
     data: bytes
     allocated: int = 0
@@ -59,10 +59,10 @@ class Scenario:
     """The files of a directory, and of its journal, after the bookie ended.
 
     Attributes:
-        name: Of the scenario.
-        files: By name.
+        name: The name of the scenario.
+        files: The files of the directory, by name.
         journal: The files of the journal directory, by name.
-        roles: What the names stand for in the table of outcomes.
+        roles: The roles of the files in the table of outcomes, by name.
         truth: What the bookie acknowledged.
     """
 
@@ -74,7 +74,7 @@ class Scenario:
 
 
 class _Writer:
-    """Adds to a machine, and keeps the truth."""
+    """Adds entries to a machine, and records the truth."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine

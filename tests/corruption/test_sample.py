@@ -50,7 +50,7 @@ def test_no_damage_of_the_cookie_is_accepted() -> None:
 
 
 def test_a_journal_file_that_was_cut_is_refused() -> None:
-    """The first run of all cases found this: the cut copies looked as if never written."""
+    """The first run of all cases found this: the lost copies looked as if never written."""
     made = scenario("journal")
     [first, *_] = sorted(made.journal)
     case = Case("journal", first, 1_024, TRUNCATED)
@@ -65,7 +65,7 @@ def wrong_cases(role: str, name: str = "killed") -> int:
 
 
 class TestMutations:
-    """Without one of the checks, the same damage is accepted, and the run finds it."""
+    """Without one of the checks, the damage is accepted, and the run detects this."""
 
     def test_bodies_without_checksums(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def unchecked(*_: object) -> None:

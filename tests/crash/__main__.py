@@ -18,7 +18,7 @@ from tests.crash.points import KINDS, play_job
 
 
 def main() -> int:
-    """Exit code 0 when nothing was lost."""
+    """Return 0 if nothing was lost."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--states", type=positive, default=12_000, help="minimum number of crashes")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first run")

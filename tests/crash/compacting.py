@@ -1,8 +1,8 @@
-"""Random runs that compact most of the time, while requests change what is copied.
+"""Random runs that compact most of the time, while requests change the copied entries.
 
 Each round fills a few files, drops some of the ledgers in them, and compacts. Meanwhile, ledgers
-are dropped, forgotten, written again by recovery, and read, and the device may have no room. Then
-the process stops or is killed, or the power fails, usually before the compaction ends.
+are dropped, forgotten, rewritten by recovery, and read, and the device may have no room. Then the
+process stops or is killed, or the power fails, usually before the compaction ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.crash.run import Run
 from tests.sim.runtime import Host
 
 LATER_MS = 2_000
-"""Longer than a tombstone is kept."""
+"""A time that is longer than the minimum age at which a tombstone is forgotten."""
 UNITS_PER_TURN = 3
 
 
@@ -99,7 +99,7 @@ class CompactingRun(Run):
             self.let_run(self.random.randrange(1, 60))
 
     def leave_ledgers(self) -> None:
-        """Go on with new ledgers in place of some, which are dropped most of the time."""
+        """Replace some ledgers by new ones. Most of the time, the old ledgers are dropped."""
         for place, ledger_id in enumerate(self.ledgers):
             if self.random.random() < 0.5:
                 if self.random.random() < 0.7:
@@ -108,7 +108,7 @@ class CompactingRun(Run):
                 self.ledgers_made += 1
 
     def meddle(self) -> None:
-        """Change or read something while compaction copies."""
+        """Send requests that change or read entries while compaction copies."""
         random, machine = self.random, self.machine
         choice = random.random()
         if choice < 0.3:
@@ -152,12 +152,12 @@ class CompactingRun(Run):
             self.forget_soon()
 
     def forget_soon(self) -> None:
-        """Forget tombstones, which are old now."""
+        """Let time pass until the tombstones are old, and forget them."""
         self.machine.host.wall_offset_ms += LATER_MS
         self.machine.host.spawn("reclaim", self.machine.serving.reclaim())
 
     def read_any(self) -> None:
-        """Read an entry that was acknowledged, and hold the answer against the model."""
+        """Read an acknowledged entry, and compare the answer with the model."""
         keys = list(self.model.acked)
         if not keys:
             return
@@ -169,7 +169,7 @@ class CompactingRun(Run):
             if code in self.excused or (data is not None and data in before):
                 return
             if code.is_absent and self.model.age[key[0]] > age:
-                return  # dropped meanwhile
+                return  # dropped in the meantime
             self.model.check_read(*key, code, data, dropped)
 
         call = partial(self.machine.serving.read, StoredRead(*key))

@@ -1,13 +1,13 @@
 """Many requests at once, with failing peers, full or failing disks, and stops under load.
 
-What `Run` sends is answered one by one by a machine that does nothing else. Here the pages of many
-readings come in one turn of the event loop, callbacks fail, readings are cancelled, files make room
-for each other, the disk has no room or fails, and a stop meets requests.
+`Run` sends its requests one by one. Here, the pages of many readings arrive in one turn of the
+event loop, callbacks fail, readings are cancelled, files replace each other in the pool, the disk
+has no room or fails, and a stop begins while requests are pending. These rules hold:
 
-- Every request is answered, once, whatever became of others; no task of the bookie ends with an
-  error, and what a callback raised is raised where its owner hears of it.
-- One turn of the event loop looks at a bounded number of records.
-- A file is closed, removed or used again by nobody while a reading that may touch it is under way.
+- Every request is answered once, even if others fail. No task of the bookie ends with an error. The
+  error of a callback is reported to the event loop.
+- One turn of the event loop processes a bounded number of records.
+- No file is closed, removed or reused while a reading that may use it is running.
 - Descriptors are bounded, and after a stop none is open.
 """
 
@@ -35,17 +35,19 @@ N = TypeVar("N")
 R = TypeVar("R")
 
 RECORDS_PER_TURN = 4
-"""So many records are looked at in one turn by readings of one kind."""
+"""Number of records that readings of one kind process in one turn."""
 WORK_PER_TURN_MAX = 20
-"""Records begun or continued in one turn: of three kinds of readings, and of a group's reads."""
+"""Maximum number of records that are begun or continued in one turn: by three kinds of readings,
+and by the reads of a group."""
 CARELESS_PART = 0.05
 GRID_US = 1_000
 ANSWERED_EVENTS_MAX = 60_000
 WIDE_RUN = 64
 IDLE_MS = 200
-"""So long takes what is still committed when everything is answered, at most."""
+"""Maximum time of the commits that run after everything is answered."""
 NEVER_MS = 24 * 3_600_000
-"""An interval between checkpoints that is longer than a run: whoever waits has to ask for one."""
+"""An interval between checkpoints that is longer than a run, so a checkpoint runs only on
+request."""
 ANSWERED_MS_MAX = 60_000
 """Time in which all requests are answered: a full disk and a metadata check take 5 s each."""
 
@@ -61,11 +63,11 @@ def short_turns() -> Iterator[None]:
 
 
 class Work:
-    """The work of the readings of one storage in each turn of the loop, apart from peers' calls.
+    """The work of the readings of one storage in each turn of the loop, without peers' calls.
 
     Attributes:
-        most: In one turn so far.
-        is_watched: Whether what is read now counts.
+        most: The largest work in one turn so far.
+        is_watched: Whether reads count now.
     """
 
     def __init__(self, run: Run) -> None:
@@ -127,8 +129,8 @@ class Crowd:
     """One seeded run.
 
     Attributes:
-        run: The requests, and the model of what they are answered.
-        seen: Situations that were met.
+        run: The requests, and the model of their answers.
+        seen: Situations that occurred.
     """
 
     def __init__(self, seed: int, modes: Sequence[Mode] = DIRECT) -> None:
@@ -170,7 +172,7 @@ class Crowd:
             random.choice((self.stop, self.fail, self.machine.crash, self.machine.lose_power))()
             self.start()
             if not self.has_ended() and random.random() < 0.4:
-                run.submitted.clear()  # tickets of the process before
+                run.submitted.clear()  # tickets of the previous process
                 self.gather()
                 self.machine.scheduler.run_for(IDLE_MS)
             if self.has_ended():
@@ -187,7 +189,7 @@ class Crowd:
         return self.run.has_lost
 
     def start(self) -> None:
-        """Start, and watch what this process does."""
+        """Start, and watch the work of this process."""
         run = self.run
         run.come_up()
         if run.has_lost:
@@ -202,7 +204,7 @@ class Crowd:
             storage.watch_lac(ledger_id, lambda _lac: run.requests.fail_at_random())
 
     def take_new_ledgers(self) -> None:
-        """Ledgers that this bookie has not met, some of which others have closed meanwhile."""
+        """Choose ledgers that are new to this bookie. Other clients have closed some of them."""
         run = self.run
         for place in range(len(run.ledgers)):
             ledger_id, run.ledgers_made = run.ledgers_made, run.ledgers_made + 1
@@ -212,7 +214,7 @@ class Crowd:
                 run.model.fence_sent.add(ledger_id)
 
     def watch_files(self, storage: LedgerStorage) -> None:
-        """Hold the freeing of files against the readings under way."""
+        """Check each freed file against the running readings."""
         keeper: Any = storage._keeper
         drop = keeper._drop_file
 
@@ -261,7 +263,7 @@ class Crowd:
         self.settle()
         self.machine.disk.faults.read_errors = 0
         if self.machine.serving.failure is not None:
-            # What was read was to become the next file.
+            # The file that was read would have become the next file.
             self.machine.crash()
             run.submitted.clear()
             run.excused = set()
@@ -298,7 +300,7 @@ class Crowd:
                 raise ViolationError(f"what is held of {ledger_id} is not told") from error
 
     def settle(self) -> None:
-        """Let everything be answered."""
+        """Wait until all requests are answered."""
         ends_us = self.machine.scheduler.now_us + 1_000 * ANSWERED_MS_MAX
         for _ in range(ANSWERED_EVENTS_MAX):
             is_late = self.machine.scheduler.now_us > ends_us

@@ -2,7 +2,7 @@
 
 The script appends, rolls, fences, drops, frees files and commits. It is played once to count the
 disk operations, and then with an error at each of them. Then the errors end, the script continues,
-the bookie loses power or is killed, and everything that was answered is checked.
+and the bookie loses power or is killed. Finally, all earlier answers are checked.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ class Fault:
     """Which operation fails, and how.
 
     Attributes:
-        number: Of the operation; 0 for none.
+        number: The number of the operation; 0 for none.
         errno: The error.
-        is_lasting: Later operations fail too, until the script has ended. Of a device without room,
-            only those fail that need room: writes to allocated files and removals succeed.
-        power_loss_after: The power fails so many operations after the first error; 0 for never.
+        is_lasting: Later operations fail too, until the script has ended. If the device has no
+            room, only operations that need room fail: writes to allocated files and removals
+            succeed.
+        power_loss_after: Number of operations after the first error, after which the power fails; 0
+            for never.
     """
 
     number: int
@@ -62,7 +64,7 @@ def faults_of(number: int) -> list[Fault]:
 
 
 class PowerLossError(Exception):
-    """Ends the script where the power fails."""
+    """Ends the script when the power fails."""
 
 
 class FaultyRun:
@@ -70,9 +72,9 @@ class FaultyRun:
 
     Attributes:
         operations: Number of operations so far that can fail.
-        names: Of these operations.
+        names: Names of these operations.
         hit: Names of the operations that failed.
-        outcome: What became of the bookie before its restart.
+        outcome: The state of the bookie before its restart.
     """
 
     def __init__(self, mode: str, fault: Fault) -> None:
@@ -147,7 +149,7 @@ class FaultyRun:
             disk.error = 0
 
     def go_on(self) -> None:
-        """End the errors; the bookie must serve, unless its storage has ended."""
+        """End the errors. The bookie must serve then, unless its storage has ended."""
         machine = self.machine
         self.end_faults()
         machine.scheduler.run_for(2 * SETTINGS.allocation_retry_ms)
@@ -174,7 +176,7 @@ class FaultyRun:
             machine.lose_power()
 
     def check(self) -> None:
-        """Check that everything that was answered is true."""
+        """Check that all earlier answers are still true."""
         machine = self.machine
         for ledger_id, entry_id in sorted(self.acked):
             code, data = machine.read(ledger_id, entry_id)
@@ -222,7 +224,7 @@ def play_fault(mode: str, fault: Fault) -> FaultyRun:
 
 
 def names_of(mode: str) -> list[str]:
-    """The operations of the script without errors that can fail."""
+    """The operations that can fail, from a run of the script without errors."""
     run = FaultyRun(mode, Fault(0))
     run.play()
     counters = run.machine.serving.counters

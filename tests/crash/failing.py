@@ -1,7 +1,7 @@
 """Random runs in which a device fails once, or the system loses pages, before the process ends.
 
-After a failed write or sync, the data is lost, and the next sync succeeds: the page cache keeps
-what the device does not have. So what a later start finds may be gone after the next power loss.
+After a failed write or sync, the data is lost, but the next sync succeeds, because the page cache
+still has the data. So a later start may find data that the next power loss destroys.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class FailingRun(Run):
         setattr(disk.faults, self.random.choice(("sync_errors", "write_errors")), 1)
 
     def forget(self) -> None:
-        """Forget what only the last process had."""
+        """Reset the state that belonged to the last process."""
         self.submitted.clear()
         self.accepted.clear()
         self.denied.clear()
@@ -76,7 +76,7 @@ class FailingRun(Run):
         was_weak = self._is_weak
         way = random.random()
         if way < 0.2:
-            # It needs no device, or the next start finds what it left.
+            # This failure needs no device, or the next start finds its effects.
             self.excused |= {Code.IO_ERROR}
             machine.scheduler.run(machine.serving.close(), machine.host)
         machine.disk.faults, machine.journal_disk.faults = Faults(), Faults()
@@ -101,7 +101,7 @@ class FailingRun(Run):
             return False
         self.may_be_refused = False
         if random.random() < 0.5:
-            # What the start found must be on the device after a clean stop.
+            # The entries that the start found must be on the device after a clean stop.
             self.seen["stopped"] += 1
             machine.stop()
             machine.lose_power()
@@ -110,9 +110,9 @@ class FailingRun(Run):
 
 
 def lose_pages(disk: SimDisk, random: Random) -> bool:
-    """Drop some sectors that the system could not write, and return whether there were any.
+    """Drop some sectors that the system could not write. Return whether there were any.
 
-    Nobody hears of it: the error was reported for another file descriptor.
+    The bookie gets no error, because the error was reported for another file descriptor.
     """
     found: list[tuple[Content, int, bytes]] = [
         (content, offset, data)

@@ -29,8 +29,8 @@ class FullDiskRun:
     """One seeded run.
 
     Attributes:
-        stored: What is held of the ledger that is kept.
-        seen: Situations that were met.
+        stored: The expected entries of the ledger that is kept.
+        seen: Situations that occurred.
     """
 
     def __init__(self, seed: int) -> None:
@@ -61,7 +61,7 @@ class FullDiskRun:
         self.next_id = 0
 
     def play(self, rounds: int = 3) -> None:
-        """Fill the device and delete most of it, again and again."""
+        """Fill the device and delete most of its ledgers, several times."""
         for _ in range(rounds):
             self.ledger_id += 1
             self.fill()
@@ -104,7 +104,10 @@ class FullDiskRun:
         return code
 
     def use_the_reserve(self) -> None:
-        """Send recovery adds and fences. They may have room; what is answered OK is held."""
+        """Send recovery adds and fences.
+
+        They may have room. An add with the answer OK must be kept.
+        """
         machine = self.machine
         for _ in range(self.random.choice((0, 3, 30))):
             number, self.next_id = self.next_id, self.next_id + 1
@@ -116,7 +119,7 @@ class FullDiskRun:
                 raise ViolationError(f"a recovery add without room is answered {code}")
 
     def may_start_again(self) -> None:
-        """End the process in some way, and start it on the full device."""
+        """Stop or kill the process, and start it on the full device."""
         machine = self.machine
         way = self.random.randrange(5)
         if way > 2:
@@ -169,7 +172,7 @@ class FullDiskRun:
             raise ViolationError(f"{used_part} of the device is used, and adds are refused")
 
     def change_the_device(self) -> None:
-        """Change the size of the device, as other programs do that use it. The level follows."""
+        """Change the free space of the device, as other programs do. The level must follow."""
         machine, random = self.machine, self.random
         is_full = machine.serving._health.is_disk_full
         for _ in range(6):
@@ -193,7 +196,7 @@ class FullDiskRun:
         machine.scheduler.run_for(2 * CHECK_MS)
 
     def check(self) -> None:
-        """Check that everything that was acknowledged and not deleted is held."""
+        """Check that the bookie has everything that was acknowledged and not deleted."""
         machine = self.machine
         for (ledger_id, entry_id), data in self.stored.items():
             found = machine.read(ledger_id, entry_id)

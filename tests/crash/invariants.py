@@ -1,4 +1,4 @@
-"""What holds of the files of a bookie whenever it serves and no request is under way."""
+"""Invariants of a bookie's files while it serves and no request is pending."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_origins(machine: Machine) -> None:
 
 
 def check_runs(machine: Machine) -> None:
-    """Nothing is left of earlier runs."""
+    """No file of an earlier run is left."""
     mode = machine.serving._mode
     if len(machine.disk.numbers) != (mode.survivor is not None):
         raise ViolationError(f"numbers of earlier runs: {machine.disk.numbers}")

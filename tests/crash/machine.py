@@ -37,7 +37,7 @@ SMALL = StorageSettings(
 
 
 def entry(ledger_id: int, entry_id: int, payload: bytes = b"", lac: int | None = None) -> bytes:
-    """A stored entry without a digest: the bookie never looks at it."""
+    """A stored entry without a digest, because the bookie never verifies the digest."""
     lac = entry_id - 1 if lac is None else lac
     return struct.pack(">qqqq", ledger_id, entry_id, lac, len(payload)) + payload
 
@@ -77,8 +77,8 @@ class FixedMetadata:
     """A metadata store that always returns the same state of a ledger.
 
     Attributes:
-        standings: Of those that differ from the others.
-        pause: Before each answer.
+        standings: The states of ledgers that differ from the common state.
+        pause: Time before each answer.
     """
 
     def __init__(self, standing: Standing = Standing.OPEN_WITH_ME) -> None:
@@ -99,10 +99,11 @@ class Machine:
 
     Attributes:
         is_new: No start has made the directory's first MANIFEST durable yet.
-        on_host: Shown each new process before anything runs in it.
-        grid_us: Of its files, see `SimFileSystem`.
-        path: Of the directory.
-        journal_disks: Of journal directories by their paths; `journal_disk` is all others.
+        on_host: Called with each new process before anything runs in it.
+        grid_us: The value for its files (see `SimFileSystem`).
+        path: Path of the directory.
+        journal_disks: The disks of journal directories, by path. `journal_disk` is used for all
+            other paths.
     """
 
     def __init__(
@@ -187,7 +188,7 @@ class Machine:
         self._replace_host()
 
     def check_states(self) -> None:
-        """The ledger-state file and what is noted as changed make up all states."""
+        """Check that the ledger-state file and the changed states together are all states."""
         states, stored = self.serving._states, self.stored_states()
         unnoted = {
             ledger_id
@@ -197,21 +198,21 @@ class Machine:
         assert not unnoted, f"not in the ledger-state file, and not noted: {unnoted}"
 
     def stored_states(self) -> HeldLedgers:
-        """What the ledger-state file on the device holds, as far as the MANIFEST names it."""
+        """The states in the committed part of the ledger-state file on the device."""
         manifest = self.manifest()
         content = self.disk.durable_names[manifest.state_file].durable
         return decode_states(bytes(content[: manifest.state_bytes]), manifest.state_file)
 
     def check_descriptors(self) -> None:
-        """What is open is bounded and known to the pool; what stays open has a reason."""
+        """Check that the pool counts all open files, and that each has a reason to be open."""
         storage = self.serving
         pool, keeper = storage._shared.files, storage._keeper
         assert len(self.files.opened) <= pool.open_count <= self.settings.open_files_max
         files: list[OpenFile | FinishedFile] = [*keeper.opened, *keeper._unmarked]
         files += [] if keeper.spare is None else [keeper.spare]
         known = {file.entry.slot for file in files} | set(keeper._leaving) | keeper.handover.taken
-        # The maintenance at work: the file that it prepared, and one that it cuts. Compaction: the
-        # file that it prepares.
+        # The maintenance may hold the file that it prepared, and one that it cuts. Compaction may
+        # hold the file that it prepares.
         assert len(set(pool.held_names) - known) <= 3, (pool.held_names, known)
 
     def _replace_host(self) -> None:
@@ -252,7 +253,7 @@ class Machine:
         self.scheduler.run(self.serving.reclaim(), self.host)
 
     def compact(self, live_percent: int = ALL_PERCENT) -> None:
-        """Compact the files below a live part, and wait for the end."""
+        """Compact the files with less than a live part, and wait for the end."""
         self.scheduler.run(self.serving.compactor.compact(live_percent), self.host)
 
     def droppable(self) -> Sequence[int]:
@@ -263,7 +264,7 @@ class Machine:
         return {name for name in self.disk.seen_names if name.startswith("slot-")}
 
     def manifest(self) -> Manifest:
-        """As it is on the device."""
+        """The MANIFEST on the device."""
         return decode_manifest(bytes(self.disk.durable_names["MANIFEST"].durable))
 
     def read_batch(

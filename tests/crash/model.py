@@ -7,7 +7,8 @@ from collections import Counter
 from ledgerlog_spark.model import Code
 
 ANY_AGE = 1 << 30
-"""Of an add that was not answered when its ledger was dropped: it may come after the drop."""
+"""The age of an add that was not answered when its ledger was dropped: it may come after the
+drop."""
 
 
 class ViolationError(AssertionError):
@@ -18,16 +19,16 @@ class Model:
     """The acknowledged state of each entry and of each ledger.
 
     Attributes:
-        acked: Bytes that acknowledged adds stored, or that a read has shown, and when that was
-            answered. Of adds that were on their way together any may be the newest.
-        possible: Bytes of adds whose outcome is not known, and of how many; with them what was
-            acknowledged before a drop, with the age of the ledger then.
-        age: Of each ledger: how many drops of it were sent.
-        dropped: Of each ledger: nothing of a lower age may be seen any more.
-        dropping: What was acknowledged when a drop was sent that is not answered.
-        fenced: Ledgers whose fence was answered.
-        fence_answers: The last entry that the first answer of a fence showed, -1 for none.
-        being_dropped: Ledgers of which this process was told to drop what it holds.
+        acked: Bytes that acknowledged adds stored or that a read returned, with the time of the
+            answer. If several adds were pending together, any of them may be the newest.
+        possible: Bytes of adds with an unknown outcome, and the number of these adds. Also bytes
+            that were acknowledged before a drop, with the age of the ledger at that time.
+        age: For each ledger, the number of drops that were sent.
+        dropped: For each ledger, the age below which no entry may be returned any more.
+        dropping: For each unanswered drop, the entries that were acknowledged when it was sent.
+        fenced: Ledgers with an answered fence.
+        fence_answers: The last entry in the first answer to a fence, or -1.
+        being_dropped: Ledgers for which this process got a drop.
         lac: Largest explicit LAC that was acknowledged.
     """
 
@@ -45,13 +46,13 @@ class Model:
         self.lac: dict[int, int] = {}
 
     def settle(self, key: tuple[int, int], data: bytes, sent_at: int) -> None:
-        """An add sent at `sent_at` was acknowledged: what was answered before is overwritten."""
+        """An add that was sent at `sent_at` was acknowledged. It overwrites earlier answers."""
         self.time += 1
         kept = {d: at for d, at in self.acked.get(key, {}).items() if at > sent_at}
         self.acked[key] = {**kept, data: self.time}
 
     def show(self, key: tuple[int, int], data: bytes, age: int) -> None:
-        """A read has shown an entry. From now on it is held, unless the ledger is dropped.
+        """A read returned an entry. From now on, the entry must stay, unless the ledger is dropped.
 
         The ledger had this age when the read was sent, and no drop of it was open.
         """
@@ -59,7 +60,7 @@ class Model:
             self.acked[key] = {data: self.time}
 
     def drop_sent(self, ledger_id: int) -> int:
-        """From now on what was acknowledged may be gone; returns the age of what comes after."""
+        """From now on, acknowledged entries may be gone. Return the age of later entries."""
         going = {key: self.acked.pop(key) for key in list(self.acked) if key[0] == ledger_id}
         self.dropping[ledger_id] = going
         for key, stored in going.items():
@@ -72,15 +73,15 @@ class Model:
         return self.age[ledger_id]
 
     def is_undropped(self, ledger_id: int, age: int) -> bool:
-        """Whether what was sent at an age and is answered now is held from now on.
+        """Whether an add that was sent at an age and is answered now must stay from now on.
 
-        It is in doubt only while a drop that was sent later is not answered.
+        The add may be lost only while a drop that was sent later is not answered.
         """
         dropped = self.dropped[ledger_id]
         return self.age[ledger_id] in (age, dropped)
 
     def largest(self, ledger_id: int) -> int:
-        """The largest entry that was acknowledged and not dropped, -1 for none."""
+        """The largest entry id that was acknowledged and not dropped, or -1."""
         return max((e for ledger, e in self.acked if ledger == ledger_id), default=-1)
 
     def check_whole(
@@ -89,9 +90,9 @@ class Model:
         read: dict[tuple[int, int], bytes | None],
         sent_again: set[tuple[int, int]],
     ) -> None:
-        """An interrupted drop has deleted all entries or none.
+        """Check that an interrupted drop has deleted all entries or none.
 
-        What an add that is not answered brought again may have come after the drop.
+        An entry of an unanswered add may have been stored again after the drop.
         """
         going = self.dropping.pop(ledger_id, {})
         kept = [
@@ -109,7 +110,10 @@ class Model:
         data: bytes | None,
         dropped: int | None = None,
     ) -> None:
-        """Hold an answer against the model; `dropped` as it was when the read was sent."""
+        """Compare an answer with the model.
+
+        `dropped` is the value at the time of the read request.
+        """
         key = (ledger_id, entry_id)
         if code is Code.OK:
             possible = self.possible.get(key, {}).items()

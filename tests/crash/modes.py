@@ -1,4 +1,4 @@
-"""The write modes of which a random run takes one at each start."""
+"""The write modes. A random run chooses one of them at each start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bookie_server.core.settings import ModeSettings
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """How a start writes."""
+    """The write mode of a start."""
 
     write_mode: BookieWriteMode
     sync_data: bool = True

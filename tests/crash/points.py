@@ -22,13 +22,14 @@ KINDS: dict[str, Sequence[Mode]] = {"direct": DIRECT, "synced": SYNCED, "all": A
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one crash led to.
+    """The result of one crash.
 
     Attributes:
-        was_reached: The run was not over before the operation.
-        operation: Its name, without the name of a file.
-        phase: What the bookie did.
-        is_refused: A run without syncs lost power, so the next start refused its directory.
+        was_reached: Whether the run reached the operation.
+        operation: The name of the operation, without the name of a file.
+        phase: The phase of the bookie at the crash.
+        is_refused: Whether the next start refused the directory, because a run without syncs lost
+            power.
     """
 
     was_reached: bool
@@ -63,7 +64,7 @@ class PointRun(Run):
                 return
 
     def to_the_end(self, phase: str, work: Coroutine[Any, Any, Any]) -> None:
-        """Run `work`, or a part of it."""
+        """Run `work`, or the part of it before the crash."""
         ended: list[object] = []
 
         async def watched() -> None:
@@ -86,7 +87,7 @@ class PointRun(Run):
         self.to_the_end("start", opening())
 
     def play(self, starts: int = 3) -> Outcome:
-        """Play up to the crash, crash, start and check."""
+        """Play until the crash, then crash, start and check."""
         for number in range(starts):
             if not self.is_cut:
                 self.start()
@@ -138,7 +139,7 @@ def play_all_points(seed: int, kind: str) -> Counter[str]:
     """Play one run with a crash after each of its operations; count the outcomes.
 
     Raises:
-        AssertionError: Something was lost; the note names the seed, the modes and the operation.
+        AssertionError: An entry was lost. The note names the seed, the modes and the operation.
     """
     seen: Counter[str] = Counter()
     number = 0

@@ -10,21 +10,24 @@ from tests.sim.runtime import Host
 
 
 class CarelessError(Exception):
-    """Raised by a callback after it has done its work: its owner's mistake, and nobody else's."""
+    """Raised by a callback after it has done its work.
+
+    It is a mistake of the peer, not of the bookie.
+    """
 
 
 class Requests:
     """The requests of one run.
 
     Args:
-        random: Draws which callbacks fail.
-        careless_part: So many of those that are called back later.
+        random: Decides which callbacks fail.
+        careless_part: The part of the later callbacks that fail.
 
     Attributes:
-        open: Not answered, by number.
-        is_sending: A peer is making a call.
-        raised: Callbacks that failed.
-        reported: Of these, those that the storage raised in a turn of its own.
+        open: The requests without an answer, by number.
+        is_sending: Whether a peer is making a call.
+        raised: The errors of callbacks.
+        reported: Those of these errors that the storage raised in a separate turn.
     """
 
     def __init__(self, random: Random, careless_part: float = 0.0) -> None:
@@ -60,14 +63,14 @@ class Requests:
             self.is_sending = False
 
     def fail_at_random(self) -> None:
-        """Raise what a careless callback raises, now and then; never within the peer's own call."""
+        """Sometimes raise a callback's error, but never within the peer's own call."""
         if self.is_sending or self._random.random() >= self._careless_part:
             return
         self.raised += 1
         raise CarelessError
 
     def watch(self, host: Host) -> None:
-        """Have what fails in a process judged."""
+        """Check the errors of callbacks and tasks of a process."""
         host.on_callback_error = self._on_callback_error
         host.on_failure = self._on_task_error
 

@@ -20,30 +20,31 @@ from tests.crash.run import Run
 from tests.sim.disk import SECTOR
 
 STARTS = 3
-"""After the damage."""
+"""Number of starts after the damage."""
 HEAD_SIZE = 64
 ASKED_MIN = 30
 ASKED_MAX = 200
-"""Reads that are sent one after the other, the most while a file is in doubt."""
+"""Maximum number of reads that are sent one after the other while a file is in doubt."""
 EVERY_FILE_PERCENT = 101
-"""Also files without a deleted entry are compacted."""
+"""Files without a deleted entry are compacted too."""
 START_EVENTS = 200
-"""A start has about as many events."""
+"""Approximate number of events of a start."""
 REPAIR_MS = 1_000
 LAST_BYTES = 80
-"""So many bytes of the last heads of a file are damaged most often."""
+"""Number of bytes of the last heads of a file that are damaged most often."""
 
 
 class RotRun:
     """A run without power losses, a flipped bit, and then starts, drops and repeated adds.
 
     Attributes:
-        run: What is written before, and the model of it.
-        seen: Situations that were met.
-        is_repairable: Only an index is damaged, so a rebuild ends the doubt about its file.
-        is_proved: A MANIFEST proves that all records are synced.
-        may_show_older: The index that points to the damaged record is damaged too, or does not
-            exist yet. If the record is not found, an older copy of the entry may be read.
+        run: The entries that are written before the damage, and their model.
+        seen: Situations that occurred.
+        is_repairable: Whether only an index is damaged, so that a rebuild ends the doubt about its
+            file.
+        is_proved: Whether a MANIFEST proves that all records are synced.
+        may_show_older: Whether the index that points to the damaged record is damaged too, or does
+            not exist yet. If the record is not found, an older copy of the entry may be read.
     """
 
     def __init__(self, seed: int) -> None:
@@ -119,10 +120,10 @@ class RotRun:
         self.seen["cut starts"] += 1
 
     def rot(self) -> bool:
-        """Flip a bit of a file where nobody can take it for a torn write.
+        """Flip a bit of a file at a place where it cannot look like a torn write.
 
-        Often in what the file is found by: the heads of its records, or the index behind them.
-        Sometimes in a record and in the index.
+        The bit is often in the headers of the records, or in the index after them. Sometimes, one
+        bit flips in a record and another one in the index.
         """
         where = self.random.choice(("anywhere", "heads", "index"))
         disk = self.machine.disk
@@ -157,14 +158,14 @@ class RotRun:
         return True
 
     def check_repaired(self) -> None:
-        """After a look at each entry, nothing is in doubt if only an index was damaged."""
+        """Check that no file is in doubt after all reads, if only an index was damaged."""
         self.machine.scheduler.run_for(REPAIR_MS)
         doubts = self.machine.serving._health.files_in_doubt
         if self.is_repairable and doubts:
             raise ViolationError(f"only an index is damaged, and these are in doubt: {doubts}")
 
     def check(self) -> None:
-        """Whatever is answered is what was written, and what was written is not denied."""
+        """Check that no answer has wrong bytes, and that no written entry is denied."""
         run, machine, model = self.run, self.machine, self.run.model
         for ledger_id in range(run.ledgers_made):
             for entry_id in range(run.next_id[ledger_id] + 2):
@@ -184,7 +185,7 @@ class RotRun:
                     raise ViolationError(f"the fence of {ledger_id} is gone")
 
     def ask_at_once(self) -> None:
-        """Reads that are under way while an index is found damaged and is counted again."""
+        """Send reads that run while an index is found to be damaged and is rebuilt."""
         run, machine = self.run, self.machine
         keys = list(run.model.acked)
         doubts = machine.serving._health.files_in_doubt
@@ -206,7 +207,7 @@ class RotRun:
         if code is Code.IO_ERROR:
             self.seen["unknown"] += 1
             return
-        # What is damaged may be a tombstone; the next collection drops its ledger again.
+        # The damaged record may be a tombstone. The next collection drops its ledger again.
         in_doubt = self.machine.serving._health.files_in_doubt
         older = self.run.written.get((ledger_id, entry_id), ())
         if in_doubt and self.may_show_older and data in older:
@@ -214,7 +215,7 @@ class RotRun:
         self.run.model.check_read(ledger_id, entry_id, code, data, 0 if in_doubt else None)
 
     def add_again(self) -> None:
-        """Recovery brings back what is there, damaged or not."""
+        """Let recovery add stored entries again, damaged or not."""
         model = self.run.model
         for (ledger_id, entry_id), stored in list(model.acked.items()):
             if self.random.random() < 0.3:
@@ -232,7 +233,7 @@ class RotRun:
         return code
 
     def drop_one(self) -> None:
-        """Drop a ledger, and let recovery bring one entry of it back."""
+        """Drop a ledger, and let recovery add one of its entries again."""
         run, machine = self.run, self.machine
         ledger_id = self.random.randrange(run.ledgers_made)
         run.drop(ledger_id)
@@ -307,7 +308,8 @@ class JournalRotRun(Run):
     def rot(self, *, is_killed: bool) -> bool:
         """Flip a bit of a copy, often of its head.
 
-        After a power loss not of the last copy, whose damage looks like a torn write.
+        After a power loss, the last copy is not chosen, because its damage would look like a torn
+        write.
         """
         disk = self.machine.journal_disk
         copies = [
@@ -353,6 +355,6 @@ class JournalRotRun(Run):
 
 
 def is_in_head(data: bytes | bytearray, at: int) -> bool:
-    """Whether a byte belongs to what a record begins with."""
+    """Whether a byte belongs to the header of a record."""
     start = at // SECTOR * SECTOR
     return data[start : start + len(MAGIC)] == MAGIC and at - start < HEAD_SIZE

@@ -21,17 +21,18 @@ from tests.crash.modes import DIRECT, Mode
 from tests.crash.requests import Requests
 
 LEDGERS = 3
-"""So many are in use at a time; now and then a new one takes the place of another."""
+"""Number of ledgers that are in use at a time. Sometimes a new ledger replaces another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A run that the journal was given at once: no other one is between it and the next one.
+    """A run that was submitted to the journal. Runs that were submitted in one call follow each
+    other.
 
     Attributes:
-        ledger_id: Of the run.
-        age: Of the ledger then.
-        stored: Its entries.
+        ledger_id: The ledger of the run.
+        age: The age of the ledger at that time.
+        stored: The entries of the run.
     """
 
     ledger_id: int
@@ -43,13 +44,13 @@ class Run:
     """One seeded run: operations, power loss at any moment, and a check after each restart.
 
     Attributes:
-        requests: What the storage was asked for.
-        modes: The write modes of which each start takes one, with what only `journal` has: whether
-            it syncs its data.
-        intervals_ms: Between checkpoints; each start takes one of them.
+        requests: The requests to the storage.
+        modes: The write modes, one of which each start uses, with the setting that only `journal`
+            has: whether it syncs its data.
+        intervals_ms: Intervals between checkpoints; each start uses one of them.
         has_lost: A power loss ended a run that acknowledged before its syncs. The next start has
             refused the directory.
-        excused: Codes that a fault explains which is there now.
+        excused: Codes that a present fault explains.
     """
 
     def __init__(self, seed: int, modes: Sequence[Mode] = DIRECT) -> None:
@@ -102,7 +103,7 @@ class Run:
             if self.random.random() < 0.3:
                 self.compact()
                 self.let_run(self.random.randrange(400))
-            # Go down in the middle of something: a write lies between few events and its sync.
+            # Stop in the middle of the work: only few events lie between a write and its sync.
             for _ in range(self.random.randrange(1, 6)):
                 self.operate()
                 self.let_run(self.random.randrange(4))
@@ -124,9 +125,10 @@ class Run:
                 return
 
     def reach_a_write(self) -> None:
-        """Most of the time, go on until something is written and not yet synced.
+        """Most of the time, continue until something is written and not yet synced.
 
-        Sometimes until that is more than one record, so that a tear may take one in the middle.
+        Sometimes continue until this is more than one record, so that a torn write may lose a
+        record in the middle.
         """
         disk = self.machine.disk
         least = self.random.choice((1, 1_500, 4_000))
@@ -175,7 +177,7 @@ class Run:
         )
 
     def come_up(self) -> None:
-        """Start, losing power on the way now and then."""
+        """Start. Sometimes the power fails during the start."""
         while True:
             self.take_mode()
             run = None if self.machine.is_new else self.machine.manifest().run
@@ -247,14 +249,14 @@ class Run:
             ledger_id, ids, payloads = self.last_sent
         self.send_add(ledger_id, ids, payloads, is_recovery=is_recovery)
         if is_repeated and random.random() < 0.3:
-            # While it is compared with what is held.
+            # While the run is compared with the stored entries.
             self.let_run(random.randrange(3))
             self.drop(ledger_id)
 
     def send_add(
         self, ledger_id: int, ids: Sequence[int], payloads: list[bytes], *, is_recovery: bool
     ) -> None:
-        """Send a run, and hold its answer against the model."""
+        """Send a run, and compare its answer with the model."""
         model = self.model
         self.last_sent = ledger_id, ids, payloads
         stored = {
@@ -284,7 +286,7 @@ class Run:
                         f"{ids} acknowledged after a fence said {last_said} is the last"
                     )
                 if not model.is_undropped(ledger_id, age):
-                    # On which side of the drop it was accepted is not known.
+                    # It is unknown whether it was accepted before or after the drop.
                     return
                 for key, data in stored.items():
                     model.settle(key, data, sent_at)
@@ -365,18 +367,21 @@ class Run:
             if code is Code.OK and not self.model.age[ledger_id]:
                 self.model.lac[ledger_id] = max(lac, self.model.lac.get(ledger_id, -1))
 
-        # A larger one that was only told says nothing of what is on the disk.
+        # A larger LAC that was only announced need not be on the disk.
         self.machine.serving.announce_lac(ledger_id, 2 * lac, KEY)
         call = partial(self.machine.serving.write_lac, ledger_id, lac, KEY)
         self.requests.send(f"LAC of {ledger_id}", call, done)
 
     def read_newest(self) -> None:
-        """Read an entry whose add may be on its way."""
+        """Read an entry whose add may be pending."""
         ledger_id = self.random.choice(self.ledgers)
         self.read(ledger_id, max(0, self.next_id[ledger_id] - self.random.randrange(1, 3)))
 
     def read(self, ledger_id: int, entry_id: int | None = None) -> None:
-        """Read an entry, any if none is given; what it shows is held from then on."""
+        """Read an entry, or a random one if none is given.
+
+        From then on, the returned bytes must stay.
+        """
         if entry_id is None:
             entry_id = self.random.randrange(max(1, self.next_id[ledger_id]))
         before = self.model.acked.get((ledger_id, entry_id))
@@ -385,7 +390,7 @@ class Run:
         def done(code: Code, data: bytes | None) -> None:
             if code in self.excused:
                 return
-            # An add answered while the read was on its way may or may not show in it.
+            # The result may or may not include an add that was answered while the read was pending.
             if (before is None and code.is_absent) or (data is not None and data in (before or ())):
                 return
             self.model.check_read(ledger_id, entry_id, code, data, dropped)
@@ -396,9 +401,10 @@ class Run:
         self.requests.send(f"read of {entry_id} of {ledger_id}", call, done)
 
     def read_batch(self, ledger_id: int) -> None:
-        """What it shows is consecutive; the first entry is as a read of it alone shows it.
+        """Check that the entries are consecutive, and that the first entry is the same as in a
+        single read.
 
-        The others may be of an older copy, when one was added with other bytes.
+        The other entries may be older copies, if an entry was added again with other bytes.
         """
         first = self.random.randrange(max(1, self.next_id[ledger_id]))
         before = self.model.acked.get((ledger_id, first))
@@ -420,7 +426,7 @@ class Run:
         self.requests.send(f"reads from {first} of {ledger_id}", call, done)
 
     def read_for_recovery(self, ledger_id: int) -> None:
-        """It waits for adds that were accepted before it: what it denies is not acknowledged."""
+        """Check that this read waits for earlier adds, so it denies no acknowledged entry."""
         entry_id = max(0, self.next_id[ledger_id] - self.random.randrange(1, 4))
         key, age = (ledger_id, entry_id), self.model.age[ledger_id]
         pending = set(self.accepted.get(key, ()))
@@ -434,7 +440,7 @@ class Run:
         self.requests.send(f"recovery read of {entry_id} of {ledger_id}", call, done)
 
     def check_all(self) -> None:
-        """Everything promised is there; and what is there now stays."""
+        """Check that all promised entries are there, and that the present entries stay."""
         machine, model = self.machine, self.model
         everything: dict[tuple[int, int], bytes | None] = {}
         for ledger_id in range(self.ledgers_made):
@@ -475,14 +481,14 @@ class Run:
             raise ViolationError(f"ledger {ledger_id}: LAC {model.lac[ledger_id]} became {lac}")
         is_fenced = machine.serving.is_fenced(ledger_id)
         if ledger_id in model.fenced and not is_fenced:
-            # A ledger that was dropped long ago is forgotten; whoever adds to it is still refused.
+            # A ledger that was dropped long ago is forgotten, but adds to it are still refused.
             late = self.next_id[ledger_id] + 100
             if not model.age[ledger_id] or machine.add(ledger_id, (late,)) is Code.OK:
                 raise ViolationError(f"ledger {ledger_id}: its fence was answered and is gone")
             self.seen["forgotten"] += 1
 
     def check_order(self, read: dict[tuple[int, int], bytes | None]) -> None:
-        """What a crash took of the records that it was given is what came last."""
+        """Check that a crash lost only the last of the submitted records."""
         lost: Submitted | None = None
         for ticket in sorted(self.submitted):
             one = self.submitted[ticket]

@@ -17,9 +17,9 @@ def play_all(
     """Play each seed; a failure names its own.
 
     Args:
-        seeds: What is played, in this order.
-        play: Says which situations were met.
-        marks: Situations without which the runs would prove little.
+        seeds: The seeds, in the order in which they are played.
+        play: Plays a seed, and returns the situations that occurred.
+        marks: Situations that must occur, because the runs would prove little without them.
     """
     seen: Counter[str] = Counter()
     for seed in seeds:

@@ -15,7 +15,7 @@ SETTINGS = replace(SMALL, recent_bytes_max=1, pool_files_max=2, pieces_max=40)
 SHARED = tuple(range(1, 6))
 DROPPED = (1, 2, 4)
 LATE = 5
-"""Dropped while its entries are being copied."""
+"""The ledger that is dropped while its entries are being copied."""
 
 
 class PowerCutError(Exception):
@@ -24,11 +24,11 @@ class PowerCutError(Exception):
 
 @dataclass
 class Filled:
-    """A machine with five ledgers in shared files, three of them dropped, and what is held.
+    """A machine with five ledgers in shared files, three of them dropped, and the expected entries.
 
     Attributes:
         stored: The bytes of each entry that was acknowledged and not deleted.
-        dropping: A ledger whose drop was not answered: all its entries are there, or none.
+        dropping: A ledger with an unanswered drop: either all of its entries are there, or none.
     """
 
     seed: int = 0
@@ -70,7 +70,7 @@ class Filled:
             del self.stored[key]
 
     def check(self, why: object = "") -> None:
-        """Everything acknowledged is there, nothing deleted, and the MANIFEST names all slots."""
+        """Check that only undeleted entries are there, and that the MANIFEST names all slots."""
         machine = self.machine
         if self.dropping is not None:
             if machine.read(self.dropping, 0)[0].is_absent:
@@ -123,7 +123,7 @@ def test_a_crash_at_each_operation_of_a_compaction_loses_and_revives_nothing(
 
 
 def play_and_cut(filled: Filled, number: int, drop_after_ms: int | None) -> bool:
-    """Compact, and drop a ledger meanwhile; return whether an operation was interrupted."""
+    """Compact, and drop a ledger during this. Return whether an operation was interrupted."""
     machine = filled.machine
     crash_at = machine.disk.counters.operations + number
 
@@ -182,7 +182,7 @@ def filled_disk(files: int = 9, **options: Any) -> Filled:
 
 
 def require_room(filled: Filled) -> None:
-    """The bookie takes adds again, and has kept everything that was not deleted."""
+    """Check that the bookie accepts adds again, and has all entries that were not deleted."""
     machine = filled.machine
     machine.scheduler.run_for(4 * machine.settings.allocation_retry_ms)
     assert machine.serving.is_writable

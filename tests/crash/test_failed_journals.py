@@ -33,7 +33,7 @@ MODES = [
 
 
 def failed_machine(seed: int = 1, mode: ModeSettings = MODES[0]) -> tuple[Machine, set[int]]:
-    """A bookie whose journal has failed while adds were under way, and the acknowledged entries."""
+    """A bookie whose journal failed while adds were pending, and the acknowledged entries."""
     machine = Machine(seed, settings=replace(SMALL, mode_settings=mode))
     machine.start()
     answers: dict[int, Code] = {}

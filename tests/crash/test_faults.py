@@ -156,11 +156,11 @@ def test_second_process_on_a_directory_is_refused() -> None:
         machine.scheduler.run(machine.opening(), machine.host)
 
 
-# What was lost at boot.
+# The entries that were lost at the boot.
 
 
 def torn(machine: Machine) -> None:
-    """Leave a torn last group: power goes between its write and its sync."""
+    """Leave a torn last group: the power fails between its write and its sync."""
     for seed in range(50):
         machine.serving.add(*_unanswered(seed))
         machine.scheduler.run_until(lambda: any(c.unsynced for c in contents(machine)))
@@ -199,7 +199,7 @@ def test_first_add_after_a_cut_tail_goes_through_the_metadata_check(
     assert machine.metadata.asked == []
     torn(machine)
     machine.crash()
-    machine.start()  # still owed after another start
+    machine.start()  # still needed after another start
     assert machine.add(1, (1,), is_recovery=True) is Code.OK
     assert machine.add(1, (2,)) is answer
     assert machine.add(1, (2,)) is answer
@@ -210,7 +210,7 @@ def test_first_add_after_a_cut_tail_goes_through_the_metadata_check(
         machine.start()
         assert machine.add(1, (2,)) is Code.FENCED
     if standing is Standing.OPEN_WITHOUT_ME:
-        # Nothing is remembered: once the writer names this bookie again, its adds are taken.
+        # Nothing is stored: when the metadata names this bookie again, it accepts adds.
         assert not machine.serving.is_fenced(1)
         machine.metadata.standing = Standing.OPEN_WITH_ME
         assert machine.add(1, (2,)) is Code.OK
@@ -258,7 +258,7 @@ def small_directory(*, is_clean: bool) -> tuple[Machine, dict[tuple[int, int], t
         for i in ids:
             stored[ledger_id, i] = (*stored.get((ledger_id, i), ()), entry(ledger_id, i, payload))
     assert machine.fence(5)[0].is_absent
-    machine.scheduler.run_for(200)  # the watermark vouches for all of it
+    machine.scheduler.run_for(200)  # the watermark proves that all of it was synced
     (machine.stop if is_clean else machine.crash)()
     return machine, stored
 
@@ -266,12 +266,12 @@ def small_directory(*, is_clean: bool) -> tuple[Machine, dict[tuple[int, int], t
 def check_never_wrong_and_never_absent(
     machine: Machine, stored: dict[tuple[int, int], tuple[bytes, ...]]
 ) -> bool:
-    """Whether everything was readable."""
+    """Check all answers, and return whether everything was readable."""
     is_whole = True
     for (ledger_id, entry_id), data in stored.items():
         code, got = machine.read(ledger_id, entry_id)
         assert code in (Code.OK, Code.IO_ERROR), (ledger_id, entry_id, code)
-        # With the newest copy damaged an older one may answer: it was this entry once.
+        # If the newest copy is damaged, an older copy may be returned: it was this entry once.
         assert code is Code.IO_ERROR or got in data
         is_whole = is_whole and code is Code.OK
     batch = machine.read_batch(1, 0)
@@ -388,7 +388,7 @@ def test_full_disk_never_gives_a_file_away_that_may_have_held_records() -> None:
     machine = Machine(11)
     machine.start()
     assert machine.add(1, (0,)) is Code.OK
-    machine.scheduler.run_for(200)  # the watermark vouches for the entry
+    machine.scheduler.run_for(200)  # the watermark proves that the entry was synced
     entry_log, spare = machine.manifest().files
     machine.crash()
     # As after a roll: the damaged file is the last one, and nothing else has room.

@@ -30,14 +30,14 @@ def bookie(_slices_take_time: None) -> Iterator[Filled]:
 
 @pytest.fixture(autouse=True)
 def _slices_take_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices of one piece or ledger, each of which takes SLICE_MS."""
+    """Slices of one piece or ledger. Each slice takes SLICE_MS."""
     for module in (slices, active_index):
         monkeypatch.setattr(module, "UNITS_PER_TURN", 1)
     monkeypatch.setattr(Host, "give_way", lambda host: host.sleep(SLICE_MS))
 
 
 class Filled:
-    """A bookie whose first file has just become full; all that it acknowledged."""
+    """A bookie whose first file has just become full, and all acknowledged entries."""
 
     def __init__(self, seed: int = 0) -> None:
         self.machine = Machine(seed, settings=SETTINGS)
@@ -55,7 +55,7 @@ class Filled:
         return self.machine.serving._keeper
 
     def add(self, ledger_id: int) -> int:
-        """Add the next entry; how many milliseconds that took."""
+        """Add the next entry, and return the duration in ms."""
         machine, entry_id = self.machine, self.next[ledger_id]
         self.next[ledger_id] += 1
         began_us = machine.scheduler.now_us
@@ -64,7 +64,7 @@ class Filled:
         return (machine.scheduler.now_us - began_us) // 1_000
 
     def check(self) -> None:
-        """Everything acknowledged is there, and nothing is in doubt."""
+        """Check that all acknowledged entries are there, and that no file is in doubt."""
         for ledger_id, entry_id in sorted(self.acknowledged):
             stored = entry(ledger_id, entry_id, b"payload")
             assert self.machine.read(ledger_id, entry_id) == (Code.OK, stored)
@@ -142,7 +142,7 @@ def test_a_clean_stop_leaves_no_full_file_without_its_index(bookie: Filled) -> N
 @pytest.mark.parametrize("is_power", [True, False])
 @pytest.mark.parametrize("adds", [0, 3])
 def test_a_crash_while_a_full_file_gets_its_index_loses_nothing(adds: int, is_power: bool) -> None:
-    """At any event from the roll to the MANIFEST that calls the file finished, and after it."""
+    """The crash comes at an event between the roll and the MANIFEST with the finished file."""
     seed = events = 0
     while True:
         bookie = Filled(seed)
@@ -170,7 +170,7 @@ def test_a_crash_while_a_full_file_gets_its_index_loses_nothing(adds: int, is_po
 def test_a_lost_record_at_the_end_of_a_full_file_is_damage_though_its_index_is_missing_too(
     bookie: Filled,
 ) -> None:
-    """The next file begins one record later than where only the finish record is missing."""
+    """The next file begins one sequence later than if only the finish record were missing."""
     machine = bookie.machine
     full = bookie.keeper.full
     assert full is not None

@@ -164,7 +164,7 @@ def test_the_manifest_lists_a_bounded_number_of_journals_that_cannot_be_used(
 
 
 def test_an_older_copy_of_a_directory_removes_no_file_that_the_original_needs() -> None:
-    """It was copied after a clean stop, and is at the path of the original now."""
+    """The directory was copied after a clean stop. The copy is now at the path of the original."""
     machine = used_machine(journal_at("/journal"))
     machine.stop()
     old = copied(machine.disk)

@@ -99,7 +99,7 @@ def test_mutation_drain_skipped_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_mutation_mode_from_settings_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A start in direct mode believes that the last run was one too."""
+    """The defect: a start in direct mode assumes that the last run had this mode too."""
 
     async def by_settings(shared: Shared, journals: Any) -> int:
         if shared.settings.mode_settings.write_mode is BookieWriteMode.DIRECT:
@@ -153,7 +153,7 @@ def test_a_bookie_takes_a_full_device_of_the_journal_for_an_error_of_the_start()
 
 @pytest.mark.parametrize("place", ["head", "body"])
 def test_damage_of_one_copy_loses_no_other_and_is_never_denied(place: str) -> None:
-    """A power loss takes all of the entry log, and a bit of the third copy has rotted."""
+    """A power loss destroys the whole entry log, and a bit of the third copy has flipped."""
     mode = ModeSettings(BookieWriteMode.JOURNAL, "/journal", checkpoint_interval_ms=3_600_000)
     machine = Machine(1, settings=replace(SMALL, mode_settings=mode))
     machine.start()
@@ -180,9 +180,10 @@ def test_damage_of_one_copy_loses_no_other_and_is_never_denied(place: str) -> No
 def test_the_end_mark_of_a_copy_destroys_no_record_whose_own_copy_is_gone(
     place: str, number: int
 ) -> None:
-    """A torn write into a reused journal file may leave a copy, but not the one after it.
+    """A torn write into a reused journal file may leave one copy, but lose the copy after it.
 
-    Here a bit has rotted. The records of both are in the entry log, and the process was killed.
+    Here, a bit has flipped. The records of both copies are in the entry log, and the process was
+    killed.
     """
     mode = ModeSettings(BookieWriteMode.JOURNAL, "/journal", checkpoint_interval_ms=3_600_000)
     machine = Machine(1, settings=replace(SMALL, mode_settings=mode))
@@ -211,7 +212,7 @@ def test_the_end_mark_of_a_copy_destroys_no_record_whose_own_copy_is_gone(
 def test_no_copy_is_written_after_a_copy_that_failed_in_the_previous_journal_file(
     is_synced: bool,
 ) -> None:
-    """Such a copy would prove the failed one, and the next start would miss records for ever."""
+    """Such a copy would prove the failed copy, and later starts would miss its records forever."""
     machine = Machine(1)
     host, scheduler = machine.host, machine.scheduler
     run = BookieRun("00" * 8, BookieWriteMode.JOURNAL, is_synced, "/journal", 2, 4_096)
@@ -256,7 +257,7 @@ def test_no_copy_is_written_after_a_failure_during_the_wait_for_a_free_file() ->
     copies = ring._number
     machine.disk.on_operation = fail
     answers: list[Code] = []
-    # Two full groups: the first needs more room than is left, and the second less.
+    # Two full groups: the first needs more room than is left, and the second needs less.
     for size in (7_000, left - 7_400, 4_100, 4_100, 7_000):
         machine.serving.add(add_request(1, (number,), bytes(size)), answers.append)
         number += 1
@@ -347,7 +348,7 @@ def test_a_start_is_refused_when_all_journal_files_were_cut_alike() -> None:
 
 
 def test_heads_of_an_earlier_pass_through_a_file_are_not_kept() -> None:
-    """There may be hundreds of thousands of them."""
+    """There may be hundreds of thousands of such heads."""
 
     def head(number: int, needed_from: int) -> GroupCopy:
         return GroupCopy(bytes(8), number, number, number, 1, bytes(16), 0, 0, 0, 0, 0, needed_from,

@@ -53,7 +53,7 @@ def test_storage_keeps_its_promises_over_random_power_losses(part: int) -> None:
 
 
 def first_failure(mutation: str, seeds_max: int, *kinds: type[BaseException]) -> str | None:
-    """How the first run that ends with one of these does; whatever else one raises is raised."""
+    """Return the first failure that is one of these errors. Any other error is raised."""
     for seed in seeds(f"crash {mutation}", seeds_max):
         try:
             Run(seed).run()
@@ -67,9 +67,9 @@ def first_violation(mutation: str) -> str | None:
 
 
 def broken_start(mutation: str, seeds_max: int = MUTATION_SEEDS) -> str | None:
-    """A directory that lost its states breaks in many ways.
+    """A directory that has lost its states can fail in many ways.
 
-    A mistake that does not fit the code any more ends with a TypeError or an AttributeError: that
+    A mutation that does not fit the code any more ends with a TypeError or an AttributeError, which
     would prove nothing.
     """
     return first_failure(mutation, seeds_max, AssertionError, LedgerLogError)
@@ -138,7 +138,7 @@ def test_mutation_manifest_named_before_its_state_file_is_caught(
 
 
 def test_mutation_delta_unnamed_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The MANIFEST still names the bytes that the state file had before."""
+    """The defect: the MANIFEST contains the previous size of the state file."""
     encode = manifest_encoding
     named: dict[str, int] = {}
 
@@ -151,7 +151,7 @@ def test_mutation_delta_unnamed_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_mutation_change_that_is_not_noted_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fences are not among what changed: a delta leaves them out."""
+    """The defect: fences do not count as changes, so they are not appended."""
     fence = Fences.fence
 
     def fence_unnoted(self: Fences, ledger_id: int, *arguments: Any) -> None:
@@ -167,7 +167,7 @@ def test_mutation_change_that_is_not_noted_is_caught(monkeypatch: pytest.MonkeyP
 def test_mutation_states_of_an_aborted_commit_are_forgotten_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A commit that fails on a full disk takes the changes with it."""
+    """The defect: the changes are forgotten if a commit fails on a full disk."""
     commit = ManifestStore.commit
 
     async def commit_and_forget(self: ManifestStore, compose: Any, states: Any) -> None:
@@ -236,7 +236,7 @@ def test_mutation_replay_without_tombstones_is_caught(monkeypatch: pytest.Monkey
 def test_mutation_slot_used_before_the_manifest_lists_it_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The next file goes to a slot that the durable MANIFEST still calls a finished file."""
+    """The defect: the next file uses a slot that the durable MANIFEST does not list as free."""
     prepare = Slots.prepare
 
     async def prepare_early(
@@ -269,11 +269,10 @@ def cut_at_each_operation(
     check: Callable[[Machine, Answered, int], None],
     settings: StorageSettings = ONE_SPARE,
 ) -> None:
-    """Play a script once for every fourth of its operations, lose power there, start and check.
+    """Play a script once for every fourth operation: lose power there, start and check.
 
-    Without a remainder, play it for all of them.
-
-    What the script notes as answered has to be there at some cut: else nothing was checked.
+    Without a remainder, play it for all operations. At least one crash must come after an answer
+    that the script recorded. Otherwise nothing was checked.
     """
     whole = Machine(1, settings=settings)
     answered_at_the_end: Answered = {}
@@ -320,7 +319,10 @@ def test_power_loss_at_each_operation_of_a_script_keeps_what_was_answered(remain
 
 
 def script_into(machine: Machine, answered: Answered) -> None:
-    """Adds, a fence, rolls, a clean stop, a start and a last stop; notes what was answered."""
+    """A script with adds, a fence, rolls, a clean stop, a start and a last stop.
+
+    It records the answers.
+    """
     adds = answered["adds"] = {}
     machine.start()
     for number in range(40):
@@ -363,7 +365,7 @@ def test_power_loss_at_each_operation_of_dropping_and_recycling_keeps_what_was_a
 
 
 def drop_script_into(machine: Machine, answered: Answered) -> None:
-    """Adds to several files, a drop, a recovery add, and adds to recycled files."""
+    """A script with adds to several files, a drop, a recovery add, and adds to recycled files."""
     old, new = answered.setdefault("old", {}), answered.setdefault("new", {})
     machine.start()
     for number in range(36):
@@ -389,7 +391,7 @@ def test_of_a_torn_group_everything_before_the_tear_is_kept_and_nothing_after_it
         machine = Machine(seed)
         machine.start()
         for number in range(9):
-            # The first one is a group of its own, the others wait for it.
+            # The first record is a separate group, and the other records wait for it.
             machine.serving.add(add_request(1, (number,), bytes(600)), lambda _code: None)
         machine.scheduler.run_until(
             partial(lambda machine: unsynced_bytes(machine) > 4_000, machine)

@@ -1,4 +1,4 @@
-"""A few schedules of the kinds that only `python -m tests.crash.schedules` plays by hundreds."""
+"""A few schedules of the kinds of which only `python -m tests.crash.schedules` plays hundreds."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def started(mode: ModeSettings | None = None, **options: Any) -> Machine:
 
 
 def lose_entry_log(machine: Machine) -> None:
-    """Lose power, and with it everything in entry-log files that is not synced."""
+    """Lose power, and all unsynced data of the entry-log files."""
     machine.crash()
     for name, content in machine.disk.seen_names.items():
         if name.startswith("slot-"):
@@ -75,7 +75,7 @@ def test_a_fence_in_an_appended_part_of_the_states_outlives_its_record() -> None
 def test_a_ledger_that_is_forgotten_during_a_commit_stays_fenced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its state, and the line below which ledgers may be forgotten, are in one MANIFEST."""
+    """The removal of its state, and the largest id of forgotten ledgers, are in one MANIFEST."""
     machine = started(tombstone_keep_s=1)
     assert machine.add(1, (0,)) is Code.OK
     machine.metadata.standings[1] = Standing.NOT_WRITABLE

@@ -1,4 +1,4 @@
-"""Runs that acknowledge adds before their sync: what proves their entries, and what does not."""
+"""Runs that acknowledge adds before their sync, and the proofs that their entries are not lost."""
 
 from __future__ import annotations
 
@@ -89,9 +89,10 @@ def test_a_file_is_synced_before_the_next_file_gets_a_record() -> None:
 
 
 def test_lost_pages_under_a_valid_proof_are_noticed() -> None:
-    """The process was killed, the system goes on, and it has dropped pages that it could not write.
+    """The process was killed. The system continues, but it has dropped pages that it could not
+    write.
 
-    The last record is lost, which nothing but the proof tells.
+    The last record is lost. Only the proof shows this.
     """
     machine = weak_machine()
     assert machine.add(1, (0,)) is Code.OK
@@ -167,7 +168,7 @@ OTHER_OPERATIONS = [
 def test_a_failure_of_a_file_without_acknowledged_entries_does_not_cost_the_bookie(
     operation: str,
 ) -> None:
-    """The process is killed after it; the slot is that of the next file."""
+    """The process is killed after the failure; the slot is that of the next file."""
     machine = weak_machine()
     assert machine.add(1, (0,)) is Code.OK
 
@@ -253,7 +254,7 @@ def test_a_sync_that_fails_at_a_start_is_not_forgotten_at_the_next_start() -> No
 
 
 def test_a_full_device_at_a_clean_stop_does_not_cost_the_bookie() -> None:
-    """All entries are synced by then, and only the MANIFEST has no room."""
+    """At this time, all entries are synced, and only the MANIFEST has no room."""
     machine = weak_machine()
     assert machine.add(1, (0,)) is Code.OK
 

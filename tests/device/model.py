@@ -1,7 +1,7 @@
-"""What a power loss may leave of a directory after traced system calls.
+"""The states of a directory that a power loss may leave after traced system calls.
 
 Only a sync of a file makes its writes and its size durable, and only a sync of the directory makes
-changes of names durable. Of the other changes any subset may survive. A write may be torn at
+changes of names durable. Any subset of the other changes may survive. A write may be torn at
 sectors of 512 bytes. A change that has not ended when a sync begins is not covered by this sync.
 """
 
@@ -26,7 +26,7 @@ class Change:
 
     Attributes:
         size: The new size; -1 for a write.
-        only_grows: The new size is that of an allocation.
+        only_grows: Whether the new size comes from an allocation.
     """
 
     call: Call
@@ -36,7 +36,7 @@ class Change:
     only_grows: bool = False
 
     def apply(self, content: bytearray, kept: range | None = None) -> None:
-        """Apply the change, or of a write only the bytes in `kept`."""
+        """Apply the change. Of a write, apply only the bytes in `kept`."""
         if self.size >= 0:
             if not self.only_grows:
                 del content[self.size :]
@@ -56,7 +56,7 @@ class Inode:
     pending: list[Change] = field(default_factory=list)
 
     def left(self, random: Random | None, *, is_kept: bool) -> bytes:
-        """The bytes after a power loss; without `random`, all pending changes fare alike."""
+        """The bytes after a power loss; without `random`, all pending changes survive or none."""
         content = bytearray(self.durable)
         for change in self.pending:
             fate = random.randrange(3) if random else is_kept
@@ -93,9 +93,9 @@ class Device:
         self.syncs = 0
 
     def take(self, call: Call, marks: Path) -> dict[str, Any] | None:
-        """Follow the begin or end of a call. Return a mark if the call wrote one.
+        """Process the begin or end of a call. Return a mark if the call wrote one.
 
-        The result is None for other calls; `changed` tells whether the call concerned the device.
+        The result is None for other calls; `changed` is true if the call concerned the device.
         """
         self.changed = False
         if call.result is not None and call.result < 0:
@@ -188,7 +188,7 @@ class Device:
     def states(self, random: Random) -> Iterator[dict[str, tuple[Inode, bytes]]]:
         """Some of the directories that a power loss now may leave.
 
-        First come those in which all pending changes of a kind fare alike, then a random one.
+        In the first ones, all pending changes of a kind survive or none. The last one is random.
         """
         for names_kept in (False, True):
             for data_kept in (False, True):

@@ -1,7 +1,7 @@
-"""The traced program: operations on a real directory, and marks of what they promised.
+"""The traced program: operations on a real directory, and marks with their promises.
 
-A mark is a line of JSON that is written to a file of its own, so the trace has the marks in their
-place between the system calls. `port` runs random operations of the FileSystem port. `storage` runs
+A mark is a line of JSON that is written to a separate file, so the marks have their places between
+the system calls of the trace. `port` runs random operations of the FileSystem port. `storage` runs
 a bookie's storage.
 """
 
@@ -42,7 +42,7 @@ class Marks:
 
 
 class PortScript:
-    """Random operations of the port. Before a promise may break, it is taken back."""
+    """Random operations of the port. A promise is withdrawn before it may be broken."""
 
     def __init__(self, files: OsFileSystem, marks: Marks, seed: int) -> None:
         self.files = files
@@ -210,7 +210,7 @@ class StorageScript:
         assert await done is Code.OK
 
 
-# Mistakes that the model must notice.
+# Mistakes that the model must detect.
 
 
 def no_sync() -> None:

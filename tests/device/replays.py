@@ -29,7 +29,7 @@ class LostError(AssertionError):
 
 
 def traced(directory: Path, script: str, seed: int, mistake: str = "") -> Path:
-    """Run the program under strace; the path of its trace."""
+    """Run the program under strace, and return the path of its trace."""
     trace = directory / "trace"
     program = [sys.executable, "-m", "tests.device.program", str(directory / "data")]
     program += [str(directory / "marks"), script, str(seed), mistake]
@@ -42,7 +42,7 @@ def traced(directory: Path, script: str, seed: int, mistake: str = "") -> Path:
 
 
 class PortPromises:
-    """What the port promised about bytes, sizes and names."""
+    """The promises of the port about bytes, sizes and names."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -53,7 +53,7 @@ class PortPromises:
         self.count = 0
 
     def take(self, mark: dict[str, Any]) -> None:
-        """Add or take back promises."""
+        """Add or withdraw promises."""
         kind = mark["kind"]
         if kind == "names":
             for name in mark["names"]:
@@ -109,7 +109,7 @@ class PortPromises:
 
 
 class StoragePromises:
-    """What a bookie answered. Each state is started and read."""
+    """The answers of a bookie. A bookie is started on each state, and its entries are read."""
 
     def __init__(self, _device: Device) -> None:
         self._serves = False
@@ -119,7 +119,7 @@ class StoragePromises:
         self.count = 0
 
     def take(self, mark: dict[str, Any]) -> None:
-        """Add or take back promises."""
+        """Add or withdraw promises."""
         self._checked.clear()
         self.count += 1
         kind = mark["kind"]

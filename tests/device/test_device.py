@@ -1,4 +1,4 @@
-"""What the real OsFileSystem promises holds in the states that a power loss may leave."""
+"""The promises of the real OsFileSystem hold in the states that a power loss may leave."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 - `kinds`: types of columns, their values, and how SQL spells them.
 - `worlds`: a schema, several logs that have this schema or can get it, and their rows.
 - `predicates`: random conditions on the columns of a world.
-- `compare`: a world is written twice and asked twice.
+- `compare`: writes a world to logs and to Parquet, and runs the same queries on both.
 
-`python -m tests.differential --cases 2000 --seed 1` plays as many predicates as it is told; the
-same seed gives the same cases.
+`python -m tests.differential --cases 2000 --seed 1` runs this number of predicates. The same seed
+gives the same cases.
 """

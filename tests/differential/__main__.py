@@ -1,4 +1,4 @@
-"""`python -m tests.differential --cases 2000`: do logs give the rows that Parquet gives?"""
+"""`python -m tests.differential --cases 2000`: do logs return the same rows as Parquet?"""
 
 from __future__ import annotations
 

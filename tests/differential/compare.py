@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SETTINGS = {
     "spark.sql.timeType.enabled": "true",
-    # What is compared are rows: no class is compiled for each predicate, and Parquet skips nothing
+    # Only rows are compared: no class is compiled for each predicate, and Parquet skips nothing
     # (its filter `c = -0.0` leaves out rows of 0.0).
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.parquet.filterPushdown": "false",
 }
 PREDICATES_MAX = 100
-"""Of one world."""
+"""Maximum number of predicates for one world."""
 SCANS_MAX = 20
-"""Of one DataFrame in one query."""
+"""Maximum number of scans of one DataFrame in one query."""
 ALONE = 0.25
-"""Share of predicates that have a scan of their own without pushdown too."""
+"""Part of the predicates that have a separate scan without pushdown too."""
 
 
 @dataclass
@@ -43,10 +43,10 @@ class Seen:
     """The numbers of compared cases, scans and rows.
 
     Attributes:
-        cases: Predicates, each with and without pushdown.
-        worlds: Schemas.
-        scans: Of logs.
-        passing: Rows that passed, over all cases.
+        cases: Number of predicates, each with and without pushdown.
+        worlds: Number of schemas.
+        scans: Number of scans of logs.
+        passing: Number of rows that passed, in all cases.
     """
 
     cases: int = 0
@@ -65,7 +65,8 @@ def play(spark: SparkSession, directory: Path, *, cases: int, seed: int) -> Seen
     """Compare `cases` random predicates.
 
     Raises:
-        AssertionError: A log gave other rows than Parquet; names seed, world and predicate.
+        AssertionError: A log returned other rows than Parquet. The message has the seed, the world
+            and the predicate.
     """
     seen = Seen()
     with _settings(spark, SETTINGS):
@@ -133,7 +134,7 @@ def _compare(
                     assert ids == expected[case], f"{where}, {predicates[case]}"
                     seen.passing += len(ids)
                 if dice.random() < 0.5:
-                    # What a query without filters gets after one with them.
+                    # The rows of a query without filters after a query with filters.
                     seen.scans += 1
                     found = sorted(row["id"] for row in frame.select("id").collect())
                     assert found == sorted(everything), where
@@ -141,14 +142,14 @@ def _compare(
 
 
 def _passing_at_once(frame: DataFrame, predicates: Sequence[str]) -> list[list[int]]:
-    """Ids of the rows that pass each predicate, by one scan and no filter."""
+    """Ids of the rows that pass each predicate, from one scan without a filter."""
     columns = [f.expr(text).alias(f"p{case}") for case, text in enumerate(predicates)]
     rows = frame.select("id", *columns).collect()
     return [sorted(row[0] for row in rows if row[case]) for case in range(1, len(columns) + 1)]
 
 
 def _queries(dice: Random, count: int, chosen: int) -> Iterator[list[int]]:
-    """Some or all cases in random order, some alone and some many to a query."""
+    """Some or all cases in random order, alone or several in one query."""
     left = dice.sample(range(count), chosen)
     while left:
         size = dice.choice((1, 2, SCANS_MAX, SCANS_MAX))

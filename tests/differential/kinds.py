@@ -25,10 +25,10 @@ class Kind:
 
     Attributes:
         sql: Its name in SQL.
-        arrow: As rows are handed to Spark.
-        draw: A random value, never None.
-        spell: A value as an SQL expression of this type.
-        narrower: Types whose values a column of this type takes.
+        arrow: The type of the rows that are passed to Spark.
+        draw: Returns a random value, never None.
+        spell: Returns a value as an SQL expression of this type.
+        narrower: Types whose values a column of this type accepts.
     """
 
     sql: str

@@ -13,7 +13,7 @@ COMPOSITE = 0.25
 
 
 def random_predicate(dice: Random, world: World) -> str:
-    """A condition that no row makes fail, whatever `spark.sql.ansi.enabled` is."""
+    """A condition that fails for no row, with any value of `spark.sql.ansi.enabled`."""
     if dice.random() < COMPOSITE:
         word = dice.choice(("AND", "AND", "OR"))
         left, right = (_simple(dice, dice.choice(world.places)) for _ in range(2))

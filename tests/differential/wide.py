@@ -1,7 +1,7 @@
 """Runs queries over rows with a large column, which a filter may leave unread in most entries.
 
-An entry has few rows, in random order, so statistics leave out few entries. What passes is compared
-with the same conditions as columns of a scan without a filter.
+An entry has few rows, in random order, so statistics leave out few entries. The rows that pass are
+compared with the same conditions as columns of a scan without a filter.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 LARGE_BYTES = 25_000
 ENTRY_BYTES = 5 * LARGE_BYTES
 COPIES = 3
-"""Of each row."""
+"""Number of copies of each row."""
 PREDICATES_MAX = 50
-"""Of one world."""
+"""Maximum number of predicates for one world."""
 
 
 @dataclass
@@ -47,7 +47,8 @@ def play_wide(spark: SparkSession, *, cases: int, seed: int) -> SeenWide:
     """Compare `cases` random predicates.
 
     Raises:
-        AssertionError: A filter gave other rows than its values; names seed, world and predicate.
+        AssertionError: A filter returned wrong rows. The message has the seed, the world and the
+            predicate.
     """
     seen = SeenWide()
     worlds = 0

@@ -11,21 +11,21 @@ import pyarrow as pa
 from tests.differential.kinds import KINDS, LONG, TEXT, Kind
 
 ROWS = 24
-"""Of each log."""
+"""Number of rows of each log."""
 VALUES = 6
-"""Different values of a column in one log: rows, and literals, meet the same ones."""
+"""Number of different values of a column in one log. Literals have the same values as rows."""
 NULLS = 0.15
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column, or one place below a column, that predicates look at.
+    """One column, or one place below a column, in predicates.
 
     Attributes:
-        name: Of the top-level column.
-        path: SQL expression of the place.
-        kind: Of its values.
-        values: That occur there, or nearly.
+        name: The name of the top-level column.
+        path: The SQL expression of the place.
+        kind: The kind of its values.
+        values: The values that occur in the place, and similar values.
     """
 
     name: str
@@ -39,7 +39,7 @@ class LogRows:
     """The rows of one log.
 
     Attributes:
-        table: As they are written.
+        table: The rows in their written form.
         missing: Columns of the world that the log does not have.
     """
 
@@ -49,12 +49,12 @@ class LogRows:
 
 @dataclass(frozen=True)
 class World:
-    """What one schema, several logs of it, and their rows are.
+    """One schema, several logs with this schema, and their rows.
 
     Attributes:
-        sql: Type of each column of the schema, in order; `id` tells the rows apart.
-        places: What predicates look at.
-        logs: In the order in which they are read.
+        sql: The type of each column of the schema, in order; `id` identifies a row.
+        places: The columns and places that predicates use.
+        logs: The logs in the order in which they are read.
     """
 
     sql: dict[str, str]
@@ -63,7 +63,7 @@ class World:
 
 
 def random_world(dice: Random, *, columns: int = 8) -> World:
-    """One of any size; the first log has every column in its widest type."""
+    """A world of any size. The first log has every column in its widest type."""
     sql = {"id": "BIGINT"}
     places: list[Column] = [Column("id", "id", LONG, [0, 1, ROWS, 3 * ROWS])]
     flat = {f"c{at}": kind for at, kind in enumerate(dice.choices(KINDS, k=columns))}
@@ -98,7 +98,7 @@ def random_world(dice: Random, *, columns: int = 8) -> World:
 
 
 def _stored(dice: Random, kind: Kind, number: int) -> Kind:
-    """The type that a log has the column in; the first has the widest."""
+    """The type of the column in a log. The first log has the widest type."""
     if number and kind.narrower and dice.random() < 0.6:
         return dice.choice(kind.narrower)
     return kind
@@ -132,12 +132,12 @@ def _maps(dice: Random, inner: pa.Array) -> list[list[tuple[str, Any]] | None]:
 
 
 def _values(array: pa.Array) -> list[Any]:
-    """Scalars, which keep what Python's own values of a type may lose."""
+    """Arrow scalars, because Python's own values of a type may lose a part of the value."""
     return [scalar if scalar.is_valid else None for scalar in array]
 
 
 def _sorted(dice: Random, rows: pa.Table, names: list[str]) -> list[int]:
-    """Rows in the order of one column, so that the parts of a log differ in their bounds."""
+    """The rows in the order of one column, so that the parts of a log have different bounds."""
     if not names or dice.random() < 0.2:
         return list(range(ROWS))
     keys = [repr(value) for value in rows.column(dice.choice(names)).to_pylist()]

@@ -9,7 +9,7 @@ from tests.crash.errors import MODES, faults_of, names_of, play_fault
 
 
 def main() -> int:
-    """Play each fault at each operation; exit code 0 when nothing was lost."""
+    """Play each fault at each operation. Return 0 if nothing was lost."""
     seen: Counter[str] = Counter()
     lost = 0
     for mode in MODES:

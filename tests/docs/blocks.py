@@ -1,8 +1,8 @@
-"""The code of a page: what runs, what it prints, and what cannot run and why.
+"""The code of a page: the blocks that run, their output, and the blocks that cannot run.
 
-Every fenced block of `bash` or `python` runs, in the order of the page. A `text` block right behind
-one is what it prints: each of its lines in this order, `...` for anything. A comment in the line
-above a block says otherwise:
+Every fenced block of `bash` or `python` runs, in the order of the page. A `text` block directly
+after a block contains the expected output: each line in this order, with `...` for any text. A
+comment in the line above a block marks an exception:
 
     <!-- not run: the reason -->
     <!-- own terminal until: text that it prints when it is ready -->
@@ -29,13 +29,13 @@ FENCED = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """One block that a reader is to run.
+    """One block that a reader should run.
 
     Attributes:
-        line: Where its code begins.
-        output: Lines that it prints; empty when the page shows none.
-        reason: Why it cannot run here; empty when it can.
-        until: What it prints when it is ready, if it stays; empty when it ends by itself.
+        line: The line where its code begins.
+        output: The expected output; empty if the page shows none.
+        reason: Why it cannot run here; empty if it can.
+        until: The text that a server prints when it is ready; empty if the block ends by itself.
     """
 
     language: str
@@ -47,7 +47,7 @@ class Block:
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """All blocks of a page that a reader is to run."""
+    """All blocks of a page that a reader should run."""
     text = page.read_text()
     return [
         Block(
@@ -64,7 +64,7 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def missing_line(expected: tuple[str, ...], printed: str) -> str | None:
-    """The first expected line that was not printed behind those before it."""
+    """The first expected line that was not printed after the earlier ones."""
     lines = iter(printed.splitlines())
     for wanted in expected:
         words = re.split(r"\s+", wanted.strip())

@@ -17,7 +17,7 @@ PAGES = [README, *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 
 
 def blocks_to_run(page: Path) -> list[Block]:
-    """Those of a page; README's Python has a test of its own, which reads its warnings too."""
+    """The blocks of a page. README's Python has a separate test, which reads its warnings too."""
     return [
         block
         for block in blocks_of(page)
@@ -37,7 +37,7 @@ def by_name(path: Path) -> str:
 
 
 def run(page: Path, directory: Path) -> None:
-    """Every block of the page has run, in order, and printed what the page says."""
+    """Run every block of the page in order, and check its output."""
     with Reader(directory) as reader:
         for block in blocks_to_run(page):
             reader.run(block)

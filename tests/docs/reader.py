@@ -1,4 +1,4 @@
-"""Somebody who follows a page: a shell, a Python and further terminals in one directory."""
+"""A reader who follows a page: a shell, a Python and further terminals in one directory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.docs.blocks import Block
 
 PROGRAMS = Path(__file__).parent / "programs"
-"""What a page needs and a machine of a developer lacks, by the name that the page uses."""
+"""Programs that a page needs and a developer's machine lacks, with the names in the page."""
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -106,7 +106,7 @@ class Reader:
                 left.kill()
 
     def run(self, block: Block) -> None:
-        """The block has run and printed what the page says."""
+        """Run the block, and check that it prints the expected output."""
         self._count += 1
         code = self._logs / f"{self._count}"
         code.write_text(self._here(block.code))
@@ -138,7 +138,7 @@ class Reader:
         assert missing is None, f"line {block.line}: {missing!r} is not in\n{printed}"
 
     def _stay(self, block: Block, code: Path, output: Path) -> None:
-        """In a terminal of its own; returns when it is ready."""
+        """Start the block in a separate terminal, and return when it is ready."""
         with output.open("w") as stream:
             process = self._spawn(["bash", "-e", str(code)], stream)
         patience.until(
@@ -164,7 +164,7 @@ class Reader:
         return process
 
     def _here(self, text: str) -> str:
-        """Text of the page with the addresses that hold in this test."""
+        """The text of the page with the addresses of this test."""
         cluster = Cluster(self._directory / ".ledgerlog")
         if cluster.status():
             self._ports[USUAL_PORT] = cluster.zookeeper_port
@@ -172,5 +172,5 @@ class Reader:
         return MACHINE.sub(rf"{self._network}.\1", text)
 
     def _port(self, of_page: str) -> int:
-        """The port of 127.0.0.1 that stands for one of the page: other programs may have that."""
+        """The port of 127.0.0.1 that replaces a port of the page, which other programs may use."""
         return self._ports.setdefault(of_page, free_port())

@@ -1,4 +1,4 @@
-"""README and the how-to pages are true: what they say to run is run, as they print it."""
+"""README and the how-to pages are true: their commands run, with the output in the pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python of the pages about Spark, streams and logs runs, on one cluster and in one session."""
+"""The Python of the pages about Spark, streams and logs runs, in one cluster and session."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ ENDS = {
             assert rows("late_flights").count() == 139
     """,
 }
-"""What is true behind the last block of each page."""
+"""The conditions after the last block of each page."""
 
 
 def blocks_for(page: Path) -> list[Block]:
-    """Those of a page that run, and its end."""
+    """The blocks of a page that run, and the check at its end."""
     end = Block("python", dedent(ENDS[page.name]), 0)
     return [*(block for block in blocks_of(page) if not block.reason), end]
 
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    """Somebody with a cluster, a session and a log `flights`."""
+    """A reader with a cluster, a session and a log `flights`."""
     with Reader(tmp_path_factory.mktemp("pages")) as reader:
         for code in CLUSTER:
             reader.run(Block("bash", code, 0))
@@ -84,7 +84,7 @@ def test_python_of_a_page_does_what_it_says(reader: Reader, page: Path) -> None:
 
 
 def test_every_block_of_the_documentation_is_run_or_has_a_reason() -> None:
-    """Those of notebooks are run as notebooks."""
+    """The blocks of notebooks are run as notebooks."""
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     with_blocks = {page for page in pages if any(not block.reason for block in blocks_of(page))}
     elsewhere = {page for page in with_blocks if page.parent == NOTEBOOKS}

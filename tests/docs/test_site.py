@@ -1,4 +1,4 @@
-"""The site builds without a warning, needs no network, and its reference leaves nothing out."""
+"""The site builds without a warning and without network, and its reference is complete."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_site_builds_strictly_and_has_every_page(site: Path) -> None:
 
 
 def test_every_heading_of_a_page_is_a_heading_of_the_site(site: Path) -> None:
-    """A block of code that the site does not recognize hides the heading after it."""
+    """If the site does not recognize a block of code, the heading after it is hidden."""
     missing = []
     for path in (ROOT / "docs").rglob("*.md"):
         text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
@@ -88,7 +88,7 @@ def test_reference_of_the_python_api_has_every_public_name(site: Path) -> None:
     headings = re.findall(r"<h2[^>]*>(.*?)<a", text, re.DOTALL)
     titled = {re.sub("<.*?>", "", each).split()[0] for each in headings}
     missing = [name for name in ll.__all__ if f"ledgerlog_spark.{name}" not in titled]
-    assert missing == ["aio", "errors"]  # the function of the one, a page for the other
+    assert missing == ["aio", "errors"]  # `aio` has a function, and `errors` has a page
     assert "ledgerlog_spark.aio.connect" in titled
     handles = [
         "create_ledger",

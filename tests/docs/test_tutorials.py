@@ -1,4 +1,4 @@
-"""The pages of the notebooks show their code, with outputs of a run and nothing of a machine."""
+"""The pages of the notebooks show their code and the outputs of a run, without machine paths."""
 
 from __future__ import annotations
 

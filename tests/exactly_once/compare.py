@@ -1,4 +1,4 @@
-"""What is in the logs afterwards: `python -m tests.exactly_once.compare URI ROWS`."""
+"""Compares the logs at the end: `python -m tests.exactly_once.compare URI ROWS`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.exactly_once.query import COPY, COUNTS, INPUT, session
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows; all but the first two have to be 0."""
+    """Numbers of rows. All except the first two must be 0."""
 
     rows_in: int
     rows_out: int
@@ -55,7 +55,7 @@ def compare(spark: SparkSession, rows: int) -> Comparison:
 
 
 def main() -> int:
-    """Prints the comparison as JSON."""
+    """Print the comparison as JSON."""
     result = compare(session(sys.argv[1]), int(sys.argv[2]))
     print(json.dumps(asdict(result)), flush=True)
     return 0 if result.is_exact else 1

@@ -40,12 +40,12 @@ class LetDownError(EndedDriverError):
 
 
 class Driver:
-    """One run of `tests.exactly_once.query` in a process group of its own.
+    """One run of `tests.exactly_once.query` in a separate process group.
 
     Attributes:
-        batches: Micro-batches that it has reported.
-        chunks: Chunks of rows that are fed for certain.
-        endings: Why queries ended that the driver started again.
+        batches: Number of micro-batches that it has reported.
+        chunks: Number of chunks of rows that were certainly fed.
+        endings: The reasons why queries ended before the driver restarted them.
     """
 
     def __init__(self, settings: dict[str, Any], log: Path, failpoint: str = "") -> None:
@@ -78,10 +78,10 @@ class Driver:
         self._said.put(None)
 
     def hear(self, seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
-        """The next report of the driver.
+        """Return the next report of the driver.
 
         Raises:
-            SilentDriverError: Nothing came in time.
+            SilentDriverError: No report came in time.
             EndedDriverError: It has ended.
         """
         try:
@@ -109,19 +109,19 @@ class Driver:
         return said
 
     def wait_for(self, key: str) -> dict[str, Any]:
-        """The next thing said with that key."""
+        """Wait for the next report with this key, and return its value."""
         while key not in (said := self.hear()):
             pass
         return said
 
     def wait_for_batches(self, count: int) -> None:
-        """Returns after so many more micro-batches."""
+        """Wait for this number of further micro-batches."""
         wanted = self.batches + count
         while self.batches < wanted:
             self.hear()
 
     def wait_until(self, is_met: Callable[[], bool]) -> None:
-        """Returns when the condition holds, whether or not the driver says anything."""
+        """Wait until the condition holds, with or without reports of the driver."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not is_met():
             if time.monotonic() > deadline:
@@ -146,7 +146,7 @@ class Driver:
         return sum(_status(process) == psutil.STATUS_STOPPED for process in self.tree())
 
     def tree(self) -> list[psutil.Process]:
-        """The driver and all its descendants, as far as they live."""
+        """The living processes of the driver and its descendants."""
         try:
             driver = psutil.Process(self.process.pid)
             return [driver, *driver.children(recursive=True)]
@@ -158,7 +158,7 @@ class Driver:
         return [process for process in self.tree() if _role_of(process, self.process.pid) == role]
 
     def end(self) -> None:
-        """Kill everything that is left of it."""
+        """Kill all of its remaining processes."""
         tree = self.tree()
         for process in tree:
             _signal(process, signal.SIGKILL)
@@ -168,7 +168,7 @@ class Driver:
 
 
 def signal_all(processes: list[psutil.Process], number: int) -> None:
-    """Send a signal to each that still lives."""
+    """Send a signal to each living process."""
     for process in processes:
         _signal(process, number)
 

@@ -55,10 +55,10 @@ class Tally:
     """The numbers of killed processes.
 
     Attributes:
-        kills: How often, by role; a process killed at a failpoint counts under that one's name.
-        batches: Micro-batches that drivers reported.
-        missed: Failpoints that nobody reached while they were armed.
-        let_down: Drivers that Spark let down; each was followed by another.
+        kills: Number of kills, by role. A kill at a failpoint counts under the failpoint's name.
+        batches: Number of micro-batches that drivers reported.
+        missed: Failpoints that no process reached while they were armed.
+        let_down: Number of drivers that Spark let down. Each was followed by another driver.
     """
 
     kills: Counter[str] = field(default_factory=Counter)
@@ -73,12 +73,15 @@ class Tally:
 
     @property
     def failpoints(self) -> int:
-        """Different failpoints at which a process died."""
+        """The number of different failpoints at which a process died."""
         return sum(self.kills[name] > 0 for name in NAMES)
 
 
 class Scenario:
-    """Starts drivers one after the other; each loses parts of itself and then its life."""
+    """Starts drivers one after the other.
+
+    Some processes of each driver are killed, then the driver.
+    """
 
     def __init__(self, cluster: Cluster, directory: Path, chunk_rows: int, seed: int) -> None:
         self.cluster = cluster
@@ -96,11 +99,11 @@ class Scenario:
 
     @property
     def failpoints_left(self) -> list[str]:
-        """Those at which nothing has died yet."""
+        """The failpoints at which no process has died yet."""
         return [name for name in NAMES if not self.tally.kills[name]]
 
     def settings(self, *, finish: bool = False) -> dict[str, Any]:
-        """For the next driver, which begins with the first chunk that is perhaps not fed."""
+        """The settings of the next driver. It begins with the first chunk that may not be fed."""
         return {
             "uri": self.cluster.metadata_service_uri,
             "directory": str(self.directory),
@@ -110,7 +113,7 @@ class Scenario:
         }
 
     def play_driver(self, kills_left: int) -> None:
-        """One driver: deaths at failpoints, deaths beside it, its own."""
+        """Run one driver: kill processes at failpoints, other processes, and finally the driver."""
         self.drivers += 1
         armed = self._arm()
         driver = Driver(self.settings(), self.directory / DRIVERS_LOG, _variable(armed))
@@ -125,7 +128,8 @@ class Scenario:
         except LetDownError as end:
             self.count_let_down(end)
         except EndedDriverError as end:
-            # A failpoint may be reached while the driver feeds, and end it: not a failure of ours.
+            # A failpoint may be reached while the driver feeds, and end the driver. This is no
+            # failure.
             if all(at.file.exists() for at in armed):
                 raise EndedDriverError(f"{armed}: {end}") from None
         finally:
@@ -173,7 +177,7 @@ class Scenario:
     def _kill_last(self, driver: Driver) -> None:
         role = self.dice.choice(LAST)
         self._kill_one(driver.part(role), role)
-        # What is left ends by itself when it notices, and is a zombie until then.
+        # The other processes end when they notice this. Until then, they are zombies.
         psutil.wait_procs(driver.tree(), timeout=20)
 
     def _kill_one(self, processes: list[psutil.Process], role: str) -> None:
@@ -182,9 +186,9 @@ class Scenario:
             self.tally.kills[role] += 1
 
     def sweep(self) -> None:
-        """Sweep to the end, killed on the way at each failpoint where nothing has died yet.
+        """Sweep to the end. First, kill a sweeper at each failpoint where no process has died yet.
 
-        Once all had their turn the sweeper dies at one of them, if it comes by.
+        If there is no such failpoint, the sweeper dies at a random failpoint that it reaches.
         """
         left = [name for name in IN_SWEEPER if not self.tally.kills[name]]
         armed = self._armed(left or [self.dice.choice(IN_SWEEPER)], count_max=1)
@@ -196,7 +200,7 @@ class Scenario:
             at.file.unlink()
 
     def _swept(self, armed: list[Armed]) -> bool:
-        """Whether a sweeper came to its end; False when it died at one of the failpoints."""
+        """Whether a sweeper ended normally; False if it died at a failpoint."""
         ended = subprocess.run(
             [sys.executable, "-m", "tests.exactly_once.sweep", self.cluster.metadata_service_uri],
             cwd=ROOT,
@@ -208,17 +212,17 @@ class Scenario:
         return ended.returncode == 0
 
     def count_let_down(self, error: LetDownError) -> None:
-        """Allows another try, a bounded number of times.
+        """Allow another attempt, a limited number of times.
 
         Raises:
-            LetDownError: Too often.
+            LetDownError: There were too many attempts.
         """
         self.tally.let_down += 1
         if self.tally.let_down > LET_DOWN_MAX:
             raise error
 
     def finish(self) -> None:
-        """Run both queries to the end of what was fed."""
+        """Run both queries to the end of the fed rows."""
         while True:
             driver = Driver(self.settings(finish=True), self.directory / DRIVERS_LOG)
             try:

@@ -1,9 +1,9 @@
 """The Spark driver that the harness kills: feeds a log, copies it, and counts it.
 
 `python -m tests.exactly_once.query SETTINGS`, a JSON object with `uri`, `directory` (checkpoints),
-`chunk` (the number of the chunk of rows to feed), `chunk_rows`, and `finish` (run until everything
-that was fed is through, then end). A query that ended is started again, unless there is the file
-`no_restart`. Says what it does in JSON lines on standard output.
+`chunk` (the number of the chunk of rows to feed), `chunk_rows`, and `finish` (run until all fed
+rows are copied, then end). A query that ends is restarted, unless the file `no_restart` exists. The
+driver reports its steps in JSON lines on standard output.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ SHORT_LIVED = {
     "deletedRetentionMs": "60000",
     "stagingTtlMs": "120000",
 }
-"""So that the sweeper, which runs beside the queries, has something to delete while they run."""
+"""Short times, so that the sweeper, which runs beside the queries, can delete something."""
 
 POLL_SECONDS = 0.05
 REASON_LENGTH_MAX = 20_000
 
 
 def say(**what: Any) -> None:
-    """One line for the harness."""
+    """Print one line for the harness."""
     print(json.dumps(what), flush=True)
 
 
@@ -63,7 +63,7 @@ def session(uri: str) -> SparkSession:
 
 
 def feed(spark: SparkSession, chunk: int, chunk_rows: int) -> None:
-    """Append one chunk to the input, once however often it is called."""
+    """Append one chunk to the input. Further calls with the same chunk change nothing."""
     rows = spark.range(chunk * chunk_rows, (chunk + 1) * chunk_rows, 1, 3).select(
         f.col("id").alias("seq"),
         (f.col("id") % KEYS).alias("key"),
@@ -102,14 +102,14 @@ def start(
 
 
 def run(spark: SparkSession, settings: dict[str, Any]) -> None:
-    """Keep both queries running; each that dies is started again from its checkpoint."""
+    """Keep both queries running. A query that ends is restarted from its checkpoint."""
     queries = {name: start(spark, name, settings, finish=False) for name in (COPY, COUNTS)}
     batches = dict.fromkeys(queries, -1)
     say(running=True)
     chunk, idle_polls = settings["chunk"], 0
     while True:
         idle_polls += 1
-        if idle_polls > IDLE_POLLS_MAX:  # both have come to the end of what was fed
+        if idle_polls > IDLE_POLLS_MAX:  # both have copied all fed rows
             chunk, idle_polls = chunk + 1, 0
             feed(spark, chunk, settings["chunk_rows"])
             say(fed=chunk)
@@ -140,7 +140,7 @@ def _reason(query: StreamingQuery) -> str:
 
 
 def main() -> int:
-    """Ends by itself only when it was told to finish, or when Spark let it down."""
+    """Run until a kill. With `finish`, or if Spark lets the driver down, end earlier."""
     settings = json.loads(sys.argv[1])
     try:
         return drive(settings)
@@ -152,7 +152,7 @@ def main() -> int:
 
 
 def _causes(error: Exception) -> str:
-    """What the error followed from."""
+    """The causes of the error."""
     causes = []
     cause = error.__cause__ or error.__context__
     while cause is not None:
@@ -162,7 +162,7 @@ def _causes(error: Exception) -> str:
 
 
 def drive(settings: dict[str, Any]) -> int:
-    """Feed, then run both queries; the exit code."""
+    """Feed, then run both queries, and return the exit code."""
     spark = session(settings["uri"])
     feed(spark, settings["chunk"], settings["chunk_rows"])
     say(fed=settings["chunk"])

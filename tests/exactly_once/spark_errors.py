@@ -1,4 +1,4 @@
-"""Telling an error of Spark's own, on a machine that is too busy for it, from one of ours."""
+"""Distinguishes errors of Spark itself, on a machine that is too busy, from our errors."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ GAVE_UP = (
     "Java gateway process exited before sending its port number",
     "Cannot bind to any port",
 )
-"""What Spark says when a process that it started itself did not answer in time."""
+"""Messages of Spark about its own processes that did not answer in time."""
 
 OURS = "ledgerlog_spark/"
-"""In the frames of every error that passed through our code."""
+"""A text in the frames of every error that passed through our code."""
 
 EXIT_CODE = 75
-"""Of a driver that Spark let down: try again (EX_TEMPFAIL of sysexits.h)."""
+"""The exit code of a driver that Spark let down: try again (EX_TEMPFAIL of sysexits.h)."""
 
 
 def is_sparks_own(text: str) -> bool:
-    """Whether an error, with its traces, is Spark's and no code of ours had a part in it."""
+    """Whether an error is Spark's own: none of our code is in its traces."""
     return any(words in text for words in GAVE_UP) and OURS not in text

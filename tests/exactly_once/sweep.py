@@ -11,11 +11,11 @@ from ledgerlog_spark.log.logs import logs_of
 from ledgerlog_spark.log.maintenance.sweeper import Sweeper
 
 PAGES_GRACE_MS = 1_000
-"""An hour is usual, so that commits on their way need not start again: none is while this runs."""
+"""Usually an hour, so that running commits need not restart. Here, no commit is running."""
 
 
 def main() -> int:
-    """Exit code 1 when something failed for good; what another change crossed is tried later."""
+    """Return 1 after a permanent failure. Steps that conflict with other changes run later."""
     with ll.connect(sys.argv[1]) as client:
         return _judged(client.run(_sweep))
 

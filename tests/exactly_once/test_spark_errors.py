@@ -1,4 +1,4 @@
-"""Only what is certainly Spark's own is tried again."""
+"""Only errors that are certainly Spark's own cause another attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver that is paused in the middle of a batch, while another one takes its queries over."""
+"""A driver that is paused in the middle of a batch, while another driver takes over its queries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.exactly_once.kills import DRIVERS_LOG, Scenario
 from tests.exactly_once.query import COPY, COUNTS
 
 PAUSED_AT = ("range.rows_sent", "commit.before_multi")
-"""Where it stops: a task of one query has sent rows, the other query is about to commit."""
+"""The places of the pause: a task of one query has sent rows, the other query will commit."""
 
 BATCHES_BEFORE = 6
 BATCHES_AFTER = 8
@@ -35,10 +35,10 @@ class Verdict:
         reasons: The errors that ended the zombie's queries after it was resumed.
         is_fenced: Whether each of them ended because it was replaced.
         sealed: Ledgers that it had open, and that were sealed while it was paused.
-        left_open: Those that were not; has to be empty.
-        refused: The sealed ones of which it was told, when it went on writing to them.
-        epochs_taken_back: Logs whose producer changed after it was resumed; has to be empty.
-        survivor_endings: Why queries of the other one ended; has to be empty.
+        left_open: The ledgers that were not sealed; must be empty.
+        refused: The sealed ledgers for which its later writes were refused.
+        epochs_taken_back: Logs whose producer changed after it was resumed; must be empty.
+        survivor_endings: Why queries of the other driver ended; must be empty.
     """
 
     reasons: tuple[str, ...]
@@ -51,14 +51,14 @@ class Verdict:
 
     @property
     def is_right(self) -> bool:
-        """Whether it could neither commit, nor acknowledge, nor take the epoch back."""
+        """Whether it could not commit, not acknowledge, and not get its epoch back."""
         wrong = (self.left_open, self.epochs_taken_back, self.survivor_endings)
         return self.is_fenced and bool(self.refused) and not any(wrong)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the metadata say of both logs.
+    """The metadata of both logs.
 
     Attributes:
         producers: Epoch and run of each producer, by log and producer.
@@ -70,7 +70,7 @@ class Look:
 
 
 async def look(client: LedgerClient) -> Look:
-    """As of now."""
+    """Read the current metadata."""
     logs = logs_of(client)
     producers, still_open = {}, set()
     for name in (COPY, COUNTS):
@@ -92,7 +92,7 @@ async def look(client: LedgerClient) -> Look:
 def haunt(scenario: Scenario) -> Verdict:
     """Pause one driver, run the same queries in another driver, then resume the first driver.
 
-    Begins again when Spark lets the first driver down before it is paused.
+    Start again if Spark lets the first driver down before it is paused.
     """
     directory = scenario.directory
     while True:
@@ -149,7 +149,7 @@ def _haunted(scenario: Scenario) -> Verdict:
 
 
 def _pause(zombie: Driver, files: list[Path]) -> None:
-    """Two of its processes stop themselves where the files say, then all others are stopped."""
+    """Two of its processes stop themselves at the places in the files. Then stop all others."""
     zombie.wait_for("running")
     zombie.wait_for_batches(BATCHES_BEFORE)
     for file in files:
@@ -160,7 +160,7 @@ def _pause(zombie: Driver, files: list[Path]) -> None:
 
 
 def _replacement(scenario: Scenario) -> Driver:
-    """The same queries from a copy of their checkpoints, as if on another machine."""
+    """Start the same queries from a copy of their checkpoints, as if on another machine."""
     elsewhere = scenario.directory / ELSEWHERE
     shutil.copytree(scenario.directory, elsewhere, ignore=shutil.ignore_patterns("*.log"))
     scenario.directory = elsewhere
@@ -170,7 +170,7 @@ def _replacement(scenario: Scenario) -> Driver:
 
 
 def _sealed(survivor: Driver, paused: Look, look_again: Callable[[], Look]) -> Look:
-    """What there is once the zombie's ledgers are sealed, which no batch waits for."""
+    """The metadata after the zombie's ledgers are sealed. No batch waits for this."""
     survivor.wait_for_batches(BATCHES_AFTER)
     found = look_again()
     for _ in range(BATCHES_TO_A_SEAL_MAX):

@@ -1,6 +1,6 @@
-"""Apache BookKeeper's Java client on our bookies, ours on its bookies (`make interop`).
+"""Apache BookKeeper's Java client on our bookies, and our client on Apache's (`make interop`).
 
-The same scenarios are played with either kind of client as writer, as the one that recovers and as
-reader, on either kind of bookie. Both clients are processes that take the same line commands, so
-that each can be killed while its adds are in flight.
+In the same scenarios, each kind of client writes, recovers and reads, on each kind of bookie. Both
+clients are processes with the same line commands, so that each can be killed while its adds are in
+flight.
 """

@@ -49,7 +49,7 @@ WIDTH_WITHOUT_TERMINAL = 130
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One scenario as it went."""
+    """The result of one scenario."""
 
     bookies: str
     scenario: Scenario
@@ -59,7 +59,7 @@ class Row:
 
     @property
     def is_ok(self) -> bool:
-        """Whether it ran to its end and nothing was lost, changed or invented."""
+        """Whether the scenario ended, and nothing was lost, changed or invented."""
         return not self.failure and self.tally.is_clean
 
 
@@ -74,7 +74,7 @@ class Run:
         self._played = 0
 
     def on_our_bookies_and_mixed(self) -> None:
-        """Our ZooKeeper and bookies; then two of them beside two Apache bookies."""
+        """Use our ZooKeeper and bookies, then two of our bookies and two Apache bookies."""
         alone = self._chosen(
             "ledgerlog",
             [
@@ -109,7 +109,7 @@ class Run:
                     self._play("mixed", apache, clients, mixed)
 
     def on_apache_bookies(self) -> None:
-        """Apache bookies on a ZooKeeper of their own, formatted by Apache's shell."""
+        """Use Apache bookies on a separate ZooKeeper, formatted by Apache's shell."""
         scenarios = self._chosen(
             "apache",
             [
@@ -197,14 +197,14 @@ def _print_table(rows: list[Row]) -> None:
 
 
 def _end(number: int, _frame: object) -> None:
-    """Once: whatever else is pressed, what was started is stopped."""
+    """Stop everything that was started. Later signals are ignored."""
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
 def main() -> int:
-    """Exit code 0 when every scenario went as it has to, or when there is nothing to play with."""
+    """Return 0 if every scenario succeeded, or if the tools are missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--only", default="", help="play scenarios with these words, such as 'apache: ours dies'"

@@ -1,4 +1,4 @@
-"""Real Apache bookies as processes of this machine, on a ZooKeeper of their own or on ours."""
+"""Real Apache bookies as processes of this machine, on a separate ZooKeeper or on ours."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ dbStorage_rocksDB_blockCacheSize=8388608
 
 
 class ApacheBookies:
-    """Bookies 0, 1, ... of one cluster, by turns with either kind of ledger storage.
+    """Bookies 0, 1, ... of one cluster, alternating between the two kinds of ledger storage.
 
-    Every other one has an id of its own instead of host and port, as operators choose them.
+    Every second bookie has a name as its id instead of host and port.
     """
 
     def __init__(
         self, tools: ApacheTools, metadata_service_uri: str, directory: Path, *, count: int
     ) -> None:
-        """Starts nothing yet."""
+        """Prepare the bookies, but start none."""
         self._tools = tools
         self._uri = metadata_service_uri.replace("zk://", "zk+hierarchical://")
         self._zookeeper = metadata_service_uri.removeprefix("zk://").partition("/")[0]
@@ -64,7 +64,7 @@ class ApacheBookies:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Bookie ids as they are registered."""
+        """The registered bookie ids."""
         return tuple(self._settings)
 
     def format(self) -> None:
@@ -80,7 +80,7 @@ class ApacheBookies:
             )
 
     def start(self, *bookie_ids: str) -> None:
-        """Start those (all when none is named) together; returns when all are registered."""
+        """Start these bookies, by default all, and return when all are registered."""
         wanted = bookie_ids or self.ids
         zookeeper = KazooClient(self._zookeeper)
         zookeeper.start()
@@ -156,6 +156,6 @@ class ApacheBookies:
 
 
 def _session(zookeeper: KazooClient, bookie_id: str) -> int:
-    """The session that registered the bookie, 0 when none did: a killed one's lingers."""
+    """The session that registered the bookie, or 0. That of a killed bookie stays for a while."""
     stat = zookeeper.exists(f"/ledgers/available/{bookie_id}")
     return stat.ephemeralOwner if stat is not None else 0

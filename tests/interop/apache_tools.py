@@ -26,12 +26,12 @@ OPENED = ("java.io", "java.nio", "java.lang", "java.util.zip", "jdk.internal.mis
 
 
 class SkippedError(Exception):
-    """This machine cannot have Apache BookKeeper; says why."""
+    """Apache BookKeeper cannot be installed on this machine. The message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApacheTools:
-    """Where the jars and our compiled program are."""
+    """The places of the jars and of our compiled program."""
 
     jars: Path
     classes: Path
@@ -54,7 +54,7 @@ class ApacheTools:
     def client(
         self, metadata_service_uri: str, *, batch_recovery: bool = False, version_3: bool = False
     ) -> tuple[str, ...]:
-        """A command that runs Apache's client behind line commands."""
+        """A command that runs Apache's client with line commands."""
         uri = metadata_service_uri.replace("zk://", "zk+hierarchical://")
         batches = f"-Dinterop.batches={str(batch_recovery).lower()}"
         version = f"-Dinterop.version3={str(version_3).lower()}"
@@ -62,7 +62,7 @@ class ApacheTools:
 
 
 def apache_tools() -> ApacheTools:
-    """The tools, fetched when they are not in the cache yet.
+    """The tools, which are fetched if they are not in the cache.
 
     Raises:
         SkippedError: Maven or a Java compiler is missing, or Maven cannot resolve the jars.
@@ -86,7 +86,7 @@ def _name(*paths: Path) -> str:
 
 
 def _into(folder: Path, fill: object) -> None:
-    """Fill a folder beside its place and move it there, whole or not at all."""
+    """Fill a folder next to its place, and move it there when it is complete."""
     assert callable(fill)
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         made = Path(temporary) / folder.name

@@ -15,7 +15,7 @@ ENTRIES_AFTER = 200
 def bookie_loss(
     writer: str, recoverers: tuple[str, str], shapes: tuple[Shape, Shape]
 ) -> list[Scenario]:
-    """A writer that goes on and closes, and one that dies as well, on both shapes."""
+    """Scenarios with a writer that continues and closes, and one that dies too, on both shapes."""
     closing = [
         Scenario(
             f"{writer} loses a bookie and goes on",

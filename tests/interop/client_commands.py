@@ -1,4 +1,4 @@
-"""Our client behind the line commands of `InteropClient.java`.
+"""Our client with the line commands of `InteropClient.java`.
 
 `python -m tests.interop.client_commands URI`
 """
@@ -30,14 +30,14 @@ _lock = threading.Lock()
 
 
 def say(line: str) -> None:
-    """One line, whole, from whichever thread."""
+    """Print one whole line, from any thread."""
     with _lock:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
 
 class Commands:
-    """What the lines ask for; each method returns what follows `ok`."""
+    """The commands. Each method returns the text after `ok`."""
 
     def __init__(self, client: BlockingClient) -> None:
         self._client = client
@@ -115,7 +115,7 @@ class Commands:
         return ""
 
     def batch(self, ledger: str, bookie_id: str, count: str, overhead_bytes: str) -> str:
-        """Entries 0 and up as one bookie sends them in one answer, their headers cut off."""
+        """The entries from 0 on in one answer of one bookie, without their headers."""
         request = ReadBatch(int(ledger), 0, int(count), BATCH_SIZE_BYTES)
 
         async def ask(client: LedgerClient) -> tuple[Code, list[bytes]]:
@@ -169,7 +169,7 @@ def _bytes(word: str) -> bytes:
 
 
 def main() -> int:
-    """Answer until standard input ends."""
+    """Answer commands until standard input ends."""
     with ll.connect(sys.argv[1]) as client:
         commands = Commands(client)
         say("ok ready")

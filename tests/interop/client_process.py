@@ -1,4 +1,4 @@
-"""A client of either kind as a process that takes line commands."""
+"""A client of either kind as a process with line commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ClientError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """One entry as a reader reported it."""
+    """One entry in the report of a reader."""
 
     entry_id: int
     size_bytes: int
@@ -36,12 +36,12 @@ class Got:
 
 
 class ClientProcess:
-    """Answers come in the order of the commands; reports are taken as they come.
+    """A client process. Its answers have the order of the commands; reports come at any time.
 
     Attributes:
         kind: `java` or `ours`.
-        sent: How many entries the last `append` may have sent.
-        acknowledged: Last entry that it reported as acknowledged.
+        sent: Number of entries that the last `append` may have sent.
+        acknowledged: The last entry that was reported as acknowledged.
     """
 
     def __init__(self, kind: str, command: tuple[str, ...], log_path: Path) -> None:
@@ -67,12 +67,12 @@ class ClientProcess:
         self._is_ready = False
 
     def ask(self, *words: object) -> list[str]:
-        """What follows `ok`, word by word."""
+        """Send a command, and return the words after `ok`."""
         self.begin(*words)
         return self.finish()
 
     def begin(self, *words: object) -> None:
-        """Give a command; `finish` waits for its answer."""
+        """Send a command. `finish` waits for its answer."""
         if not self._is_ready:
             self._is_ready = True
             self.finish()
@@ -83,7 +83,7 @@ class ClientProcess:
         self.process.stdin.flush()
 
     def finish(self) -> list[str]:
-        """The answer to the last command."""
+        """Wait for the answer to the last command, and return it."""
         try:
             line = self._answers.get(timeout=PATIENCE_SECONDS)
         except queue.Empty:
@@ -98,24 +98,24 @@ class ClientProcess:
         return rest.split()
 
     def metadata(self, ledger_id: int) -> dict[str, Any]:
-        """The ledger's record as this client reads it."""
+        """The ledger metadata that this client reads."""
         found: dict[str, Any] = json.loads(" ".join(self.ask("metadata", ledger_id)))
         return found
 
     def read(
         self, ledger_id: int, first_entry_id: int, last_entry_id: int, how: str = "single"
     ) -> list[Got]:
-        """Entries first to last, both inclusive, of a ledger that it opened."""
+        """The entries from `first` to `last`, inclusive, of a ledger that it opened."""
         return self.collect("read", ledger_id, first_entry_id, last_entry_id, how)[1]
 
     def collect(self, *words: object) -> tuple[list[str], list[Got]]:
-        """The answer to a command, and the entries that were reported on the way to it."""
+        """The answer to a command, and the entries that were reported before it."""
         self._got = []
         answer = self.ask(*words)
         return answer, self._got
 
     def wait_for(self, acknowledged: int) -> None:
-        """Returns when so many entries are acknowledged."""
+        """Wait until this number of entries is acknowledged."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         with self._acked:
             while self.acknowledged + 1 < acknowledged:
@@ -128,12 +128,12 @@ class ClientProcess:
                 self._acked.wait(min(left, 0.5))
 
     def kill(self) -> None:
-        """SIGKILL; returns when everything that it had reported is taken."""
+        """Kill the process, and wait until all of its reports were read."""
         self.process.kill()
         self._end()
 
     def stop(self) -> None:
-        """Ends it: cleanly when it can, else with SIGKILL."""
+        """End the process, cleanly if possible, otherwise with SIGKILL."""
         if self.process.poll() is None and self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -170,7 +170,7 @@ class ClientProcess:
 
 
 class Clients:
-    """The processes that use one cluster: one of each kind that stays, and spare ones to kill."""
+    """The processes that use one cluster: one of each kind that stays, and others to kill."""
 
     def __init__(self, commands: dict[str, tuple[str, ...]], log_directory: Path) -> None:
         self._commands = commands
@@ -180,20 +180,20 @@ class Clients:
         self._started: list[ClientProcess] = []
 
     def staying(self, kind: str) -> ClientProcess:
-        """The one that lives from scenario to scenario."""
+        """The process that stays from scenario to scenario."""
         client = self._staying.get(kind)
         if client is None or client.process.poll() is not None:
             client = self._staying[kind] = self._start(kind)
         return client
 
     def mortal(self, kind: str) -> ClientProcess:
-        """One to kill; the next of its kind starts meanwhile."""
+        """A process to kill. The next one of its kind is started in the background."""
         client = self._spare.pop(kind, None) or self._start(kind)
         self._spare[kind] = self._start(kind)
         return client
 
     def forget(self) -> None:
-        """Stop those that stay: after a failure nobody knows what they are at."""
+        """Stop the processes that stay, because their state is unknown after a failure."""
         for client in self._staying.values():
             client.kill()
         self._staying.clear()

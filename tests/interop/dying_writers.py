@@ -25,7 +25,7 @@ BATCHING = "java-batches"
 
 
 def dying_writers(roles: tuple[tuple[str, str], ...]) -> list[Scenario]:
-    """Each pair of writer and recoverer, with every digest type, striped and not."""
+    """Scenarios for each pair of writer and recoverer, with every digest type, striped and not."""
     matrix = [
         Scenario(
             f"{writer} dies, {recoverer} recovers",
@@ -68,7 +68,7 @@ def _more_recoveries() -> list[Scenario]:
 
 
 def killed_while_appending(stage: Stage, writer: str, shape: Shape, digest: str) -> Written:
-    """A ledger whose writer got a SIGKILL while adds were in flight."""
+    """Return a ledger whose writer was killed while adds were in flight."""
     ledger = stage.create(stage.clients.mortal(writer), shape, digest)
     ledger.append(ENDLESS)
     ledger.writer.wait_for(OUTSTANDING + stage.number * 37 % 700)
@@ -77,7 +77,7 @@ def killed_while_appending(stage: Stage, writer: str, shape: Shape, digest: str)
 
 
 def recover(stage: Stage, ledger: Written, recoverer: str) -> None:
-    """Recover, then compare; recovering again changes nothing."""
+    """Recover and compare. A second recovery must change nothing."""
     client = stage.clients.staying(recoverer)
     last, length = map(int, client.ask("recover", *ledger.credentials))
     again = client.ask("recover", *ledger.credentials)
@@ -95,7 +95,7 @@ def _both_recover(stage: Stage, writer: str, shape: Shape) -> None:
     for client in both:
         client.begin("recover", *ledger.credentials)
     for client in both:
-        # One may lose the race for the record; it has to get there when it asks again.
+        # One client may lose the race for the metadata. Its second attempt must succeed.
         with contextlib.suppress(ClientError):
             client.finish()
     ends = [client.ask("recover", *ledger.credentials) for client in both]

@@ -36,7 +36,7 @@ PAIRS = ((JAVA, OURS), (OURS, JAVA))
 
 
 def living_writers() -> list[Scenario]:
-    """All of them, for either kind of bookie."""
+    """All scenarios, for either kind of bookie."""
     closing = [
         Scenario(
             f"{writer} writes and closes, both read",
@@ -136,7 +136,7 @@ def _followed(stage: Stage, writer: str, reader: str, shape: Shape) -> None:
 
 
 def _follow(stage: Stage, ledger: Written, follower: ClientProcess, seen: int) -> int:
-    """Read what has become readable; the last entry that was seen."""
+    """Read the readable entries, and return the last entry."""
     end = int(follower.ask("refresh", ledger.id)[0])
     if end < seen:
         raise AssertionError(f"the last add confirmed fell from {seen} to {end}")
@@ -166,7 +166,7 @@ def _wrong_password(stage: Stage, writer: str, other: str) -> None:
     for command in ("open", "recover"):
         client.begin(command, ledger.id, ledger.digest, b"another".hex())
         _expect_refusal(WRONG_PASSWORD, client)
-    ledger.append(ENTRIES)  # nobody fenced it
+    ledger.append(ENTRIES)  # no client fenced it
     ledger.writer.finish()
     last, length = map(int, ledger.writer.ask("close", ledger.id))
     expect(last, 2 * ENTRIES - 1, "last entry of the closed ledger")
@@ -189,7 +189,7 @@ def _deleted(stage: Stage, writer: str, other: str) -> None:
 
 
 def _batch_from_each_bookie(stage: Stage) -> None:
-    """Without the reader's ways round a bookie that takes no batches."""
+    """Read batches directly, without the reader, which has other ways to read."""
     ledger = stage.create(stage.clients.staying(JAVA), ALL_COPIES, "CRC32C")
     ledger.append(ENTRIES)
     ledger.writer.finish()
@@ -212,8 +212,8 @@ def _scattered(stage: Stage, recoverer: str | None) -> None:
         last, length = map(int, writer.ask("close", ledger.id))
         stage.compare_closed(ledger, last, length)
         return
-    # An entry's length counts what was added before it, here also entries that follow it: a
-    # recovered length is off by some of them, whoever recovers.
+    # An entry's length counts all earlier adds, here also of entries that follow it: a recovered
+    # length is off by some of them, whoever recovers.
     client = stage.clients.staying(recoverer)
     last, length = map(int, client.ask("recover", *ledger.credentials))
     expect(last, ENTRIES - 1, "last entry of the recovered ledger")

@@ -1,4 +1,4 @@
-"""Payloads that say what they are: anybody can tell whether an entry is the one that was sent.
+"""Payloads that depend on ledger and entry, so that every reader can verify them.
 
 The Java program has the same rule, so it uses nothing that only Python has.
 """
@@ -17,7 +17,7 @@ class Source:
     """The entries of one ledger.
 
     Attributes:
-        seed: Tells its entries from those of all others.
+        seed: Distinguishes its entries from those of all other ledgers.
         sizes: Payload sizes in bytes, used in turn; none draws 40 to 2,999 for each entry.
     """
 
@@ -25,7 +25,7 @@ class Source:
     sizes: tuple[int, ...] = ()
 
     def payload(self, entry_id: int) -> bytes:
-        """The only right payload of an entry."""
+        """The right payload of an entry."""
         name = f"{self.seed}:{entry_id}".encode()
         digest = hashlib.sha256(name).digest()
         size = (
@@ -41,10 +41,10 @@ class Source:
 
     @property
     def words(self) -> tuple[str, str]:
-        """Seed and sizes as commands have them."""
+        """Seed and sizes, in the form of commands."""
         return str(self.seed), ",".join(map(str, self.sizes)) or "-"
 
     @classmethod
     def of_words(cls, seed: str, sizes: str) -> Source:
-        """What `words` gave."""
+        """The source from its `words`."""
         return cls(int(seed), tuple(map(int, sizes.split(","))) if sizes != "-" else ())

@@ -1,4 +1,4 @@
-"""What a scenario plays on: bookies, clients, and what is read against what was sent."""
+"""The stage of a scenario: bookies, clients, and the comparison of read and sent entries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Shape:
 
     @property
     def is_striped(self) -> bool:
-        """Whether a bookie holds only some of the entries: then nobody reads batches."""
+        """Whether a bookie holds only some of the entries. Then no client reads batches."""
         return self.ensemble_size > self.write_quorum
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ STRIPED_OVER_THREE = Shape(3, 2, 2)
 
 
 class Bookies(Protocol):
-    """Bookies of either kind that can be killed and started again."""
+    """Bookies of either kind that can be stopped and restarted."""
 
     def kill(self, bookie_id: str) -> None:
         """SIGKILL."""
@@ -59,7 +59,7 @@ class OurBookies:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """As they are registered."""
+        """The registered ids."""
         return tuple(member.id for member in self._cluster.members.bookies)
 
     def kill(self, bookie_id: str) -> None:
@@ -67,7 +67,7 @@ class OurBookies:
         self._cluster.kill(bookie_id)
 
     def stop(self, bookie_id: str) -> None:
-        """SIGTERM: it takes its registration back before it ends."""
+        """Stop a bookie with SIGTERM, so that it withdraws its registration."""
         self._cluster.kill(bookie_id, signal.SIGTERM)
 
     def start(self, *bookie_ids: str) -> None:
@@ -78,14 +78,14 @@ class OurBookies:
 
 @dataclass(slots=True)
 class Tally:
-    """What the comparisons found.
+    """The results of the comparisons.
 
     Attributes:
-        entries: Entries that were read and compared, by all readers together.
+        entries: Number of entries that all readers together read and compared.
         lost: Acknowledged entries that a reader did not get.
-        changed: Entries with another payload than the one that was sent.
+        changed: Entries with a payload that was not sent.
         invented: Entries that were never sent.
-        in_doubt: Entries that a writer had sent and not yet reported when it was killed.
+        in_doubt: Entries that a killed writer had sent, but not reported as acknowledged.
         overstated: Ledgers that Java's recovery closed with too large a length.
     """
 
@@ -97,7 +97,7 @@ class Tally:
     overstated: int = 0
 
     def add(self, other: Tally) -> None:
-        """Sum up."""
+        """Add the results of other comparisons."""
         self.entries += other.entries
         self.lost += other.lost
         self.changed += other.changed
@@ -113,7 +113,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Written:
-    """A ledger and what its writer sent to it."""
+    """A ledger, and the entries that its writer sent."""
 
     id: int
     shape: Shape
@@ -125,11 +125,11 @@ class Written:
 
     @property
     def credentials(self) -> tuple[int, str, str]:
-        """What opening it takes."""
+        """The arguments with which the ledger is opened."""
         return self.id, self.digest, self.password
 
     def kill_writer(self, tally: Tally) -> None:
-        """SIGKILL, then counts what it leaves in doubt."""
+        """Kill the writer, and count the entries in doubt."""
         self.writer.kill()
         tally.in_doubt += self.writer.sent - self.writer.acknowledged - 1
 
@@ -144,7 +144,7 @@ class Stage:
     """One scenario's view of a cluster.
 
     Attributes:
-        number: Of the scenario; its choices follow from it.
+        number: The number of the scenario, which determines its choices.
     """
 
     number: int
@@ -161,7 +161,7 @@ class Stage:
         sizes: tuple[int, ...] = (),
         ledger_id: int | None = None,
     ) -> Written:
-        """A new ledger with a password and custom metadata of its own."""
+        """Create a ledger with its own password and custom metadata."""
         password = f"password {self.number}".encode().hex()
         custom = ",".join(f"{name}={value.hex()}" for name, value in CUSTOM.items())
         quorum = (shape.ensemble_size, shape.write_quorum, shape.ack_quorum)
@@ -180,14 +180,14 @@ class Stage:
         recoverers: tuple[str, ...] = (),
         is_length_known: bool = True,
     ) -> None:
-        """Both clients agree on the closed record, and read from it what was sent.
+        """Check that both clients read the same closed metadata and the sent entries.
 
         Args:
-            ledger: Closed by its writer or by recovery.
-            last_entry_id: As the client said that closed it.
+            ledger: A ledger that its writer or a recovery has closed.
+            last_entry_id: The last entry according to the client that closed the ledger.
             length: The same, in payload bytes.
-            recoverers: Who recovered it, when it was not closed by its writer.
-            is_length_known: False when the length may be anything.
+            recoverers: The clients that recovered it, if its writer did not close it.
+            is_length_known: False if the length may have any value.
         """
         metadata = self._agreed_metadata(ledger.id)
         expect(metadata["state"], "CLOSED", "state")
@@ -205,11 +205,11 @@ class Stage:
     def _check_length(
         self, ledger: Written, last_entry_id: int, length: int, recoverers: tuple[str, ...]
     ) -> None:
-        """The payloads' own sum; Java's recovery may count entries that it then leaves out.
+        """Check that the length is the sum of the payloads, with an exception for Java's recovery.
 
-        It starts from the length in the entry that carries the highest last add confirmed. When no
-        entry after that one can be recovered, it closes with the length of an entry that is not
-        part of the ledger (docs/INTEROP.md).
+        Java's recovery starts with the length in the entry with the highest last add confirmed. If
+        no entry after that LAC can be recovered, Java closes the ledger with the length of an entry
+        that is not part of the ledger (docs/INTEROP.md).
         """
         exact = ledger.source.length(last_entry_id)
         if length != exact and any(kind != OURS for kind in recoverers):
@@ -220,7 +220,7 @@ class Stage:
         expect(length, exact, "length of the payloads")
 
     def read(self, kind: str, ledger: Written, last_entry_id: int) -> None:
-        """The whole ledger, once for each way to read it, compared with what was sent."""
+        """Read the whole ledger in each possible way, and compare it with the sent entries."""
         client = self.clients.staying(kind)
         seen = int(client.ask("open", *ledger.credentials)[0])
         expect(seen, last_entry_id, f"end of the ledger as {kind} opened it")
@@ -231,7 +231,7 @@ class Stage:
             self.compare(ledger, range(last_entry_id + 1), got)
 
     def compare(self, ledger: Written, wanted: range, got: list[Got]) -> None:
-        """Count what a reader got against what was sent."""
+        """Compare the entries of a reader with the sent entries, and count the differences."""
         self.tally.entries += len(got)
         self.tally.lost += len(set(wanted) - {entry.entry_id for entry in got})
         for entry in got:
@@ -246,14 +246,14 @@ class Stage:
     def _agreed_metadata(self, ledger_id: int) -> dict[str, Any]:
         theirs, ours = (self.clients.staying(kind).metadata(ledger_id) for kind in KINDS)
         if ours["created_ms"] < 0:
-            # Not in the record, as Java leaves it by default; it then tells ZooKeeper's time.
+            # By default, Java does not store this time, and then shows ZooKeeper's time.
             theirs["created_ms"] = ours["created_ms"]
         for name in sorted(theirs.keys() | ours.keys()):
             expect(ours.get(name), theirs.get(name), f"{name} as ours reads it, beside Java's")
         return ours
 
     def fragments(self, ledger: Written) -> list[Any]:
-        """Fragments as both clients see them."""
+        """The fragments, in a form that is the same for both clients."""
         found: list[Any] = self._agreed_metadata(ledger.id)["fragments"]
         return found
 
@@ -263,9 +263,9 @@ class Scenario:
     """One row of the table.
 
     Attributes:
-        what: Who does what, in a few words.
+        what: A short description.
         ledger: Quorums and digest type.
-        play: Raises when something is not as it has to be.
+        play: Runs the scenario, and raises an error if a check fails.
     """
 
     what: str
@@ -274,6 +274,6 @@ class Scenario:
 
 
 def expect(found: object, wanted: object, what: str) -> None:
-    """Fails the scenario unless the two are equal."""
+    """Fail the scenario unless the two values are equal."""
     if found != wanted:
         raise AssertionError(f"{what}: {found!r} instead of {wanted!r}")

@@ -1,4 +1,4 @@
-"""The comparison itself: it has to notice what the interoperation test is there to find."""
+"""The comparison itself must detect the faults for which the interoperation test looks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCE = Source(7)
 
 @dataclass
 class Reports:
-    """What a writer reported before it was killed."""
+    """The reports of a writer before it was killed."""
 
     sent: int
     acknowledged: int
@@ -28,7 +28,7 @@ class Reports:
 
 @dataclass
 class Fixed:
-    """Clients that both answer with the same record and the same entries."""
+    """Two clients that answer with the same metadata and the same entries."""
 
     metadata_read: dict[str, Any]
     got: list[Got]

@@ -1,4 +1,4 @@
-"""Apache's client as it is without settings: it speaks version 3, which our bookies refuse."""
+"""Apache's client with its default settings uses version 3, which our bookies refuse."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.interop.stage import JAVA, WHOLE, Scenario, Stage, expect
 VERSION_3 = "java, version 3"
 ENTRIES = 20
 TIMEOUT_SECONDS = 10.0
-"""Of the client's adds and reads, as InteropClient.java has it."""
+"""Time limit of the client's adds and reads, as in InteropClient.java."""
 REFUSED = re.compile("Protocol|Unauthorized|Read|Recovery", re.IGNORECASE)
 
 
 def version_3() -> list[Scenario]:
-    """Writing, reading and recovering; after each of them clients of version 2 go on."""
+    """Write, read and recover. After each of these, clients of version 2 continue."""
     return [
         Scenario("java without useV2WireProtocol writes", f"{WHOLE} CRC32C", _writes),
         Scenario("java without useV2WireProtocol reads", f"{WHOLE} CRC32C", _reads),
@@ -39,7 +39,7 @@ def _reads(stage: Stage) -> None:
     ledger.writer.finish()
     last, length = map(int, ledger.writer.ask("close", ledger.id))
     client = stage.clients.staying(VERSION_3)
-    client.ask("open", *ledger.credentials)  # of a closed ledger the metadata store has it all
+    client.ask("open", *ledger.credentials)  # the metadata of a closed ledger is enough
     _expect_refusal(client, "read", ledger.id, 0, last, "single")
     stage.compare_closed(ledger, last, length)
 

@@ -25,13 +25,13 @@ from tests.kill_test.round import Tally, check_kept, mode_settings, play
 BOOKIES = 5
 SETTINGS = {
     "compaction_major_percent": 95,
-    "compaction_bytes_per_s": MEBIBYTE // 4,  # it takes longer, so more kills meet it
+    "compaction_bytes_per_s": MEBIBYTE // 4,  # slow, so more kills happen during it
     "disk_usage_max": 1,
 }
 
 
 def run(rounds: int, seed: int, minutes: float, directory: Path) -> int:
-    """Play all rounds, unless the time is over before, and return the exit code."""
+    """Play rounds until all are played or the time is over, and return the exit code."""
     tally = Tally()
     ends = time.monotonic() + 60 * minutes
     with ExitStack() as stack:
@@ -65,7 +65,7 @@ def run(rounds: int, seed: int, minutes: float, directory: Path) -> int:
 
 
 def main() -> int:
-    """Exit code 0 when nothing was lost, changed or invented."""
+    """Return 0 if nothing was lost, changed or invented."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=positive, default=100)
     parser.add_argument("--seed", type=int, default=1)

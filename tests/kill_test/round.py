@@ -41,14 +41,14 @@ WRITER = "import sys; from tests.kill_test.writer import main; sys.exit(main())"
 
 @dataclass(slots=True)
 class Tally:
-    """What all rounds saw; lost, invented and `copies.wrong` have to be 0.
+    """The results of all rounds. `lost`, `invented` and `copies.wrong` must be 0.
 
     Attributes:
         rounds: Number of rounds.
         acknowledged: Number of entries whose writer got an acknowledgement.
         lost: Number of acknowledged entries that are not in the sealed ledger.
         invented: Number of entries that no writer sent.
-        copies: What the bookies held, at the end of each round and of the run.
+        copies: The copies on the bookies, at the end of each round and of the run.
         kills: Number of killed bookies, by write mode.
         compacting: Number of bookies that compacted files immediately before they were killed.
         kept: The ledgers that no round deleted, by the number of the round.
@@ -70,7 +70,7 @@ class Tally:
 
 
 class Writer:
-    """The appending process and what it reported."""
+    """The appending process and its reports."""
 
     def __init__(self, uri: str, seed: int, quorum: tuple[int, int, int]) -> None:
         self._sent_pipe, sent_end = os.pipe()
@@ -89,16 +89,16 @@ class Writer:
         self.ledger_id = NUMBER.unpack(self._read(self._sent_pipe, NUMBER.size))[0]
 
     def wait_for(self, acknowledged: int) -> None:
-        """Returns when so many entries are acknowledged."""
+        """Wait until this number of entries is acknowledged."""
         while self.acknowledged + 1 < acknowledged:
             self._take(self._read(self._acked_pipe, NUMBER.size))
 
     def wait_for_more(self) -> None:
-        """Returns when one more entry is acknowledged: the writer got over what happened."""
+        """Wait until one more entry is acknowledged, so the writer has recovered from the fault."""
         self.wait_for(self.acknowledged + 2)
 
     def kill(self) -> None:
-        """SIGKILL, then everything that it had reported."""
+        """Kill the process, then read all of its reports."""
         self.process.kill()
         self.process.wait()
         for pipe, take in ((self._acked_pipe, self._take), (self._sent_pipe, self._take_sent)):

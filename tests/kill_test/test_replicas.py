@@ -1,4 +1,4 @@
-"""The reader of the long checks sees each kind of wrong copy."""
+"""The reader of the long checks detects each kind of wrong copy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def stored(entry_id: int, payload: bytes) -> bytes:
 
 
 class Held:
-    """What each bookie answers."""
+    """The answers of each bookie."""
 
     def __init__(self) -> None:
         self.answers = {

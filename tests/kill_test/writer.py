@@ -1,5 +1,8 @@
-"""The process that appends until it is killed; reports on two pipes what it sent and what was
-acknowledged, each as the highest entry id so far (8 bytes)."""
+"""The process that appends until it is killed, and reports on two pipes.
+
+Each report is an entry id of 8 bytes: the highest sent id on one pipe, and the highest acknowledged
+id on the other.
+"""
 
 from __future__ import annotations
 

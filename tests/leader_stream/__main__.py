@@ -1,8 +1,8 @@
-"""`python -m tests.leader_stream --rows 5000000`: a stream from the earliest record of a log that
-its leader goes on appending to, across three rolls and a killed bookie.
+"""`python -m tests.leader_stream --rows 5000000`: a stream of a leader log.
 
-A Spark query copies the leader log to a transactional log. At the end the copy has to hold what was
-appended: the same records at the same offsets.
+A Spark query copies the leader log to a transactional log. The stream begins at the earliest
+record. Meanwhile, the leader continues to append, with three rolls and a killed bookie. At the end,
+the copy must have the appended records at the same offsets.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KILLED = "bookie-1"
 
 
 def record(number: int) -> bytes:
-    """The record at that offset."""
+    """The record at this offset."""
     return b"%0*d" % (NUMBER_BYTES, number) + bytes(RECORD_BYTES - NUMBER_BYTES)
 
 
@@ -52,7 +52,7 @@ class Appender(threading.Thread):
         self.failure: BaseException | None = None
 
     def run(self) -> None:
-        """Append everything; what goes wrong is kept for the main thread."""
+        """Append everything. An error is stored for the main thread."""
         try:
             self._append()
         except BaseException as failure:  # noqa: BLE001 - the main thread reports it
@@ -96,7 +96,7 @@ def stream(spark: SparkSession, directory: str) -> Any:
 
 
 def copied_to(query: Any) -> int:
-    """The offset behind the newest batch that is through, 0 before the first."""
+    """The offset after the newest completed batch; 0 before the first one."""
     progress = query.lastProgress
     end = progress["sources"][0]["endOffset"] if progress else None
     if not end:
@@ -106,7 +106,7 @@ def copied_to(query: Any) -> int:
 
 
 def differences(spark: SparkSession, rows: int) -> dict[str, int]:
-    """Rows copied, and how many of them are not what was appended there."""
+    """The number of copied rows, and the number of wrong rows."""
     copied = spark.read.format("ledger").option("includeMetadata", "true").load(COPY)
     number = f.substring(f.col("value").cast("string"), 1, NUMBER_BYTES).cast("long")
     written = f.concat(
@@ -124,7 +124,7 @@ def differences(spark: SparkSession, rows: int) -> dict[str, int]:
 
 
 def main() -> int:
-    """Exit code 0 when the copy equals what was appended."""
+    """Return 0 if the copy has exactly the appended records."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=positive, default=5_000_000)
     rows = parser.parse_args().rows

@@ -1,10 +1,10 @@
 """`python -m tests.many_ledgers [--ledgers 100000]`: one bookie with very many ledgers.
 
-It takes an entry of each, finishes files, writes MANIFESTs, starts again after a clean stop and
-after a kill, takes another entry of each, and collects the garbage that all of them are: none has
-metadata. Meanwhile a well-behaved peer adds on. Exit code 1 when the bookie's own work held its
-event loop up for longer than LAG_SECONDS_MAX, an add of that peer took longer than
-ADD_SECONDS_MAX or was refused, no file was finished, or not every ledger was collected.
+It stores an entry of each ledger, finishes files, writes MANIFESTs, restarts after a clean stop and
+after a kill, stores another entry of each ledger, and collects all of them as garbage, because none
+has metadata. Meanwhile, a well-behaved peer adds entries. The exit code is 1 if the bookie's own
+work blocked its event loop for longer than LAG_SECONDS_MAX, if an add of this peer took longer than
+ADD_SECONDS_MAX or was refused, if no file was finished, or if not every ledger was collected.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ ANSWER_BYTES = 28
 
 
 class WellBehavedPeer:
-    """Adds an entry every 10 ms over a connection of its own, and notes how long each took.
+    """Adds an entry every 10 ms over its own connection, and records the time of each add.
 
     Attributes:
-        slowest_seconds: Of its adds.
+        slowest_seconds: The longest time of an add.
         refused: Adds that were not stored.
 
     Args:
-        port: Of the bookie.
-        ledger_id: Of a ledger without entries.
+        port: The port of the bookie.
+        ledger_id: The id of a ledger without entries.
     """
 
     def __init__(self, port: int, ledger_id: int) -> None:
@@ -97,14 +97,14 @@ class Check:
         self.broken: list[str] = []
 
     def phase(self, name: str, work: Callable[[], object]) -> object:
-        """Do something to the bookie while the peer adds; prints what it came to."""
-        with ll.connect(self._uri) as client:  # what has no metadata is collected
+        """Run one phase while the peer adds entries, and print its result."""
+        with ll.connect(self._uri) as client:  # ledgers without metadata are collected
             ledger_id = client.create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1).id
         lags = LoopLags([self._metrics_port])
         began = time.monotonic()
         with WellBehavedPeer(self._bookie.port, ledger_id) as peer:
             outcome = work()
-            time.sleep(1)  # what it leaves to be done afterwards
+            time.sleep(1)  # the bookie may have background work left
         lag = lags.since_last()
         self.longest = self.longest.or_longer(lag)
         self.slowest_seconds = max(self.slowest_seconds, peer.slowest_seconds)
@@ -142,7 +142,7 @@ class Check:
 
 
 def run(ledgers: int, directory: Path) -> int:
-    """Play it all; the exit code."""
+    """Run all phases, and return the exit code."""
     metrics_port = free_port()
     with ZooKeeperProcess(directory / "zookeeper") as zookeeper:
         uri = f"zk://{zookeeper.connect_string}/ledgers"
@@ -190,7 +190,7 @@ def run(ledgers: int, directory: Path) -> int:
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the command, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ledgers", type=positive, default=100_000)
     parser.add_argument("--directory", type=Path, help="keep data and logs there")

@@ -1,7 +1,7 @@
-"""`make matrix`: the tests that meet PySpark and Python most closely, in every allowed environment.
+"""`make matrix`: the tests that depend most on PySpark and Python, in every allowed environment.
 
-Environments are made below `.venv/matrix` and kept. A Python that is not on this machine fails the
-run: what is not run is not allowed.
+Environments are made below `.venv/matrix` and kept. If a Python is not on this machine, the run
+fails: every allowed version must be tested.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOCK = ROOT / "requirements.lock"
 
 
 def main() -> int:
-    """Run all pairs; the exit code is 1 unless every one of them ran and passed."""
+    """Run all pairs. Return 1 unless every pair ran and passed."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("--tests", nargs="+", default=TESTS, help="for pytest")
     parser.add_argument("--pair", help="only this one, as 3.12/4.3.0")
@@ -88,7 +88,7 @@ def _runs(python: str) -> bool:
 
 
 def _install(python: str, home: Path, pair: Pair) -> None:
-    """The environment of the lock file, with this PySpark; kept from run to run."""
+    """Install the environment of the lock file with this PySpark. It is kept for later runs."""
     stamp = home / ".installed"
     if stamp.exists() and stamp.stat().st_mtime > LOCK.stat().st_mtime:
         return
@@ -104,7 +104,7 @@ def _install(python: str, home: Path, pair: Pair) -> None:
 
 
 def _without(lock: str, names: set[str]) -> str:
-    """A lock file without some packages: a requirement goes on over lines that end with \\."""
+    """A lock file without some packages: a requirement continues after lines with \\."""
     kept, is_left_out = [], False
     for line in lock.splitlines(keepends=True):
         if not line[0].isspace():

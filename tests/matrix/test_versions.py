@@ -1,4 +1,4 @@
-"""Every version that the metadata allows is run by some pair."""
+"""Every version that the metadata allows is in a pair."""
 
 from __future__ import annotations
 

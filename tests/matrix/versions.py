@@ -1,7 +1,7 @@
-"""Which versions the metadata allows, and which pairs of them are run.
+"""The versions that the metadata allows, and the pairs of versions that are tested.
 
-Every allowed PySpark runs under the oldest Python, and every allowed Python under the newest
-PySpark: what differs between two Pythons hardly depends on the PySpark.
+Every allowed PySpark runs with the oldest Python, and every allowed Python with the newest PySpark,
+because differences between two Pythons hardly depend on the PySpark.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PYSPARK_RELEASES = ("4.0.5", "4.1.4", "4.2.0", "4.2.1", "4.3.0")
-"""The newest of each minor release of Spark 4, and all of those that are allowed."""
+"""The newest release of each minor release of Spark 4. It includes all allowed releases."""
 PYTHON_RELEASES = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 
@@ -30,7 +30,7 @@ class Pair:
 
 
 def pairs() -> list[Pair]:
-    """What is run, oldest PySpark first."""
+    """The tested pairs, the oldest PySpark first."""
     pythons, sparks = allowed_pythons(), allowed_pysparks()
     return [
         *(Pair(pythons[0], spark) for spark in sparks),

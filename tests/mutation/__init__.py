@@ -1,1 +1,1 @@
-"""A list of plausible mistakes, and which suite notices each: `make mutation-score`."""
+"""A list of plausible mistakes, and the suites that detect each mistake: `make mutation-score`."""

@@ -1,4 +1,4 @@
-"""`make mutation-score`: how many of a list of plausible mistakes the suites notice."""
+"""`make mutation-score`: how many of the listed mistakes the suites detect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GOAL_OF_SIMULATORS = 0.75
 
 
 def main() -> int:
-    """Judge the mutations; the exit code is 1 below either goal, and when some are not judged.
+    """Judge the mutations. Return 1 below either goal, or if some mutations were not judged.
 
     With --only, there is no goal for the simulators alone.
     """
@@ -72,7 +72,7 @@ def _is_chosen(mutation: Mutation, only: str | None) -> bool:
 
 
 def _known(mutations: list[Mutation], kept: Kept) -> tuple[list[Verdict], list[Mutation]]:
-    """Verdicts that the file has of this tree, and what it has none of."""
+    """The verdicts in the file for this tree, and the mutations without a verdict."""
     verdicts, left = [], []
     for mutation in mutations:
         said = kept.get(key_of(mutation))
@@ -84,7 +84,7 @@ def _known(mutations: list[Mutation], kept: Kept) -> tuple[list[Verdict], list[M
 
 
 class _Work:
-    """Mutations to be judged by workers, each in a copy of the tree."""
+    """The mutations that workers judge, each worker in a copy of the tree."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class _Work:
         self._allowed = allowed_seconds(directory / "right", commands, kept, workers)
 
     def judged(self, ends_at: float) -> list[Verdict]:
-        """The verdicts, when all are made or the time is over."""
+        """The verdicts, when all mutations are judged or the time is over."""
         threads = [
             threading.Thread(target=self._work, args=(self._directory / str(number), ends_at))
             for number in range(min(self._options.workers, self._count))
@@ -154,7 +154,7 @@ class _Work:
 def _report(
     verdicts: list[Verdict], unjudged: int, equivalents: int, seconds: float, goal: float
 ) -> int:
-    """Print the result; `goal` is the part that the simulators alone must notice."""
+    """Print the result; `goal` is the part that the simulators alone must detect."""
     survivors = [verdict.mutation for verdict in verdicts if verdict.by is None]
     for mutation in survivors:
         print(f"survived: {mutation.name} ({mutation.file}): {mutation.reason}")

@@ -1,4 +1,4 @@
-"""Mistakes in the ends of open ledgers and in what upkeep reads of long lists."""
+"""Mistakes in the ends of open ledgers, and in the parts of long lists that upkeep reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes in what a catalog changes, and in what filters and orders leave out."""
+"""Mistakes in the changes of a catalog, and in the rows that filters and orders leave out."""
 
 from __future__ import annotations
 

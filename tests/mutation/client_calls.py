@@ -1,4 +1,4 @@
-"""Mistakes in what the client's calls leave behind: results, waiters, timers, counts, handles."""
+"""Mistakes in the state after the client's calls: results, waiters, timers, counts, handles."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Mistakes that the decisions on the storage name, and for each the test that fails with it.
+"""Mistakes that the design of the storage must prevent, each with the test that fails with it.
 
 `python -m tests.mutation.design` applies each mistake and runs only its test. Some dangers of other
 designs cannot occur here:
 
-- An origin of another sequence, or a mark of a journal that was replaced: a directory has one
-  sequence of records and no marks (ADR 31). A journal file belongs to one run by its name, so a
-  replaced journal is a missing one: `mode_missing_journal_is_an_empty_one`.
-- A background check that reads from the page cache: there is no such check.
+- An origin that comes from another sequence, or a mark of a journal that was replaced: a directory
+  has one sequence of records and no marks (ADR 31). The name of a journal file contains its run, so
+  a replaced journal counts as missing: `mode_missing_journal_is_an_empty_one`.
+- A background check that reads from the page cache: the bookie has no such check.
 
-A slot that is freed under a reading of its file is `slot_reused_under_pin` and
-`freed_file_does_not_wait_for_readers`, in other modules.
+The mistakes `slot_reused_under_pin` and `freed_file_does_not_wait_for_readers`, in other modules,
+free a slot during a reading of its file.
 """
 
 from __future__ import annotations
@@ -199,11 +199,11 @@ DESIGNED = {
         "tests/unit/bookie_service/test_v2_together.py::test_burst_has_not_one_code",
     ),
 }
-"""By the name of the danger: the mutation, and the test that fails with it."""
+"""For each danger, by name: the mutation, and the test that fails with it."""
 
 
 def main() -> int:
-    """Run each script with its mistake; exit code 1 if one passes."""
+    """Run each script with its mistake. Return 1 if one of them passes."""
     from tests.mutation.lists import all_mutations
     from tests.mutation.run import Workspace
 

@@ -1,4 +1,4 @@
-"""Mistakes at the edges of bounds and of slices, and after answers that are not the usual ones."""
+"""Mistakes at the limits of ranges and of slices, and after unusual answers."""
 
 from __future__ import annotations
 

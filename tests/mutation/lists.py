@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def all_mutations() -> list[Mutation]:
-    """Every one, module by module."""
+    """All mutations, module by module."""
     found: list[Mutation] = []
     for module in pkgutil.iter_modules(package.__path__):
         if module.name != "__main__":
@@ -25,7 +25,7 @@ def all_mutations() -> list[Mutation]:
 
 
 def part_of(text: str) -> tuple[int, int]:
-    """Number of a part, from 1, and number of all parts."""
+    """Parse the number of a part, from 1, and the number of all parts."""
     part, parts = map(positive, text.split("/"))
     if part > parts:
         raise argparse.ArgumentTypeError(f"there is no part {part} of {parts}")

@@ -1,4 +1,4 @@
-"""Mistakes in what carries out the machines of logs: host, retries, sweeper, ranges, watches."""
+"""Mistakes in the hosts of the machines of logs: host, retries, sweeper, ranges, watches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One plausible mistake as a replacement of text, and the suites that are to notice it."""
+"""One plausible mistake as a replacement of text, and the suites that must detect it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """What somebody could have written instead.
+    """One plausible mistake: a replacement of text in one file.
 
     Attributes:
-        name: Unique, in words_with_underscores.
-        file: Relative to the repository.
-        old: Occurs exactly once in the file.
-        new: Replaces it; the file still compiles.
-        reason: What goes wrong, in one line.
-        equivalent: Why no test can notice it; empty where one has to.
+        name: A unique name, in words_with_underscores.
+        file: The file's path, relative to the repository.
+        old: The replaced text, which occurs exactly once in the file.
+        new: The new text. The file still compiles with it.
+        reason: The effect of the mistake, in one line.
+        equivalent: Why no test can detect the mistake; empty if a test must detect it.
     """
 
     name: str
@@ -42,11 +42,11 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """What is to notice a mistake, the cheapest first.
+    """The commands that may detect a mistake, the cheapest first.
 
     Attributes:
         simulators: Names of SIMULATORS.
-        tests: Groups of paths for pytest; a group is run when nothing before it noticed.
+        tests: Groups of paths for pytest. A group runs if no earlier command detected the mistake.
     """
 
     simulators: tuple[str, ...]
@@ -54,9 +54,9 @@ class Suite:
 
 
 def pytest_of(*tests: str) -> tuple[str, ...]:
-    """A run of tests that ends at the first failure; all commands are `python -m ...`.
+    """The command for tests that end at the first failure, without `python -m`.
 
-    Without the tests that mutate by themselves: they are about the simulators.
+    Tests that apply mutations themselves are left out, because they test the simulators.
     """
     quiet = ("pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", "--no-header")
     return (*quiet, "-k", "not mutation and not catches", *tests)
@@ -85,7 +85,7 @@ SIMULATORS = {
     "crash": pytest_of("tests/crash"),
     "service": ("tests.sim.service", "--schedules", "120", "--seed", "1"),
 }
-"""By name; random schedules, and the scripts and power losses that are played each time."""
+"""The simulators, by name: random schedules, and the scripts and power losses that always run."""
 
 _UNIT = "tests/unit"
 _LOG_TESTS = (
@@ -224,11 +224,11 @@ SUITES = {
         ),
     ),
 }
-"""By the beginning of a mutation's file; the longest one counts."""
+"""The suites, by the beginning of a mutation's file. The longest matching beginning counts."""
 
 
 def suite_of(mutation: Mutation) -> Suite:
-    """What is run for a mutation."""
+    """The suite for a mutation."""
     fitting = [prefix for prefix in SUITES if mutation.file.startswith(prefix)]
     assert fitting, f"no suite covers {mutation.file}"
     return SUITES[max(fitting, key=len)]

@@ -1,8 +1,8 @@
-"""What noticed each mutation last time, to be played first: most verdicts take a second then.
+"""The command that last detected each mutation. It runs first, so most verdicts take a second.
 
-One line of JSON for each mutation, by name. A line is only a guess: when what it names passes, the
-whole suite is run. One that names a test keeps simulators from being asked, so the count of what
-they notice is a lower bound.
+The file has one line of JSON for each mutation, by name. A line is only a guess: if its command
+passes, the whole suite runs. If a line names a test and this test fails, the simulators do not run,
+so the count of mistakes that the simulators detect is a lower bound.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _TEST = re.compile(r"^(?:FAILED|ERROR) (\S+?::[^\s\[]+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What is likely to notice a mutation.
+    """The command that probably detects a mutation.
 
     Attributes:
         by: The simulator, or TESTS.
-        command: For `python -m`.
+        command: The arguments of `python -m`.
     """
 
     by: str
@@ -35,7 +35,7 @@ class Guess:
 
 
 def narrowed(command: tuple[str, ...], output: str) -> tuple[str, ...]:
-    """The part of a command that failed, by what it printed; the whole if that names none."""
+    """The part of a command that failed, according to its output; otherwise the whole command."""
     if command[0] == "pytest":
         failed = _TEST.findall(output)
         options = [word for word in command if word not in tests_of(command)]
@@ -55,10 +55,10 @@ def tests_of(command: tuple[str, ...]) -> list[str]:
 
 
 class Guesses:
-    """The file's lines, of mutations that are as they were."""
+    """The lines of the file for mutations that have not changed."""
 
     def __init__(self, file: Path = FILE) -> None:
-        """Reads the file, if there is one."""
+        """Read the file, if it exists."""
         self._file = file
         self._lines = self._read()
 
@@ -72,16 +72,17 @@ class Guesses:
         return found
 
     def of(self, mutation: Mutation) -> Guess | None:
-        """What to play first; None when nothing noticed it yet, or the mutation has changed."""
+        """The command to run first; None if none is known, or if the mutation has changed."""
         line = self._lines.get(mutation.name)
         if line is None or line["mutation"] != _hash_of(mutation):
             return None
         return Guess(line["by"], tuple(line["command"]))
 
     def put(self, mutation: Mutation, guess: Guess | None) -> None:
-        """Keep a guess for the next run, or that there is none; writes the whole file.
+        """Store a guess for the next run, or None, and write the whole file.
 
-        With the lines that others wrote since this object read it: runs take an hour.
+        The file keeps lines that other runs have written in the meantime, because a run takes an
+        hour.
         """
         self._lines = self._read()
         self._lines.pop(mutation.name, None)

@@ -1,4 +1,4 @@
-"""Mistakes in whom the machines of a ledger wait for, how long, and when they count anew."""
+"""Mistakes in the waits of a ledger's machines: for which bookies, how long, with which counts."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ PARTS = (
     "bookie_server/service/v2/segments.py",
     "bookie_server/service/v2/together.py",
 )
-"""The storage, and what hands it the requests that arrive together."""
+"""The storage, and the code that passes requests that arrive together to the storage."""
 SECONDS_MAX = 3_600.0
 _FOUND = re.compile(r"^seed (\d+): (.*)$", re.MULTILINE)
 _PLAYED = re.compile(r"^([\d,]+) schedules, 0 violations$", re.MULTILINE)
@@ -57,7 +57,7 @@ class Search:
 
 
 def main() -> int:
-    """Exit code 1 if random schedules find less than GOAL mistakes."""
+    """Return 1 if random schedules find fewer than GOAL mistakes."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.mutation.random_search", description=__doc__
     )
@@ -86,7 +86,7 @@ def main() -> int:
 
 
 def chosen_by(only: str | None) -> list[Mutation]:
-    """The mistakes in the storage that a test can notice."""
+    """The mistakes in the storage that a test can detect."""
     return [
         mutation
         for mutation in all_mutations()
@@ -154,7 +154,7 @@ class _Work:
 
 
 def judged(before: Search, code: int, output: str) -> Search:
-    """What the output of the player means."""
+    """The result of a search, from the exit code and the output of the player."""
     found, passed = _FOUND.search(output), _PLAYED.search(output)
     if code == 1 and found is not None:
         number = int(found[1]) + 1

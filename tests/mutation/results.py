@@ -1,7 +1,8 @@
-"""Verdicts kept in a file, so that a long run can be done in several sessions.
+"""Verdicts in a file, so that a long run can be divided into several sessions.
 
-A verdict counts for the tree that it was made in, and for no other: the key is a hash of the code
-and of the tests. One line of JSON for each; several runs may append to one file at once.
+A verdict counts only for the tree in which it was made: the key contains a hash of the code and of
+the tests. The file has one line of JSON for each verdict. Several runs may append to it at the same
+time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ HASHED = ("ledgerlog_spark", "bookie_server", "tests")
 
 
 def hash_of_tree() -> str:
-    """Of all code and tests, but for the mutations themselves."""
+    """The hash of all code and tests, without the mutations themselves."""
     digest = hashlib.sha256()
     for name in HASHED:
         for path in sorted((ROOT / name).rglob("*.py")):
@@ -28,16 +29,16 @@ def hash_of_tree() -> str:
 
 
 def key_of(mutation: Mutation) -> str:
-    """Of what is changed, and of what is run for it."""
+    """The hash of a mutation and of its suite."""
     said = repr((mutation.file, mutation.old, mutation.new, suite_of(mutation)))
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
 class Kept:
-    """The file of one tree's verdicts, and of how long each command takes without a mistake."""
+    """The verdicts of one tree in a file, and the duration of each command without a mistake."""
 
     def __init__(self, path: Path | None, *, resumes: bool) -> None:
-        """What is in the file counts with `resumes`; None keeps nothing."""
+        """With `resumes`, use the verdicts in the file. Without a path, store nothing."""
         self._path = path
         self._tree = hash_of_tree()
         self._found: dict[str, dict[str, Any]] = {}
@@ -48,11 +49,11 @@ class Kept:
                     self._found[kept.pop("key")] = kept
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """What was kept under that key."""
+        """The stored values of a key, or None."""
         return self._found.get(key)
 
     def put(self, key: str, **said: Any) -> None:
-        """Keep it from now on."""
+        """Store the values of a key."""
         self._found[key] = said
         if self._path is not None:
             with self._path.open("a") as file:

@@ -1,4 +1,4 @@
-"""Running the suites on a copy of the tree with one mistake in it."""
+"""Runs the suites on a copy of the tree that has one mistake."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COPIED = (
 )
 TESTS = "tests"
 HANG_FACTOR = 4
-"""How many times as long as without a mistake a command may take before it counts as hanging."""
+"""A command counts as hanging if it takes this many times as long as without a mistake."""
 SECONDS_MIN = 30.0
 SECONDS_OF_GUESS_MAX = 90.0
 HUNG = -1
@@ -43,13 +43,13 @@ NO_TESTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What noticed a mutation.
+    """The command that detected a mutation, if any.
 
     Attributes:
-        by: The simulator, or TESTS; None when nothing did.
-        how: Its last words.
-        seconds: That it took.
-        command: What failed, as narrow as its output allows.
+        by: The simulator, or TESTS; None if no command detected the mutation.
+        how: The last words of its output.
+        seconds: The duration.
+        command: The failed command, as narrow as its output allows.
     """
 
     mutation: Mutation
@@ -64,7 +64,7 @@ class Verdict:
 
 
 def commands_of(mutation: Mutation) -> list[tuple[str, tuple[str, ...]]]:
-    """What is run for a mutation, each with its name, in order."""
+    """The commands for a mutation, each with its name, in order."""
     suite = suite_of(mutation)
     simulators = [(name, SIMULATORS[name]) for name in suite.simulators]
     return [*simulators, *((TESTS, pytest_of(*group)) for group in suite.tests)]
@@ -79,8 +79,9 @@ class Workspace:
         for name in COPIED:
             source = ROOT / name
             if source.is_dir():
-                # Compiled modules are copied: a collection compiles the tests for most of its time.
-                # Other processes may be writing some, which get their names at the end.
+                # Compiled modules are copied, because compiling the tests takes most of the time of
+                # a collection. Other processes may be writing some, which get their names at the
+                # end.
                 skipped = shutil.ignore_patterns("*.pyc.*", "*.jar")
                 shutil.copytree(source, directory / name, ignore=skipped)
             else:
@@ -90,7 +91,7 @@ class Workspace:
             subprocess.run(["git", *command], cwd=directory, check=True)
 
     def judge(self, mutation: Mutation, guess: Guess | None) -> Verdict:
-        """The guess first, then simulators, then the tests, until one of them fails."""
+        """Run the guess first, then simulators, then tests, until one of them fails."""
         begun = time.monotonic()
         guessed = [(guess.by, guess.command)] if guess is not None else []
         with self._mistaken(mutation):
@@ -98,7 +99,7 @@ class Workspace:
                 allowed = self._allowed_seconds.get(" ".join(command), SECONDS_OF_GUESS_MAX)
                 code, output = self._run(command, allowed)
                 if code == NO_SUCH_TEST and command[0] == "pytest":
-                    continue  # guessed, and it has another name now
+                    continue  # the guessed test has another name now
                 if code != 0:
                     seconds = time.monotonic() - begun
                     narrow = narrowed(command, output)
@@ -113,7 +114,7 @@ class Workspace:
             return self._run(command, allowed_seconds)
 
     def failure(self, command: tuple[str, ...]) -> str:
-        """Why a command fails on the tree as it is, in a few words; empty when it passes."""
+        """Why a command fails on the unchanged tree, in a few words; empty if it passes."""
         code, output = self._run(command, 600.0)
         return "" if code == 0 else _last_words(output)
 
@@ -152,10 +153,10 @@ class Workspace:
 def allowed_seconds(
     directory: Path, commands: set[tuple[str, ...]], kept: Kept, workers: int
 ) -> dict[str, float]:
-    """How long each command may take; each of them passes without a mistake.
+    """The time limit of each command. Each command must pass without a mistake.
 
     Raises:
-        AssertionError: One fails on the tree as it is.
+        AssertionError: A command fails on the unchanged tree.
     """
     saids = {" ".join(command): command for command in sorted(commands)}
     found = {said: kept.get(said) for said in saids}
@@ -183,7 +184,7 @@ def allowed_seconds(
 
 
 def _last_words(output: str) -> str:
-    """The line that names what failed."""
+    """The line that names the failed test or schedule."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     named = [line for line in lines if line.startswith(("FAILED", "ERROR", "seed ", "E  "))]
     return (named or lines or ["it printed nothing"])[0][:160]

@@ -1,4 +1,4 @@
-"""Mistakes in a bookie's data plane: lanes, receive memory, connections, and who is closed."""
+"""Mistakes in a bookie's data plane: lanes, receive memory, connections, and which are closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes in reads of slices: what is requested, what is sent, and what is believed."""
+"""Mistakes in reads of slices: in the requests, in the answers, and in their verification."""
 
 from __future__ import annotations
 

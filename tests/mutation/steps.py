@@ -1,4 +1,4 @@
-"""Mistakes in quorums, bounds and keys, in the order of steps, and in what is cleaned up after."""
+"""Mistakes in quorums, bounds and keys, in the order of steps, and in cleaning up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes in what tables need of logs: expected versions, new logs, columns and their metadata."""
+"""Mistakes in the parts of logs for tables: expected versions, new logs, columns and metadata."""
 
 from __future__ import annotations
 

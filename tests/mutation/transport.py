@@ -1,4 +1,4 @@
-"""Mistakes on the way to bookies: deadlines, lanes, connections, back-off, the control service."""
+"""Mistakes in the transport: deadlines, lanes, connections, pauses, the control service."""
 
 from __future__ import annotations
 

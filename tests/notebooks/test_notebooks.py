@@ -1,4 +1,4 @@
-"""Every notebook runs top to bottom, in a kernel of its own, and is kept without its outputs."""
+"""Every notebook runs from top to bottom in its own kernel, and is stored without outputs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ PYTHONPATH=$(printf %s "$PYTHONPATH" | tr : '\\n' | grep -v 'pyspark[.]zip$' | p
 export PYTHONPATH
 exec {python} "$@"
 """
-"""Spark's Python processes import Spark from a zip, without compiled code, in four times the time.
-This one imports what is installed. Spark gives the process of a stream's source 10 s to start."""
+"""Spark's Python processes import Spark from a zip file without compiled code, which takes four
+times as long. This one imports the installed Spark. Spark gives the process of a stream's source 10
+s to start."""
 
 by_name = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
 @pytest.fixture
 def quick_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark's Python processes start as fast as they can: other tests keep the machine busy."""
+    """Let Spark's Python processes start quickly, because other tests keep the machine busy."""
     worker = tmp_path / "python"
     worker.write_text(WORKER.format(python=sys.executable))
     worker.chmod(0o755)

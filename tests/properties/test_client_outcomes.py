@@ -1,4 +1,4 @@
-"""What an append's outcome promises, over random faults, against the ledger as it was sealed.
+"""The outcomes of appends during random faults, compared with the sealed ledger.
 
 acknowledged          the entry is there, under the id that was returned
 failed, definite      it is not there, and never will be
@@ -59,7 +59,7 @@ steps = st.one_of(
 
 
 class Story:
-    """One writer, its faults, and what it was told of each payload."""
+    """One writer, its faults, and the outcome of each payload."""
 
     def __init__(self, world: ClientWorld, stores: MetadataStores) -> None:
         self.world = world
@@ -146,5 +146,5 @@ async def outcomes_hold(script: list[tuple[Any, ...]], ensemble_size: int) -> No
 def test_acknowledged_is_there_definite_is_not_and_order_is_kept(
     script: list[tuple[Any, ...]], ensemble_size: int
 ) -> None:
-    # An hour of virtual time: whatever still waits then waits for ever.
+    # An hour of virtual time: a call that still waits then would wait forever.
     run_in_virtual_time(asyncio.wait_for(outcomes_hold(script, ensemble_size), 3_600))

@@ -21,7 +21,7 @@ steps = st.lists(st.integers(1, 1_000), min_size=2, max_size=8)
 
 
 def ranges_of(edges: list[int]) -> list[tuple[int, int]]:
-    """Rising ranges, some of which touch each other."""
+    """Rising ranges, of which some are adjacent."""
     places = list(accumulate(edges))
     return [(one, after - one) for one, after in pairwise(places)]
 

@@ -66,7 +66,7 @@ class StorageWithDrops(RuleBasedStateMachine):
 
     @rule()
     def reclaim(self) -> None:
-        """Frees files; so soon after a drop no tombstone is forgotten."""
+        """Free files. No tombstone is old enough to be forgotten."""
         self.machine.reclaim()
         assert set(self.machine.serving._states) >= set(self.stored)
 
@@ -91,7 +91,7 @@ class StorageWithDrops(RuleBasedStateMachine):
 
     @invariant()
     def live_bytes_are_those_of_the_entries_held(self) -> None:
-        """A file that is counted is one that holds something; so nothing dead stays for ever."""
+        """Each counted file has a live entry, so no dead file stays forever."""
         keeper = self.machine.serving._keeper
         for file in keeper.finished:
             assert file.live_bytes == file.live.total()

@@ -26,7 +26,7 @@ LEDGERS = st.sampled_from((7, 7, 8, 9))
 IDS = st.integers(0, 15)
 OTHER_KEY = bytes(20)
 FRAMES_MAX = 40
-"""All of them fit into one turn. So no read waits for a later turn, when more is durable."""
+"""All frames fit into one turn. So no read waits for a later turn, in which more is durable."""
 
 
 @st.composite

@@ -33,7 +33,7 @@ small_ids = st.integers(0, 1 << 40)
 payloads = st.binary(max_size=300)
 any_body = st.one_of(
     st.binary(max_size=200),
-    # Random bytes hardly ever begin like a request; these always do.
+    # Random bytes rarely begin like a request; these bytes always do.
     st.builds(
         lambda version, opcode, flags, rest: (
             packet_header(opcode, flags, version).to_bytes(4, "big") + rest
@@ -80,7 +80,7 @@ def test_told_lac_reads_back_and_one_bit_more_or_less_never_passes_for_it(
     flipped = bytearray(body)
     flipped[bit // 8] ^= 1 << bit % 8
     decode_everything(bytes(flipped))
-    if bit >= 16:  # behind version and operation
+    if bit >= 16:  # after version and operation
         assert requests.decode_request(bytes(flipped)) != requests.decode_request(body)
 
 

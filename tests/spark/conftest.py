@@ -32,7 +32,7 @@ os.environ["PYSPARK_DRIVER_PYTHON"] = os.environ["PYSPARK_PYTHON"]
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
-os.environ[OPTIONS_VARIABLE] = QUICK  # also for the sessions of other processes
+os.environ[OPTIONS_VARIABLE] = QUICK  # for the sessions of other processes too
 
 
 ENGINES = ("python", "jvm")
@@ -60,7 +60,7 @@ CONTRACT = frozenset(
         "test_types",
     }
 )
-"""Modules with the tests of reads. Both engines have to pass each of their tests."""
+"""Modules with the tests of reads. Both engines must pass each of these tests."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

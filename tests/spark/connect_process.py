@@ -2,8 +2,8 @@
 
 `python -m tests.spark.connect_process ADDRESS URI LOG DIRECTORY`
 
-Writes, reads and streams through a session that `configure` was given, with the service URI of the
-cluster known to the client alone. Prints one line of JSON.
+Writes, reads and streams through a session that was passed to `configure`. Only the client has the
+service URI of the cluster. Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HERE = "127.0.0.1"
 
 @contextmanager
 def connect_server(directory: Path, more: Mapping[str, str] | None = None) -> Iterator[str]:
-    """A server with `more` settings in a Java process of its own, at the address yielded."""
+    """Run a server with `more` settings in a separate Java process, and yield its address."""
     home, port = Path(pyspark.__file__).parent, free_port()
     settings = {
         "spark.connect.grpc.binding.address": HERE,

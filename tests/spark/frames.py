@@ -1,4 +1,4 @@
-"""Short words for the Spark tests."""
+"""Short functions for the Spark tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def load(spark: SparkSession, log: str, **options: str) -> DataFrame:
 
 
 def rows_of(frame: DataFrame) -> list[Any]:
-    """All rows as tuples, in an order of their own."""
+    """All rows as tuples, sorted."""
     return sorted(map(tuple, frame.collect()), key=repr)
 
 
@@ -23,6 +23,6 @@ def same_rows(got: DataFrame, expected: DataFrame) -> None:
 
 
 def make_active(spark: SparkSession) -> None:
-    """Let this thread write: Spark looks for Python sources in the thread's active session."""
+    """Allow writes in this thread: Spark finds Python sources in the thread's active session."""
     jvm: Any = spark.sparkContext._jvm
     jvm.SparkSession.setActiveSession(spark._jsparkSession)

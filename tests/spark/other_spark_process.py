@@ -63,7 +63,7 @@ def copied(spark: SparkSession, log: str, directory: Path) -> int:
 
 
 def parquet_rows(spark: SparkSession, directory: Path) -> int:
-    """Rows of another format, for whose look-up Spark loads the classes of all formats."""
+    """Rows of another format. To find a format, Spark loads the classes of all formats."""
     path = str(directory / "parquet")
     spark.range(3).write.format("parquet").save(path)
     return spark.read.format("parquet").load(path).count()

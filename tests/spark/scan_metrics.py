@@ -1,4 +1,4 @@
-"""What the tasks of a query's scans read, by Spark's metrics."""
+"""The amounts that the tasks of a query's scans read, from Spark's metrics."""
 
 from __future__ import annotations
 

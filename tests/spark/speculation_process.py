@@ -2,9 +2,10 @@
 
 `python -m tests.spark.speculation_process URI LOG DIRECTORY`
 
-Spark does not speculate in `local[N]`, and never beside another attempt on the same host; so there
-are a master and two workers, whose hosts are two addresses of this machine. The first attempt of
-one task waits until the second has all its rows, so that both finish writing at once.
+Spark does not speculate in `local[N]`, and never runs two attempts of a task on one host. So this
+program starts a master and two workers, whose hosts are two addresses of this machine. The first
+attempt of one task waits until the second has all its rows, so that both finish writing at the same
+time.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ SPECULATION = {
 
 
 def machines(directory: Path) -> str:
-    """A master and its workers, in this process's Java; the master's URL."""
+    """Run a master and its workers in this process's Java, and yield the master's URL."""
     SparkContext._ensure_initialized(conf=SparkConf())
     deploy: Any = SparkContext._jvm.org.apache.spark.deploy
     java: Any = SparkContext._jvm
@@ -60,7 +61,7 @@ def machines(directory: Path) -> str:
 def first_attempt_waits_for_the_second(
     gate: Path, met: Path
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Of partition 0; `met` is there once two attempts had all their rows at the same time."""
+    """Let the attempts of partition 0 wait for each other. Then `met` exists."""
 
     def attempt(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()

@@ -1,4 +1,4 @@
-"""What Spark's SQL can say about a table of `format("ledger")`; `test_sql_statements` runs it all.
+"""The SQL statements of Spark for tables of `format("ledger")`. `test_sql_statements` runs them.
 
 Names in braces: `t` and `u` are tables over the logs (or Parquet directories) `a` and `b`, `v` and
 `w` are temporary views over the same; `n` is a new table, `x` a new log; `p` is a Parquet directory
@@ -23,21 +23,21 @@ ANSI = ((False, True), (False, False))
 
 @dataclass(frozen=True)
 class Statement:
-    """One or several statements, separated by `; `: SQL, or Python when it begins in lower case.
+    """One or several statements, separated by `; `: SQL, or Python if it begins in lower case.
 
     Attributes:
-        group: Of the table in the documentation.
-        text: What is run for both formats.
-        parquet: Run for Parquet, where its words differ.
-        instead: What the documentation offers where `text` is refused. It has the effect that
+        group: The group in the table of the documentation.
+        text: The statements for both formats.
+        parquet: The statements for Parquet, if they differ.
+        instead: The alternative in the documentation if `text` is refused. It has the effect that
             `text` has for Parquet, or that of `leaves`.
-        leaves: Where, and which rows `instead` leaves there: given where Parquet refuses `text`
-            too, or has an effect that is its own.
-        note: Said where Spark alone decides, without a look at the source: nothing is written, and
-            the effect is neither Parquet's nor a refusal.
-        settings: `text` runs under each of these.
-        catalog: Run in the catalog, where the words differ from `text` without its options.
-        differs: What `text` does in the catalog, where Parquet does something else.
+        leaves: A place, and the rows that `instead` leaves there. It is set if Parquet refuses
+            `text` too, or has a different effect.
+        note: A note if Spark decides without the source: nothing is written, and the effect is
+            neither Parquet's nor a refusal.
+        settings: `text` runs with each of these settings.
+        catalog: The statements for the catalog, if they differ from `text` without its options.
+        differs: The effect of `text` in the catalog, if Parquet has a different effect.
     """
 
     group: str

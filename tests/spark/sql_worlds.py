@@ -1,4 +1,4 @@
-"""Runs one statement over logs and over Parquet, and notes all that it did to either."""
+"""Runs one statement over logs and over Parquet, and records all of its effects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BASE = {"a": ROWS_A, "b": ROWS_B}
 
 @dataclass
 class Effect:
-    """What one run did: its answer, and what is there afterwards; an error instead of an answer."""
+    """The effect of one run: its answer or error, and the rows afterwards."""
 
     answer: Any = None
     places: dict[str, Any] = field(default_factory=dict)
@@ -35,29 +35,29 @@ class Effect:
 
 
 class Storage(Protocol):
-    """Where one format keeps rows: each place is a log, or a directory."""
+    """The places in which one format keeps rows: logs, or directories."""
 
     format: str
     option: str
 
     def place(self, name: str) -> str:
-        """The place of that name."""
+        """The place with this name."""
 
     def stamp(self, place: str) -> object:
-        """Changes whenever anything is written there; None when nothing is there."""
+        """A value that changes with each write to the place; None if the place does not exist."""
 
     def read(self, place: str) -> Any:
-        """The rows of what is there."""
+        """The rows of the place."""
 
     def replace(self, place: str, rows: DataFrame) -> None:
-        """Give a place these rows, the same ones each time, and no others."""
+        """Make these rows the only rows of a place. Each call for a place has the same rows."""
 
     def remove(self, place: str) -> None:
-        """Delete what is there."""
+        """Delete the place."""
 
 
 class World:
-    """Tables `t`, `u` and views `v`, `w` over `a` and `b`, as one format keeps them.
+    """Tables `t`, `u` and views `v`, `w` over `a` and `b`, in one format.
 
     In a catalog of logs, `t` is the table of log `a`, `u` of `b`, `n` of `x`. The catalog has no
     views and no tables of other formats, so a statement may need a name outside of it.
@@ -87,15 +87,15 @@ class World:
 
     @property
     def places(self) -> set[str]:
-        """Where `a`, `b` and `x` are."""
+        """The places of `a`, `b` and `x`."""
         return {self.names[key] for key in "abx"}
 
     def place_new(self, *, in_catalog: bool) -> None:
-        """Let `n` be a name in the catalog, if there is one, or outside of it."""
+        """Make `n` a name in the catalog, if there is one, or outside of it."""
         self.names["n"] = self._new[in_catalog and bool(self.catalog)]
 
     def define(self) -> None:
-        """Make tables and views anew."""
+        """Re-create the tables and views."""
         n = self.names
         columns = "" if self.storage.format == "ledger" else f"({COLUMNS})"
         for table, place in () if self.catalog else (("t", "a"), ("u", "b")):
@@ -111,7 +111,7 @@ class World:
             )
 
     def run(self, text: str, folder: Path) -> Effect:
-        """What the statements of `text` did."""
+        """Run the statements of `text`, and return their effect."""
         before = self._all_stamps()
         effect = Effect()
         names = {
@@ -132,7 +132,7 @@ class World:
         return effect
 
     def restore(self, text: str) -> None:
-        """Everything as it was before the statements of `text`."""
+        """Restore the state before the statements of `text`."""
         is_changed = False
         for key in BASE:
             if self._stamp(key) != self._stamps[key]:
@@ -161,7 +161,7 @@ class World:
         return self.storage.stamp(self.names[key])
 
     def _reset(self, key: str) -> None:
-        """Give `a` or `b` the rows that it has at first."""
+        """Restore the first rows of `a` or `b`."""
         self.storage.replace(self.names[key], self._frame(key))
         self._stamps[key] = self._stamp(key)
 
@@ -212,7 +212,7 @@ class Logs:
         return log.log_id, log.state().head.version
 
     def others(self, places: set[str]) -> list[tuple[str, str, int]]:
-        """Every log of the cluster but these, with its version."""
+        """All other logs of the cluster, with their versions."""
         opened = [self._logs.open(name) for name in self._logs.names() if name not in places]
         return sorted((log.name, log.log_id, log.state().head.version) for log in opened)
 
@@ -239,7 +239,7 @@ class Logs:
 
 
 class ParquetFiles:
-    """Directories of Parquet files; what is written once is copied each further time."""
+    """Directories of Parquet files. Files that were written once are copied later."""
 
     format = "parquet"
     option = "path"
@@ -270,7 +270,7 @@ class ParquetFiles:
 
 
 def reason(error: str) -> str:
-    """The line of an error that says what is wrong: ours, or Spark's first."""
+    """The line of an error that explains it: our line, or Spark's first line."""
     ours = re.search(r"^ledgerlog_spark\.errors\.\w+: (.*)$", error, re.MULTILINE)
     return ours[1] if ours else error.split("\n", 1)[0]
 

@@ -1,4 +1,4 @@
-"""A Spark of its own that copies the numbers to a log and uses no Python worker twice.
+"""A separate Spark that copies the numbers to a log, and uses no Python worker twice.
 
 `python -m tests.spark.stream_process URI LOG DIRECTORY`
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def session(uri: str, master: str, settings: Mapping[str, str]) -> SparkSession:
-    """A session for one query, with what all tests of this kind want."""
+    """A session for one query, with the settings of all tests of this kind."""
     builder = SparkSession.builder.master(master)
     ll.configure(builder, uri)
     for key, value in {

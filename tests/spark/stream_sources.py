@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Numbers:
-    """The numbers from 0 on, as many as were added, and a checkpoint of the query over them."""
+    """The added numbers, from 0 on, and a checkpoint of the query over them."""
 
     def __init__(self, spark: SparkSession, directory: Path) -> None:
         self._spark = spark
@@ -24,7 +24,7 @@ class Numbers:
         self._batches = 0
 
     def add(self, count: int) -> None:
-        """So many more, as the rows of one micro-batch."""
+        """Add `count` numbers, as the rows of one micro-batch."""
         numbers = range(self._count, self._count + count)
         path = self._files / f"{self._batches:06}.txt"
         hidden = self._files / f".{path.name}"
@@ -47,7 +47,7 @@ class Numbers:
         checkpoint: str = "",
         **options: str,
     ) -> StreamingQuery:
-        """A query that goes on as long as there is something, or forever."""
+        """A query that runs until it has read everything, or forever."""
         writer: Any = (self.frame() if frame is None else frame).writeStream.format("ledger")
         writer = writer.outputMode(options.pop("outputMode", "append")).options(**options)
         if not forever:
@@ -58,10 +58,10 @@ class Numbers:
         return started
 
     def copy_to(self, log: str, frame: DataFrame | None = None, **how: Any) -> None:
-        """Everything that is there, to the end."""
+        """Copy everything, to the end."""
         self.start(log, frame, **how).awaitTermination()
 
     def forget_commit(self, batch_id: int) -> None:
-        """As if the driver had died between the sink's commit and Spark's."""
+        """Do as if the driver had died between the sink's commit and Spark's commit."""
         for path in (f"{batch_id}", f".{batch_id}.crc"):
             (self.checkpoint / "commits" / path).unlink()

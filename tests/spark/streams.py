@@ -1,4 +1,4 @@
-"""A query that keeps what it reads, batch by batch."""
+"""A query that stores the rows that it reads, batch by batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CrashError(Exception):
 
 
 class Reading:
-    """Runs of one query: same options, same checkpoint.
+    """Runs of one query, with the same options and checkpoint.
 
     Attributes:
         batches: Rows by batch id, as tuples; a batch that is read again replaces its rows.
@@ -59,13 +59,13 @@ class Reading:
         return self.last
 
     def run(self, **options: str) -> list[Any]:
-        """Read what is there; the rows of this run."""
+        """Read all existing rows, and return the rows of this run."""
         before = set(self.batches)
         self.start(available_now=True, **options).awaitTermination()
         return [row for n in sorted(set(self.batches) - before) for row in self.batches[n]]
 
     def until(self, count: int) -> None:
-        """Wait for so many rows of a query that runs."""
+        """Wait until a running query has read `count` rows."""
         assert self.last is not None
         for _ in range(ATTEMPTS_MAX):
             self.last.processAllAvailable()
@@ -74,13 +74,13 @@ class Reading:
         raise AssertionError(f"{len(self.rows)} of {count} rows came")
 
     def offsets(self, number: int) -> dict[str, Any]:
-        """Where a batch ends, as of the checkpoint."""
+        """The end of a batch in the checkpoint."""
         text = (self.checkpoint / "offsets" / str(number)).read_text()
         found: dict[str, Any] = json.loads(text.splitlines()[-1])
         return found
 
     def write_offsets(self, number: int, offsets: dict[str, Any]) -> None:
-        """Change the checkpoint behind Spark's back."""
+        """Change the checkpoint without Spark."""
         path = self.checkpoint / "offsets" / str(number)
         lines = [*path.read_text().splitlines()[:-1], json.dumps(offsets)]
         path.write_text("\n".join(lines))

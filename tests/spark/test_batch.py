@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Save = Callable[..., None]
 
 PANDAS_IS_NEWER = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-"""`mapInArrow` looks at the version of pandas, which it does not use."""
+"""`mapInArrow` checks the version of pandas, which it does not use."""
 
 
 def test_rows_come_back_as_they_were_written(
@@ -121,7 +121,7 @@ def test_two_applications_with_the_same_version_both_write(
 
 
 def fail_first_attempts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """All rows of each task's first attempt, then an error."""
+    """Yield all rows of each task's first attempt, then raise an error."""
     from pyspark import TaskContext
 
     yield from batches

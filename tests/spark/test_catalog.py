@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def sql(spark: SparkSession, t: str) -> Callable[[str], list[Any]]:
-    """Run SQL, in which `{t}` is the test's table; returns its rows, sorted."""
+    """Run SQL, in which `{t}` is the test's table, and return its rows, sorted."""
     return lambda text: rows_of(spark.sql(text.format(t=t)))
 
 
@@ -253,7 +253,7 @@ def test_a_leader_log_is_a_table_to_read(
 
 @pytest.fixture
 def other(spark: SparkSession, cluster: Any) -> Iterator[str]:
-    """A catalog of another name with settings of its own."""
+    """A catalog with another name and other settings."""
     spark.conf.set("spark.sql.catalog.logs2", "io.ledgerlog.spark.LedgerCatalog")
     key = "spark.sql.catalog.logs2.metadataServiceUri"
     spark.conf.set(key, cluster.metadata_service_uri)

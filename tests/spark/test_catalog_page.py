@@ -1,4 +1,4 @@
-"""docs/how-to/catalog.md is true: its statements run, and return what it shows."""
+"""The statements of docs/how-to/catalog.md run, and return the results that the page shows."""
 
 from __future__ import annotations
 

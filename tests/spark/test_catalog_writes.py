@@ -1,4 +1,4 @@
-"""What writes to tables of the catalog leave behind: when they fail, collide or are refused."""
+"""The state after writes to tables of the catalog that fail, conflict or are refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAILS = "CAST(raise_error('by design') AS BIGINT)"
 
 @pytest.fixture
 def state(client: BlockingClient) -> Callable[[str], Any]:
-    """What is there of a log: its id, version, properties; None without the log."""
+    """The id, the version and the properties of a log; None without the log."""
 
     def state_of(name: str) -> Any:
         logs = BlockingLogs(client)
@@ -58,7 +58,7 @@ def test_a_table_whose_query_fails_is_not_created_and_not_replaced(
 
 
 def parallel(spark: SparkSession, statement: str, times: int) -> list[str]:
-    """Run a statement in several threads; the texts of their errors, empty without an error."""
+    """Run a statement in several threads, and return the texts of the errors ("" without one)."""
 
     def run(_: int) -> str:
         make_active(spark)

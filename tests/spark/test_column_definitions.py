@@ -28,7 +28,7 @@ COLUMNS = """
 
 @pytest.fixture
 def table(spark: SparkSession) -> Iterator[DataFrame]:
-    """A Parquet table with definitions, and one row; Spark itself checks what it is written."""
+    """A Parquet table with definitions, and one row. Spark itself checks its rows."""
     spark.sql(f"CREATE TABLE defined ({COLUMNS}) USING parquet")
     spark.sql("INSERT INTO defined VALUES (1, 'ab', 'x', array('y'), struct('z', 5), DEFAULT)")
     yield spark.table("defined")

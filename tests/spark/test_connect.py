@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def found_by(module: str, *arguments: str) -> dict[str, Any]:
-    """What a process without this process's sessions and cluster prints."""
+    """The output of a process without this process's sessions and cluster."""
     environment = dict(os.environ)
     for name in (
         "SPARK_REMOTE",
@@ -50,7 +50,7 @@ def found_by(module: str, *arguments: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a server without the jar."""
+    """The address of a server without the jar."""
     with connect_server(tmp_path_factory.mktemp("server")) as address:
         yield address
 

@@ -1,4 +1,4 @@
-"""Rows that are listed and that no bookie has any more."""
+"""Listed rows that no bookie has any more."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def log_with_a_loss(
     spark: SparkSession, client: BlockingClient, log_name: str, save: Save
 ) -> tuple[str, int]:
-    """A log of three ranges, the ledger of the second deleted behind the log's back."""
+    """A log of three ranges. The ledger of the second was deleted without the log."""
     for first in (0, 10, 20):
         save(spark.range(first, first + 10, 1, 1))
     _, lost, _ = BlockingLogs(client).open(log_name).snapshot().items

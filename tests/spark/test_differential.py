@@ -1,4 +1,4 @@
-"""Random predicates on logs and on the same rows in Parquet; `make differential` plays more."""
+"""Random predicates on logs and on the same rows in Parquet; `make differential` runs more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users see when something is wrong."""
+"""The errors that users see."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_stream_with_bad_options_stops_with_the_error_of_the_option(
     tmp_path: Path,
 ) -> None:
     save(spark.range(1))
-    # A schema of the user's own: Spark asks the source nothing before the query starts.
+    # With a schema of the user, Spark calls the source only when the query starts.
     frame = spark.readStream.format("ledger").schema("id long").options(**options).load(log_name)
     writing = frame.writeStream.format("noop").trigger(**trigger)
     query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).start()

@@ -1,4 +1,4 @@
-"""How a log's columns grow through Spark, and what is refused."""
+"""Additions to a log's columns through Spark, and refused changes."""
 
 from __future__ import annotations
 

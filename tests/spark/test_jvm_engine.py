@@ -1,4 +1,4 @@
-"""What the JVM engine does beside returning the same rows, and which scans Python runs."""
+"""The effects of the JVM engine except for the same rows, and the scans that Python runs."""
 
 from __future__ import annotations
 
@@ -262,13 +262,13 @@ def test_a_jar_for_another_spark_leaves_the_format_to_python(
 
 @pytest.fixture(scope="module")
 def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster whose bookies may be killed and damaged."""
+    """A cluster whose bookies a test may kill and damage."""
     with local_cluster(bookies=3, directory=tmp_path_factory.mktemp("own")) as running:
         yield running
 
 
 def damage(cluster: Cluster, bookie: str, payload: bytes) -> int:
-    """Flip a byte of each copy of a payload in the files of a bookie; the number of copies."""
+    """Flip a byte of each copy of a payload in a bookie's files; return the number of copies."""
     copies = 0
     for path in (cluster.directory / bookie).rglob("*"):
         if not path.is_file():

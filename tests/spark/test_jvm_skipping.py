@@ -1,4 +1,4 @@
-"""Filters, values and sort orders that the JVM engine answers with fewer entries, or with none."""
+"""Queries for which the JVM engine reads fewer entries or none, because of statistics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROWS = 400_000
 ENTRIES_MIN = 100
-"""Of the log `large`, which has two ranges."""
+"""Minimum number of entries of the log `large`, which has two ranges."""
 
 
 def plan_of(frame: DataFrame) -> str:
@@ -157,7 +157,7 @@ def test_an_order_with_a_filter_reads_what_the_filter_needs(
 
 
 def values_and_plan(frame: DataFrame) -> tuple[tuple[Any, ...], bool]:
-    """The one row of a query, and whether it came from the list."""
+    """The only row of a query, and whether it came from the list."""
     return tuple(frame.collect()[0]), "LocalTableScan" in plan_of(frame)
 
 

@@ -26,7 +26,7 @@ COLLATED = """
 
 
 def same_as_parquet(spark: SparkSession, frame: DataFrame, log: str, directory: Path) -> DataFrame:
-    """What is read from the log, after it was compared with what is read from Parquet."""
+    """The rows from the log, which are the same as the rows from Parquet."""
     frame.write.parquet(str(directory / "parquet"))
     parquet, got = spark.read.parquet(str(directory / "parquet")), load(spark, log)
     assert got.schema.jsonValue() == parquet.schema.jsonValue()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def fails(_: object) -> Iterator[Any]:
-    """No batch."""
+    """Raise an error instead of a batch."""
     raise ValueError("by design")
 
 

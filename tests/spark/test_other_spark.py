@@ -1,7 +1,7 @@
 """The jar of another minor version of Spark: the format is the Python source, the catalog refuses.
 
 In `make matrix`, PySpark is of another minor version than the jar of the checkout. Otherwise the
-jar only says that it is for another version.
+jar is one that only claims another version.
 """
 
 from __future__ import annotations

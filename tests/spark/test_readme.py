@@ -1,4 +1,4 @@
-"""README's Python, as somebody who has just arrived runs it: it works, and nothing alarms them."""
+"""README's Python, as a new user runs it: it works, and prints no alarming line."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.zookeeper]
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ALARMING = re.compile(r"Traceback|Error\b|\w*Warning\b|ledgerlog|DataSourceManager")
-"""Spark's own lines about the host and its native libraries are not ours to avoid."""
+"""Spark's own lines about the host and its native libraries do not count."""
 
 ENDS_BEFORE_ITS_TASKS = 'assert len(spark.read.format("ledger").load("events").take(3)) == 3'
-"""As `show()` does: its tasks write into a closed socket."""
+"""A query that ends before its tasks, like `show()`: the tasks write to a closed socket."""
 
 
 def test_python_of_the_readme_runs_from_top_to_bottom_without_a_warning(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""SQL tables on logs: which log is read and written, and what is left in what is made from them.
+"""SQL tables on logs: which log is read and written, and which options results contain.
 
-These are the tables of the Python source. `test_session_tables` has those with the jar. All that
-SQL can say beside these is in `test_sql_statements`.
+These are the tables of the Python source. `test_session_tables` has those with the jar. All other
+SQL statements are in `test_sql_statements`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def table(spark: SparkSession, log_name: str, save: Save) -> Iterator[str]:
 
 
 def catalog_json(spark: SparkSession, table: str) -> str:
-    """The table's schema as the catalog keeps it, with all metadata."""
+    """The table's schema in the catalog, with all metadata."""
     identifier = spark._jvm.org.apache.spark.sql.catalyst.TableIdentifier(table)
     catalog = spark._jsparkSession.sessionState().catalog()
     return str(catalog.getTableMetadata(identifier).schema().json())
@@ -145,7 +145,7 @@ def test_a_table_of_another_tables_columns_does_not_read_that_ones_log(
 
 
 def with_old_metadata(frame: DataFrame, log: str) -> DataFrame:
-    """The rows as a query over a table of c5a11d1, or a file written from one, had them."""
+    """The rows of a query over a table of c5a11d1, or of a file that was written from one."""
     first, *others = frame.columns
     metadata: dict[str, Any] = {OPTIONS_KEY: json.dumps({"log": log})}
     return frame.select(frame[first].alias(first, metadata=metadata), *others)

@@ -1,9 +1,9 @@
-"""All that Spark's SQL can say about a ledger table, beside the same over Parquet.
+"""All SQL statements for a ledger table, compared with the same statements over Parquet.
 
 The tables are those of the session catalog, with the Python source, and those of the catalog of
 the jar.
 
-The table in docs/SPARK.md is what was seen here. `make sql-table` writes it anew.
+The table in docs/SPARK.md has the results of this test. `make sql-table` rewrites it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ VALUES = (
     ("with case-insensitive names", "with case-sensitive names"),
     ("with ANSI off", "with ANSI on"),
 )
-"""How the table names the values, false and true, of the two settings of a statement."""
+"""The names in the table of the values, false and true, of a statement's two settings."""
 SHOWN = {**{name: name for name in "abcnptuvwx"}, "f": "ledger", "o": "log", "out": "p"}
 CASES = [
     pytest.param(statement, settings, id=f"{statement.text[:60]} {settings}")
@@ -47,7 +47,7 @@ CASES = [
 
 @dataclass
 class Run:
-    """One statement over logs, in the catalog and over Parquet, and what is offered instead."""
+    """One statement over logs, in the catalog and over Parquet, and its alternative."""
 
     ledger: Effect
     parquet: Effect
@@ -57,7 +57,7 @@ class Run:
 
 @dataclass
 class Runs:
-    """All of them, and every other log of the cluster before and after."""
+    """All statements, and the other logs of the cluster before and after them."""
 
     seen: dict[tuple[str, tuple[bool, bool]], Run]
     logs_before: list[tuple[str, str, int]]
@@ -85,7 +85,7 @@ def runs(
             seen[statement.text, settings] = _run(statement, ledger, catalog, parquet, folder)
     for key, value in zip(keys, before, strict=True):
         spark.conf.set(key, str(value))
-    # After all others: a source's process that refused something has to be started anew.
+    # At the end, because the process of a source restarts after a refusal.
     spark.conf.set(ENGINE_SETTING, "python")
     offered: dict[str, Effect] = {}
     for statement in STATEMENTS:
@@ -165,7 +165,7 @@ def test_a_statement_does_in_the_catalog_what_parquet_does_or_more_or_changes_no
 
 
 def _places(effect: Effect) -> dict[str, Any]:
-    """What is there. The table `n` of the catalog is the log `x`."""
+    """The existing places. The table `n` of the catalog is the log `x`."""
     made = effect.places["n"]
     new = effect.places["x"] if made == NOTHING else made
     return {"a": effect.places["a"], "b": effect.places["b"], "new": new}
@@ -203,7 +203,7 @@ def _lines(seen: dict[Any, Run]) -> Iterator[str]:
 
 
 def _joined(effects: dict[tuple[bool, bool], str]) -> str:
-    """The effect of a statement; two effects, with the value of the setting, if they differ."""
+    """The effect of a statement. If two effects differ, each has the value of its setting."""
     if len(set(effects.values())) == 1:
         return next(iter(effects.values()))
     (one, first), (other, second) = effects.items()
@@ -240,7 +240,7 @@ def _refusal(effect: Effect, parquet: Effect) -> str:
 
 
 def _code(text: str) -> str:
-    """As code in a cell; a backtick or a bar in it would end that."""
+    """The text as code in a cell. A backtick or a bar in the text would end the code."""
     if not text:
         return ""
     marks = "``" if "`" in text else "`"

@@ -1,4 +1,4 @@
-"""The streaming sink through Spark, on real bookies: what is visible, and how often."""
+"""The streaming sink through Spark, on real bookies: each row is visible exactly once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.blocking.client import BlockingClient
 
 PANDAS_IS_NEWER = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-"""`mapInArrow` looks at the version of pandas, which it does not use."""
+"""`mapInArrow` checks the version of pandas, which it does not use."""
 
 
 @pytest.fixture

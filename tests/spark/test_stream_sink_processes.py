@@ -1,4 +1,4 @@
-"""Streams in a Spark of their own: what the session that the other tests share cannot show."""
+"""Streams in a separate Spark, for tests that the shared session does not allow."""
 
 from __future__ import annotations
 

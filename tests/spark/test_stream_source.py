@@ -1,4 +1,4 @@
-"""Logs as streams: trickles, limits, restarts, several logs, growing columns."""
+"""Logs as streams: small appends, limits, restarts, several logs, added columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a stream has to stop, and what its message says to do."""
+"""The reasons for which a stream must stop, and the advice in its message."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write(spark: SparkSession, log_name: str) -> Write:
 
 
 def stopped(reading: Reading, expected: str, **options: str) -> None:
-    """The query stops with that message, and has read nothing more."""
+    """Check that the query stops with this message, and has read nothing more."""
     before = dict(reading.batches)
     with pytest.raises(Exception, match=expected):
         reading.run(**options)
@@ -75,7 +75,7 @@ def test_a_stream_that_begins_after_an_overwrite_reads_what_the_log_holds(
 
 
 def crash_once(reading: Reading, number: int) -> None:
-    """Read until a batch, and cut it off between the log of its end and its commit."""
+    """Read until a batch, and end it after its end was logged and before its commit."""
 
     def crash(batch: int) -> None:
         if batch == number and reading.attempts[batch] == 1:

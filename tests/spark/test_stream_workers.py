@@ -1,4 +1,4 @@
-"""What tasks of a stream leave behind when Spark ends them or their Python workers."""
+"""The state that tasks of a stream leave when Spark ends them or their Python workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CLEAN_UP = "org$apache$spark$api$python$PythonWorkerFactory$$cleanupIdleWorkers"
 APP = "app"
 BATCHES = 3
 ROWS = 50_000
-"""More than the buffers hold that lie between a task's Python processes."""
+"""More rows than fit into the buffers between a task's Python processes."""
 
 
 @pytest.fixture
@@ -61,12 +61,12 @@ def values(spark: SparkSession, log: str) -> list[int]:
 
 
 def ledgers(log: BlockingLog) -> list[int]:
-    """Of each listed range, in the order of the log."""
+    """The ledger of each listed range, in the order of the log."""
     return [item.ledger_id for item in log.snapshot().items]
 
 
 def reap_idle_workers(spark: SparkSession) -> None:
-    """What Spark does with Python workers after an idle minute; returns when they have ended."""
+    """End idle Python workers as Spark does after a minute, and wait for their end."""
     workers = _python_workers()
     assert workers
     java: Any = spark._jvm
@@ -82,7 +82,7 @@ def reap_idle_workers(spark: SparkSession) -> None:
 
 
 def _python_workers() -> list[psutil.Process]:
-    """Processes that a daemon of Spark's forked; those that end meanwhile do not count."""
+    """The processes that a daemon of Spark forked, without those that have just ended."""
     found = []
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -125,7 +125,7 @@ def test_task_that_is_killed_among_its_rows_leaves_none_of_them(
     finally:
         os.close(listening)
         query.stop()
-        with contextlib.suppress(OSError):  # Spark leaves its process as it is: stuck
+        with contextlib.suppress(OSError):  # Spark leaves its process stuck
             os.close(os.open(never, os.O_WRONLY | os.O_NONBLOCK))
     assert values(spark, log_name) == list(range(ROWS))
     found = log()
@@ -152,7 +152,7 @@ def test_ledgers_left_open_between_batches_may_be_sealed_and_their_writers_end(
             query.processAllAvailable()
             if is_reaped:
                 reap_idle_workers(spark)
-            if batch or not is_reaped:  # what nobody will write to again may also stay open
+            if batch or not is_reaped:  # a ledger that gets no more writes may stay open
                 BlockingLogs(client).seal(ledgers(log())[-1])
     finally:
         query.stop()

@@ -87,7 +87,7 @@ def test_several_logs_are_read_each_from_an_offset_of_its_own_or_as_of_one_time(
 
 
 class EntriesRead:
-    """Which entries this process asks bookies for."""
+    """The entries that this process requests from bookies."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.entries: set[tuple[int, int]] = set()

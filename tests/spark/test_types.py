@@ -89,7 +89,7 @@ def test_a_value_of_each_type_comes_back(
 
 
 def _without_nullability(value: Any) -> Any:
-    """A log has nulls everywhere, so flags differ; nothing else may."""
+    """The type without nullability, because all columns of a log are nullable."""
     if isinstance(value, dict):
         dropped = {"nullable", "containsNull", "valueContainsNull"}
         return {k: _without_nullability(v) for k, v in value.items() if k not in dropped}
@@ -99,7 +99,7 @@ def _without_nullability(value: Any) -> Any:
 
 
 class Pair(spark_types.UserDefinedType):
-    """A type of a user's own, as those of ML are."""
+    """A user-defined type, like those of ML."""
 
     @classmethod
     def module(cls) -> str:

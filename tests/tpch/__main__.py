@@ -1,4 +1,4 @@
-"""`python -m tests.tpch --python DIR/bin/python`: do logs give the rows of Parquet in TPC-H?"""
+"""`python -m tests.tpch --python DIR/bin/python`: do logs return the rows of Parquet?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GENERATE_SECONDS_MAX = 600
 
 
 def main() -> int:
-    """Run all queries on a cluster and a session of their own; the last line counts them."""
+    """Run all queries on a separate cluster and session. The last line counts the queries."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--python", required=True, help="a Python with DuckDB 1.1.3")
     arguments.add_argument("--scale", type=above_zero, default=0.1, help="scale factor")

@@ -30,7 +30,7 @@ class Query:
 
 
 def load(spark: SparkSession, folder: Path) -> float:
-    """Make one log of each table by CREATE TABLE .. AS SELECT; returns the seconds."""
+    """Create a log of each table with CREATE TABLE .. AS SELECT, and return the seconds."""
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {FILES}")
     begun = time.perf_counter()
     for table in TABLES:
@@ -41,7 +41,7 @@ def load(spark: SparkSession, folder: Path) -> float:
 
 
 def compare(spark: SparkSession, folder: Path, *, rounds: int) -> list[Query]:
-    """All queries, each in turn over logs and over Parquet."""
+    """Run each query over logs and over Parquet in turn."""
     texts = json.loads((folder / "queries.json").read_text())
     return [_query(spark, number, text, rounds) for number, text in enumerate(texts, 1)]
 

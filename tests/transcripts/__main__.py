@@ -1,4 +1,4 @@
-"""`python -m tests.transcripts --rewrite [STORY ...]`: write what the machines really answer."""
+"""`python -m tests.transcripts --rewrite [STORY ...]`: writes the real answers of the machines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.transcripts.stories import STORIES, play
 
 
 def main(arguments: list[str]) -> int:
-    """Compare, or with --rewrite replace, the stories that are named (default: all)."""
+    """Compare the named stories, by default all; with --rewrite, replace them."""
     rewrite = "--rewrite" in arguments
     named = [Path(a).absolute() for a in arguments if a != "--rewrite"]
     changed = 0

@@ -1,18 +1,18 @@
 """Stories of a leader log: processes that lead it, their ledgers, and the list in the store.
 
-a leads                    a process opens the log and becomes its leader, all answered well
+a leads                    a process becomes the leader of the log, with successful answers
 b opens                    a process begins to open the log
 a add 3                    an append of 3 records, 100 bytes
 a confirmed 900            the ledger's entries reached an ack quorum
 a broken 900               the ledger's bookies fail, and nothing replaces them
-a fenced 900               somebody else fenced the ledger
+a fenced 900               another process fenced the ledger
 a ok                       the oldest request is carried out and answered
-a ok write head            ... the oldest that begins with these words
-a rest                     all requests, oldest first, but for timers
+a ok write head            ... the oldest request that begins with these words
+a rest                     all requests except timers, oldest first
 a reply lost               the write of the head happens, and its answer is lost
 a request lost             the write of the head does not happen, and no answer arrives
 a timer                    the oldest timer of a retry fires
-a rolls                    the application asks for another ledger
+a rolls                    the application requests another ledger
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REST_MAX = 100
 
 
 class LeaderPlayer:
-    """State of one story."""
+    """The state of one story."""
 
     def __init__(self) -> None:
         self.bench = Bench()
@@ -39,7 +39,7 @@ class LeaderPlayer:
         self.output: list[str] = []
 
     def run(self, command: str) -> list[str]:
-        """Effects of one command, as lines."""
+        """Return the effects of one command, as lines."""
         self.output = []
         name, verb, *arguments = command.split()
         if verb in {"opens", "leads"}:

@@ -7,7 +7,7 @@ Commands are `<machine> <verb> <arguments>`; machines are named when they are ma
     r1 recovery [floor=N]              a recovery that reads one or two entries ahead
     w add N                            a run of N entries of ten bytes
     w ok b1 0                          the answer of b1 to the run that begins at entry 0
-    w ok b1@2 0                        ... to what it was sent as index 2
+    w ok b1@2 0                        ... to the request that was sent to it as index 2
     w timeout b1 0                     any code of model.Code, in lower case
     w list b3 b4                       the bookies that accept writes
     w cas ok                           the record is written and the answer arrives
@@ -22,7 +22,7 @@ Commands are `<machine> <verb> <arguments>`; machines are named when they are ma
     r1 lac b0 no_entry                 ... or a code
     r1 entry b0 4                      a fencing read of entry 4 finds it
     r1 entry b0 4 no_entry             ... or a code
-    store in_recovery | closed LAST    somebody else changes the record
+    store in_recovery | closed LAST    another client changes the record
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ENTRY_SIZE_BYTES = 10
 
 
 class LedgerPlayer:
-    """State of one story."""
+    """The state of one story."""
 
     def __init__(self) -> None:
         self.machines: dict[str, LedgerWriter | LedgerRecovery] = {}
@@ -57,7 +57,7 @@ class LedgerPlayer:
         self.output: list[str] = []
 
     def run(self, command: str) -> list[str]:
-        """Effects of one command, as lines."""
+        """Return the effects of one command, as lines."""
         self.output = []
         name, verb, *arguments = command.split()
         if name == "store":
@@ -106,7 +106,7 @@ class LedgerPlayer:
         return self.stored
 
     def _take(self, name: str, kind: type, **fields: Any) -> Any:
-        """The oldest open request of a kind with these fields; it is no longer open."""
+        """Take the oldest open request of a kind with these fields."""
         for number, request in self.open[name].items():
             if isinstance(request, kind) and all(
                 _field(request, key) == value for key, value in fields.items()

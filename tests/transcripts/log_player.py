@@ -1,15 +1,15 @@
 """Stories of a transactional log: commits and query runs, and the records in the store.
 
-app etl r1                     producer etl is known, its last run is r1
-staged etl 7 8                 ledgers 7 and 8 are registered by it
+app etl r1                     producer etl exists, and its last run is r1
+staged etl 7 8                 etl has registered ledgers 7 and 8
 c commit etl/r1 batch=3 ledgers=7,8       a commit of one range of 100 rows for each ledger
 c commit etl/r1 batch=3 ledgers=7 expects=1   the same, on version 1 alone
-t join etl/r2 batch=4          a query run that wants to write for the producer
-c ok                           the store does what the open request asks, and answers
+t join etl/r2 batch=4          a query run that begins to write for the producer
+c ok                           the store carries out the open request, and answers
 c ok until write head          ... and so on, until a request begins with these words
-c reply lost                   the store does it, and the answer is lost
-c request lost                 the store does not do it, and no answer arrives
-c late                         what was lost arrives at the store after all; nothing is answered
+c reply lost                   the store carries it out, and the answer is lost
+c request lost                 the store does not carry it out, and no answer arrives
+c late                         the lost request arrives at the store late; no answer is sent
 c conflict|gone|unavailable    the store's answer
 """
 
@@ -30,7 +30,7 @@ STEPS_MAX = 100
 
 
 class LogPlayer:
-    """State of one story."""
+    """The state of one story."""
 
     def __init__(self) -> None:
         self.log = OneLog()
@@ -40,7 +40,7 @@ class LogPlayer:
         self.output: list[str] = []
 
     def run(self, command: str) -> list[str]:
-        """Effects of one command, as lines."""
+        """Return the effects of one command, as lines."""
         self.output = []
         name, verb, *arguments = command.split()
         if name == "app":
@@ -75,7 +75,7 @@ class LogPlayer:
         return EpochMachine("flights", app=app, run=run, batch_id=batch_id, kind=JobKind.STREAM)
 
     def _token(self) -> str:
-        """Those of one machine count on from it."""
+        """The tokens of one machine continue from this token."""
         return token(0xA0 + 0x10 * len(self.machines))
 
     def _start(self, name: str, machine: LogMachine[Any]) -> None:
@@ -129,7 +129,7 @@ class LogPlayer:
 
 
 def short(found: str) -> str:
-    """The last digits of a token: those that a story gives."""
+    """The last digits of a token, as stories write them."""
     return found[-2:]
 
 

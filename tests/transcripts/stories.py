@@ -1,8 +1,8 @@
 """Plays a text file against the machines: the file is the network, the disk and the clock.
 
-A story is a list of blocks. A block is one or more commands, a line of four dashes, and what the
-machines asked for in answer, one line for each effect (`-` for nothing). Lines that begin with `#`
-tell the story. The folder of a story names its player, whose docstring lists the commands.
+A story is a list of blocks. A block consists of one or more commands, a line of four dashes, and
+the effects of the machines, one on each line (`-` for no effect). Lines that begin with `#` tell
+the story. The folder of a story names its player, whose docstring lists the commands.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ SEPARATOR = "----"
 
 
 class Player(Protocol):
-    """State of one story."""
+    """The state of one story."""
 
     def run(self, command: str) -> list[str]:
-        """Effects of one command, as lines."""
+        """Return the effects of one command, as lines."""
 
 
 PLAYERS: Mapping[str, Callable[[], Player]] = {
@@ -36,11 +36,11 @@ STORIES = sorted(
 
 
 def play(path: Path, text: str | None = None) -> str:
-    """The story as it really goes: the same text with what the machines answered.
+    """Return the text of the story with the real answers of the machines.
 
     Args:
-        path: Of the story.
-        text: In place of the file's.
+        path: Path of the story.
+        text: The text to play instead of the file's text.
     """
     player = PLAYERS[path.parent.name]()
     lines: list[str] = []

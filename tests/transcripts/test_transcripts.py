@@ -1,4 +1,4 @@
-"""Every story of this folder goes as it is written down."""
+"""The machines answer in every story of this folder as it is written."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class CommitQueue:
         self._directory = directory
 
     async def join(self, token: str) -> str:
-        """Join the queue after all present members, and return the name of the new member.
+        """Join the queue after all current members, and return the name of the new member.
 
         After a lost reply, the token in the names of the members shows whether the node was
         created. The member stays in the queue until `leave`, or until the session ends.

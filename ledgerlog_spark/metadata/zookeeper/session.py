@@ -139,7 +139,7 @@ class ZookeeperSession:
 
     @property
     def session_id(self) -> int:
-        """The id of the present session, or of the last session while no session exists."""
+        """The id of the current session, or of the last session while no session exists."""
         return self._session_id
 
     @property

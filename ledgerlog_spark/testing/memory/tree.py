@@ -78,7 +78,7 @@ class MemoryTree:
 
     @property
     def session_secret(self) -> bytes:
-        """The secret with which `end_session` ends the present session."""
+        """The secret with which `end_session` ends the current session."""
         return self.session_id.to_bytes(8, "big")
 
     @property
@@ -195,7 +195,7 @@ class MemoryTree:
         self._faults.extend(faults)
 
     def deliver_delayed(self) -> None:
-        """Perform the delayed requests of the present session. Errors are not reported."""
+        """Perform the delayed requests of the current session. Errors are not reported."""
         delayed, self._delayed = self._delayed, []
         for operations, session_id in delayed:
             if session_id == self.session_id:

@@ -120,7 +120,7 @@ class GrpcBookie:
         )
 
     def channel(self) -> ChannelTask:
-        """Return the task that opens the present channel, or that has opened it."""
+        """Return the task that opens the current channel, or that has opened it."""
         if self._channel is None:
             self._channel = asyncio.create_task(connect(self._bookie_id, self._resolve))
         return self._channel

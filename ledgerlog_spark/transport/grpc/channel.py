@@ -81,7 +81,7 @@ never end. So calls in such a child fail immediately."""
 
 
 async def connect(bookie_id: str, resolve: ResolveBookie) -> grpc.aio.Channel:
-    """Look up the present address of a bookie, and return a channel to this address."""
+    """Look up the current address of a bookie, and return a channel to this address."""
     if not _using_process:
         _using_process.append(os.getpid())
     if _using_process[0] != os.getpid():

@@ -36,7 +36,7 @@ def is_log_layer(path: str) -> bool:
 
 
 def is_log_layer_above_stores(path: str) -> bool:
-    """The same without the log's stores; 14,199 lines on commit c5a11d1."""
+    """Whether the file is in the log layer above its stores (14,199 lines on commit c5a11d1)."""
     return is_log_layer(path) and not fnmatchcase(path, STORES)
 
 
@@ -61,7 +61,7 @@ PROSE: Final = (
     "notebooks/*.ipynb",
     "pyspark_ledger.py",
 )
-"""The files with prose beside the packages; tests are read by those who change them."""
+"""The files with prose outside of the packages. The prose of tests is not checked."""
 
 
 def prose_of(root: Path) -> list[str]:

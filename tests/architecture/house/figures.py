@@ -38,7 +38,7 @@ def line_figures(lines: dict[str, Lines], paths: Iterable[str]) -> dict[str, int
 
 
 def tree_figures(root: Path) -> dict[str, Any]:
-    """What the files of the packages alone show."""
+    """The figures that need only the files of the packages."""
     paths = modules_of(root)
     texts = {path: (root / path).read_text() for path in paths}
     lines = {path: lines_of(text) for path, text in texts.items()}
@@ -77,7 +77,7 @@ def tic_figures(root: Path) -> dict[str, int]:
 
 
 def moves_of_an_append(root: Path) -> dict[str, Any]:
-    """As `moves` prints them, or why the tree at `root` cannot be measured, under `error`."""
+    """The moves that `moves` prints, or in `error` the reason why the tree cannot be measured."""
     script = Path(__file__).with_name("moves.py")
     ran = subprocess.run(
         [sys.executable, "-I", "-B", str(script), str(root)],
@@ -92,7 +92,7 @@ def moves_of_an_append(root: Path) -> dict[str, Any]:
 
 
 def architecture_cases(root: Path) -> int | None:
-    """Cases that pytest collects in tests/architecture; None when it cannot."""
+    """The number of cases that pytest collects in tests/architecture; None if this fails."""
     ran = subprocess.run(
         [
             sys.executable, "-B", "-m", "pytest", "--collect-only", "-q", "-n0",

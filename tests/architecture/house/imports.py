@@ -21,9 +21,9 @@ def imports_of(text: str, known: set[str], *, typing_too: bool = True) -> set[st
     """Modules of `known` that a module imports, at the top or where they are used.
 
     Args:
-        text: Of the module.
-        known: Dotted names that count.
-        typing_too: Count imports below `if TYPE_CHECKING` as well.
+        text: The text of the module.
+        known: The dotted names that count.
+        typing_too: Whether imports below `if TYPE_CHECKING` count.
     """
     tree = ast.parse(text)
     left_out = set[int]()

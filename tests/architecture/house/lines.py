@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines of one module or more.
+    """The lines of one or several modules, by kind.
 
-    A docstring is every string that stands alone as a statement, with its blank lines. An import
-    counts with all its lines; a comment is a line that holds nothing else.
+    A docstring is every string that is a whole statement, with its blank lines. An import counts
+    with all its lines. A comment is a line without code.
     """
 
     code: int = 0
@@ -54,7 +54,7 @@ def lines_of(text: str) -> Lines:
 
 
 def uses_of_any(text: str) -> int:
-    """How often `Any` of `typing` is named in annotations and expressions, imports not counted."""
+    """The number of uses of `typing.Any` in annotations and expressions, without imports."""
     return sum(
         isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(ast.parse(text))
     )

@@ -3,10 +3,11 @@
 One entry of 100 bytes is appended with `await ledger.append(...)` to a ledger of three bookies
 (ensemble 3, write quorum 3, ack quorum 2) through `LedgerClient` and `InProcessTransport`. The
 bookies are the fakes below, which answer at once and are not counted. Three appends go first, so
-that nothing is met for the first time. `sys.setprofile` then sees every call of a function whose
-file is in `ledgerlog_spark`, a resumed coroutine and a comprehension included, until `append`
-returns, by when all three answers came. Two calls one after the other in different files are a
-move; returns are no moves. The append is measured three times, and all three must agree.
+that nothing happens for the first time. `sys.setprofile` then sees every call of a function whose
+file is in `ledgerlog_spark`, including resumed coroutines and comprehensions, until `append`
+returns. At that time, all three answers have arrived. Two consecutive calls in different files are
+a move. Returns are not moves. The append is measured three times, and all three results must be
+equal.
 
 On commit c5a11d1 this gives 105 moves, 156 calls, 73 functions and 17 files.
 
@@ -36,7 +37,7 @@ ENTRY = bytes(100)
 
 
 class Definitions:
-    """Finds what a tree defines at the top of a module, by name."""
+    """Finds the top-level definitions of a tree's modules, by name."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -52,7 +53,7 @@ class Definitions:
 
 
 class Bookie:
-    """Takes every add and answers at once."""
+    """Accepts every add, and answers immediately."""
 
     def __init__(self, ok: Any) -> None:
         self._ok = ok
@@ -76,7 +77,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Moves:
-    """What one append takes."""
+    """The moves and calls of one append."""
 
     moves: int
     calls: int
@@ -131,7 +132,7 @@ async def measured(root: Path) -> list[Moves]:
         await ledger.append(ENTRY)
         sys.setprofile(None)
         await ledger.flush()
-        for _ in range(5):  # what the append left for later turns of the loop
+        for _ in range(5):  # the append's work in later turns of the loop
             await asyncio.sleep(0)
         found.append(moves_in(calls.seen))
     await ledger.close()

@@ -1,9 +1,9 @@
-"""Turns of phrase that a reader whose second language is English reads twice, and their matcher.
+"""Phrases that readers whose second language is English read twice, and their matcher.
 
 `TICS` is the table. `hits` looks for them in the prose of files. The prose of a Python module is
-its docstrings, its comments and its strings of more than one word. That of a Markdown page is
-everything outside of code, that of a notebook its cells of Markdown, that of a Makefile its
-comments. Text in backticks is a name and no prose.
+its docstrings, its comments and its strings of more than one word. The prose of a Markdown page is
+everything outside of code. The prose of a notebook is its Markdown cells, and that of a Makefile
+its comments. Text in backticks is a name, and not prose.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME: Final = "\N{WHITE SQUARE}"
-"""Stands for each character of what was in backticks."""
+"""Replaces each character of a text in backticks."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Tic:
     """One turn of phrase.
 
     Attributes:
-        pattern: Matches it; without regard to case, and `\\s+` also matches the end of a line.
-        instead: What to write.
-        bad: Prose that it has to match.
-        good: Prose that it must not match.
+        pattern: The pattern, which ignores case; `\\s+` also matches the end of a line.
+        instead: The recommended phrase.
+        bad: Prose that the pattern must match.
+        good: Prose that the pattern must not match.
     """
 
     pattern: str
@@ -219,7 +219,7 @@ TICS: Final = {
 
 @dataclass(frozen=True)
 class Prose:
-    """Connected text of a file, and the line that it begins at.
+    """Connected text of a file, and the line at which it begins.
 
     Attributes:
         kind: `docstring`, `string`, `comment` or `page`.
@@ -233,7 +233,7 @@ class Prose:
 
 @dataclass(frozen=True)
 class Hit:
-    """A place where a tic stands."""
+    """A place of a tic."""
 
     tic: str
     path: str
@@ -255,7 +255,7 @@ _LINK_TARGET = re.compile(r"(?<=\])\([^)\n]*\)|<[^>\n]+>")
 
 
 def _hidden(text: str) -> str:
-    """The text with what stands in backticks replaced, at the same length and with its lines."""
+    """The text with the parts in backticks replaced. Its length and its lines stay the same."""
     return _IN_BACKTICKS.sub(lambda found: re.sub(r"[^\n]", NAME, found.group()), text)
 
 
@@ -307,7 +307,7 @@ def _comments(text: str) -> Iterator[tuple[int, str, bool]]:
 
 
 def _comments_of_make(text: str) -> Iterator[tuple[int, str, bool]]:
-    """The same of a Makefile, whose recipes may have the sign within a word."""
+    """The same for a Makefile, whose recipes may have a `#` within a word."""
     for line, source in enumerate(text.splitlines(), 1):
         if found := re.search(r"(?:^|(?<=\s))#+\s+(.*)", source):
             yield line, found[1], found.start() == 0
@@ -354,7 +354,7 @@ def prose_in(path: str, text: str) -> list[Prose]:
 
 
 def hits_in(path: str, text: str, names: Iterable[str] = tuple(TICS)) -> list[Hit]:
-    """All places of a file's text where one of the tics named stands, by line."""
+    """All places of these tics in a file's text, by line."""
     found = []
     for prose in prose_in(path, text):
         shown = _hidden(prose.text)

@@ -29,7 +29,7 @@ from tests.properties import test_v2_together as together
 from tests.sim.schedule import run_schedule
 
 POINTS = 400
-"""About as many disk operations as a run has."""
+"""Approximate number of disk operations of a run."""
 UNFIT = (TypeError, AttributeError, NameError, ImportError)
 """A mutation that does not fit the code any more ends with one of these, which proves nothing."""
 
@@ -63,7 +63,7 @@ def _fault(seed: int) -> None:
 
 
 def _receptions(seed: int) -> None:
-    """Play two random streams of frames: the first example of hypothesis is the smallest one."""
+    """Play two random streams of frames, because hypothesis begins with the smallest example."""
     test: Any = together.test_any_receptions_are_like_one_frame_at_a_time
     options = hypothesis.settings(
         max_examples=2,
@@ -103,18 +103,18 @@ KINDS: dict[str, Callable[[int], object]] = {
     "ledger": _ledger,
     "idle": lambda seed: IdleRun(seed).play(),
 }
-"""What plays one schedule of each kind; it raises an error when the schedule is violated."""
+"""The functions that play one schedule of each kind. They raise an error after a violation."""
 
 
 def violation_of(number: int) -> str:
-    """Play a schedule; return its violation, or ""."""
+    """Play a schedule, and return the violation, or ""."""
     kind = list(KINDS)[number % len(KINDS)]
     seed = number // len(KINDS)
     try:
         KINDS[kind](seed)
     except UNFIT:
         raise
-    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - whatever ends a schedule
+    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - any error ends a schedule
         first = str(error).splitlines()[:1]
         return f"{kind} {seed}: {type(error).__name__}: {first[0][:200] if first else ''}"
     return ""

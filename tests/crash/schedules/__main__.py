@@ -1,4 +1,4 @@
-"""`python -m tests.crash.schedules --schedules N --seed S`: until one of them is violated."""
+"""`python -m tests.crash.schedules --schedules N --seed S`: runs schedules until a violation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _hangs(_signal: int, _frame: object) -> None:
 
 
 def main() -> int:
-    """Exit code 1 after a violation."""
+    """Return 1 after a violation."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash.schedules", description=__doc__)
     parser.add_argument("--schedules", type=positive, default=1_000)
     parser.add_argument("--seed", type=int, default=0, help="number of the first schedule")

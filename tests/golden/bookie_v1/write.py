@@ -2,9 +2,9 @@
 
     python -m tests.golden.bookie_v1.write
 
-The files are those of a bookie that stopped cleanly after one roll, was started again, and lost
-its process with a fence and an entry in the file it was writing. Slots are cut behind their last
-byte that is not zero; the reading test gives them their full size again.
+The files are those of a bookie that stopped cleanly after one roll, was restarted, and was killed
+with a fence and an entry in its active file. Slots are cut after their last byte that is not zero.
+The test that reads them restores their full size.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python -m tests.golden.bookie_v2.write
 
 The files are those of a bookie that dropped ledgers 1 and 2, recycled files, forgot ledger 1 after
-a week, and lost its process with a tombstone in the file it was writing. Slots are cut behind their
-last byte that is not zero; the reading test gives them their full size again.
+a week, and was killed with a tombstone in its active file. Slots are cut after their last byte that
+is not zero. The test that reads them restores their full size.
 """
 
 from __future__ import annotations

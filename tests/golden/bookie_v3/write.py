@@ -3,9 +3,9 @@
     python -m tests.golden.bookie_v3.write
 
 The files are those of a bookie whose ledger-state file has a first block and later ones: a fence,
-an explicit LAC and a drop after the first commit of its start, a ledger forgotten after a week,
-and bytes behind the ones that count, which a commit left there that power cut off. Slots are cut
-behind their last byte that is not zero; the reading test gives them their full size again.
+an explicit LAC and a drop after the first commit of its start, a ledger that was forgotten after a
+week, and bytes after the valid ones, from a commit that a power loss interrupted. Slots are cut
+after their last byte that is not zero. The test that reads them restores their full size.
 """
 
 from __future__ import annotations

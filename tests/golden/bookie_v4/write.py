@@ -2,9 +2,9 @@
 
     python -m tests.golden.bookie_v4.write
 
-The files are those of a bookie in write mode `journal` with a file of copies from a compaction.
-Power was lost, and the last records are in the journal only. Slots and journal files are cut behind
-their last byte that is not zero; the reading test gives them their full size again.
+The files are those of a bookie in write mode `journal` with a file of copies from a compaction. The
+power failed, and the last records are only in the journal. Slots and journal files are cut after
+their last byte that is not zero. The test that reads them restores their full size.
 """
 
 from __future__ import annotations

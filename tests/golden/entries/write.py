@@ -1,7 +1,7 @@
 """Writes `entries.json`: entries in all compressions with their rows.
 
-`python -m tests.golden.entries.write` writes the file anew. Every reader has to return the same
-rows, so the file changes only if the format of entries changes.
+`python -m tests.golden.entries.write` rewrites the file. Every reader must return the same rows, so
+the file changes only if the format of entries changes.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def entries(compression: str) -> list[bytes]:
 
 
 def slices(compression: str) -> list[bytes]:
-    """The slices of each entry but the index entry."""
+    """The slices of each entry except the index entry."""
     counts = buffer_counts(SCHEMA)
     return [slices_of(entry, counts) for entry in entries(compression)[:-1]]
 

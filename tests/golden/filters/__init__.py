@@ -1,1 +1,1 @@
-"""Filters as tasks of the JVM engine get them, with the rows that pass."""
+"""Filters in the form for tasks of the JVM engine, with the rows that pass."""

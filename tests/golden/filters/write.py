@@ -1,7 +1,7 @@
 """Writes `filters.json`: rows of all types, filters for them, and the rows that pass.
 
-`python -m tests.golden.filters.write` writes the file anew. It changes only if the form of filters
-changes, or the types and operators that they may have.
+`python -m tests.golden.filters.write` rewrites the file. It changes only if the form of filters
+changes, or their types and operators.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes `leader_entries.json`: entries of records and of rows, and searches for rows.
 
-`python -m tests.golden.leader_entries.write` writes the file anew. Every reader has to return the
-same values, so the file changes only if the format of entries or the search changes.
+`python -m tests.golden.leader_entries.write` rewrites the file. Every reader must return the same
+values, so the file changes only if the format of entries or the search changes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def record_entries() -> list[bytes]:
 
 
 def row_entries(compression: str) -> list[bytes]:
-    """Consecutive entries of a log of rows, which are those of `tests/golden/entries`."""
+    """Consecutive entries of a log of rows. The rows are those of `tests/golden/entries`."""
     encoder = BatchEncoder(SCHEMA, compression)
     all_rows = rows()
     encoded = []
@@ -69,7 +69,7 @@ def row_entries(compression: str) -> list[bytes]:
 
 
 def searches() -> list[dict[str, Any]]:
-    """Searches for rows in ranges and in pieces of ranges, and what they find."""
+    """Searches for rows in ranges and in pieces of ranges, and their results."""
     chosen = random.Random(7)
     found = []
     for number in range(SEARCHES):

@@ -33,7 +33,7 @@ CHANGES = [
 
 
 class Admin:
-    """The routes of one bookie, which are called in threads as the server calls them."""
+    """The routes of one bookie, called in threads like those of the server."""
 
     def __init__(self, view: BookieView, world: World | None) -> None:
         self.view = view

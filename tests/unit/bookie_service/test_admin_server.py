@@ -44,12 +44,12 @@ def test_metrics_port_in_use_is_refused_by_number() -> None:
 
 
 class Served:
-    """A metrics server on a clock of the test's own, and raw peers of it."""
+    """A metrics server on a clock of the test, and raw peers."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.peers: list[socket.socket] = []
-        self.heads: list[str] = []  # methods of the requests that were carried out
+        self.heads: list[str] = []  # methods of the processed requests
         self.server = AdminServer("127.0.0.1", 0, self._answer_ok, clock=lambda: self.now)
 
     def _answer_ok(
@@ -92,7 +92,7 @@ def test_the_metrics_port_has_few_places_and_they_come_free(served: Served) -> N
     threads = set(threading.enumerate())
     for _ in range(50):
         assert _rest_of(served.peer()) == b"", "there is no place for it"
-    # Threads of tests before this one may end meanwhile.
+    # Threads of earlier tests may end at any time.
     begun = set(threading.enumerate()) - threads
     assert not [thread for thread in begun if "process_request" in thread.name]
     silent[0].close()
@@ -120,7 +120,7 @@ def test_a_request_for_metrics_is_read_up_to_its_bound(served: Served, request_:
 
 
 class Heard(io.StringIO):
-    """What threads say that begin from now on: those of tests before this one may log as well."""
+    """The log records of threads that begin from now on, because earlier threads may log too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ CUT_HEADS = [
 
 @pytest.mark.parametrize("head", CUT_HEADS)
 def test_a_request_without_its_whole_head_is_not_carried_out(head: bytes, served: Served) -> None:
-    """The rest may have had a body that asks for less than a request without a body."""
+    """The lost rest may have had a body that requests less than a request without a body."""
     peer = served.peer()
     peer.sendall(head)
     peer.shutdown(socket.SHUT_WR)

@@ -1,4 +1,4 @@
-"""A bound of bytes shared among peers: never above it, everybody goes on, nobody takes it all."""
+"""A limit of bytes that peers share: it is kept, every peer gets bytes, and none gets all."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_everybody_in_line_is_served_although_others_come_and_want_less() -> Non
 
 
 def test_who_was_served_before_and_came_first_is_not_behind_newcomers() -> None:
-    """What it got lies behind it as far as the virtual time has gone on."""
+    """Its place is not later than the virtual time at which it got its last bytes."""
     budget = Budget("adds", SIZE, is_draining=True)
     full = budget.share("a")
     full.force(SIZE)
@@ -190,7 +190,7 @@ def test_a_wait_that_is_given_up_is_never_granted_and_lets_the_next_go_on() -> N
 
 
 def test_who_leaves_the_line_makes_way_for_those_behind_at_once() -> None:
-    """Nobody gives anything back: what is free was only kept for the share that left."""
+    """No share gives bytes back: the free bytes were only reserved for the share that left."""
     budget = Budget("reads", SIZE)
     budget.share("a").force(4 * PART)
     full = budget.share("c")
@@ -211,7 +211,7 @@ def test_who_stood_behind_a_host_is_served_when_others_come_and_that_host_has_to
     granted: list[str] = []
     budget.share("a").wait(50_000, lambda: granted.append("large"))
     small = budget.share("a")
-    small.wait(60_000, lambda: granted.append("all"))  # so its next place is behind the other
+    small.wait(60_000, lambda: granted.append("all"))  # so its next place is after the other
     small.stop_waiting()
     assert not small.take(4_000), "the one before it is entitled to what comes free"
     small.wait(4_000, lambda: granted.append("small"))
@@ -294,7 +294,7 @@ class Peers(RuleBasedStateMachine):
             assert not self.budget.waiting_count
 
     def teardown(self) -> None:
-        """Everybody who waits is granted once the others give back: nobody waits for ever."""
+        """Check that every waiting share gets bytes after the others give bytes back."""
         for _ in range(2 * len(self.shares) + 1):
             for share in self.shares:
                 share.give_back(share.held_bytes)
@@ -304,7 +304,7 @@ class Peers(RuleBasedStateMachine):
 
 @given(st.lists(st.integers(1, SIZE // 7), min_size=1, max_size=30), st.integers(1, 20))
 def test_hogs_that_give_nothing_back_stop_nobody(sizes: list[int], hogs: int) -> None:
-    """A well-behaved share takes, is done, gives back, while hogs keep all that they can get."""
+    """A well-behaved share takes bytes and gives them back, while hogs keep all that they get."""
     budget = Budget("reads", SIZE)
     good = budget.share("good", RESERVE)
     good.trust(SIZE)

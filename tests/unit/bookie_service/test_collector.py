@@ -1,4 +1,4 @@
-"""Garbage collection over real storage and a metadata store that can be stale or away."""
+"""Garbage collection over real storage, with a metadata store that can be stale or unavailable."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ METADATA = LedgerMetadata(Quorum(1, 1, 1), (Fragment(0, (BOOKIE,)),))
 
 
 class World:
-    """A bookie with its collector, and the metadata store that it sees."""
+    """A bookie with its collector and its metadata store."""
 
     def __init__(self, storage: LedgerStorage, stores: MetadataStores, tasks: OsTasks) -> None:
         self.storage = storage

@@ -1,4 +1,4 @@
-"""Whose data is it: every way in which cookies and settings can disagree."""
+"""The owner of the data: each possible contradiction between cookies and settings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 async def check(stores: MetadataStores, bookie_id: str, directory: Path) -> Cookie:
-    """As a start does it, with the first MANIFEST on a real directory."""
+    """Check the cookies as a start does, with the first MANIFEST in a real directory."""
 
     async def initialize() -> None:
         assert await stores.registration.read_cookie(bookie_id) is None, "the node comes last"

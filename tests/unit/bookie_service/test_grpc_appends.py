@@ -1,4 +1,4 @@
-"""What an append of the control service asks of the storage."""
+"""The storage requests of an append of the control service."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEDGER = 7
 
 
 class Storage(MemoryStorage):
-    """Takes note of the ids as they come."""
+    """Records the ids of each request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Storage(MemoryStorage):
 
 
 class Answers:
-    """A stream, as far as an append uses it."""
+    """The part of a stream that an append uses."""
 
     def __init__(self) -> None:
         self.codes: list[int] = []
@@ -59,7 +59,7 @@ class Answers:
 def test_ids_that_are_evenly_spaced_come_as_a_range(
     tmp_path: Path, ids: list[int], asked: EntryIds
 ) -> None:
-    """A list of them would be kept in memory, and be counted as that many pieces."""
+    """A list of ids would stay in memory, and count as this many pieces."""
     storage, answers = Storage(), Answers()
     lanes = Lanes.of(BookieSettings(directories=(tmp_path,), port=0, bookie_id="b"))
     servicer = BookieServicer(

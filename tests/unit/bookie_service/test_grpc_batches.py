@@ -41,7 +41,7 @@ OK, BUSY = number_of(Code.OK), number_of(Code.BUSY)
 
 
 class Storage(MemoryStorage):
-    """Entries in memory; lists wait until they are let go on."""
+    """Entries in memory. Lists wait until the test lets them continue."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Storage(MemoryStorage):
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """After what was sent before."""
+    """Whether the connection is closed, after all bytes that were sent before."""
     with contextlib.suppress(ConnectionError):
         while connection.recv(1 << 16):
             pass
@@ -78,7 +78,7 @@ def is_closed(connection: socket.socket) -> bool:
 
 
 class Call:
-    """A call's context, as far as a handler uses it."""
+    """The part of a call's context that a handler uses."""
 
     def __init__(self) -> None:
         self.ended: list[Callable[[object], object]] = []
@@ -98,7 +98,7 @@ class Call:
         await asyncio.sleep(0)
 
     def end(self) -> None:
-        """The reply was sent."""
+        """Record that the reply was sent."""
         for callback in self.ended:
             callback(self)
 
@@ -179,7 +179,7 @@ async def test_a_batch_that_is_given_up_in_line_leaves_nothing_behind(world: Wor
 async def test_a_batch_that_is_given_up_counts_until_storage_is_done_with_it(
     world: World, monkeypatch: pytest.MonkeyPatch, is_answered: bool
 ) -> None:
-    """Else a client that cancels what it asks for has any number of reads made at a time."""
+    """Otherwise a client that cancels its requests could run any number of reads at a time."""
     asked: list[tuple[Any, Callable[[Code, list[bytes]], None]]] = []
     monkeypatch.setattr(world.storage, "read_batch", lambda *each: asked.append(each))
     lane = world.lanes.reads
@@ -259,7 +259,7 @@ async def test_a_list_is_built_in_slices_and_ends_with_its_call(
 
 
 async def test_large_replies_are_made_one_in_a_turn_of_the_loop(world: World) -> None:
-    """Each takes milliseconds; a client may ask for many at once."""
+    """Each takes milliseconds, and a client may request many at the same time."""
     replies = [world.batch(Call()) for _ in range(4)]
     replies += [asyncio.create_task(_first_of_watch(world)) for _ in range(4)]
     done = 0
@@ -426,7 +426,7 @@ READ_LAC = pb.ReadLacRequest(ledger_id=WATCHED).SerializeToString()
 async def test_a_call_keeps_its_place_until_its_reply_is_taken_and_is_ended_with_its_connection(
     world: World, server: GrpcServer, served: int, method: str, request_: bytes
 ) -> None:
-    """What has no place or no bytes any more, and is in the library still, has no bound."""
+    """Otherwise replies in the library without a place or bytes would have no limit."""
     server.call_slots.count_max = 2
     lane = world.lanes.reads
     with RawHttp2(served) as greedy, RawHttp2(served) as other:

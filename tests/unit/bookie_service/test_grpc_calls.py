@@ -1,4 +1,4 @@
-"""The bounds of calls leave every kind of handler as it is."""
+"""The limits of calls do not change the behaviour of any kind of handler."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 def no_connections(calls: Collection[Stuck]) -> None:
-    """Ends calls alone."""
+    """End only the calls, and no connections."""
     for call in calls:
         call.end()
 
 
 class Served:
-    """A server of health alone, whose handlers write to their context, and a client of it."""
+    """A server with the health service, whose handlers write to their context, and a client."""
 
     def __init__(self) -> None:
         self.slots = FairSlots(4)
@@ -79,7 +79,7 @@ async def test_who_watches_the_health_hears_of_its_changes(served: Served) -> No
 async def test_a_call_that_is_cancelled_as_its_bytes_come_free_gives_them_back(
     turns: int, is_cancelled_first: bool
 ) -> None:
-    """And who gave them back, which may be a log with other peers' answers, notices nothing."""
+    """The code that gave them back, such as an answer to another peer, notices nothing."""
     lane = Budget("adds", 1_000)
     holder, share = lane.share("a"), lane.share("b")
     holder.force(1_000)
@@ -138,16 +138,16 @@ class NoCalls(control_pb2_grpc.BookieServicer):
         self.stuck_calls = StuckCalls()
 
     def serve_on(self, port: int) -> None:
-        """They would come to this one."""
+        """Do nothing."""
 
     def end_streams(self) -> None:
-        """There are none."""
+        """Do nothing, because there are no streams."""
 
 
 async def test_connections_that_ask_for_nothing_are_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that does not begin HTTP/2, and one without a call: 256 of them would lock others out."""
+    """One does not begin HTTP/2, and one has no call. 256 such connections would exclude others."""
     monkeypatch.setattr(grpc_server, "HANDSHAKE_MS_MAX", 200)
     monkeypatch.setattr(grpc_server, "CONNECTION_IDLE_MS_MAX", 200)
     settings = BookieSettings(directories=(tmp_path,), port=0, bookie_id="b")

@@ -1,4 +1,4 @@
-"""Appends whose bodies come in parts, and what a bookie receives of anything that is larger."""
+"""Appends whose bodies arrive in parts, and the refusal of larger messages."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def one_by_one(parts: Iterable[pb.AppendRequest]) -> AsyncIterator[pb.Appe
 )
 async def test_parts_are_small_and_make_the_same_request(count: int, size_bytes: int) -> None:
     request = request_of(range(count), bytes(size_bytes))
-    request.entry_ids[:] = range((1 << 63) - count, 1 << 63)  # the longest there are
+    request.entry_ids[:] = range((1 << 63) - count, 1 << 63)  # the longest possible ids
     sent = [pb.AppendRequest.FromString(each.SerializeToString()) for each in in_parts(request)]
     assert max(each.ByteSize() for each in sent) <= REQUEST_SIZE_BYTES_MAX
     assert size_bytes_of(sent[0]) == len(request.body)
@@ -143,7 +143,7 @@ async def end_of(call: Any) -> grpc.StatusCode:
 
 
 async def test_a_message_that_says_it_is_large_is_refused_before_it_comes(world: World) -> None:
-    """The library has to see to it: where it does not, a message has what memory there is."""
+    """The library must do this. Otherwise a message could take all memory."""
     with RawHttp2(world.port) as peer:
         peer.begin("Append", REQUEST_SIZE_BYTES_MAX + 1)
         said = b""

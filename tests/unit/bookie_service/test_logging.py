@@ -106,7 +106,7 @@ def test_what_libraries_log_is_bounded_and_of_one_form(capfd: pytest.CaptureFixt
         except ValueError:
             library.exception("call %d failed %s", number, "y" * 10_000)
     assert lines.drain(PATIENCE_SECONDS)
-    # Threads of tests before this one, such as a client's of a cluster that ended, log as well.
+    # Threads of earlier tests, such as those of a client of an ended cluster, log too.
     lines_of_it = (line for line in capfd.readouterr().err.splitlines() if library.name in line)
     read = [json.loads(line) for line in lines_of_it]
     assert len(read) == RECORDS_IN_WINDOW_MAX
@@ -120,7 +120,7 @@ def test_what_libraries_log_is_bounded_and_of_one_form(capfd: pytest.CaptureFixt
 def test_a_finalizer_that_logs_while_a_line_is_written_holds_nobody_up(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The garbage collector runs whenever memory is taken, and what it frees may complain."""
+    """The garbage collector may run at each allocation, and finalizers may log."""
     is_collected = False
     write = LogLines.write
 

@@ -1,4 +1,4 @@
-"""What a ledger's record says about adds that a bookie may have forgotten a fence of."""
+"""The check of a ledger's metadata before adds for which a fence may be forgotten."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_metrics_text_has_counters_answers_gauges_and_storage() -> None:
 
 
 class Loop:
-    """A loop under a probe, whose wake-ups come late by what is given, computing or not."""
+    """A loop with a probe. Its wake-ups are late by a given time, computing or not."""
 
     def __init__(self) -> None:
         self.now = self.cpu = 0.0
@@ -112,9 +112,9 @@ def test_loop_that_stands_still_is_seen_and_one_that_does_not_is_not() -> None:
 
 def test_a_lag_counts_as_computing_as_far_as_the_thread_had_the_cpu() -> None:
     loop = Loop()
-    loop.wake(0.4, computing=0.003)  # the machine had no CPU for it
+    loop.wake(0.4, computing=0.003)  # the machine had no free CPU
     assert loop.lag.cpu.max_seconds == pytest.approx(0.003)
-    loop.wake(0.2, computing=0.21)  # it computed, before and while it was late
+    loop.wake(0.2, computing=0.21)  # it computed before and during the delay
     assert loop.lag.cpu.max_seconds == pytest.approx(0.2)
     loop.wake(0.0, computing=0.02)  # busy, and on time
     assert loop.lag.cpu.max_seconds == pytest.approx(0.2)
@@ -132,7 +132,7 @@ def test_the_abuse_test_reads_the_longest_lag_since_its_last_look() -> None:
         wall.note(0.31)
         cpu.note(0.012)
         assert lags.since_last() == Lag(0.31, 0.012)
-        wall.note(0.04)  # no longer than before: its bucket is all that shows
+        wall.note(0.04)  # not longer than before: only its bucket shows it
         cpu.note(0.06)
         lag = lags.since_last()
         assert lag == Lag(0.05, 0.06)

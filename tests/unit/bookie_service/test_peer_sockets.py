@@ -1,4 +1,4 @@
-"""Connections are closed by the names that gRPC gives their peers, and no others are."""
+"""Connections are closed by gRPC's names of their peers, and no other connection is closed."""
 
 from __future__ import annotations
 

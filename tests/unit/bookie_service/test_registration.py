@@ -1,4 +1,4 @@
-"""What the metadata store is told of a bookie that becomes read-only, when it does not answer."""
+"""The announcement of a read-only bookie while the metadata store does not answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """Fails a number of times before it takes an announcement."""
+    """A store that fails several times before it accepts an announcement."""
 
     def __init__(self) -> None:
         self.announced: list[bool] = []

@@ -14,7 +14,7 @@ from ledgerlog_spark.testing.memory.tree import MemoryTree
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A bookie's directory, its lock file in it; `boot_id` beside it stands for the kernel's."""
+    """A bookie's directory with its lock file. `boot_id` next to it replaces that of the kernel."""
     (tmp_path / "boot_id").write_text("first boot\n")
     directory = tmp_path / "data"
     directory.mkdir()
@@ -27,7 +27,7 @@ def file_of(directory: Path) -> SessionFile:
 
 
 async def killed_process(directory: Path, nodes: MemoryNodes) -> MemoryTree:
-    """The session of a process that was killed: its node is there, and nobody will close it."""
+    """The session of a killed process. Its node exists, and the process will not close it."""
     tree = MemoryTree(nodes)
     await file_of(directory).take_over(tree)
     await tree.create("/bookie", kind=NodeKind.EPHEMERAL)

@@ -1,4 +1,4 @@
-"""Settings of a bookie: who wins, and what a wrong one says."""
+"""Settings of a bookie: their precedence, and the errors of wrong values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who keeps a place when there are more peers than places."""
+"""The owners of places if there are more peers than places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls are ended after their connections, whatever becomes of these."""
+"""Calls are ended after their connections, even if closing these fails."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_calls_that_come_while_connections_are_closed_are_ended_after_them
 
 
 async def test_calls_are_ended_also_where_their_connections_cannot_be_closed() -> None:
-    """As where the process has no descriptor left, with which the system shows connections."""
+    """For example, the process has no free descriptor to list the connections."""
     world = World()
     world.go_on.set()
     world.error = OSError(24, "too many open files")

@@ -1,4 +1,4 @@
-"""Who is closed for not moving, and when: on a clock of the test's own."""
+"""The connections that are closed without progress, and the time, on a clock of the test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Memory:
 
 
 class Connection:
-    """A connection as a sweeper sees it."""
+    """The part of a connection that the sweeper uses."""
 
     def __init__(self, world: World, host: str = "a") -> None:
         self._world = world
@@ -43,7 +43,7 @@ class Connection:
         world.connections.append(self)
 
     def shed(self) -> None:
-        """Nothing is received here."""
+        """Do nothing, because this connection receives nothing."""
 
     def close(self, *, is_abrupt: bool) -> None:
         assert is_abrupt
@@ -231,7 +231,7 @@ async def test_who_waits_itself_is_closed_only_for_holding_what_others_need(worl
 
 
 async def test_who_moved_since_the_last_look_is_not_closed_between_two_looks(world: World) -> None:
-    """A read that finds no room relieves the lane at once, long after the last look."""
+    """A read without room relieves the lane immediately, long after the last look."""
     lane = world.lanes.reads
     moving, idle, stalled = (Connection(world) for _ in range(3))
     stalled.shares.reads.force(2 * MEBIBYTE)

@@ -1,4 +1,4 @@
-"""Who waits, who passes and who is told BUSY when storage does not keep up."""
+"""The requests that wait, continue or get BUSY if the storage is too slow."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HIGH_PRIORITY = 4
 
 
 class SlowBookie:
-    """A server whose storage answers when it is told to."""
+    """A server whose storage answers on command."""
 
     def __init__(self, directory: Path) -> None:
         self.settings = BookieSettings(
@@ -63,7 +63,7 @@ class SlowBookie:
 
     @property
     def waiting_count(self) -> int:
-        """Connections that wait, for memory or for the disk."""
+        """Number of connections that wait for memory or for the disk."""
         return sum(lane.waiting_count for lane in self.lanes.all)
 
     async def start(self) -> None:
@@ -111,7 +111,7 @@ async def bookie(tmp_path: Path) -> AsyncIterator[SlowBookie]:
 
 
 async def _fill(bookie: SlowBookie, connections: int = 3) -> list[Client]:
-    """Connections that sent 20 MiB of adds each; returns when the bookie takes no more."""
+    """Open connections that each send 20 MiB of adds, and wait until the bookie takes no more."""
     clients = [await bookie.connect() for _ in range(connections)]
     for number, client in enumerate(clients):
         for entry_id in range(20):
@@ -195,7 +195,7 @@ REQUESTS = {
 
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_who_sent_any_request_is_not_closed_as_silent(bookie: SlowBookie, name: str) -> None:
-    """A TELL_LAC gets no answer, and is a request all the same."""
+    """A TELL_LAC gets no answer, but is a request too."""
     bookie.storage.release()
     client, silent = await bookie.connect(), await bookie.connect()
     client.send(REQUESTS[name])
@@ -270,7 +270,7 @@ async def test_a_frame_larger_than_any_request_for_slices_is_refused_and_holds_u
 async def test_a_request_for_slices_holds_its_own_memory_beside_that_of_its_answer(
     bookie: SlowBookie, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It copies its slices from chunks, and the decoded request has lists of numbers."""
+    """The request copies slices from chunks, and has lists of numbers after decoding."""
     memory: Any = bookie.storage.storage
     inner, seen = memory.read_slices, []
 
@@ -284,7 +284,7 @@ async def test_a_request_for_slices_holds_its_own_memory_beside_that_of_its_answ
     for entry_id, size in enumerate((20_000, 20_000, 20_000, 500_000)):
         peer.send(add_frame(500, entry_id, bytes(size)))
         assert (await peer.answer()).code is Code.OK
-    peer.send(encode_read(500, 3))  # a peer that has taken much may hold as much again
+    peer.send(encode_read(500, 3))  # a peer that has taken much may hold the same amount again
     assert (await peer.answer()).code is Code.OK
     wanted = [(entry_id, [(64 * at, 20) for at in range(300)]) for entry_id in range(3)]
     frame = encode_read_slices(500, wanted, request_id=1, size_bytes_max=100_000)
@@ -292,7 +292,7 @@ async def test_a_request_for_slices_holds_its_own_memory_beside_that_of_its_answ
     peer.send(frame)
     assert len((await peer.answer()).slices) == 3
     assert seen.pop() == (100_000, 100_000 + REQUEST_OVERHEAD_BYTES + own)
-    # The room that the request itself needs is not used for entries, however little is left.
+    # The room that the request itself needs is never used for entries.
     others = bookie.lanes.reads.share("others")
     others.force(bookie.lanes.reads.free_bytes - 2 * own - 50_000)
     peer.send(frame)
@@ -351,7 +351,7 @@ async def test_a_malformed_request_for_slices_is_refused_and_its_connection_stay
 async def test_a_request_for_slices_without_its_fields_ends_its_connection(
     bookie: SlowBookie,
 ) -> None:
-    """As a frame of any other operation does."""
+    """This is the same for frames of all other operations."""
     for size in (FIELDS_SIZE_BYTES - 1, 30, 4):
         peer = await bookie.connect()
         peer.send(size.to_bytes(4, "big") + WHOLE[:size])
@@ -380,7 +380,7 @@ async def test_an_answer_that_cannot_be_held_is_told_busy(bookie: SlowBookie) ->
 async def test_a_batch_that_was_refused_for_its_size_waits_in_line_when_it_is_retried(
     bookie: SlowBookie,
 ) -> None:
-    """Else it would be refused for as long as others keep the lane half full."""
+    """Otherwise it would be refused as long as others keep the lane half full."""
     bookie.storage.release()
     peer = await bookie.connect()
     for entry_id in range(2):
@@ -405,7 +405,7 @@ async def test_a_batch_that_was_refused_for_its_size_waits_in_line_when_it_is_re
 async def test_a_read_that_was_refused_for_its_size_waits_in_line_when_it_is_retried(
     bookie: SlowBookie,
 ) -> None:
-    """What an answer took, or would have taken, is set aside for the next one."""
+    """The bytes that an answer took, or needed, are reserved for the next answer."""
     bookie.storage.release()
     peer = await bookie.connect()
     peer.send(add_frame(500, 0, bytes(MEBIBYTE - 64)))
@@ -492,7 +492,7 @@ async def test_stop_answers_what_was_accepted_and_takes_nothing_new(bookie: Slow
 async def test_stop_takes_what_a_peer_that_waits_still_sends_and_drops_it(
     bookie: SlowBookie,
 ) -> None:
-    """A socket that is closed with bytes that nobody read loses answers on their way."""
+    """If a socket is closed with unread bytes, answers in flight are lost."""
     (client,) = await _fill(bookie, connections=1)
     accepted = bookie.counters.add_requests
     (connection,) = bookie.server._connections
@@ -534,7 +534,7 @@ async def test_version_3_is_refused_in_its_own_terms_and_the_connection_stays(
 async def test_requests_of_one_connection_take_turns_with_those_of_others(
     bookie: SlowBookie,
 ) -> None:
-    """What one peer sent ahead is not all handled before another peer is heard."""
+    """The bookie does not handle all requests of one peer before those of another peer."""
     bookie.storage.release()
     flood, other = await bookie.connect(), await bookie.connect()
     flood.send(encode_read(7, 7) * 8_000)

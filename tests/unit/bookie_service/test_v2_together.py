@@ -1,4 +1,4 @@
-"""Requests that arrive together: what is handled as one, and what each of them is answered."""
+"""Requests that arrive together: the runs and stretches, and the answer to each request."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def runs(*frames: bytes) -> list[list[tuple[int, int]]]:
 
 
 def records_of(bookie: V2Machine, monkeypatch: pytest.MonkeyPatch) -> list[StoredAdd]:
-    """Note the runs that the storage takes as bursts."""
+    """Record the runs that the storage accepts as a whole."""
     taken: list[StoredAdd] = []
     storage = bookie.shared.storage
     add_together = storage.add_together
@@ -422,12 +422,12 @@ def test_adds_of_a_refused_run_stay_before_later_adds_of_the_ledger(
 
 
 EVENTS_MAX = 20_000
-"""More than the answers of one reception need."""
+"""Maximum number of events; the answers of one reception need fewer."""
 
 
 @pytest.mark.parametrize("count", [64, 200, 600])
 def test_burst_of_repeats_is_answered(count: int) -> None:
-    """Each repeat is a run of its own, and the storage refuses all these runs."""
+    """Each repeat is a separate run, and the storage refuses all these runs."""
     bookie = V2Machine()
     assert bookie.machine.add(7, (5,), b"payload") is Code.OK
     bookie.receive(add(7, 5) * count)
@@ -474,7 +474,7 @@ def test_refused_adds_before_others_are_handled_once_alone(monkeypatch: pytest.M
 @pytest.mark.parametrize("is_cold", [False, True])
 @pytest.mark.parametrize("is_together", [False, True])
 def test_large_entries_are_read_as_alone(*, is_together: bool, is_cold: bool) -> None:
-    """The connection has not learned yet that the answers are large."""
+    """The connection has not had large answers yet."""
     machine = Machine(settings=replace(SMALL, file_size_bytes=1 << 25, recent_bytes_max=1))
     machine.disk.cold_part = float(is_cold)
     bookie = V2Machine(machine)

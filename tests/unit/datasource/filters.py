@@ -1,4 +1,4 @@
-"""Random filters in the JSON of the JVM engine, and what they give in a row."""
+"""Random filters in the JSON of the JVM engine, and their results in a row."""
 
 from __future__ import annotations
 

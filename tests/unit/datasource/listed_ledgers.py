@@ -1,4 +1,4 @@
-"""Ledgers as lists of payloads, which count what is read of them."""
+"""Ledgers as lists of payloads, which count the reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Entry:
 
 @dataclass
 class Ledgers:
-    """Ledgers by id; stands where the logs of a cluster would.
+    """Ledgers by id, in place of the logs of a cluster.
 
     Attributes:
         entries: Payloads of each ledger, by entry id.
@@ -65,4 +65,4 @@ class Reading:
             yield (Entry(entry_id, self.ledgers.entries[self.ledger_id][entry_id]),)
 
     def close(self) -> None:
-        """Nothing is on its way."""
+        """Do nothing, because no request is pending."""

@@ -1,6 +1,6 @@
 """Golden cases of the planner: inputs as JSON, so that other planners can read them too.
 
-`python -m tests.unit.datasource.plan_cases --rewrite` writes the plans of all cases anew.
+`python -m tests.unit.datasource.plan_cases --rewrite` rewrites the plans of all cases.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def case_paths() -> list[Path]:
 
 
 def planned(case: dict[str, Any]) -> dict[str, Any]:
-    """The plan that this version makes of a case's input."""
+    """The plan of this version for a case's input."""
     logs = [_log(log) for log in case["logs"]]
     options = dict(case["options"])
     parallelism = options.pop("parallelism", 1)
@@ -75,7 +75,7 @@ def _item(item: dict[str, Any]) -> Item:
 
 
 def _statistics(item: dict[str, Any]) -> str:
-    """What a record stores for the readable columns of a case, in hexadecimal digits."""
+    """The stored statistics of the readable columns of a case, in hexadecimal digits."""
     columns = [ColumnStatistics(**column) for column in item.get("columns", [])]
     encoded = encode_statistics(columns, size_bytes_max=1024).hex()
     assert item.get("statistics", encoded) == encoded, item
@@ -83,7 +83,7 @@ def _statistics(item: dict[str, Any]) -> str:
 
 
 def _index(index: dict[str, Any]) -> RangeIndex:
-    """What an index entry says: rows, bytes and columns of each entry of its range."""
+    """The content of an index entry: rows, bytes and columns of each entry of its range."""
     entries = [
         IndexedEntry(entry["rows"], entry["size_bytes"], bytes.fromhex(_statistics(entry)))
         for entry in index["entries"]
@@ -97,7 +97,7 @@ def _ledger(ledger: dict[str, Any]) -> LedgerMetadata:
 
 
 def main() -> None:
-    """Write the plans anew; `git diff` then shows what a change of the planner means."""
+    """Rewrite the plans. `git diff` then shows the effect of a change of the planner."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--rewrite", action="store_true", required=True)
     arguments.parse_args()

@@ -1,4 +1,4 @@
-"""How much one micro-batch takes (ledgerlog_spark.datasource.stream.admission)."""
+"""The size of one micro-batch (ledgerlog_spark.datasource.stream.admission)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ledgerlog_spark.protocol.log.state.records import Item
 
 
 def items_of(*ranges: tuple[int, int], entries: int = 10, first: int = 0) -> list[Item]:
-    """Ranges of (rows, bytes), one behind the other."""
+    """Ranges of (rows, bytes), one after the other."""
     listed = []
     for ledger_id, (rows, size_bytes) in enumerate(ranges):
         listed.append(Item(ledger_id, 1, entries + 1, entries + 1, rows, size_bytes, first))

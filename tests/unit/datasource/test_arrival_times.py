@@ -1,4 +1,4 @@
-"""When records of a leader log came, and the lag that is reported of it."""
+"""The arrival times of records of a leader log, and the reported lag."""
 
 from __future__ import annotations
 

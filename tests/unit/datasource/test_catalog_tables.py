@@ -1,4 +1,4 @@
-"""What the catalog reads from logs and changes in them, over a cluster in memory."""
+"""The reads and changes of the catalog, over a cluster in memory."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_rows_without_a_column_that_has_a_default_are_refused(
 def test_a_default_for_existing_rows_is_not_kept_by_a_write(
     client: BlockingLogClient, log: BlockingLog
 ) -> None:
-    """The rows may come from a table that has one; the log's older rows read null."""
+    """The rows may come from a table that has a default. The log's older rows read null."""
     new = field("x", "integer", CURRENT_DEFAULT="7", EXISTS_DEFAULT="7")
     job = begin(client, *PLAIN, new, mergeSchema="true")
     assert fields_of(job.schema)[-1] == field("x", "integer", CURRENT_DEFAULT="7")

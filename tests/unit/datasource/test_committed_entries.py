@@ -1,4 +1,4 @@
-"""Ranges of a task, begun ahead (ledgerlog_spark.datasource.scan.task_rows)."""
+"""Ranges of a task that are read ahead (ledgerlog_spark.datasource.scan.task_rows)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RANGE = ScanRange("a", 0, 1, 2, 10, 1000, 0, 0, 0, 10, ())
 
 
 class Ranges:
-    """The logs of a cluster whose every range is one batch: its ledger's id."""
+    """The logs of a cluster in which every range is one batch: its ledger's id."""
 
     def __init__(self, lost: frozenset[int] = frozenset()) -> None:
         self.begun: list[tuple[str, int]] = []

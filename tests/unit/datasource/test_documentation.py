@@ -1,4 +1,4 @@
-"""The table of options in docs/SPARK.md is the one in the code."""
+"""The table of options in docs/SPARK.md is the same as in the code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Entries that a scan does not need are not read, and no row changes by it.
+"""Entries that a scan does not need are not read, and the rows stay the same.
 
 The planner, the index entries and the decoding are the real ones; the ledgers are lists of payloads
-that count what is read of them.
+that count the reads.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Row = tuple[int | None, str | None]
 
 @dataclass
 class Log:
-    """A log of ranges with the given rows, each in a ledger of its own."""
+    """A log of ranges with the given rows, each in its own ledger."""
 
     ledgers: Ledgers = field(default_factory=Ledgers)
     items: list[Item] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Log:
     def append(
         self, rows: Sequence[Row], *, entry_rows: int, has_index: bool = True, before: int = 0
     ) -> Item:
-        """A range of `rows`, `entry_rows` of them in each entry, behind `before` other entries."""
+        """Add a range of `rows`, with `entry_rows` in each entry, after `before` other entries."""
         ledger_id = 100 + len(self.items)
         encoder = BatchEncoder(SCHEMA, "none")
         entries: list[bytes] = []
@@ -100,7 +100,7 @@ def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
 
 @pytest.fixture(autouse=True, scope="module")
 def every_byte_counts() -> Iterator[None]:
-    """Entries are left out however small they are: gaps are never read along."""
+    """Leave out even small entries: gaps between entries are never read."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranges, "OPEN_COST_BYTES", 0)
         patch.setattr(plan, "OPEN_COST_BYTES", 0)
@@ -111,7 +111,7 @@ def every_byte_counts() -> Iterator[None]:
 def planned(
     log: Log, options: SourceOptions, *, with_indexes: bool, needs: Needs = plan.NO_FILTERS
 ) -> ScanPlan:
-    """The plan, after reading the indexes that it wants unless told otherwise."""
+    """The plan, by default after the needed indexes were read."""
     scans = [log.scan]
     if with_indexes:
         wanted = plan.indexes_wanted(scans, options, needs=needs)
@@ -132,7 +132,7 @@ def rows_read(
     fail_on_data_loss: bool = True,
     needs: Needs = plan.NO_FILTERS,
 ) -> list[Row]:
-    """All rows of a scan, task by task; what it reads is counted from here on."""
+    """All rows of a scan, task by task. From this call on, reads are counted."""
     log.ledgers.read.clear()
     found: list[Row] = []
     for partition in planned(log, options, with_indexes=with_indexes, needs=needs).partitions:

@@ -1,7 +1,7 @@
-"""What the data source does when bookies are full, silent, slow, or busy for ever.
+"""The data source with bookies that are full, silent, slow, or always busy.
 
-Each call ends in bounded time. Where too many bookies have a fault it raises an error that names
-the fault; else it does what it was asked to.
+Each call ends in bounded time. If too many bookies have a fault, the call raises an error that
+names the fault. Otherwise it succeeds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ __all__ = ["blocking_world"]
 LOG, LED = "flights", "orders"
 ROWS, RECORDS = 3_000, 200
 SECONDS_MAX = 150
-"""Of the cluster's clock: `patiently` and one more attempt, or a write's 60 to 120 s."""
+"""Maximum time by the cluster's clock: `patiently` and one more attempt, or a write's 60 to 120
+s."""
 
 
 def schema(name: str, kind: str) -> str:
@@ -145,7 +146,7 @@ def world(blocking_world: BlockingWorld, monkeypatch: pytest.MonkeyPatch) -> Blo
 
 
 def befall(world: BlockingWorld, fault: str, bookies: int) -> None:
-    """Let so many bookies have the fault from now on."""
+    """Give this number of bookies the fault from now on."""
     transport, names = world.cluster.transport, world.cluster.names[:bookies]
     match fault:
         case "full":
@@ -215,7 +216,7 @@ def test_slow_bookies_delay_calls_and_end_none(
 
 @pytest.mark.parametrize("fault", ["silent", "busy"])
 def test_a_fault_that_passes_is_outlived(world: BlockingWorld, fault: str) -> None:
-    """By the calls of a driver, which ask again, and by whatever is under way when it passes."""
+    """Calls of a driver are repeated, and running calls continue after the fault."""
 
     def pass_by() -> None:
         world.cluster.transport.silent.clear()
@@ -267,7 +268,7 @@ def error_of(call: Callable[[BlockingWorld], int], world: BlockingWorld) -> Ledg
 
 
 def test_no_error_is_one_of_ours_under_a_storm_of_faults(world: BlockingWorld) -> None:
-    """Faults of other bookies in each call: what fails says why, and the last calls succeed."""
+    """Each call has faults of other bookies. Errors name the reason, and the last calls succeed."""
     faults = ["busy", "silent", "damaged", "full", "slow"]
     transport = world.cluster.transport
     for number, fault in enumerate(faults * 2):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
-    """A function that makes the jar of this installation, for a version of Spark."""
+    """A function that creates the jar of this installation, for a version of Spark."""
 
     def make(version: str) -> Path:
         path = tmp_path / "ledgerlog-spark.jar"

@@ -1,4 +1,4 @@
-"""Which scans the JVM engine gets (ledgerlog_spark.datasource.jvm)."""
+"""The scans that the JVM engine runs (ledgerlog_spark.datasource.jvm)."""
 
 from __future__ import annotations
 

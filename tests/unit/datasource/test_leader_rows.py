@@ -1,4 +1,4 @@
-"""Rows of leader logs, as tasks read them (ledgerlog_spark.datasource.scan.task_rows)."""
+"""Rows of leader logs in tasks (ledgerlog_spark.datasource.scan.task_rows)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ROWS_SCHEMA = pa.schema([("n", pa.int64())])
 
 @dataclass
 class LeaderLog:
-    """A leader log; ledger 100 is its first."""
+    """A leader log, whose first ledger is ledger 100."""
 
     content: LogContent = LogContent.RECORDS
     ledgers: Ledgers = field(default_factory=Ledgers)
@@ -52,7 +52,7 @@ class LeaderLog:
     records: list[bytes] = field(default_factory=list)
 
     def append(self, entries: Sequence[Sequence[bytes]]) -> None:
-        """A ledger with these entries, appended at 1,000 ms, 2,000 ms and so on."""
+        """Add a ledger with these entries, appended at 1,000 ms, 2,000 ms and so on."""
         ledger_id = 100 + len(self.items)
         first_offset = len(self.records)
         payloads: dict[int, bytes] = {}
@@ -90,7 +90,7 @@ class LeaderLog:
 
 @pytest.fixture(autouse=True, scope="module")
 def every_byte_counts() -> Iterator[None]:
-    """Ledgers are searched however small they are."""
+    """Search even small ledgers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "OPEN_COST_BYTES", 0)
         yield

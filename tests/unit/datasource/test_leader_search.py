@@ -15,7 +15,7 @@ OFFSET = 5_000
 
 
 class Ledger:
-    """Entries with the given numbers of records, and which of them were looked at."""
+    """Entries with the given numbers of records. It records which entries were read."""
 
     def __init__(self, counts: list[int]) -> None:
         self.edges = [OFFSET]

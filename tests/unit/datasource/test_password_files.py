@@ -1,4 +1,4 @@
-"""A write whose "passwordFile" is of no use makes no log."""
+"""A write with an unusable "passwordFile" creates no log."""
 
 from __future__ import annotations
 

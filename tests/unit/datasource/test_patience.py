@@ -1,4 +1,4 @@
-"""How long a source asks again (ledgerlog_spark.datasource.stream.watched_logs)."""
+"""The time for which a source retries (ledgerlog_spark.datasource.stream.watched_logs)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ledgerlog_spark.errors import LogNotFoundError, MetadataUnavailableError
 
 
 class Clock:
-    """Stands where the module `time` is."""
+    """Replaces the module `time`."""
 
     def __init__(self) -> None:
         self.now = 100.0

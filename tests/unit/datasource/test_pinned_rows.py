@@ -1,4 +1,4 @@
-"""What a later query of the JVM engine reads (ledgerlog_spark.datasource.scan.pinned)."""
+"""The rows of later queries of the JVM engine (ledgerlog_spark.datasource.scan.pinned)."""
 
 from __future__ import annotations
 

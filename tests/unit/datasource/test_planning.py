@@ -1,4 +1,4 @@
-"""What travels to the tasks of a scan (ledgerlog_spark.datasource.scan.planning)."""
+"""The data that is sent to the tasks of a scan (ledgerlog_spark.datasource.scan.planning)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECORD = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("a", "b", "c")),), Ledger
 
 
 class Logs:
-    """The logs of a cluster, one of whose ledgers is gone."""
+    """The logs of a cluster. One of their ledgers does not exist any more."""
 
     def __init__(self, gone: int) -> None:
         self.asked: list[list[int]] = []

@@ -115,7 +115,7 @@ def test_few_columns_come_in_slices(
     requests = asked(blocking_world)
     assert requests["read_slices"] >= 1
     assert requests["read_batch"] == 0
-    assert requests["read"] == 1  # of the index entry
+    assert requests["read"] == 1  # the read of the index entry
 
 
 def test_the_bytes_are_those_of_the_columns(blocking_world: BlockingWorld) -> None:
@@ -311,7 +311,7 @@ def test_older_rows_without_the_columns_are_read_in_slices_too(world: BlockingWo
 
 
 def hostile(slices: tuple[bytes, ...]) -> Any:
-    """A patch of `RangeIndex.of`, after which the index has other slices."""
+    """A patch of `RangeIndex.of` that changes the slices in the index."""
     of = RangeIndex.of
 
     def patched(index_entry_id: int, entries: Any) -> RangeIndex:

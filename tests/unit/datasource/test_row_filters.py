@@ -36,7 +36,7 @@ def of(operator: str, *operands: Any) -> dict[str, Any]:
 
 
 def resolved(*expressions: Any) -> Any:
-    """The parts of the filter, which all have to be true."""
+    """The parts of the filter. All of them must be true."""
     found = row_filter(expressions, STORED)
     assert found is None or found["op"] == "AND"
     return None if found is None else found["of"]
@@ -106,7 +106,7 @@ def test_names_types_and_literals_are_those_of_the_stored_rows(
 )
 def test_a_filter_that_excludes_no_entry_is_left_out(expression: dict[str, Any]) -> None:
     assert resolved(expression) is None
-    # Beside others, it excludes nothing either.
+    # Together with others, it excludes nothing either.
     assert resolved(expression, of("=", X, FIVE)) == [IS_FIVE]
 
 

@@ -169,11 +169,11 @@ def test_few_large_rows_are_passed_on_before_they_fill_the_memory() -> None:
 
 
 def test_of_batches_that_wait_only_their_own_rows_are_kept_in_memory() -> None:
-    """A slice, and a column without compression, point into memory that is far larger."""
+    """A slice and an uncompressed column keep much more memory than their own bytes."""
     freed: list[int] = []
 
     class Entry(bytearray):
-        """Memory that weak references can watch."""
+        """Memory for which weak references are possible."""
 
     def source() -> Iterator[pa.RecordBatch]:
         for n in range(50):

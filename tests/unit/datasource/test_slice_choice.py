@@ -1,4 +1,4 @@
-"""Where a scan reads slices: only if the index and the wanted columns are few bytes."""
+"""A scan reads slices only if the index and the wanted columns have few bytes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_filter_that_is_read_first_always_needs_the_index() -> None:
     # The filter's columns are all that the scan reads.
     assert not with_first(set(range(20)), NAMES)
     assert not with_first(set(), NAMES)
-    # The slices of so many columns would be more than a writer lists.
+    # The slices of this many columns would be more than a writer lists.
     many = pa.schema([(f"c{number}", pa.int64()) for number in range(5000)])
     assert not with_first({3}, many.names, many)
 

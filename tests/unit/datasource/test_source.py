@@ -1,4 +1,4 @@
-"""The source as Spark's look-up meets it (pyspark_ledger, ledgerlog_spark.datasource.source)."""
+"""The look-up of the source by Spark (pyspark_ledger, ledgerlog_spark.datasource.source)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where reads begin and end (ledgerlog_spark.datasource.options.starting_offsets)."""
+"""The begin and end of reads (ledgerlog_spark.datasource.options.starting_offsets)."""
 
 from __future__ import annotations
 

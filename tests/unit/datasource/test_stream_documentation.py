@@ -1,4 +1,4 @@
-"""What docs/STREAMING.md says of options and errors is what the code does."""
+"""The options and errors in docs/STREAMING.md are those of the code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.datasource.test_documentation import line
 PAGE = (Path(__file__).parents[3] / "docs" / "STREAMING.md").read_text()
 SOURCE = Path(ledgerlog_spark.__file__).parent
 OPEN = "…"
-"""Stands for what differs from one message to the next."""
+"""Replaces the variable parts of a message."""
 
 PARTS_OF_A_STREAM = (
     "datasource/scan/task_rows.py",
@@ -35,28 +35,28 @@ PARTS_OF_A_STREAM = (
     "protocol/log/commit/epoch.py",
     "arrow/schema_evolution.py",
 )
-"""Modules all of whose errors a stream can stop with."""
+"""Modules whose errors can stop a stream."""
 
 BUGS = {"LocalProtocolError", "InternalError"}
-"""Of these the modules have some that only a bug of ours brings about."""
+"""Errors in these modules that only a bug of ledgerlog causes."""
 
 BETWEEN = {
-    # Spark's own mistake: no query of writeStream meets it.
+    # A mistake of Spark itself, which no query of writeStream causes.
     "Spark did not name the streaming query (… is not set): write with writeStream",
-    # Wraps another one's message.
+    # It wraps the message of another error.
     "…. Some rows may have been lost. Set the option",
 }
 
 
 def chapter(title: str) -> str:
-    """The chapter of that title, to the next one."""
+    """The chapter with this title."""
     found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
     assert found is not None, title
     return found[1]
 
 
 def rows(text: str) -> list[list[str]]:
-    """Cells of the tables' rows that begin with code."""
+    """The cells of table rows that begin with code."""
     lines = [row for row in text.splitlines() if row.startswith("| `")]
     return [[cell.strip() for cell in row.split("|")[1:-1]] for row in lines]
 
@@ -121,19 +121,19 @@ def test_every_class_of_errors_is_in_the_tables_or_said_not_to_be_met() -> None:
     in_tables = {error for error, _ in STOPS}
     _, ending = chapter("When a query stops").split("### Errors that streams do not raise")
     not_met = set(re.findall(r"`(\w+Error)`", ending))
-    not_met -= {"DataLossError"}  # named there as what others become
+    not_met -= {"DataLossError"}  # the page names it as the result of other errors
     assert in_tables | not_met == classes
     assert not in_tables & not_met
 
 
 def closed(beginning: str) -> str:
-    """The beginning as far as it is a text of its own."""
+    """The beginning, up to the end of its first complete text."""
     return beginning.removesuffix(OPEN).rstrip()
 
 
 @cache
 def messages() -> dict[str, list[str]]:
-    """Every message in the package by the name of its error, what differs as `OPEN`."""
+    """Every message in the package by the name of its error, with `OPEN` for variable parts."""
     found: dict[str, list[str]] = {name: [] for name, _ in STOPS}
     for path in sorted(SOURCE.rglob("*.py")):
         for error, text in messages_in(path):
@@ -146,7 +146,7 @@ def messages() -> dict[str, list[str]]:
 
 @cache
 def messages_in(path: Path) -> list[tuple[str, str]]:
-    """Error and message of every error that a module makes."""
+    """The class and the message of every error that a module creates."""
     found = []
     for function in ast.walk(ast.parse(path.read_text())):
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -170,7 +170,7 @@ def messages_in(path: Path) -> list[tuple[str, str]]:
 
 
 def text_of(node: ast.AST, named: dict[str, ast.expr]) -> str:
-    """A text as far as it is written down; the value of a name if that is given once in reach."""
+    """The constant parts of a text, including names with one known value."""
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.BinOp):

@@ -1,4 +1,4 @@
-"""What a stream knows of its logs' ends (ledgerlog_spark.datasource.stream.watched_logs)."""
+"""The ends of its logs that a stream has (ledgerlog_spark.datasource.stream.watched_logs)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOLD, ACKNOWLEDGED = 100, 150
 
 
 class GrowingLog:
-    """A leader log of 150 records; the bookies that answer were told of 100 of them."""
+    """A leader log of 150 records. The answering bookies have a LAC for 100 of them."""
 
     name, log_id = "orders", "id"
 
@@ -62,7 +62,7 @@ class GrowingLog:
 
 
 class OneLog:
-    """Stands for `WatchedLogs`."""
+    """Replaces `WatchedLogs`."""
 
     def __init__(self, log: GrowingLog) -> None:
         self._log = WatchedLog(log)  # type: ignore[arg-type]
@@ -78,7 +78,7 @@ class OneLog:
 
 
 def restarted(monkeypatch: pytest.MonkeyPatch, log: GrowingLog) -> LedgerStream:
-    """A stream in a process that has not looked at the log yet."""
+    """A stream in a process that has not read the log yet."""
     monkeypatch.setattr(ledger_stream, "WatchedLogs", lambda *_: OneLog(log))
     monkeypatch.setattr(ledger_stream, "tasks_from", planned)
     client: Any = SimpleNamespace(logs=None)

@@ -1,4 +1,4 @@
-"""What the driver keeps between micro-batches (ledgerlog_spark.datasource.stream.job)."""
+"""The state of the driver between micro-batches (ledgerlog_spark.datasource.stream.job)."""
 
 from __future__ import annotations
 

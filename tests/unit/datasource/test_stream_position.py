@@ -1,4 +1,4 @@
-"""Where a stream is, what it reads, and when it has to stop: offsets, selection, positions."""
+"""The position of a stream, its reads, and the reasons to stop: offsets, selection, positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that a task reads ahead stays within 64 MiB, however large the entries are."""
+"""All read-ahead of a task stays within 64 MiB, for entries of any size."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ RANGE = ScanRange("a", 0, 0, 15, 16, 16 * len(ENTRY), 0, 0, 0, 16, ())
 
 
 class CountedTransport:
-    """Counts what is asked for and what came, and passes everything on.
+    """Counts the requested and the received bytes, and passes everything on.
 
     Attributes:
         taken: Payload that the consumer has used; the test counts it.
-        most: Bytes that came and were not used, and may still come, at most.
+        most: Maximum of the bytes that arrived unused or may still arrive.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -90,7 +90,7 @@ class Cluster:
         self.client.close()
 
     def written(self, entries: int, *, fragments: int = 1) -> int:
-        """A closed ledger whose every entry is on one bookie; another one for each fragment."""
+        """A closed ledger. Every entry is on one bookie, another one for each fragment."""
 
         async def work(client: LedgerClient) -> int:
             ledger = await client.create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1)
@@ -107,7 +107,7 @@ class Cluster:
         return self.client.run(work)
 
     def settle(self) -> None:
-        """Until every request is answered."""
+        """Run until every request is answered."""
 
         async def settled(_: LedgerClient) -> None:
             idle = 0
@@ -126,7 +126,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def taken_slowly(cluster: Cluster, ranges: list[ScanRange]) -> int:
-    """How many entries a consumer gets that lets the readers read ahead before each of them."""
+    """The number of entries of a consumer that lets the readers read ahead before each entry."""
     count = 0
     with CommittedEntries(cluster.logs, ScanTask(tuple(ranges), {"a": "id-a"}, {}), b"") as entries:
         for scanned in ranges:
@@ -168,7 +168,7 @@ def test_ranges_that_are_larger_than_listed_share_the_bound_all_the_same(cluster
 def test_large_entries_that_are_begun_at_once_and_not_taken_share_one_bound(
     cluster: Cluster,
 ) -> None:
-    """As the indexes of ranges are, 32 at once."""
+    """Like the indexes of ranges, 32 at the same time."""
     ledger_id = cluster.written(16)
     log = cluster.logs.open_by_id("a", "id-a")
     readers = log.begin_ranges([(ledger_id, n, n) for n in range(16)])

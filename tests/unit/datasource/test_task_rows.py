@@ -1,4 +1,4 @@
-"""What a task does about lost rows (ledgerlog_spark.datasource.scan.task_rows)."""
+"""Lost rows in a task (ledgerlog_spark.datasource.scan.task_rows)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tests.unit.datasource.filters import order_of
 def part_of(
     values: list[Any], kind: pa.DataType, *, is_whole: bool = True, known: bool = True
 ) -> Part:
-    """Rows with these values, by the statistics that a log has of them."""
+    """A part with these values, in the form of a log's statistics."""
     batch = pa.record_batch({"x": pa.array(values, kind)})
     encoded = encode_statistics(batch_statistics(batch), size_bytes_max=1024 if known else 0)
     stored = StoredColumns(encode_schema(batch.schema), include_metadata=False)
@@ -45,7 +45,7 @@ def test_a_row_that_is_left_out_has_enough_rows_before_it(
         values = [None if dice.random() < nulls else value for value in values]
         is_whole = dice.random() < 0.8
         parts.append(part_of(values, kind.arrow, is_whole=is_whole, known=dice.random() < 0.9))
-        # Of a part that is read only partly, it is unknown which rows are wanted.
+        # If a part is read only partly, it is unknown which rows are wanted.
         wanted.append(values if is_whole else dice.sample(values, dice.randint(0, len(values))))
     top = Top("x", descending, nulls_first, dice.randint(1, 10))
     rows = [value for values in wanted for value in values]

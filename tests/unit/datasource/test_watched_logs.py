@@ -1,4 +1,4 @@
-"""Logs that come and go while a stream reads (stream.watched_logs, stream.source)."""
+"""Logs that are created and deleted while a stream reads (stream.watched_logs, stream.source)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class Cluster:
-    """Stands where the client and the logs of a cluster are.
+    """Replaces the client and the logs of a cluster.
 
     Attributes:
-        ids: Of the logs that there are, by name.
-        ends: Of logs by id, as bookies tell at each look; the last stays.
-        watched: Ids of logs that are watched.
+        ids: The ids of the existing logs, by name.
+        ends: The ends of logs by id, one for each look at the bookies. The last one stays.
+        watched: The ids of watched logs.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Cluster:
         self.logs = self
 
     def run(self, _work: object) -> None:
-        """Nothing is to be synchronised."""
+        """Run a call. Nothing needs to be synchronised."""
 
     def names(self) -> list[str]:
         return sorted(self.ids)
@@ -82,7 +82,7 @@ class Log:
 
 
 def view_of(name: str, log_id: str, end: int) -> LogView:
-    """Of a leader log with one open ledger."""
+    """The view of a leader log with one open ledger."""
     open_ledger: Any = object()
     return LogView(
         log_id, name, 0, 0, end, 0, (), (), {}, 0, kind=LogKind.LEADER, open_ledgers=(open_ledger,)
@@ -122,7 +122,7 @@ def test_logs_that_are_gone_are_watched_no_more(cluster: Any) -> None:
 
 
 class Looks:
-    """A log; each look at it ends as it is told, or does what it is told."""
+    """A log. Each look at it has a given result, or calls a given function."""
 
     name, log_id = "a", "1"
 

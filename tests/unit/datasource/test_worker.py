@@ -1,4 +1,4 @@
-"""A worker whose reader ended says nothing; every other error is printed as before."""
+"""A worker whose reader has ended prints nothing. Every other error is printed as before."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ except BrokenPipeError:
 
 @pytest.mark.parametrize("module", UNPICKLED_IN_WORKERS)
 def test_broken_pipe_is_hidden_in_a_worker_of_each_kind(module: str) -> None:
-    """A worker for writers never imports the source: a minute after a write it is ended."""
+    """A worker for writers never imports the source. Spark ends it a minute after a write."""
     said = subprocess.run(
         [sys.executable, "-c", DAEMONS_WORKER, f"ledgerlog_spark.datasource.{module}"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""What a batch write concludes from the log before its job begins."""
+"""The decisions of a batch write about the log before its job begins."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def state_at(version: int, schema: bytes) -> LogState:
 
 
 class ChangingLog:
-    """A log that others change: each look at its state shows the next one, the last for ever."""
+    """A log that others change: each read of its state returns the next state, or the last."""
 
     def __init__(self, *states: LogState) -> None:
         self._states = deque(states)

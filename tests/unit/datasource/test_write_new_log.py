@@ -1,4 +1,4 @@
-"""Which log a write begins on, and what is left of a log that was created for it."""
+"""The log of a write, and the end of a log that was created for a failed write."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_job_that_cannot_begin_leaves_no_log(
 def test_a_job_that_begins_when_bookies_are_lost_leaves_no_log_and_no_producer(
     client: BlockingLogClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The job has begun by then, so its producer is deleted first."""
+    """The job has already begun, so its producer is deleted first."""
     check, calls = write_job.check_bookies, []
 
     def second_fails(*arguments: Any) -> None:

@@ -1,4 +1,4 @@
-"""A task whose ledgers are taken away in the middle: every row is written once, and in order."""
+"""A task whose ledgers are sealed in the middle: every row is written once, and in order."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from ledgerlog_spark.protocol.log.state.records import StagedRange
 FIELD = {"name": "n", "type": "long", "nullable": True, "metadata": {}}
 SCHEMA = stored_schema(json.dumps({"type": "struct", "fields": [FIELD]}))
 BATCHES, ROWS = 3, 2_100
-"""An entry has some 500 rows: a batch makes four, and leaves rows behind that wait for the next."""
+"""An entry has about 500 rows: a batch makes four entries, and some rows wait for the next
+batch."""
 
 
 class TakenError(LedgerFencedError):
-    """What a range raises whose ledger somebody seals."""
+    """The error of a range whose ledger another process has sealed."""
 
 
 class Range:
-    """A range as a task sees it; `fails_at` entries were sent when its ledger is lost.
+    """A range for a task. Its ledger is lost after `fails_at` entries were sent.
 
     Attributes:
-        kept: What the log would list of it.
+        kept: The entries that the log would list.
     """
 
     is_full = False
@@ -68,10 +69,10 @@ class Range:
 
 
 def written(*losses: tuple[int, int]) -> list[int]:
-    """The rows that the staged ranges hold.
+    """The rows in the staged ranges.
 
     Args:
-        losses: Of each ledger that is lost: how many entries were sent, and how many confirmed.
+        losses: For each lost ledger, the numbers of sent and of confirmed entries.
     """
     ranges: dict[int, Range] = {}
 
@@ -116,13 +117,13 @@ def test_ledgers_may_be_lost_while_rows_are_written_again(
 
 
 def test_a_ledger_that_is_lost_at_the_end_of_its_range_loses_nothing() -> None:
-    assert written((1_000, 5)) == ALL  # so many are never sent: its end is refused
+    assert written((1_000, 5)) == ALL  # this many are never sent: its end is refused
 
 
 def test_an_attempt_gives_up_when_each_ledger_is_lost() -> None:
     class Lost(Range):
         def abandon(self) -> None:
-            """The attempt fails."""
+            """Let the attempt fail."""
 
     opened: list[Range] = []
 

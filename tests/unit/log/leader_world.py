@@ -14,7 +14,7 @@ from tests.fixtures.client_world import ClientWorld
 
 
 class LeaderWorld(ClientWorld):
-    """A cluster with leader logs; every handle has a client of its own."""
+    """A cluster with leader logs. Every handle has its own client."""
 
     def logs(self) -> Logs:
         client, stores = self.client_and_stores()

@@ -1,4 +1,4 @@
-"""Values that tests of logs are made of."""
+"""Values for tests of logs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=300)
 def decoded(kind: RecordKind[Any], data: bytes) -> tuple[Any, ...]:
-    """The records of a page, decoded once: tests of long lists read the same pages many times."""
+    """The records of a page, decoded only once, because tests read the same pages many times."""
     return decode_page(kind, data)
 
 
@@ -74,9 +74,9 @@ def new_head(
 
 
 class OneLog:
-    """A log's records in plain variables: every request succeeds at once, none is ever lost.
+    """A log's records in plain variables. Every request succeeds immediately, and none is lost.
 
-    Counts what is written, so that tests can say what a commit costs.
+    It counts the writes, so that tests can check the cost of a commit.
     """
 
     def __init__(self, head: LogHead | None = None, pages: tuple[bytes, ...] = ()) -> None:
@@ -152,7 +152,7 @@ class OneLog:
         return decoded(page.kind, self.pages[page.ref.token, page.ref.number])
 
     def commit(self, *ranges: StagedRange, **how: Any) -> Any:
-        """Commit those ranges under a producer of their own; the result."""
+        """Commit these ranges with a new producer, and return the result."""
         app = f"app-{len(self.producers)}"
         self.producer(app, "run")
         self.register(app, *(r.ledger_id for r in ranges))
@@ -162,12 +162,12 @@ class OneLog:
         return self.run(CommitMachine("flights", request, token=token(self.new_number())))
 
     def new_number(self) -> int:
-        """For tokens that differ in their first digits."""
+        """A number for a token. The tokens differ in their first digits."""
         self._number += 1
         return self._number << 16
 
     def items(self) -> tuple[Any, ...]:
-        """Everything that is listed."""
+        """All listed items."""
         return tuple(self.run(ListingMachine("flights")))
 
     def producer(self, app: str, run: str) -> None:

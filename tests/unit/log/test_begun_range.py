@@ -1,4 +1,4 @@
-"""Ranges that are begun before they are taken (ledgerlog_spark.log.reading.committed_range)."""
+"""Ranges whose reads begin before they are taken (ledgerlog_spark.log.reading.committed_range)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Source:
-    """Batches that say how far they were taken, and an error behind the last if told so."""
+    """Batches that record how many were taken, with an optional error after the last."""
 
     def __init__(self, batches: int, error: Exception | None = None) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""Each hand-written blocking call gives and does the same as its coroutine, on the same state."""
+"""Each handwritten blocking call has the same result and effect as its coroutine."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from ledgerlog_spark.testing import connect_in_memory
 from tests.architecture.test_blocking_twins import TWINS, handwritten
 
 Pairs = Iterator[tuple[Any, Any]]
-"""What blocking calls gave, each with what the coroutine gave."""
+"""The results of blocking calls, each with the result of the coroutine."""
 
 Compare = Callable[[BlockingLogClient, str], Pairs]
-"""Makes both calls; it gets the client and the name of the call."""
+"""Makes both calls. The arguments are the client and the name of the call."""
 
 PAYLOADS = [b"zero", b"one", b"two", b"three", b"four"]
 SINGLE = [*PAYLOADS, b"", "text", None]
@@ -113,13 +113,13 @@ def inner(client: BlockingLogClient) -> Any:
 
 
 def flat(items: Iterable[Any]) -> list[Any]:
-    """Batches as their items, because how they are cut depends on when the answers arrived."""
+    """The items of batches, because the cuts between batches depend on the arrival of answers."""
     singles = (int, StoredEntry, Record, RowBatch)
     return [one for each in items for one in ([each] if isinstance(each, singles) else each)]
 
 
 async def collected(items: Any, count: int | None = None) -> list[Any]:
-    """All items; with `count`, at least so many, because a tail has no end."""
+    """All items; with `count`, at least this number, because a tail has no end."""
     found: list[Any] = []
     async with aclosing(items):
         async for item in items:
@@ -182,7 +182,7 @@ def _open_log(client: BlockingLogClient, _: str) -> Pairs:
         return f"{head.kind} {head.content} {head.end_offset} {head.properties}"
 
     def plain(result: Any, name: str) -> str:
-        """Without what differs between two new logs."""
+        """The value without the parts that differ between two new logs."""
         is_old = name in LOGS
         return str(result) if is_old else re.sub(r"\b[0-9a-f]{32}\b|" + name, "", str(result))
 
@@ -302,7 +302,7 @@ def _read_a_log(client: BlockingLogClient, call: str) -> Pairs:
 
 
 def _tailed(client: BlockingLogClient, call: str) -> Pairs:
-    """A record that is there, then one that is appended while both tails are open."""
+    """Tail an existing record, then one that is appended while both tails are open."""
     name = "table" if "rows" in call else "orders"
     ours = getattr(client.open_log(name), call)(len(PAYLOADS) - 1)
     theirs = getattr(awaited(client, inner(client).open_log, name), call)(len(PAYLOADS) - 1)
@@ -348,7 +348,7 @@ def _both_taken(
     count: int | None = None,
     **options: Any,
 ) -> tuple[Any, Any]:
-    """What both calls iterate over, or the errors."""
+    """The items of both iterators, or the errors."""
 
     async def waited() -> list[Any]:
         return await collected(theirs(*arguments, **options), count)

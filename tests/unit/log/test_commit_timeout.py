@@ -1,4 +1,4 @@
-"""A commit, and every other change of a log that somebody waits for, has an overall deadline."""
+"""A commit, and every other change of a log with a waiting caller, has an overall deadline."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 SLOW_SECONDS = 14
-"""What a request takes; a store whose requests have 15 s never ends one with an error."""
+"""Duration of a request. A store with a time limit of 15 s never ends it with an error."""
 
 
 def slow_after(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """Carried out, and answered late."""
+    """Carry out the request, and answer late."""
 
     async def called(*how: Any, **named: Any) -> Any:
         done = await call(*how, **named)

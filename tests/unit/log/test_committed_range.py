@@ -1,4 +1,4 @@
-"""Listed ranges under records that are outdated (ledgerlog_spark.log.reading.committed_range)."""
+"""Listed ranges with outdated metadata (ledgerlog_spark.log.reading.committed_range)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENTRIES = [b"entry %d" % number for number in range(50)]
 
 
 class Reading:
-    """A client that read the ledger once, and how often it has loaded its record since."""
+    """A client that read the ledger once, and the number of later loads of its metadata."""
 
     def __init__(self, world: ClientWorld, ledger_id: int) -> None:
         self.world = world
@@ -44,7 +44,7 @@ class Reading:
         self, password: bytes = b"", *, meanwhile: Callable[[], Awaitable[None]] | None = None
     ) -> list[bytes]:
         async def sync() -> None:
-            """One store is always in step with itself."""
+            """Do nothing, because a single store is always synchronised."""
             nonlocal meanwhile
             if meanwhile is not None:
                 happens, meanwhile = meanwhile, None
@@ -56,7 +56,7 @@ class Reading:
         return [bytes(entry.payload) async for batch in batches for entry in batch]
 
     async def move_to(self, *names: str) -> None:
-        """Copy the ledger to other bookies and name them in its record, as a repair does."""
+        """Copy the ledger to other bookies, and list these in its metadata, as a repair does."""
         loaded = await self.world.client_and_stores()[1].ledgers.load(self.ledger_id)
         (fragment,) = loaded.value.fragments
         for old, new in zip(fragment.ensemble, names, strict=True):

@@ -1,7 +1,7 @@
-"""Many commits to one log at the same time: all end, for a number of requests each that is fixed.
+"""Many commits to one log at the same time: all end, each after a bounded number of requests.
 
-Each job has a session of its own, as jobs of different machines have. Requests take time, in the
-loop's virtual clock, so that commits really cross each other.
+Each job has its own session, like jobs on different machines. Requests take virtual time, so
+commits really conflict.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ METADATA = LedgerMetadata(
     quorum=Quorum(3, 3, 2), fragments=(Fragment(0, ("a:1", "b:1", "c:1")),), token=77
 )
 LONE = Counter(sync=1, get=2, children=1, transact=1)
-"""What a commit that meets nobody asks the store."""
+"""The requests of a commit without conflicts."""
 
 OVERTAKEN_ONCE = LONE + Counter(get=1, transact=1)
 
@@ -52,7 +52,7 @@ class NoLedgers:
 
 
 class CommitWorld:
-    """Jobs that are ready to be committed, each on a session of its own."""
+    """Jobs that are ready to be committed, each on its own session."""
 
     is_virtual = True
 
@@ -77,7 +77,7 @@ class CommitWorld:
         return await self.logs(stores).create("flights")
 
     async def job(self) -> Callable[[], Awaitable[CommitResult]]:
-        """A batch of one range, and what commits it."""
+        """A batch of one range, and the function that commits it."""
         stores = self.session()
         log = await self.logs(stores).open("flights")
         job: Job = await log.begin()
@@ -96,7 +96,7 @@ class CommitWorld:
         return jobs
 
     async def commit(self, count: int) -> None:
-        """So many at the same time; each gets through and makes a version of its own."""
+        """Run `count` commits at the same time. Each one succeeds and makes a version."""
         jobs = await self.jobs(count)
         results = await asyncio.gather(*(job() for job in jobs))
         assert {result.status for result in results} == {CommitStatus.COMMITTED}
@@ -174,7 +174,7 @@ async def test_members_of_the_queue_that_do_nothing_are_taken_out(
 
 
 class StuckQueue:
-    """A queue whose first member comes back whenever it is taken out."""
+    """A queue whose first member returns whenever it is removed."""
 
     def __init__(self) -> None:
         self.left: list[str] = []
@@ -240,7 +240,7 @@ async def test_a_store_that_refuses_the_queue_leaves_the_writers_to_compete(
 ) -> None:
     jobs = await world.jobs(8)
     for tree in world.trees[1:]:
-        # The first attempt is the first write of each; what follows is mostly the join.
+        # The first write of each commit is its first attempt. The next writes are mostly joins.
         tree.inject(Fault.NOT_SENT, Fault.NOT_SENT, Fault.NOT_SENT)
     results = await asyncio.gather(*(job() for job in jobs), return_exceptions=True)
     assert all(not isinstance(r, BaseException) or "reached" in str(r) for r in results)

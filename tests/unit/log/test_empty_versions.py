@@ -1,4 +1,4 @@
-"""Versions without rows, whose place may lie within a range that merging made."""
+"""Versions without rows, whose place may be within a merged range."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EMPTY = 2
 
 @pytest.fixture
 def log() -> OneLog:
-    """Ranges before and behind the empty version, which are one by now."""
+    """Ranges before and after the empty version, which were merged into one."""
     log = OneLog()
     log.commit(staged(1), schema=b"columns", is_first=True)
     schema = {"schema": b"columns", "schema_id": 0, "base_schema_id": 0}

@@ -1,4 +1,4 @@
-"""Who waits for which entry, where batches that were cut lie, and what failed for certain."""
+"""The waiters of each entry, the places of divided batches, and definite failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECORDS_PER_ENTRY = 2
 
 
 class Leader:
-    """Sends batches in entries of two records at most; each lies where its number says."""
+    """Sends batches in entries of at most two records. The number of a record is its place."""
 
     def __init__(self) -> None:
         self.room = 0
@@ -110,7 +110,7 @@ def test_a_batch_whose_first_part_may_be_in_the_log_did_not_fail_for_certain(
     leader: Leader,
     acknowledged: int,
 ) -> None:
-    """Acknowledged, or on its way: the rest, which was never sent, says nothing of the whole."""
+    """A part is acknowledged or pending, so the unsent rest does not make the failure definite."""
     cut, behind = leader.append(6), leader.append(2)
     leader.send(1)
     if acknowledged:

@@ -1,4 +1,4 @@
-"""Commits against the version that a job read (LOGS.md#K17)."""
+"""Commits that expect the version that a job read (LOGS.md#K17)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_an_append_without_rows_compares_the_version_too() -> None:
 
 
 def test_what_an_earlier_commit_left_proves_no_version() -> None:
-    """The kept state has the version; another process has committed since."""
+    """The kept state has the version, but another process has committed in the meantime."""
     session = Session()
     session.result()
     known = session.machine.known_after
@@ -188,7 +188,7 @@ async def test_a_version_is_a_number(world: LogWorld) -> None:
 async def test_three_writers_that_add_one_to_what_they_read_lose_no_update(
     world: LogWorld,
 ) -> None:
-    """The entries of a version are its value: each writer replaces k entries by k + 1."""
+    """The number of entries is the value of a version: each writer replaces k entries by k + 1."""
     log = await world.logs().create("counter")
     await commit(log, "x")
     successes = 0

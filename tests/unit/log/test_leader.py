@@ -363,7 +363,7 @@ async def test_ledger_with_records_that_were_ordered_again_is_not_empty_and_is_r
 async def test_last_record_before_a_ledger_fails_is_seen_though_nothing_more_is_appended(
     world: LeaderWorld,
 ) -> None:
-    """Acknowledged by two bookies, and the third fails when nothing is pending any more."""
+    """Two bookies acknowledged the record. The third fails when nothing is pending any more."""
     leader = await world.lead(onBookieFailure="roll_ledger")
     first = await leader.append(b"record 0")
     metadata = await world.client().ledger_metadata(first.ledger_id)
@@ -432,7 +432,7 @@ async def test_parts_are_read_from_any_place_to_any_place(world: LeaderWorld) ->
 
 
 class Tailing:
-    """A tail in a task of its own, and a way to wait for what it delivered."""
+    """A tail in a separate task. A test can wait for its records."""
 
     def __init__(self, reader: RecordLog, start: int | None = 0) -> None:
         self.records: list[Record] = []

@@ -1,4 +1,4 @@
-"""Records as entries: what goes in comes out, and any bytes decode or are refused."""
+"""Records as entries: round trips, and decoders that accept or refuse any bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log that is truncated while its leader rolls, and while others read it."""
+"""A log that is truncated while its leader rolls, and while clients read it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_truncation_waits_for_a_roll_that_is_under_way(world: LeaderWorld)
 async def test_records_that_are_truncated_while_they_are_read_are_not_lost(
     world: LeaderWorld, how: str, is_open: bool
 ) -> None:
-    """Their ledgers go after a time of grace, which a slow reader may outlast."""
+    """Their ledgers are deleted after a grace period. A slow read may take longer."""
     leader = await world.lead()
     for value in (b"0", b"1", b"2", b"3"):
         await leader.append(value)
@@ -83,7 +83,7 @@ async def test_records_whose_ledger_is_gone_while_the_list_has_it_are_lost(
 async def test_a_read_ends_when_the_loss_of_records_is_unknown(
     world: LeaderWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tail waits for the metadata store; a read of a part is told to try again."""
+    """A tail waits for the metadata store. A read of a part fails with a retriable error."""
 
     async def away(machine: Any) -> Any:
         raise MetadataUnavailableError("no quorum")

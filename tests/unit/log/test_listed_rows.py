@@ -1,6 +1,6 @@
 """Rows of listed ranges, as each caller of ledgerlog_spark.log.reading.listed_rows reads them.
 
-A ledger that holds other rows than its log lists is an error of all of them.
+If a ledger has other rows than its log lists, each of these readers raises an error.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def merged(found: list[Any]) -> list[int]:
             return batches.pop(0) if batches else None
 
         async def aclose(self) -> None:
-            """Nothing is on its way."""
+            """Do nothing, because no request is pending."""
 
     async def rows() -> list[Any]:
         reading: Any = Reading()

@@ -1,4 +1,4 @@
-"""Stored forms: golden bytes, round trips, and decoders that take any bytes."""
+"""Stored forms: golden bytes, round trips, and decoders that accept or refuse any bytes."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_head_is_stored_in_the_bytes_of_format_1() -> None:
 
 
 def enveloped(body: bytes) -> bytes:
-    """A head of that body, not compressed."""
+    """A head with this body, not compressed."""
     sizes = len(body).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big")
     return b"LLOG" + bytes([1, 1, 0, 0]) + sizes + body
 

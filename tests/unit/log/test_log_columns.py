@@ -1,4 +1,4 @@
-"""What fixes a log's columns, and what replaces them (LOGS.md#G6, LOGS.md#K8)."""
+"""Commits that fix a log's columns or replace them (LOGS.md#G6, LOGS.md#K8)."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_restoring_an_empty_version_restores_its_columns_too(world: LogWor
 
 
 async def test_columns_newer_than_the_current_ones_survive_the_sweeper(world: LogWorld) -> None:
-    """Wide columns fill pages of their own, of which an index page names all but the last."""
+    """Wide columns fill separate pages. An index page names all of these except the last."""
     logs = world.logs()
     log = await logs.create("flights")
     schemas = [b"%06d" % number * 40_000 for number in range(16)]
@@ -177,7 +177,7 @@ async def test_of_two_appends_of_different_columns_the_second_is_refused(world: 
 async def test_columns_that_were_replaced_meanwhile_are_not_concluded_from_kept_state(
     world: LogWorld,
 ) -> None:
-    """This process has just added the columns; another one has replaced them since."""
+    """This process has just added the columns, but another one has replaced them since then."""
     log, known = await world.logs().create("flights"), KnownLogs()
     await commit(log, "x")
     jobs = [await log.begin(schema=WIDER, app="app", run="r", batch_id=n) for n in range(2)]

@@ -1,4 +1,4 @@
-"""The commit, step by step: what each answer of the store leads to."""
+"""The commit, step by step: the effect of each answer of the store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Session:
         (self.effect,) = self.machine.start()
 
     def until(self, kind: type[Any]) -> Any:
-        """Answer truthfully up to the next request of that kind, which is not answered yet."""
+        """Answer requests truthfully until the next request of this kind, which stays pending."""
         while not isinstance(self.effect, kind):
             assert not isinstance(self.effect, (m.Finished, m.Failed)), self.effect
             self.answer(self.log.reply(self.effect))
@@ -53,13 +53,13 @@ class Session:
 
     @property
     def request(self) -> int:
-        """The number of the request that waits for its answer."""
+        """The number of the pending request."""
         assert not isinstance(self.effect, (m.Finished, m.Failed)), self.effect
         return self.effect.request
 
     @property
     def failure(self) -> LedgerLogError:
-        """What ended it."""
+        """The error that ended the commit."""
         assert isinstance(self.effect, m.Failed), self.effect
         return self.effect.error
 

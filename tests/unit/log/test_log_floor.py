@@ -1,4 +1,4 @@
-"""The floor of a seal: what is read of the list to find it."""
+"""The floor of a seal: the parts of the list that are read to find it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.log.log_world import SCHEMA, LogWorld, commit, write
 
 
 class WatchedLog(OneLog):
-    """Remembers how many pages were read at once."""
+    """Records the number of pages in each read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ def at(ledger_id: int, first: int, last: int) -> StagedRange:
 
 @pytest.fixture(scope="module")
 def large() -> WatchedLog:
-    """3,000 ranges of which every ninth is of ledger 7, and some newer ones, in many pages."""
+    """3,000 ranges, of which every ninth is of ledger 7, and some newer ones, in many pages."""
     log = WatchedLog()
     for first in range(0, 3_000, 500):
         numbers = range(first, first + 500)

@@ -1,4 +1,4 @@
-"""Commits that start from what the last one left: what they ask the store, and when they do not."""
+"""Commits that start from the kept state of the last commit, and their requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.log.log_values import OneLog, staged, token
 
 
 class CountingLog(OneLog):
-    """Remembers what it was asked."""
+    """Records its requests."""
 
     def __init__(self) -> None:
         super().__init__()

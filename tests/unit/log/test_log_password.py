@@ -38,7 +38,7 @@ SALT = bytes(range(16))
 
 
 class GuardedLog(OneLog):
-    """A log whose ledgers have passwords, by ledger id; None has no record."""
+    """A log whose ledgers have passwords, by ledger id. None means no metadata."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class GuardedLog(OneLog):
         return self.commit(*ranges, password=password, **how)
 
     def forget_password(self) -> None:
-        """Make it the head of an older version."""
+        """Make the head one of an older release."""
         head = self.head.value
         old = replace(head, properties={}, writer_features=())
         self.head = Versioned(old, self.head.version)

@@ -247,7 +247,7 @@ def test_properties_that_cannot_be_change_nothing(changes: dict[str, str], says:
 
 
 def test_every_step_of_a_truncation_gives_the_head_another_token() -> None:
-    """A reader that misses a page compares the tokens of two heads (LOGS.md#Q3)."""
+    """If a page is missing, a reader compares the tokens of two heads (LOGS.md#Q3)."""
     head, pages = new_head()
     log = OneLog(replace(head, kind=LogKind.LEADER, end_offset=200), pages)
     truncate(log, 150)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 async def copied(log: Log, job: Job, taken: list[bytes]) -> StagedRange:
-    """Those payloads as one range of ten rows each."""
+    """Write these payloads as one range with ten rows for each payload."""
     writer = await log.open_range(job, SCHEMA)
     for payload in taken:
         await writer.append(payload, rows=10)
@@ -86,7 +86,7 @@ async def test_marked_ledger_that_is_listed_again_keeps_its_registration(
     ledger = await log.commits.open_ledger(first)
 
     async def keep(_: RangeWriter) -> None:
-        """The ledger stays open for the next batch."""
+        """Write a range, and keep the ledger open for the next batch."""
 
     for batch_id in range(3):
         job = await log.begin(schema=SCHEMA, app="stream", run="run", batch_id=batch_id)
@@ -137,7 +137,7 @@ async def test_drop_that_others_overtake_pauses_and_gives_up_in_the_end(
     written: list[float] = []
 
     async def overtaken(log_id: str, write: WriteHead) -> Any:
-        """The first write gets through, and then one after so many that do not."""
+        """Conflict with all writes except the first, and one after `count` others."""
         written.append(loop.time())
         if len(written) % (conflicts + 1) == 1:
             return await write_head(log_id, write)
@@ -336,7 +336,7 @@ async def test_check_names_what_is_missing_and_what_nobody_knows_of(world: LogWo
 
 
 class _During:
-    """The client of a check, during whose first look at a ledger something else happens."""
+    """The client of a check. Something else happens during its first read of a ledger."""
 
     def __init__(self, client: Any, happens: Callable[[], Awaitable[Any]]) -> None:
         self._client = client

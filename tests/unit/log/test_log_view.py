@@ -1,4 +1,4 @@
-"""What a stream reads of a log's record (ledgerlog_spark.protocol.log.read.view)."""
+"""The parts of a log's metadata that a stream reads (ledgerlog_spark.protocol.log.read.view)."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_missing_page_makes_a_view_that_may_be_old_synchronise() -> None:
     (ask,) = machine.handle(m.PagesRead(ask.request, MetadataOutcome.GONE, ()))
     assert isinstance(ask, m.Sync)
     effect: Any = ask
-    while not isinstance(effect, m.Finished):  # the replica was behind: the same head, and its page
+    while not isinstance(effect, m.Finished):  # a stale replica: now it has the page
         assert not isinstance(effect, m.Failed), effect.error
         (effect,) = machine.handle(log.reply(effect))
     assert effect.result.end_offset == log.head.value.end_offset

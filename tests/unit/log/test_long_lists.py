@@ -1,4 +1,4 @@
-"""What truncation, retention and expiry read of a log that is very long."""
+"""The reads of truncation, retention and expiry in a very long log."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ ROWS = 10
 SIZE_BYTES = 1_000
 MINUTE_MS = 60_000
 REQUESTS_MAX = 30
-"""Of one step or one pass, pages counted one by one."""
+"""Maximum number of requests of one step or pass; each page counts as one."""
 
 
 class LongLog(OneLog):
-    """Counts requests, each page as one."""
+    """A log that counts requests; each page counts as one."""
 
     def __init__(self, head: LogHead, pages: dict[tuple[str, int], bytes]) -> None:
         super().__init__(head)
@@ -69,7 +69,7 @@ class LongLog(OneLog):
 def paged(
     kind: RecordKind[T], records: Sequence[T], pages: dict[tuple[str, int], bytes], first: int
 ) -> Paged[T]:
-    """The sequence as commits of 2,000 records, and one of 20, would have left it."""
+    """The sequence after commits of 2,000 records and one of 20."""
     found: Paged[T] = Paged()
     newest = len(records) - 20
     cuts = (*range(0, newest, 2_000), newest, len(records))
@@ -89,7 +89,7 @@ def paged(
 
 @pytest.fixture(scope="module")
 def stored() -> tuple[LogHead, dict[tuple[str, int], bytes]]:
-    """A range and a version a minute, 100,000 of each; every version but the first an append."""
+    """100,000 ranges and versions, one each minute. Every version except the first is an append."""
     pages: dict[tuple[str, int], bytes] = {}
     items = [
         Item(n, 1, 9, NO_ENTRY, ROWS, SIZE_BYTES, n * ROWS, 0, bytes(64), (n + 1) * MINUTE_MS)
@@ -193,7 +193,7 @@ def test_versions_expire_in_steps_of_what_a_few_pages_hold(log: LongLog) -> None
 
 
 def test_a_truncation_within_older_versions_finds_the_one_that_begins_there(log: LongLog) -> None:
-    """Every version begins where the one before ended, as overwrites leave them."""
+    """Every version begins at the end of the previous one, as after overwrites."""
     pages = log.pages
     versions = [
         VersionInterval(n, n * ROWS, (n + 1) * ROWS, n * MINUTE_MS + 1, token(7))
@@ -227,7 +227,7 @@ def test_retention_by_age_looks_at_some_of_the_oldest_and_says_that_more_is_due(
         done, cost = retain(log, 1_000 * MINUTE_MS, -1, {})
         assert cost <= REQUESTS_MAX
         passes += 1
-    # The youngest row of range n came at minute n + 1; now it is minute 100,001.
+    # The newest row of range n came at minute n + 1. The current minute is 100,001.
     assert done.start_offset == (RANGES - 1_000) * ROWS
     assert done.next_due_ms == log.now_ms + 1
     assert passes < RANGES / ITEMS_AT_ONCE
@@ -248,7 +248,7 @@ def test_retention_by_size_counts_each_page_once(log: LongLog) -> None:
     assert (done.start_offset, cost <= REQUESTS_MAX) == (0, True)
     done, cost = retain(log, -1, (RANGES - 1_500) * SIZE_BYTES, sizes)
     assert (done.start_offset, cost <= REQUESTS_MAX) == (1_500 * ROWS, True)
-    # The page that now begins in an older version counts from the newest version's start on.
+    # The page that begins in an older version counts only from the newest version's start.
     done, cost = retain(log, -1, (RANGES - 1_500) * SIZE_BYTES, sizes)
     assert (done.start_offset, cost <= REQUESTS_MAX) == (1_500 * ROWS, True)
     for _ in range(2):
@@ -267,7 +267,7 @@ def test_retention_by_size_never_drops_the_newest_range_of_a_long_log(log: LongL
 
 
 def test_a_ledger_that_is_listed_again_far_behind_is_marked_and_marked_again() -> None:
-    """A step does not look that far; the sweeper does, before it deletes what is marked."""
+    """A step does not read that far. The sweeper reads the whole list before it deletes."""
     log = OneLog()
     pages: dict[tuple[str, int], bytes] = {}
     items = [Item(n % 15_000, 1, 9, NO_ENTRY, 1, 1, n) for n in range(30_000)]
@@ -312,7 +312,7 @@ LEDGER_RANGES = 20_000
 
 
 def partly_untimed(count: int, unknown: int) -> list[Item]:
-    """So many ranges, of which the first `unknown` do not say when they came; the others do."""
+    """Ranges, of which the first `unknown` ones have no times."""
     return [
         Item(n, 1, 9, NO_ENTRY, ROWS, SIZE_BYTES, n * ROWS, 0, bytes(64),
              0 if n < unknown else (n + 1) * MINUTE_MS)
@@ -321,7 +321,7 @@ def partly_untimed(count: int, unknown: int) -> list[Item]:
 
 
 def listed(items: Sequence[Item], start: int = 0) -> LongLog:
-    """A log of these ranges, of which a last overwrite replaced the first `start`."""
+    """A log of these ranges. The last overwrite replaced the first `start` rows."""
     pages: dict[tuple[str, int], bytes] = {}
     end_offset = items[-1].end_offset
     versions = [
@@ -343,7 +343,7 @@ def listed(items: Sequence[Item], start: int = 0) -> LongLog:
 
 
 def retain_all(log: LongLog, ms: int, size_bytes: int) -> int:
-    """Passes until no more is due; how many."""
+    """Run passes until nothing is due, and return their number."""
     sizes: PageSizes = {}
     for passes in range(1, 10):
         done, _ = retain(log, ms, size_bytes, sizes)
@@ -357,7 +357,7 @@ def retain_all(log: LongLog, ms: int, size_bytes: int) -> int:
 def test_retention_goes_on_while_all_it_looks_at_is_due_and_its_ledger_goes_on(
     size_bytes: int, unknown: tuple[int, int]
 ) -> None:
-    """By size it looks further than by age, for the newest version begins far from the oldest."""
+    """By size, it reads further than by age, because the versions begin far apart."""
     items = [
         Item(n // LEDGER_RANGES, n + 1, n + 1, NO_ENTRY, ROWS, SIZE_BYTES, n * ROWS, 0,
              bytes(64), 0 if n in range(*unknown) else (n + 1) * MINUTE_MS)

@@ -1,4 +1,4 @@
-"""Marks that are renewed, and deleted logs of which a ledger cannot be sealed."""
+"""Marks that are renewed, and deleted logs with a ledger that cannot be sealed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOUR_MS = 3_600_000
 
 
 class Between:
-    """A store that lets something happen right after the marks were read."""
+    """A store in which something happens immediately after the marks were read."""
 
     def __init__(self, store: Any, happens: Any) -> None:
         self._store = store
@@ -112,7 +112,7 @@ def test_sweep_names_the_mark_that_made_each_ledger_due() -> None:
 
 
 class Unsealable:
-    """A client some of whose ledgers nobody can seal."""
+    """A client that cannot seal some ledgers."""
 
     def __init__(self, client: Any, ledger_ids: set[int]) -> None:
         self._client = client
@@ -130,7 +130,7 @@ class Unsealable:
 
 
 async def committed(log: Log, ledgers: int) -> list[int]:
-    """Ledgers with a listed row each."""
+    """Ledgers, each with a listed row."""
     job = await log.begin(schema=SCHEMA)
     ranges = []
     for _ in range(ledgers):
@@ -177,7 +177,7 @@ async def test_deleted_log_with_a_ledger_that_cannot_be_sealed_ends_when_it_can(
 async def test_all_ledgers_that_a_deleted_log_keeps_have_marks_before_its_list_goes(
     world: LogWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their registrations ended long before, so that nothing else names them."""
+    """Their registrations ended long ago, so no other node names them."""
     monkeypatch.setattr(sweeper_module, "STEP_LEDGERS_MAX", 2)
     logs = world.logs()
     log = await logs.create("flights", properties={"stagingTtlMs": str(HOUR_MS)})

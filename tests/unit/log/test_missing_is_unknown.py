@@ -1,4 +1,4 @@
-"""What is empty or missing in what was read is not taken for something that never was."""
+"""If a read finds something empty or missing, this does not prove that it never existed."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_head_that_an_unsynchronised_read_does_not_find_is_looked_for_again() ->
 
 
 def commit_without_pages(log: OneLog) -> Any:
-    """A commit to a log that names pages, of which the store has none."""
+    """A commit to a log whose head names pages that the store does not have."""
     log.producer("app", "run")
     log.register("app", 9_999)
     version = log.head.value.version
@@ -161,7 +161,7 @@ def commit_without_pages(log: OneLog) -> Any:
 
 
 class PagelessLog(OneLog):
-    """A log whose pages are gone; counts how often they were looked for."""
+    """A log whose pages are missing. It counts the reads of pages."""
 
     is_pageless = False
 
@@ -210,7 +210,7 @@ async def test_restore_that_got_through_is_not_an_error_because_its_producer_sta
 
 
 class AwayLog(OneLog):
-    """A log whose first write gets no answer; what is asked after it meets `after`."""
+    """A log whose first write gets no answer. Later requests fail with `after`."""
 
     def __init__(self, after: str) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def created(world: LogWorld, **how: Any) -> tuple[Log, Job]:
-    """A new log, and the job that it was created for."""
+    """A new log, and the job for which it was created."""
     log = await world.logs().create("flights", schema=SCHEMA)
     return log, await log.begin(schema=SCHEMA, is_log_new=True, **how)
 
@@ -100,7 +100,7 @@ async def test_a_job_of_an_existing_log_deletes_nothing(world: LogWorld) -> None
 
 
 def between(monkeypatch: pytest.MonkeyPatch, others: Any) -> None:
-    """`others` happens after all reads of an abort, before its transaction."""
+    """Run `others` after all reads of an abort and before its transaction."""
     delete = LogStore.delete_log
 
     async def delete_log(store: LogStore, *head: Any, **producers: Any) -> None:
@@ -141,7 +141,7 @@ async def test_a_ledger_between_the_reads_and_the_deletion_is_marked_by_another_
 
 
 async def test_a_job_that_failed_stays_replaced_if_the_log_stays(world: LogWorld) -> None:
-    """A new record would name the failed run no more, and would have the old version numbers."""
+    """A new record would not name the failed run, and would have the old version numbers."""
     log, job = await created(world, app="daily", run="failed")
     producers = world.logs().store.producers
     before = await producers.read(log.log_id, "daily")

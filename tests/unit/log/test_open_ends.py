@@ -1,4 +1,4 @@
-"""Where a leader log ends while it is written, and who hears when that moves."""
+"""The end of a leader log while it is written, and the watches of the end."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ async def test_ledger_that_holds_less_than_is_listed_before_it_is_a_loss_that_is
 
 
 async def announced_to_the_herald_alone(world: LedWorld) -> WriteHandle:
-    """A ledger of records 0 to 149; two of its bookies were told of 0 to 100."""
+    """A ledger of records 0 to 149. Two of its bookies have a LAC for 0 to 100."""
     ledger = await world.client(explicit_lac_ms=10**9).create_ledger(explicit_lac=True)
     await world.open((ledger, 0))
     await appended(ledger, 0, *[1] * 101)
@@ -182,7 +182,7 @@ async def announced_to_the_herald_alone(world: LedWorld) -> WriteHandle:
 
 
 async def other_log(world: LedWorld) -> Log:
-    """The same log, of a client that has seen nothing of it."""
+    """The same log, in a client that has not read it."""
     client, stores = world.client_and_stores()
     return await Logs(store=stores.logs, ledgers=client).open("orders")
 
@@ -204,7 +204,7 @@ async def test_fresh_view_goes_up_to_where_another_process_saw_the_log_end(world
     world.transport.held.add(herald(ledger))
     assert (await (await other_log(world)).view()).end_offset == 101
     log = await other_log(world)
-    # What was seen before says nothing about a list that may be older.
+    # Earlier reads prove nothing about a list that may be older.
     assert (await log.view(seen_offset=150, is_fresh=False)).end_offset == 101
     view = await log.view(seen_offset=150)
     assert (view.end_offset, view.items[-1].last_entry_id) == (150, 149)
@@ -259,7 +259,7 @@ async def test_leader_log_has_no_versions_to_read(world: LedWorld) -> None:
 
 
 class Heard:
-    """Counts the calls of a watch, and waits for the log to end somewhere."""
+    """Counts the calls of a watch, and waits until the log has a given end."""
 
     def __init__(self, log: Log) -> None:
         self.calls = 0
@@ -272,7 +272,7 @@ class Heard:
         self._changed.set()
 
     async def ends_at(self, offset: int, seconds: float) -> None:
-        """Looks again only after a call."""
+        """Read again only after a call."""
         async with asyncio.timeout(seconds):
             while (await self._log.snapshot()).interval.end_offset < offset:
                 await self._changed.wait()
@@ -351,7 +351,7 @@ async def test_watch_that_begins_in_an_outage_follows_what_is_listed_when_that_i
 
 
 async def test_tail_asks_nothing_of_a_ledger_that_it_has_read_to_its_end(world: LedWorld) -> None:
-    """The list names a closed ledger as open for as long as its leader did not change it."""
+    """The list names a closed ledger as open until its leader changes the list."""
     ledger = await world.ledger()
     await world.open((ledger, 0))
     await appended(ledger, 0, 3)

@@ -1,4 +1,4 @@
-"""What a leader left that died before it listed a ledger, once its log is deleted."""
+"""The ledger of a leader that died before it listed the ledger, after the log is deleted."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_deleted_leader_log_takes_its_orphans_with_it_and_nobody_elses(
 async def test_ledger_that_a_leader_makes_during_the_last_sweep_is_deleted_by_the_next_one(
     world: LogWorld, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Or it is not made at all, once there is no place for its mark."""
+    """Or the ledger is not created, because the parent node of its mark does not exist."""
     logs, client = world.logs(), world.client()
     log = await logs.create("orders", kind=LogKind.LEADER, content=LogContent.RECORDS)
     await logs.delete("orders")
@@ -103,7 +103,7 @@ async def test_mark_that_another_pass_makes_meanwhile_leaves_the_rest_to_the_nex
 async def test_client_that_is_closed_before_the_last_records_go_ends_the_sweep(
     world: LogWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is no mark that another pass made: there is no next pass of this client."""
+    """The mark is not that of another pass, because this client makes no next pass."""
     logs = world.logs()
     log = await logs.create("flights")
     await logs.delete("flights")

@@ -1,4 +1,4 @@
-"""A deleted log goes whole, also when the process that removes it dies between two requests."""
+"""A deleted log is removed completely, even if the removing process dies between two requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.log.log_world import DAY_MS, LogWorld, commit
 
 
 class Dying:
-    """A tree whose process dies over its n-th delete."""
+    """A tree whose process dies at its n-th delete."""
 
     def __init__(self, tree: Any, deletes_left: int) -> None:
         self._tree = tree
@@ -51,7 +51,7 @@ async def test_removal_that_was_cut_short_is_ended_by_the_next_pass(
 
 
 async def test_mark_that_is_left_without_a_head_is_no_obstacle(world: LogWorld) -> None:
-    """An older release deletes the head while another pass marks a ledger, and dies over it."""
+    """An older release deletes the head while another pass marks a ledger, and then dies."""
     logs, client = world.logs(), world.client()
     log = await logs.create("flights")
     ledger = await client.create_ledger()

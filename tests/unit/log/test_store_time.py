@@ -1,4 +1,4 @@
-"""Whose clock dates and drops: the store's, whatever the clocks of processes show."""
+"""Only the store's clock decides times and deletions, not the clocks of processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ YEAR_MS = 365 * DAY_MS
 
 @pytest.fixture(params=[-YEAR_MS, YEAR_MS], ids=["a year behind", "a year ahead"])
 def wrong_clock(request: Any, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Every wall clock of this process is wrong."""
+    """Make every wall clock of this process wrong."""
     off_ms: int = request.param
     wall_ns = time.time_ns
 
@@ -131,7 +131,7 @@ async def test_appends_of_a_leader_are_dated_by_the_store(
 
 
 def times_needed(machine: Any, log: OneLog | None = None) -> set[m.TimeNeeded]:
-    """What times a machine asks for until it ends."""
+    """The times that a machine requests until it ends."""
     store = log or OneLog()
     times = set()
     (ask,) = machine.start()

@@ -1,4 +1,4 @@
-"""Ledgers that stay open from batch to batch: when they are used again, and when not."""
+"""Ledgers that stay open from batch to batch, and the cases in which they are not reused."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def test_batches_an_hour_apart_meet_ledgers_that_are_sealed_and_marked(
 
 
 def reap(stream: Stream) -> None:
-    """Another process from now on, of which the last one had no time to close anything."""
+    """Continue in another process. The last process had no time to close anything."""
     for key in list(stream.ledgers._idle):
         stream.ledgers._taken(key)
     stream.ledgers = StreamLedgers()
@@ -237,7 +237,7 @@ async def test_run_that_takes_over_seals_what_the_older_one_left_open(world: Log
     new = Stream(world, old.log, run="later")
     new.next_batch = 1
     taken = await new.range(
-        replace(job, run="later")  # begun by its task, as Spark's is
+        replace(job, run="later")  # the task begins it, as in Spark
     )
     await asyncio.sleep(1)
     assert await is_closed(world, listed)
@@ -268,7 +268,7 @@ async def test_sweeper_seals_what_a_replaced_run_left_when_nobody_else_could(
 
 
 class Watched:
-    """A client that notes down to where it seals, and cannot seal some ledgers."""
+    """A client that records the floors of its seals, and cannot seal some ledgers."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -344,7 +344,7 @@ async def test_ledger_without_a_listed_range_is_not_used_again_in_complete_mode(
 
 
 async def stored(world: LogWorld) -> tuple[int, int]:
-    """Ledgers that there are, and the bytes that a bookie keeps of them."""
+    """The existing ledgers, and the bytes of their entries on a bookie."""
     client = world.client()
     ids = [ledger_id async for ledger_id in client.list_ledgers()]
     kept = world.storages["bookie-0"].ledgers
@@ -374,7 +374,7 @@ async def test_many_batches_in_complete_mode_leave_the_disk_as_full_as_fifty(
 
 
 class CrossedStore:
-    """A log store in which something happens just before each of the sweeper's first writes."""
+    """A log store in which something happens before each of the sweeper's first writes."""
 
     def __init__(self, store: Any, times: int, before: Callable[[], Awaitable[Any]]) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Sweeps that others cross: what may be named by now is left alone."""
+"""Sweeps with concurrent changes: nodes that may be named now are not deleted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PRODUCER = Versioned(ProducerRecord(epoch=1, runs=("run",)), Version(1, 4))
 
 
 class Sweep:
-    """A sweep of one ledger that is marked and registered, played by hand."""
+    """A sweep of one ledger that is marked and registered, step by step."""
 
     def __init__(self) -> None:
         self.log = OneLog()
@@ -33,7 +33,7 @@ class Sweep:
         self.asked: list[Any] = []
 
     def play(self, deregistered: MetadataOutcome) -> tuple[int, ...]:
-        """Its result; what is asked goes to `asked`."""
+        """Return its result, and add its requests to `asked`."""
         (ask,) = self.machine.start()
         while not isinstance(ask, m.Finished):
             self.asked.append(ask)
@@ -92,7 +92,7 @@ def test_ledger_that_was_listed_before_its_registration_ended_is_left_alone() ->
 def test_pages_that_may_not_have_been_touched_are_left_for_another_time(
     outcome: MetadataOutcome,
 ) -> None:
-    """A commit that is to name them would not notice that they are gone."""
+    """A commit that will name them would not notice their deletion."""
     log, deleted = OneLog(), []
     machine = PagesSweep("flights", (token(7), token(8)))
     (ask,) = machine.start()
@@ -145,7 +145,7 @@ def test_version_of_a_truncation_is_not_older_than_the_one_before_it() -> None:
 
 @pytest.mark.parametrize("before", [2, STEP_ITEMS_MAX - 1, STEP_ITEMS_MAX])
 def test_range_that_a_retained_version_begins_within_stays(before: int) -> None:
-    """And costs no step of its own, when as many as a step drops lie before it."""
+    """It needs no additional step if a whole step of ranges is before it."""
     items = tuple(Item(n, 1, 5, 5, 10, 1_000, n * 10, 0) for n in range(before + 1))
     head = OneLog().head.value
     head = replace(head, version=2, end_offset=(before + 1) * 10, items=Paged(recent=items))

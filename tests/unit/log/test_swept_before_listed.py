@@ -34,8 +34,8 @@ class Late:
     """A store whose user takes very long to list some ledgers.
 
     Attributes:
-        happens: Before each of the next changes that list ledgers.
-        listings: What changes tried to list.
+        happens: Functions that run before each of the next changes that list ledgers.
+        listings: The ledgers that changes tried to list.
     """
 
     def __init__(self, store: LogStore) -> None:
@@ -70,14 +70,14 @@ class CutOff:
         return await (await self.logs.open("orders")).lead(ClientSettings())
 
     async def claimed(self, ledger_ids: Sequence[int]) -> None:
-        """A pass of upkeep elsewhere began to delete them."""
+        """Let a pass of upkeep in another process begin to delete the ledgers."""
         store = self.world.logs().store
         (log_id,) = await store.ids()
         for ledger_id in ledger_ids:
             await store.producers.claim_made(log_id, ledger_id)
 
     async def swept(self, ledger_ids: Sequence[int]) -> None:
-        """Passes of upkeep elsewhere deleted them."""
+        """Let passes of upkeep in another process delete the ledgers."""
         self.skipped_ms += 2 * TTL_MS
         logs = self.world.logs()
         (log_id,) = await logs.store.ids()

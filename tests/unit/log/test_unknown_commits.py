@@ -1,4 +1,4 @@
-"""A commit with an unknown outcome, and what becomes of its job: no advice writes rows twice."""
+"""A commit with an unknown outcome, and its job: no advice leads to duplicate rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HISTORY = "`ledgerlog logs history flights`"
 async def with_lost_reply(
     log: Log, monkeypatch: pytest.MonkeyPatch, **job: Any
 ) -> tuple[Any, list[Any], CommitUnknownError]:
-    """A job whose commit succeeded, and does not know it."""
+    """A job whose commit succeeded, but whose reply was lost."""
     monkeypatch.setattr(commits, "UNKNOWN_MAX", 0)
     begun = await log.begin(schema=SCHEMA, **job)
     staged = [await write(log, begun, "x")]

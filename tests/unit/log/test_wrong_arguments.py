@@ -1,4 +1,4 @@
-"""Public calls with an argument of a wrong type: an error of ours, and nothing changes."""
+"""Public calls with an argument of a wrong type: they raise our error, and change nothing."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ INTERNAL = {
     ReadHandle: {"take_rise"},
     LedgerClient: {"create_registered_ledger", "check_bookies", "entry_copies"},
 }
-"""Calls that only other classes of the package make."""
+"""Calls that only other classes of the package use."""
 
 
 class Wrong:
-    """No argument may be one of these."""
+    """A value that is wrong for every argument."""
 
 
 WRONG = Wrong()
 NEARLY: dict[str, Any] = {"int": "1", "str": 7, "bytes": "text"}
-"""What is close to a type, by the name of that type."""
+"""Values that are similar to those of a type, by the name of the type."""
 ANY = {"bool", "Any"}
 """Annotations of which each value has a meaning."""
 CONTAINERS = {"Sequence", "Iterable", "Collection", "Mapping", "Callable"}
@@ -67,7 +67,7 @@ UNUSED = {
     (BlockingLog, "commit", "timeout_ms", None),
     (Logs, "sweeper", "clock", WRONG),
 }
-"""None means no limit here, and whatever has the methods of a clock is one."""
+"""Exceptions: None means no limit here, and any object with the methods of a clock is valid."""
 
 
 def wrong_for(parameter: inspect.Parameter) -> Iterator[Any]:
@@ -146,7 +146,7 @@ class World:
         self.values = values_of(job, staged, (await log.snapshot()).items)
 
     def stored(self) -> Any:
-        """All that the store has of the logs and ledgers."""
+        """The state of all logs and ledgers in the store."""
         nodes = self._cluster.nodes.current.nodes
         return {path: (node.data, node.version) for path, node in nodes.items()}
 
@@ -200,7 +200,7 @@ def with_wrong(call: Any, values: dict[str, Any], argument: str, wrong: Any) -> 
 
 
 async def ended(result: Any) -> None:
-    """Wait for the first thing that a call gives."""
+    """Wait for the first result of a call."""
     if inspect.isawaitable(result):
         await result
     elif isinstance(result, AsyncIterator):
@@ -208,7 +208,7 @@ async def ended(result: Any) -> None:
 
 
 def end(result: Any) -> None:
-    """The same of a blocking call."""
+    """The same for a blocking call."""
     if isinstance(result, Future):
         result.result()
     elif isinstance(result, Iterator):

@@ -26,7 +26,7 @@ import org.apache.arrow.memory.{ArrowBuf, BufferAllocator}
 
 /** One TCP connection to a bookie, with a thread that connects, receives and verifies answers.
   *
-  * Every request that was sent gets one `Answer` in `answers`, also when the connection fails. Only
+  * Every request that was sent gets one `Answer` in `answers`, even if the connection fails. Only
   * one thread calls `send` and `close`.
   */
 final class BookieConnection(

@@ -14,8 +14,7 @@ import io.ledgerlog.spark.wire.{Code, EntrySlices, Frames}
   * ledger's metadata between the reports, and the same ensemble (PROTOCOL.md#E2, LOGS.md#R3). All
   * methods run on the thread of the task.
   *
-  * @param parts
-  *   what to read. If it has no next part for now, it may have one after further entries were taken.
+  * @param parts the parts to read. If it has no next part for now, it may have one after further entries were taken.
   * @param planned
   *   metadata of ledgers that the planner has read
   * @param checkCancelled
@@ -386,7 +385,7 @@ final class EntryReader(
 private object EntryReader {
   val TickMs = 20L
 
-  /** Bytes of an entry in a batch's answer beside its payload: length, header, largest digest. */
+  /** Bytes of an entry in a batch's answer without its payload: length, header, largest digest. */
   val BesidePayload = 56L
 
   /** After so many failures, the rest of a part is read whole: its index may be wrong. */

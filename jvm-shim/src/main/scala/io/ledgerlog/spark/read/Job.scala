@@ -33,7 +33,7 @@ final class Job(
   var tried: Int = 0
   var mode: ReadMode = ReadMode.Single
 
-  /** Whether all bookies were asked in vain. When the job is the first one, the reader decides. */
+  /** Whether no bookie sent the rest. When the job is the first one, the reader decides. */
   var isHopeless: Boolean = false
   var isDropped: Boolean = false
   var isConfirmed: Boolean = false

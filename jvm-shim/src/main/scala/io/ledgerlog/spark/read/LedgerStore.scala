@@ -8,6 +8,6 @@ trait LedgerStore extends AutoCloseable {
   /** The newest metadata of a ledger; None if the ledger does not exist. */
   def ledger(ledgerId: Long): Option[LedgerRecord]
 
-  /** The present address of a bookie; None if it is not registered. */
+  /** The current address of a bookie; None if it is not registered. */
   def bookie(bookieId: String): Option[BookieAddress]
 }

@@ -2,7 +2,7 @@ package io.ledgerlog.spark.read
 
 import scala.collection.mutable
 
-/** What the reader of a task did. */
+/** The counts of the reader of a task. */
 final class ReadMetrics {
 
   /** The bookies that the task sent requests to. */

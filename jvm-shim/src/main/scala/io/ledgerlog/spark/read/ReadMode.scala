@@ -1,6 +1,6 @@
 package io.ledgerlog.spark.read
 
-/** What a request asks for. */
+/** The kind of a request. */
 sealed trait ReadMode
 
 object ReadMode {

@@ -33,7 +33,7 @@ final class Request(
   /** Whether the answer has the request id, and lists entries with their sizes. */
   def isBatch: Boolean = mode != ReadMode.Single
 
-  /** Maximum size of the answer behind its head. */
+  /** Maximum size of the answer after its head. */
   def answerSizeMax: Long = slices.fold(Frames.FrameSizeMax.toLong) { wanted =>
     entryIds.map(entryId => Frames.LengthSize + wanted.sizeOf(entryId).toLong).sum
   }

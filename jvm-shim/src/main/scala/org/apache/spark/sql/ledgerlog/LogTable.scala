@@ -39,7 +39,7 @@ final class LogTable(
     with SupportsMetadataColumns
     with TruncatableTable {
 
-  /** What makes two loads of a table the same table, for example for the cache of Spark. */
+  /** The values that are equal in two loads of one table, for example for Spark's cache. */
   private val identity = (title, stored.logId, stored.version, isNewest)
 
   override def name(): String = title

@@ -24,7 +24,7 @@ import org.apache.spark.sql.execution.python.PythonPlannerRunner
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** The Python source of the session. Only this file uses internal classes of Spark. */
+/** The Python source of the session. This file uses internal classes of Spark. */
 object PythonSource {
   private val Name = "ledger"
 

@@ -17,7 +17,7 @@ final class ScanPlanner(
     pinned: PinnedRows
 ) {
 
-  /** What the options select, for descriptions. */
+  /** The logs or the ledger that the options select, for descriptions. */
   val subject: String = Seq("log", "path", "logs", "paths", "logPattern", "ledgerId")
     .flatMap(name => Option(options.get(name)))
     .headOption

@@ -14,7 +14,7 @@ final class ScanStatistics(size: OptionalLong, rows: OptionalLong) extends Stati
 
 object ScanStatistics {
 
-  /** Memory of a row beside its columns, as Spark's optimizer counts it. */
+  /** Memory of a row in addition to its columns, as Spark's optimizer counts it. */
   private val RowSize = 8L
 
   val unknown: Statistics = new ScanStatistics(OptionalLong.empty(), OptionalLong.empty())

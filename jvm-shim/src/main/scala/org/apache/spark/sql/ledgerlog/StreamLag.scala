@@ -6,7 +6,7 @@ import scala.jdk.CollectionConverters._
 
 import io.ledgerlog.spark.plan.PlanJson
 
-/** How far a stream is behind the ends of its logs, as metrics of the source. */
+/** The distance of a stream from the ends of its logs, as metrics of the source. */
 object StreamLag {
 
   /** The sums of rows and bytes, and the longest time. The time is -1 if it is unknown for a log.
