@@ -23,8 +23,8 @@ from ledgerlog_spark.waits import Deadline
 class WritableBookies:
     """The bookies that accept new ledgers, cached until a watch reports a change.
 
-    A change of the bookies appears in the cache a moment later, just as on a ZooKeeper server that
-    lags. If the cached bookies are not enough, the caller reads the bookies again.
+    A change of the bookies appears in the cache a moment later. If there are too few cached
+    bookies, the caller reads the list again.
     """
 
     def __init__(self, registration: Registration) -> None:
@@ -45,7 +45,7 @@ class WritableBookies:
             self._registration.watch_writable(self._on_change)  # until the session is closed
         changes = self._changes
         names = await self._registration.writable()
-        if changes == self._changes:  # otherwise these names may be older than the change
+        if changes == self._changes:  # otherwise, the names may be older than a change
             self._names = names
         return names
 
