@@ -45,7 +45,7 @@ class WritableBookies:
             self._registration.watch_writable(self._on_change)  # until the session is closed
         changes = self._changes
         names = await self._registration.writable()
-        if changes == self._changes:  # otherwise, the names may be older than a change
+        if changes == self._changes:  # otherwise these names may be older than the change
             self._names = names
         return names
 

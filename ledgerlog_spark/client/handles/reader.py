@@ -288,7 +288,7 @@ class ReadHandle:
                 slices.note_given_up(reading.reader.slices_given_up)
 
     async def read_entry(self, entry_id: int) -> Entry:
-        """Read one entry. Raises the errors of `read_batches`."""
+        """Read one entry. The errors are those of `read_batches`."""
         check_type("entry_id", entry_id, int)
         async with contextlib.aclosing(self.read_batches(entry_id, entry_id)) as batches:
             async for batch in batches:

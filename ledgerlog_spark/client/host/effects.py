@@ -240,7 +240,7 @@ class MachineHost(EventQueue[Event]):
         if code is Code.OK or code.is_absent:
             self._reply(LacReplied(effect.request, code, last_add_confirmed))
         elif effect.request in self._open:
-            self._send_read_last(effect)  # only the control service of the bookie may have failed
+            self._send_read_last(effect)  # perhaps only the control service cannot answer
 
     def _send_read_last(self, effect: SendReadLac) -> None:
         self._services.transport.read(

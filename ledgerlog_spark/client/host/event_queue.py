@@ -146,7 +146,7 @@ class EventQueue(ABC, Generic[E]):
             return
         if isinstance(error, LedgerLogError) and not self.is_stopped:
             ended = copy.copy(error)
-            ended.definite = False  # a pending operation may have happened
+            ended.definite = False  # any pending operation may have happened
             ended.__cause__ = error
             self._end(ended)
         else:

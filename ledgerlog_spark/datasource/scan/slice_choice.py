@@ -121,7 +121,7 @@ class SliceChoice:
         slices = first.index_entries * (1 + pruning.columns) * SLICE_SIZE_BYTES * 4 / 3
         range_size_bytes = size_bytes * first.index_entries / entries
         if slices > min(INDEX_SIZE_BYTES_MAX, range_size_bytes * SLICES_SHARE_MAX):
-            return False  # the writer has left the slices out of the index
+            return False  # the writer has left them out
         if pruning.has_first:
             return True  # the task decides by the exact sizes in the index
         headers = entries * (HEADER_SIZE_BYTES + HEADER_COLUMN_SIZE_BYTES * pruning.columns)

@@ -274,7 +274,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
     def _on_read_replied(self, event: m.ReadReplied) -> list[m.Effect]:
         tally, index = self._reads.pop(event.request)
         if self._tallies.get(tally.entry_id) is not tally:
-            return self._advance()  # the answer is late, and only makes room for another request
+            return self._advance()  # a late answer only makes room for another request
         tally.codes[index] = event.code
         if event.entry is not None:
             self._keep(EntryBatch.of((event.entry,)))
@@ -295,7 +295,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
                 self._keep(fresh)
         if event.code is Code.BAD_REQUEST:
             if is_sliced:
-                self._slices = None  # a bookie of the ledger does not support READ_SLICES
+                self._slices = None  # some bookie of the ledger has no READ_SLICES
             else:
                 self._takes_batches = False
         effects: list[m.Effect] = []
