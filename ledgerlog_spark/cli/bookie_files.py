@@ -73,7 +73,8 @@ def check(
 ) -> None:
     """Verify all checksums, index pointers, live bytes, and the MANIFEST of a bookie.
 
-    The exit code is 1 if there is a defect. The last line has the numbers of     verified parts.
+    The exit code is 1 if there is a defect. The last line has the numbers of
+    verified parts.
     """
     from bookie_server.tools.check import check as run_check
 
@@ -229,8 +230,9 @@ def rebuild_index(
 ) -> None:
     """Rebuild the damaged indexes of finished files from the records of these files.
 
-    If a record of a file is not readable, the file keeps its damaged index, and     the exit code
-    is 1. With a new index, a bookie would report the entries of     this record as absent.
+    If a record of a file is not readable, the file keeps its damaged index, and
+    the exit code is 1. With a new index, a bookie would report the entries of
+    this record as absent.
     """
     from bookie_server.tools.rebuild import INTACT, REFUSED, Rebuild, rebuild_indexes
 
@@ -264,8 +266,8 @@ def format_directory(
 ) -> None:
     """Delete all files of a bookie from its directory.
 
-    Other files are kept. The ID of the bookie cannot be used again: a bookie     without its files
-    would report acknowledged entries as absent.
+    Other files are kept. The ID of the bookie cannot be used again: a bookie
+    without its files would report acknowledged entries as absent.
     """
     plan = asyncio.run(_format(directory, force=force, yes=yes))
     for journal in plan.kept_journals:

@@ -94,10 +94,10 @@ def append(
 ) -> None:
     """Append records to a log. Create the log if it does not exist.
 
-    The command returns when every record is on disk at an ack quorum of     bookies. The command
-    takes over the leadership, so another leader cannot     append any more records. If another
-    program takes over the leadership from     this command, the acknowledged records stay in the
-    log.
+    The command returns when every record is on disk at an ack quorum of
+    bookies. The command takes over the leadership, so another leader cannot
+    append any more records. If another program takes over the leadership from
+    this command, the acknowledged records stay in the log.
     """
     values: Iterable[bytes] = (
         (record.encode() for record in records) if records else _lines_of_standard_input()
