@@ -271,7 +271,7 @@ class AppendQueue:
         self._full.clear()
         self._filling = Gathered()
         self.entries = self.size_bytes = 0
-        begins_unknown = True  # the first run may continue a batch of which a part was stored
+        begins_unknown = True  # the first run may continue a batch that was stored in part
         for place, run in enumerate(runs):
             is_unknown = place < sent if unknown is None else place in unknown
             has_unknown_part = run.continues and begins_unknown

@@ -34,7 +34,7 @@ def shown_bytes(value: bytes) -> str:
 
 
 def shown_cell(value: object) -> str:
-    """A value as a cell of a table."""
+    """Convert a value to the text of a table cell."""
     if isinstance(value, bytes):
         return shown_bytes(value)
     return "" if value is None else str(value)

@@ -189,7 +189,8 @@ class WriteHandle:
 
         Later appends are refused. A second call returns the same result. But if the first call
         failed with a retriable error, the second call tries again. If the handle failed, its ledger
-        is closed at the last confirmed entry, unless another client took the ledger over.
+        is closed at the last confirmed entry. This is impossible if another client took the ledger
+        over.
 
         Pending appends may take up to twice `add_quorum_timeout_ms`. After that, the metadata store
         must answer within `close_timeout_ms` (30 s by default). Otherwise the call raises

@@ -2,8 +2,8 @@
 
 To read slices, a task first reads the whole index entry of the range, even if the task needs only a
 small piece of the range. So a task reads slices only if the index and the wanted columns together
-have less than 60 % of the bytes of the whole entries. This file uses "pay" for this condition. The
-planner has the sizes of ranges, and estimates the sizes of columns:
+have less than 60 % of the bytes of the whole entries. In this module, slices "pay" if this
+condition is true. The planner has the sizes of ranges, and estimates the sizes of columns:
 
     column of fixed width     the width of its type for each row
     column of varying width   4 bytes for each row, and an equal part of the bytes of the range that

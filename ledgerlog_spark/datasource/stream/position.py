@@ -230,7 +230,7 @@ def log_made_again(name: str, *, old_id: str, new_id: str) -> DataLossError:
 
 
 def check_checkpoint(selection: LogSelection, names: Iterable[str]) -> None:
-    """Raise an error if the query reads no log of the checkpoint any more.
+    """Raise an error if the query no longer reads any log of the checkpoint.
 
     A log that is no longer selected keeps its offset in the checkpoint, and is not read.
     """

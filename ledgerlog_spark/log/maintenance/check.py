@@ -156,7 +156,7 @@ class LogChecker:
         listed: Mapping[int, Sequence[Item]],
         every_entry: bool,
     ) -> None:
-        """Check faulty ledgers again, as long as their ranges in the list change.
+        """Check each faulty ledger again, until its ranges in the list stay the same.
 
         A deleted ledger is no fault if the list no longer contains it. A leader deletes an empty
         ledger immediately. A sweeper deletes an unlisted ledger after a grace period, and a check

@@ -227,7 +227,7 @@ class LogMaintenance:
             changes: New values by option name, in any case. None restores the default.
 
         Raises:
-            ConfigurationError: A name is unknown or a property cannot be changed, or a value is not
+            ConfigurationError: A name is unknown, a property cannot be changed, or a value is not
                 valid. Nothing was changed.
             LogNotFoundError: The log was deleted.
             MetadataUnknownError: The outcome of the change is unknown; a retry is safe.
