@@ -4,10 +4,10 @@
   into entries of about one size. `statistics`: bounds of columns.
 - `column_slices`: the bytes of each column in an entry, which readers can request alone.
   `batch_message`: finds these bytes in an encoded record batch.
-- `schema_evolution`: which rows a log accepts. `spark_types`: converts Spark's schema JSON to Arrow
-  schemas and to stored schemas, and compares names as Spark does. `conform`: converts a batch to
-  exactly the required schema.
-- `char_types`, `char_lengths`: how a log stores columns of type `char` and `varchar`, and how
-  their lengths are checked.
+- `schema_evolution`: decides which rows a log accepts. `spark_types`: converts Spark's schema JSON
+  to Arrow schemas and to stored schemas, and compares names as Spark does. `conform`: converts a
+  batch to exactly the required schema.
+- `char_types` converts columns of type `char` and `varchar` for a log. `char_lengths` checks their
+  lengths.
 - `leader_pieces`, `leader_batches`: convert rows to entries of leader logs, and back.
 """

@@ -2,7 +2,7 @@
 
     encapsulated message = FFFFFFFF | header size i32 | header (a flatbuffer) | body
 
-pyarrow decodes such a message, but does not return the places of its parts. All numbers are
+pyarrow decodes such a message, but does not return where its parts are. All numbers are
 little-endian. Each place is checked, so bytes that are not a record batch are an error.
 """
 
@@ -45,7 +45,7 @@ class BatchMessage(NamedTuple):
 
 
 def find_parts(message: Buffer) -> BatchMessage:
-    """Find the parts of a message, of which only the header has to be complete.
+    """Find the parts of a message. Only the header of the message has to be complete.
 
     Raises:
         WireFormatError: The bytes do not begin with the header of a record batch.
@@ -75,7 +75,7 @@ def _find_parts(message: memoryview) -> BatchMessage:
     (count,) = _U32.unpack_from(header, vector)
     first = vector + _U32.size
     if count * BUFFER.size > len(header) - first:
-        raise WireFormatError(f"the header of a record batch ends before its {count} buffers do")
+        raise WireFormatError(f"the header of a record batch is too short for {count} buffers")
     numbers = unpack_from(f"<{2 * count}q", header, first)
     return BatchMessage(
         body_start=_PREFIX.size + header_size,
@@ -105,7 +105,7 @@ def _field(header: memoryview, table: int, number: int) -> int:
 
 
 def buffer_counts(schema: pa.Schema) -> tuple[int, ...] | None:
-    """The number of buffers of each column; None if a type has other parts than buffers."""
+    """The number of buffers of each column; None if a column does not consist of buffers only."""
     counts = [_buffers_of(field.type) for field in schema]
     return None if None in counts else tuple(count for count in counts if count is not None)
 
@@ -141,8 +141,8 @@ _OWN_BUFFERS: tuple[tuple[Callable[[pa.DataType], bool], int], ...] = (
     (pa.types.is_primitive, 2),
     (pa.types.is_decimal, 2),
 )
-"""Number of buffers of a type, without the buffers of the types inside it. Types that are not in
-this table have parts other than buffers, such as dictionaries."""
+"""Number of buffers of a type, without the buffers of the types inside it. Values of other types do
+not consist of buffers only, but for example also of a dictionary."""
 
 
 def _sum_of(own: int, kinds: Sequence[pa.DataType]) -> int | None:

@@ -1,8 +1,9 @@
 """Checks the lengths of `char(n)` and `varchar(n)` in the rows of a write.
 
 Spark checks lengths only in writes to a table of a catalog, and not in `save` and `start`. So the
-tasks of a write check them, as Spark does: after the n-th character, spaces are removed and any
-other character is an error. A `char(n)` is filled up with spaces.
+tasks of a write check the lengths, by Spark's rules. If a text has more than n characters, spaces
+at its end are removed; if it is still longer, this is an error. Texts of a `char(n)` are filled up
+with spaces to n characters.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _checks(struct: dict[str, Any]) -> Iterator[tuple[int, Check]]:
         try:
             check = _check_of(text, field["type"], field["name"])
         except ValueError:
-            continue  # an older release stored a type that does not fit the column
+            continue  # older releases stored types that do not fit the column
         if check is not None:
             yield place, check
 
@@ -111,8 +112,8 @@ def _nested_check(text: str, data_type: dict[str, Any], column: str) -> Check | 
 def _struct_check(parts: list[str], fields: list[dict[str, Any]], column: str) -> Check | None:
     """The check of a struct; None if no field has a length.
 
-    The type in the metadata lacks fields that were added to the struct later. Such fields have no
-    check.
+    The type in the metadata does not have the fields that were added to the struct later. These
+    fields are not checked.
     """
     checks: dict[int, Check] = {}
     names = [field["name"] for field in fields]
@@ -148,7 +149,7 @@ def _checked_varchar(array: pa.Array, *, length: int, column: str) -> pa.Array:
         return array
     if pc.any(pc.not_equal(_trimmed(pc.utf8_slice_codeunits(array, length)), "")).as_py():
         raise SchemaMismatchError(
-            f"column {column!r} has at most {length} characters, and a row has a text of "
+            f"column {column!r} has at most {length} characters, but a row has a text of "
             f"{longest}. Shorten the text before writing.",
             column=column,
             expected=f"at most {length} characters",

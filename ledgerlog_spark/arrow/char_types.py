@@ -1,4 +1,4 @@
-"""How the schema of a log stores columns of the types `char(n)` and `varchar(n)`.
+"""Converts columns of the types `char(n)` and `varchar(n)` to the form in which a log stores them.
 
 A log stores such a column as Spark does: as a string, with the whole type in the metadata of the
 column, such as `array<varchar(4)>` (LOGS.md#G13). So rows with plain strings fit the schema.
@@ -20,7 +20,7 @@ _SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": 
 
 
 def with_strings(struct: dict[str, Any]) -> dict[str, Any]:
-    """The struct of a Spark schema with strings in place of `char` and `varchar`.
+    """Return the struct of a Spark schema, with strings in place of `char` and `varchar`.
 
     The whole type of such a column moves to its metadata, as in a table of Spark. Raises
     SchemaMismatchError if a field of a struct has a name that Spark cannot read in a type.
@@ -65,7 +65,7 @@ def _type_text(data_type: Any, column: str) -> str:
         if not _NAME.fullmatch(field["name"]):
             raise SchemaMismatchError(
                 f"column {path!r} is in a struct with a char or a varchar, and Spark cannot read "
-                "its name in such a type: rename it to letters, digits and underscores",
+                "this name in such a type: rename it, with letters, digits and underscores only",
                 column=path,
                 expected="letters, digits and underscores",
                 got=field["name"],

@@ -23,7 +23,7 @@ from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 
 SLICE_SIZE_BYTES = 8
 COLUMNS_MIN = 2
-"""An entry with fewer columns has no slices, because a reader could leave nothing out."""
+"""An entry with fewer columns has no slices, because every reader needs all its columns."""
 
 SLICED_SIZE_BYTES_MIN = 256 << 10
 """The index of a smaller range describes no slices, because one request reads such a range."""
@@ -48,7 +48,7 @@ def slices_of(payload: bytes, counts: Sequence[int] | None) -> bytes:
     try:
         parts = find_parts(payload)
     except WireFormatError:
-        return b""  # this version of Arrow writes other messages, which are read whole
+        return b""  # another form of messages: readers read whole entries
     if len(parts.buffers) != sum(counts) or parts.body_start + parts.body_size != len(payload):
         return b""
     firsts = accumulate(counts[:-1], initial=0)
@@ -71,8 +71,8 @@ def joined_slices(slices: Sequence[bytes], size_bytes: int) -> bytes:
     """Join the descriptions of the slices of all entries of a range of `size_bytes`.
 
     The result is empty if the range is small, if an entry has no slices, or if the joined
-    descriptions exceed SLICES_SHARE_MAX. The index stores them in base64, which makes them a third
-    larger.
+    descriptions exceed SLICES_SHARE_MAX. The index stores the descriptions in base64, which makes
+    them a third larger.
     """
     if size_bytes < SLICED_SIZE_BYTES_MIN or not all(slices):
         return b""
@@ -95,7 +95,7 @@ def split_slices(joined: bytes, sizes: Sequence[int]) -> list[bytes]:
     slices = [joined[at : at + step] for at in range(0, len(joined), step)]
     for one, size_bytes in zip(slices, sizes, strict=True):
         if sum(unpack(f">{2 * each}I", one)[::2]) != size_bytes:
-            raise WireFormatError(f"the slices of an entry do not add up to its {size_bytes} bytes")
+            raise WireFormatError(f"the slices of an entry of {size_bytes} bytes have another size")
     return slices
 
 
@@ -105,8 +105,8 @@ class RequestedSlices:
     The ids of entries are those of the range's ledger. An instance is used on one thread.
 
     Attributes:
-        given_up: Number of requests for slices that no bookie answered. Their entries, and perhaps
-            the rest of the range, were read whole.
+        given_up: Number of requests for slices that no bookie answered. The reader read these
+            entries completely, and perhaps also all further entries of the range.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class RequestedSlices:
         self._first_entry_id = first_entry_id
         self._slices = slices
         self._counts = counts
-        # The header is slice 0, and column 0 is slice 1.
+        # Slice 0 is the header, and slice 1 is column 0.
         self._wanted = (0, *(place + 1 for place in sorted(places)))
 
     def is_worthwhile(self, first_entry_id: int, last_entry_id: int) -> bool:
@@ -166,9 +166,9 @@ class RequestedSlices:
         return ranges
 
     def payload_of(self, entry_id: int, data: Buffer) -> bytes | None:
-        """An entry with the requested columns. `data` has the bytes of its ranges, in order.
+        """Build an entry with the requested columns. `data` has the bytes of `ranges_of`, in order.
 
-        The result is None if the bytes are not those that were written.
+        The result is None if the bytes do not match the checksums of the slices.
         """
         slices = self._slices_of(entry_id)
         view = memoryview(data)
@@ -184,7 +184,7 @@ class RequestedSlices:
         try:
             header = self._shortened(view[: slices[0][0]], starts)
         except (WireFormatError, error):
-            return None  # the index does not fit the entry, so whole entries are read
+            return None  # the index does not match the entry, so the reader requests whole entries
         return b"".join((header, view[slices[0][0] :]))
 
     def note_given_up(self, count: int) -> None:

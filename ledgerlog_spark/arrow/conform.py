@@ -1,9 +1,9 @@
 """Converts a RecordBatch to exactly the schema that the reader of the batch requires.
 
 Spark 4.3 compares the first batch's schema with its own schema, including nullability at every
-level, and fails on any difference. So columns are matched by name, put in order, and cast if no
-value can change. Columns that an older batch lacks are filled with nulls. If Spark ignores case,
-names that differ only in case are the same name. Otherwise, such names are an error.
+level, and fails on any difference. So this module matches columns by name, puts them in order, and
+casts them if no value can change. Columns that an older batch lacks are filled with nulls. If Spark
+ignores case, names that differ only in case are the same name. Otherwise, such names are an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Convert = Callable[[pa.Array], pa.Array]
 
 
 class Conformer:
-    """Converts batches to `target`. The conversion is planned once for each incoming schema.
+    """Converts batches to the schema `target`. Plans the conversion once for each incoming schema.
 
     If `ignores_case` is False, names in another case are errors.
     """
@@ -105,7 +105,7 @@ _FAMILIES = (
     (types.is_time64, (types.is_time,)),
     (types.is_duration, (types.is_duration,)),
 )  # fmt: skip
-"""Each pair: a test for the wanted type, and tests for the types that can be cast to that type."""
+"""Pairs of a test for the wanted type, and tests for the types that can be cast to that type."""
 
 
 def conversion(
@@ -166,7 +166,7 @@ def _decoded(array: pa.DictionaryArray, *, then: Convert) -> pa.Array:
 
 
 def _checked(convert: Convert, field: pa.Field, column: str) -> Convert:
-    """The conversion. If the field is not nullable, the conversion raises an error on nulls."""
+    """Return the conversion; if the field is not nullable, it raises an error for a null."""
     return convert if field.nullable else partial(_without_nulls, convert, column=column)
 
 
@@ -198,7 +198,7 @@ def _struct_conversion(
 def struct_array(
     array: pa.StructArray, *, wanted: pa.DataType, children: Sequence[tuple[int, Convert] | None]
 ) -> pa.StructArray:
-    """The structs with the fields of `wanted`: converted children, or nulls."""
+    """The structs with the fields of `wanted`. Each field is a converted child, or null."""
     # `field` returns a child without the nulls of its structs, so `mask` has these nulls.
     arrays = [
         pa.nulls(len(array), wanted.field(at).type)

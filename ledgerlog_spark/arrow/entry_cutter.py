@@ -116,7 +116,7 @@ class EntryCutter:
         if len(payload) > self._size_bytes_max:
             if batch.num_rows == 1:
                 raise LocalProtocolError(
-                    f"one row has {len(payload)} bytes encoded, but an entry holds at most "
+                    f"one row has {len(payload)} bytes when encoded, but an entry holds at most "
                     f"{self._size_bytes_max}. Store the large value elsewhere, or split it over "
                     "rows.",
                     size_bytes=len(payload),
@@ -138,7 +138,7 @@ class EncodedEntry(NamedTuple):
 
 
 class EntrySplitter:
-    """Encodes the batches of one task as the entries of one range. An `EntryCutter` cuts them."""
+    """Encodes the batches of one task as the entries of one range, which an `EntryCutter` cuts."""
 
     def __init__(
         self,

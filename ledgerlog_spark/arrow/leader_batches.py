@@ -27,15 +27,15 @@ from ledgerlog_spark.protocol.leader.entry import (
 
 VALUE_COLUMN = "value"
 RECORDS_SCHEMA = pa.schema([(VALUE_COLUMN, pa.binary())])
-"""The schema in which records are read."""
+"""The schema of the batches that readers of records get."""
 
 _LENGTH_SIZE_BYTES = 4
 _FEW = 64
-"""For at most this number of values, a sum in Python is faster than a call of Arrow."""
+"""Up to this number of values, a sum in Python is faster than a call of Arrow."""
 
 JOINED_SIZE_BYTES_MAX = 64 << 10
-"""Bodies up to this size are copied into one batch with other small bodies. Each batch costs 50 us,
-which is too much for one record if a leader writes an entry for each record."""
+"""Bodies up to this size are copied into one batch with other small bodies. Each batch costs 50 us.
+If a leader writes an entry for each record, this would be too much for one record."""
 
 BATCH_SIZE_BYTES_MAX = 1 << 20
 
@@ -181,7 +181,7 @@ def _add_up(lengths: array[int], size_bytes: int) -> bool:
 
 
 def _binary(lengths: array[int], data: pa.Buffer) -> pa.Array:
-    """Return an array of values. `lengths` begins with 0, and has the size of `data` as its sum."""
+    """Return an array of values. `lengths` begins with 0, and its sum is the size of `data`."""
     each = pa.Array.from_buffers(pa.int32(), len(lengths), [None, pa.py_buffer(lengths)])
     offsets = pc.cumulative_sum_checked(each)
     return pa.Array.from_buffers(pa.binary(), len(lengths) - 1, [None, offsets.buffers()[1], data])

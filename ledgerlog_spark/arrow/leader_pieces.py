@@ -1,8 +1,8 @@
 """Converts rows to entries of a leader log (LOGS.md#G10, LOGS.md#H7).
 
-A leader log of rows has one schema. Spark can read this schema, which is nullable at every level
-and has no dictionaries. Appended rows are converted to the schema and cut into pieces. A large
-piece is the body of its own entry. Small pieces share a body when they are sent.
+A leader log of rows has one schema, which is nullable at every level and has no dictionaries, so
+that Spark can read it. Appended rows are converted to the schema and cut into pieces. A large piece
+becomes the body of an entry. Small pieces are joined to one body when they are sent.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ BODY_SIZE_BYTES_MAX = ENTRY_SIZE_BYTES_MAX - HEADER_SIZE_BYTES
 """Largest size of a body, which is the part of an entry after the header."""
 
 PIECE_SIZE_BYTES_MAX = TARGET_ENTRY_BYTES_DEFAULT
-"""Maximum sum of the sizes of pieces that share an entry. A piece with an entry of its own counts
-as this size."""
+"""Maximum sum of the sizes of pieces that share an entry. A large piece has this size, so that it
+shares its entry with no other piece."""
 
 SHARED_SIZE_BYTES_MAX = 64 << 10
 """A piece shares an entry with others if its uncompressed size is at most this."""
@@ -42,7 +42,7 @@ PLAIN_SIZE_BYTES_MAX = 4 << 10
 """Bodies up to this size are not compressed: compression takes more time than sending the bytes."""
 
 _ROW_SIZE_BYTES_MIN = PIECE_SIZE_BYTES_MAX // ENTRY_ROWS_MAX
-"""Each row counts as at least this size, so that an entry does not exceed the limit of rows."""
+"""Minimum size that is counted for a row, so that an entry does not exceed the limit of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class RowSplitter(threading.local):
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         chunks = table.to_batches(max_chunksize=ENTRY_ROWS_MAX)
         batches = [self._conformer.conform(batch) for batch in chunks]
-        # `nbytes` takes seven times as long, which would slow small appends.
+        # `nbytes` takes seven times as long, and would slow small appends down.
         size_bytes = sum(map(pa.ipc.get_record_batch_size, batches))
         counted_bytes = max(size_bytes, rows.num_rows * _ROW_SIZE_BYTES_MIN)
         if counted_bytes > SHARED_SIZE_BYTES_MAX:
@@ -150,7 +150,7 @@ class RowSplitter(threading.local):
         more = [field["name"] for field in fields if known.get(field["name"]) != field]
         names = ", ".join(map(repr, more))
         return SchemaMismatchError(
-            f"log {self._log!r} has no columns or fields for {names} of the rows. Its columns "
+            f"the rows have {names}, which log {self._log!r} does not have. The log's columns "
             f"are {', '.join(known)}, and the schema of a leader log cannot change. Leave the new "
             f"columns out, or create another log.",
             log=self._log,

@@ -50,7 +50,8 @@ _OF_ONE_QUERY = frozenset(
 def storable(schema_json: str) -> str:
     """The schema of a new log for rows of a Spark schema, nullable at every level.
 
-    Metadata of fields is kept, but not metadata that Spark or this source uses in one query only.
+    The schema keeps the metadata of fields, except metadata that Spark or this source uses in one
+    query only.
     """
     struct = with_strings(struct_of(schema_json))
     if not struct["fields"]:
@@ -83,8 +84,9 @@ def merge(
     """The log's schema after rows of `rows_schema` are written; the same text if nothing changed.
 
     Columns that the rows lack are stored as nulls. With `add_columns`, new columns and new fields
-    of structs are added at the end. Known fields keep the log's metadata and spelling. A known
-    name in another case is the same column if `ignores_case`, and an error otherwise.
+    of structs are added at the end. Fields that the log already has keep the log's metadata and
+    spelling. If `ignores_case` is True, a name in another case is the name of the same column.
+    Otherwise, it is an error.
     """
     old = struct_of(log_schema)
     new = struct_of(storable(rows_schema))
@@ -95,8 +97,8 @@ def merge(
 def reject_missing_defaults(log_schema: str, rows_schema: str, *, log: str) -> None:
     """Raise an error if the rows lack a column with a default that is not NULL.
 
-    Only Spark can compute a default. In an INSERT into a table of a catalog, Spark does so, and the
-    rows have the column. In other writes, a null in place of the default would be a wrong value.
+    Only Spark can compute a default. In an INSERT into a table of a catalog, Spark adds the column
+    with the defaults. In other writes, the column would get nulls, which are wrong values.
     """
     given = {field["name"].lower() for field in struct_of(rows_schema)["fields"]}
     for field in struct_of(log_schema)["fields"]:
@@ -104,7 +106,7 @@ def reject_missing_defaults(log_schema: str, rows_schema: str, *, log: str) -> N
         if field["name"].lower() in given or _is_null(default):
             continue
         raise SchemaMismatchError(
-            f"column {field['name']!r} of log {log!r} has the default {default}, and the rows lack "
+            f"column {field['name']!r} of log {log!r} has the default {default}, but the rows lack "
             "the column. Only Spark can compute a default, in an INSERT into a table: add the "
             "column to the rows.",
             log=log,
@@ -115,7 +117,7 @@ def reject_missing_defaults(log_schema: str, rows_schema: str, *, log: str) -> N
 
 
 def existence_defaults(before: str | None, added: str) -> dict[str, str]:
-    """For each new column by name, the default that the existing rows would need."""
+    """The defaults of the new columns that the existing rows would need, by column name."""
     known = struct_of(before)["fields"] if before is not None else []
     names = {field["name"].lower() for field in known}
     return {
@@ -131,7 +133,10 @@ def _is_null(default: Any) -> bool:
 
 
 def _without_existence_default(field: dict[str, Any]) -> dict[str, Any]:
-    """The field without Spark's default for older rows, in which a new column is always null."""
+    """The field without Spark's default for older rows.
+
+    In older rows, a new column is always null.
+    """
     metadata = field.get("metadata", {})
     kept = {key: value for key, value in metadata.items() if key != _EXISTENCE_DEFAULT_KEY}
     return {**field, "metadata": kept}
@@ -164,7 +169,10 @@ def _spelled_collations(collations: dict[str, str]) -> str:
 
 
 def _structs(data_type: Any, path: str = "") -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the path and the fields of each struct, at any depth. A path is "" or ends with `.`."""
+    """Yield the path and the fields of each struct, at any depth.
+
+    A path is "" at the top, and otherwise ends with `.`.
+    """
     if not isinstance(data_type, dict):
         return
     fields = data_type.get("fields", [])
@@ -277,7 +285,7 @@ def _kept(metadata: dict[str, Any]) -> dict[str, Any]:
 def _mismatch(log: str, column: str, expected: str, got: str) -> SchemaMismatchError:
     return SchemaMismatchError(
         f"column {column!r} of log {log!r} is {expected}, but the rows have {got}. "
-        f"Cast or rename it before writing.",
+        f"Cast or rename the column before writing.",
         log=log,
         column=column,
         expected=expected,

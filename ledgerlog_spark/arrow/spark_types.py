@@ -3,9 +3,9 @@
 From a Python source, Spark 4.3 accepts only the Arrow types in this module. A test compares the
 whole table of types with `pyspark.sql.pandas.types.to_arrow_schema`.
 
-By default, Spark does not distinguish upper and lower case in names. In a log, the names of two
-columns, or of two fields of one struct, never differ only in upper and lower case. So a name in any
-case identifies one column or field.
+By default, Spark does not distinguish upper and lower case in names. Two columns of a log, or two
+fields of a struct, never have names that differ only in upper and lower case. So a name in any case
+identifies one column or field.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def arrow_schema_of(schema_json: str) -> pa.Schema:
 def stored_schema(schema_json: str, *, comment: str = "") -> bytes:
     """Encode a Spark schema as an Arrow schema message, as a log stores it (LOGS.md#G6).
 
-    Arrow has no form for the metadata of fields (collations, comments) and for the fields of an
+    Arrow cannot express the metadata of fields (collations, comments) and the fields of an
     interval. A schema with these parts is also stored as Spark's JSON, in the schema's metadata.
     The comment of the log is also in this metadata.
     """
@@ -104,7 +104,7 @@ def stored_schema(schema_json: str, *, comment: str = "") -> bytes:
 
 
 def spark_schema(stored: bytes) -> str:
-    """The Spark schema, as JSON, of a stored schema."""
+    """Return the Spark schema of a stored schema, as JSON."""
     schema = decode_schema(stored)
     stored_json = (schema.metadata or {}).get(_SPARK_SCHEMA)
     if stored_json is None:
@@ -161,15 +161,15 @@ def _field_of(field: dict[str, Any], column: str) -> pa.Field:
 
 
 def _field(name: str, arrow_type: pa.DataType, *, nullable: bool) -> pa.Field:
-    # Spark's `array()` has elements of type void that are not nullable. Arrow requires that void
-    # is nullable.
+    # The elements of Spark's `array()` have the type void and are not nullable. Arrow requires that
+    # void is nullable.
     return pa.field(name, arrow_type, nullable or pa.types.is_null(arrow_type))
 
 
 def _unsupported(column: str, got: str) -> SchemaMismatchError:
     return SchemaMismatchError(
         f"column {column!r} has the type {got}, which has no Arrow form that Spark can read back. "
-        f"Cast it before writing, for example to string or long.",
+        f"Cast the column before writing, for example to string or long.",
         column=column,
         expected="a type that can be stored",
         got=got,
@@ -236,9 +236,9 @@ def _spark_field_of(field: pa.Field, column: str) -> dict[str, Any]:
 
 
 def _metadata_of(field: pa.Field, column: str) -> Any:
-    """The metadata of Spark's field, such as a comment, if the schema is from `toArrow`.
+    """The metadata of Spark's field, such as a comment, if `toArrow` made the schema.
 
-    Spark does not store collations there.
+    `toArrow` does not store collations.
     """
     stored_json = (field.metadata or {}).get(_FIELD_METADATA)
     try:

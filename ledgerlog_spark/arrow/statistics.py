@@ -1,4 +1,4 @@
-"""Bounds of a batch's columns, and their union over entries.
+"""Computes the bounds of a batch's columns, and combines the bounds of several entries.
 
 Bounds use Spark's order of values: NaN is above every number, -0.0 equals 0.0, and text is compared
 by its bytes. A bound of a date, time, timestamp or duration is a number in the column's unit. A
@@ -56,7 +56,8 @@ class RangeStatistics:
 
 def _union(a: ColumnStatistics, rows_a: int, b: ColumnStatistics, rows_b: int) -> ColumnStatistics:
     nulls = a.null_count + b.null_count
-    # A column with only nulls adds no bound. In any other column, a missing bound is unknown.
+    # An entry with only nulls in the column does not change the bounds. If another entry has no
+    # bound, the bound is unknown.
     if b.null_count == rows_b:
         return replace(a, null_count=nulls)
     if a.null_count == rows_a:
@@ -76,7 +77,7 @@ def _outer(one: Any, other: Any, pick: Callable[[Any, Any], Bound]) -> Bound | N
 def _bounds(column: pa.Array) -> tuple[Bound | None, Bound | None]:  # noqa: PLR0911 - a table
     kind = column.type
     if types.is_string(kind) or types.is_binary(kind):
-        # `_extreme` is 3 times as fast as `min_max`, which copies every new minimum and maximum.
+        # `_extreme` is 3 times as fast as `min_max`, because `min_max` copies each new extreme.
         return _extreme(column, "ascending"), _extreme(column, "descending")
     if types.is_floating(kind):
         minimum, maximum = _min_max(column)

@@ -71,10 +71,10 @@ def check(
     ] = LIMIT,
     as_json: AsJson = False,
 ) -> None:
-    """Verify all checksums, index pointers, live bytes, and the MANIFEST against the files.
+    """Verify all checksums, index pointers, live bytes, and the MANIFEST of a bookie.
 
-    The exit code is 1 after any defect. The last line counts the verified
-    parts.
+    The exit code is 1 if there is a defect. The last line has the numbers of
+    verified parts.
     """
     from bookie_server.tools.check import check as run_check
 
@@ -132,7 +132,7 @@ def dump(
         typer.Option("--output", "-o", metavar="FILE", help="New file; default: standard output."),
     ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Write the stored bytes, each with its length before it.")
+        bool, typer.Option("--raw", help="Write the length and the stored bytes of each entry.")
     ] = False,
     as_json: Annotated[bool, json_lines("entry")] = False,
 ) -> None:
@@ -192,7 +192,7 @@ def _output(path: Path | None) -> Iterator[BinaryIO]:
         try:
             yield file
         except BaseException:
-            # A second try is not refused because of a file without the entries.
+            # Otherwise, a second try would fail, because the file exists.
             path.unlink()
             raise
 
@@ -228,10 +228,11 @@ def rebuild_index(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the damaged indexes of finished files again, from the records of the files.
+    """Rebuild the damaged indexes of finished files from the records of these files.
 
-    A file with a record that is not readable keeps its damaged index, because
-    a bookie must not deny the entries of this record. Then the exit code is 1.
+    If a record of a file is not readable, the file keeps its damaged index, and
+    the exit code is 1. With a new index, a bookie would report the entries of
+    this record as absent.
     """
     from bookie_server.tools.rebuild import INTACT, REFUSED, Rebuild, rebuild_indexes
 
@@ -265,8 +266,8 @@ def format_directory(
 ) -> None:
     """Delete all files of a bookie from its directory.
 
-    Other files stay. The name of the bookie cannot be used again: a bookie
-    without its files would deny the entries that it acknowledged.
+    Other files are kept. The ID of the bookie cannot be used again: a bookie
+    without its files would report acknowledged entries as absent.
     """
     plan = asyncio.run(_format(directory, force=force, yes=yes))
     for journal in plan.kept_journals:

@@ -38,11 +38,11 @@ def _print_excerpt(excerpt: Excerpt, title: str, columns: dict[str, str], *, as_
     rows = [[_cell(row[name]) for name in columns] for row in excerpt.rows]
     print_table(title, list(columns.values()), rows)
     if excerpt.following is not None:
-        console.print(f"there are further rows: --from {excerpt.following} shows them")
+        console.print(f"there are further rows; to print them, pass --from {excerpt.following}")
 
 
 def _cell(value: object) -> object:
-    """Ids and offsets have no thousands separators, so that they can be passed to a command."""
+    """Omit thousands separators in ids and offsets, so that users can pass them to a command."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -226,13 +226,13 @@ def inspect_index(
 def inspect_ledger(
     directory: Directory,
     ledger_id: Annotated[
-        int | None, typer.Argument(metavar="LEDGER_ID", help="One ledger; default: all.", min=0)
+        int | None, typer.Argument(metavar="LEDGER_ID", help="ID of a ledger; default: all.", min=0)
     ] = None,
     start: Annotated[int, start_option("ledger ID, or number of a range,")] = 0,
     limit: Limit = LIMIT,
     as_json: AsJson = False,
 ) -> None:
-    """Show the state of one ledger with the ranges of its entries, or the states of all."""
+    """Show the states of all ledgers, or of one ledger with the ranges of its entries."""
     from bookie_server.tools import inspect as tools
 
     if ledger_id is None:

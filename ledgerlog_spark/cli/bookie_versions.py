@@ -16,8 +16,8 @@ app = typer.Typer()
 def upgrade(directory: Directory, as_json: AsJson = False) -> None:
     """Write the MANIFEST in the newest version.
 
-    Each start of a bookie does this too. Older programs then refuse the
-    directory, until `ledgerlog bookie downgrade`.
+    Each start of a bookie does the same. After that, older programs refuse the
+    directory until `ledgerlog bookie downgrade` has run.
     """
     from bookie_server.core.manifest_codec import FORMAT_VERSION
 

@@ -1,4 +1,4 @@
-"""`ledgerlog demo`: writes rows through Spark, kills a bookie meanwhile, and reads the rows."""
+"""`ledgerlog demo`: writes rows with Spark, kills a bookie during the write, and reads the rows."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """Write 336,776 flights to a replicated log, kill a bookie meanwhile, and read all rows."""
+    """Write 336,776 flights to a log, kill a bookie during the write, and read all rows."""
     with StopSignals() as signals:
         outcome, bookies = _demonstrated(directory, signals)
     _show(outcome, bookies)
@@ -143,7 +143,7 @@ def flights() -> pa.Table:
 
 
 class _Steps:
-    """One progress bar for all steps. `weight` is the share of a step in the whole, in per cent."""
+    """One progress bar for all steps. `weight` is the share of a step of the bar, in per cent."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -184,8 +184,8 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
     with _stderr_to(scratch / "spark.log"), _no_child_survives():
         session = builder.getOrCreate()
         ledgerlog_spark.configure(session)
-    # PySpark's handler of Ctrl-C calls the JVM. It must not run during another call of the JVM, so
-    # it is replaced.
+    # PySpark's handler of Ctrl-C calls the JVM, which is not allowed during another call of the
+    # JVM. So the handler is replaced.
     signals.arm()
     logging.getLogger().addHandler(logging.NullHandler())
     try:
@@ -198,7 +198,7 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
 def _no_child_survives() -> Iterator[None]:
     """If the block fails, kill the child processes that it started.
 
-    PySpark's JVM ignores Ctrl-C, so it would otherwise continue.
+    PySpark's JVM ignores Ctrl-C. So without this function, the JVM would continue to run.
     """
     before = {child.pid for child in psutil.Process().children()}
     try:
@@ -327,7 +327,7 @@ def _kill_one(cluster: Cluster, outcome: Outcome, done: threading.Event, step: _
                         confirmed = ledger.last_add_confirmed + 1
                         ensemble = client.ledger_metadata(ledger_id).last_fragment.ensemble
                 except LedgerLogError:
-                    continue  # the ledger was just created, or is being sealed, so try again later
+                    continue  # the ledger was just created, or is being sealed: try again
                 step.part(confirmed / (2 * KILL_AFTER_ENTRIES))
                 if confirmed >= KILL_AFTER_ENTRIES and not done.is_set():
                     cluster.kill(ensemble[0])

@@ -112,7 +112,7 @@ def _jar() -> Iterator[Finding]:
 
     with contextlib.suppress(metadata.PackageNotFoundError):
         spark, built = metadata.version("pyspark"), built_for()
-        found = "no jar" if built is None else f"a jar for Spark {built}, PySpark is {spark}"
+        found = "no jar" if built is None else f"a jar for Spark {built}, and PySpark {spark}"
         advice = (
             'scans of format("ledger") run in Python, which is slower: build the jar of this '
             "version of Spark with `make shim`"
@@ -194,7 +194,7 @@ def _cluster(given: str) -> Iterator[Finding]:
             return
         advice = (
             "start a cluster with `ledgerlog local up`, or pass the --metadata-service-uri of a "
-            "cluster that runs"
+            "running cluster"
         )
         yield Finding("cluster", "warning", f"no answer from {uri}", advice)
         return
@@ -276,8 +276,8 @@ def _look_from_tasks() -> list[Looked]:
 def _task(names: tuple[str, ...]) -> Callable[[int], Looked]:
     """Return the function that runs in a task.
 
-    Spark sends the code of an inner function to the executor. A function of a module would be
-    imported on the executor instead, but ledgerlog may be missing there.
+    For an inner function, Spark sends its code to the executor. For a function of a module, the
+    executor would have to import ledgerlog, which may be missing there.
     """
 
     def look(_number: int) -> Looked:

@@ -1,4 +1,4 @@
-"""How `ledgerlog bookie dump` writes an entry."""
+"""Converts entries to the forms that `ledgerlog bookie dump` writes."""
 
 from __future__ import annotations
 

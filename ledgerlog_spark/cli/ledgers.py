@@ -78,7 +78,7 @@ def list_ledgers(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None
 
 
 def _all(client: BlockingLogClient) -> Iterator[dict[str, Any]]:
-    """Yield all ledgers except those that were just deleted. Mark unreadable metadata."""
+    """Yield all ledgers, without ledgers that were just deleted. Mark unreadable metadata."""
     for ledger_id in client.list_ledgers():
         try:
             yield describe(ledger_id, client.ledger_metadata(ledger_id))
@@ -110,7 +110,7 @@ def show(ledger_id: LedgerId, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = F
         try:
             with client.open_ledger(ledger_id, password=metadata.password) as ledger:
                 found["last_add_confirmed"] = ledger.last_add_confirmed
-        except LedgerLogError as error:  # bookies may be down, so show at least the metadata
+        except LedgerLogError as error:  # bookies may be down: show the metadata without it
             found |= {"last_add_confirmed": None, "last_add_confirmed_error": str(error)}
     if as_json:
         print_json(found)
@@ -118,7 +118,7 @@ def show(ledger_id: LedgerId, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = F
     fragments, last = found.pop("fragments"), found["last_add_confirmed"]
     print_fields(f"ledger {ledger_id}", {name: _text(value) for name, value in found.items()})
     if last is None:
-        last = metadata.last_fragment.first_entry_id  # the entries before this one are confirmed
+        last = metadata.last_fragment.first_entry_id  # all earlier entries are confirmed
     drawn = DrawnLedger(ledger_id, metadata.fragments, last + 1, metadata.state.name)
     bookies = sorted({b for f in fragments for b in f["ensemble"]})
     console.print(draw_ledgers([drawn], bookies=bookies, width=console.width))
@@ -149,7 +149,7 @@ def read(
     uri: ServiceUri = DEFAULT_URI,
     as_json: Annotated[bool, json_lines("entry")] = False,
 ) -> None:
-    """Print entries, or write their payloads. Nothing is fenced, so a writer can continue."""
+    """Print entries, or write their payloads. The ledger is not fenced: a writer can continue."""
     if raw and as_json:
         raise ConfigurationError("--raw and --json exclude each other: pass one of them")
     put = _put_raw if raw else _put_json if as_json else _put_line
@@ -202,7 +202,7 @@ def seal(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Fence a ledger, recover its end and close it. A live writer cannot append any more."""
+    """Fence a ledger, recover its end and close it. Then a running writer cannot append."""
     password = password_from(password_file)
     with connect(uri) as client, password_explained(password_file):
         # `logs.seal` is used, because it never closes the ledger below the last entry that a log
@@ -224,7 +224,7 @@ def delete(
         owner = client.logs.owner(ledger_id)
         if owner is not None:
             raise LocalProtocolError(
-                f"ledger {ledger_id} belongs to log {owner!r} and may hold rows of this log. "
+                f"ledger {ledger_id} belongs to log {owner!r} and may contain rows of this log. "
                 "`ledgerlog logs sweep` deletes the ledger when no version needs it. If it is an "
                 f"orphan, run `ledgerlog logs check {owner} --delete-orphans` first",
                 ledger_id=ledger_id,

@@ -52,12 +52,12 @@ def up(
         int | None,
         typer.Option(
             metavar="N",
-            help="Number of bookies. The default is the number of the earlier start, or 4 for a "
-            "new cluster. The number cannot be reduced.",
+            help="Number of bookies. The default is the number of the last start, or 4 for a new "
+            "cluster. The number cannot be reduced.",
         ),
     ] = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return, and leave the processes running.")
+        bool, typer.Option("--detach", help="Return while the processes continue to run.")
     ] = False,
     upkeep: Annotated[
         bool,
@@ -65,7 +65,7 @@ def up(
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Start ZooKeeper and bookies with the data of earlier starts.
+    """Start ZooKeeper and bookies. The data of earlier starts is kept.
 
     Without --detach, the cluster runs until Ctrl-C, which stops all processes
     and keeps the data. If the cluster already runs, the command starts the
@@ -86,8 +86,8 @@ def up(
             _explain(cluster, started, directory)
         if not detach and ZOOKEEPER in started:
             _serve(cluster, is_silent=as_json)
-        # `disown` must be the last step. After an earlier error or Ctrl-C, the guardian must still
-        # stop the cluster.
+        # `disown` must be the last step. If an error or Ctrl-C occurs before it, the guardian
+        # process stops the cluster.
         cluster.disown()
 
 
@@ -95,7 +95,7 @@ def _serve(cluster: Cluster, *, is_silent: bool) -> None:
     """Wait until Ctrl-C, which stops the cluster, or until ZooKeeper and all bookies have ended."""
     try:
         if not is_silent:
-            console.print("the cluster runs; Ctrl-C stops it and keeps its data")
+            console.print("the cluster is running; Ctrl-C stops it and keeps its data")
         _watch(cluster, is_silent=is_silent)
     except KeyboardInterrupt:
         cluster.down()
@@ -112,7 +112,7 @@ def _explain(cluster: Cluster, started: list[str], directory: Path) -> None:
     if ZOOKEEPER not in started:
         done = f"started {', '.join(started)}" if started else "no process was missing"
         console.print(
-            f"the cluster already runs: {done}. To stop it, run "
+            f"the cluster is already running: {done}. To stop it, run "
             f"`ledgerlog local down{_named(directory)}`",
             soft_wrap=True,
         )

@@ -1,9 +1,9 @@
 """`ledgerlog`: the groups of commands, and the messages and exit codes of errors.
 
-Exit codes: 0: success. 1: failure. 2: wrong usage, or a directory of a bookie that cannot be used.
-3: the outcome is unknown. 4: failure, but the same command may succeed later. 130: interrupted.
-After an error of ledgerlog with code 1 or 4, the operation certainly did not happen. `bookie run`
-ends with the exit codes of `bookie_server`.
+The exit codes are 0: success; 1: failure; 2: wrong usage, or an unusable directory of a bookie; 3:
+the outcome is unknown; 4: failure, but the same command may succeed later; 130: interrupted. After
+an error of ledgerlog with code 1 or 4, the operation certainly did not happen. `bookie run` ends
+with the exit codes of `bookie_server`.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ def main(interruptible: AbstractContextManager[object] | None = None) -> NoRetur
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        # A usage error of click. Typer exports no common base class of these errors, so
-        # `format_message` identifies them. The message is empty if a group printed its help because
-        # no command was given.
+        # A usage error of click has the method `format_message`. Typer exports no base class of
+        # these errors. The message is empty if a group printed its help because no command was
+        # given.
         if message := error.format_message():
             _complain(errors, "usage", message)
             errors.print("run the command with --help to see its options")

@@ -41,7 +41,7 @@ def group(meaning: str, example: str) -> typer.Typer:
         help=meaning,
         epilog=f"Example: {example}",
         no_args_is_help=True,
-        callback=lambda: None,  # without it, a group of one command would become this command
+        callback=lambda: None,  # otherwise, typer replaces a group of one command by the command
     )
 
 
@@ -69,7 +69,7 @@ def _option(callback: Callable[[str], str] | None) -> Any:
         "-u",
         envvar=SERVICE_URI_VARIABLE,
         help="URI of the cluster: zk://HOST:PORT/ledgers. The default is the cluster in "
-        f"./{LOCAL_DIRECTORY}. If there is none, the default is port {USUAL_PORT} of this machine.",
+        f"./{LOCAL_DIRECTORY}, or else port {USUAL_PORT} of this machine.",
         metavar="URI",
         callback=callback,
         show_default=False,
@@ -80,7 +80,7 @@ def _option(callback: Callable[[str], str] | None) -> Any:
 DEFAULT_URI = ""
 ServiceUri = Annotated[str, _option(chosen_uri)]
 GivenUri = Annotated[str, _option(None)]
-"""The URI that was given, or an empty string, which `chosen_uri` replaces by the default."""
+"""The given URI, or an empty string. `chosen_uri` replaces an empty string by the default."""
 
 
 @contextlib.contextmanager
@@ -97,7 +97,7 @@ def connect(uri: str) -> Iterator[BlockingLogClient]:
 
 @contextlib.asynccontextmanager
 async def registration(uri: str) -> AsyncIterator[Registration]:
-    """Yield the store of the registrations of the bookies, for the cluster at `uri`."""
+    """Yield the store that contains the registrations of the bookies of the cluster at `uri`."""
     require_listener(uri)
     async with registered(uri) as store:
         yield store
@@ -106,7 +106,7 @@ async def registration(uri: str) -> AsyncIterator[Registration]:
 def require_listener(uri: str) -> None:
     """Raise an error if `uri` is the default URI and no program listens on its port.
 
-    So a new user without a cluster gets the error immediately. A connection to ZooKeeper would fail
+    This error is immediate, for new users without a cluster. A connection to ZooKeeper would fail
     only after its timeout.
     """
     if uri != SERVICE_URI_DEFAULT:
@@ -119,7 +119,7 @@ def require_listener(uri: str) -> None:
             f"`ledgerlog local up`, {OTHERWISE}",
             port=USUAL_PORT,
         ) from None
-    except OSError:  # the server may be slow, and the client waits longer for it
+    except OSError:  # the server may be slow, and the client waits longer than this check
         return
 
 
@@ -147,7 +147,7 @@ def password_explained(path: Path | None) -> Iterator[None]:
         yield
     except UnauthorizedError as error:
         how = (
-            "pass a file with the password by --password-file"
+            "pass a file with the password as --password-file"
             if path is None
             else f"{path} does not contain this password"
         )

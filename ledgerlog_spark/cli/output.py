@@ -22,7 +22,7 @@ WIDTH_WITHOUT_TERMINAL = 160
 NOTHING = "-"
 
 # A file or a pipe has no width, so rich would fold all lines at 80 columns. Most of the output is
-# data, in which "[error]" and ":cat:" are not markup.
+# data, so texts such as "[error]" and ":cat:" are not markup.
 console = Console(
     width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, markup=False, emoji=False
 )

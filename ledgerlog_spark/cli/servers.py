@@ -67,7 +67,7 @@ def run_bookie(context: typer.Context) -> None:
     """Run a bookie until Ctrl-C or SIGTERM. The options are those of `python -m bookie_server`."""
     from bookie_server.__main__ import settings_parser
 
-    parser = settings_parser()  # so --help and usage errors show the name of this command
+    parser = settings_parser()  # --help and usage errors show the name of this command
     parser.prog = "ledgerlog bookie run"
     parser.epilog = f"Example: {BOOKIE_EXAMPLE}"
     parser.parse_args(context.args)
@@ -84,7 +84,7 @@ def run_upkeep(
     wait: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", help="With --once, time to wait while another process works.", min=0
+            metavar="SECONDS", help="With --once: time to wait for another process.", min=0
         ),
     ] = 0.0,
     uri: ServiceUri = DEFAULT_URI,
@@ -92,9 +92,9 @@ def run_upkeep(
     """Maintain all logs of a cluster until Ctrl-C or SIGTERM. Print JSON lines.
 
     The service deletes expired rows and versions, merges small ranges, and
-    deletes ledgers that no log needs. A lease in ZooKeeper selects one
-    process, and other processes wait. So the service may run on two machines,
-    and one of them may fail. A process can be killed at any time.
+    deletes ledgers that no log needs. Only the process that holds a lease in
+    ZooKeeper works, and other processes wait. So the service may run on two
+    machines, and one of them may fail. A process can be killed at any time.
 
     With --once, the exit code is 1 if a log could not be maintained, and 4 if
     another process holds the lease.

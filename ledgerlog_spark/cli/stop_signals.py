@@ -1,7 +1,7 @@
 """Stops a command on Ctrl-C, SIGTERM, a closed terminal or a closed output.
 
-The command cleans up before it ends. Without this module, `ledgerlog logs tail orders | head -n 4`
-would detect the end of `head` only at the fifth record.
+The command cleans up before it ends. Without this module, the command `ledgerlog logs tail orders |
+head -n 4` would end only at the fifth record, because only a write shows that `head` has ended.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StopSignals:
             signal.signal(number, handler)
 
     def arm(self) -> None:
-        """Set the handlers again after a library has set its own handlers."""
+        """Set the handlers again, because a library has replaced them."""
         for number, handler in self._before.items():
             if handler is not signal.SIG_IGN or number is signal.SIGINT:
                 signal.signal(number, self._stop)
@@ -57,9 +57,9 @@ class StopSignals:
 def ends_with_its_reader() -> Iterator[None]:
     """End the block when standard output is a pipe without a reader.
 
-    A watching thread sends SIGINT to the main thread. The block needs its own handler of SIGINT,
-    because a background job of a shell ignores SIGINT, and because no signal may interrupt the code
-    after the block. Outside the main thread, the block changes nothing.
+    A watching thread sends SIGINT to the main thread. The block has its own handler of SIGINT. One
+    reason is that a background job of a shell ignores SIGINT. The other reason is that no signal
+    may interrupt the code after the block. Outside the main thread, the block changes nothing.
     """
     output = _pipe_of_output()
     main = threading.main_thread()

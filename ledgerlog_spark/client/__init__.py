@@ -1,10 +1,10 @@
 """The asyncio client, its handles, and the blocking client.
 
-- `client`: creates, opens, seals, lists and deletes ledgers. `handles`: ledgers that are open.
+- `client`: creates, opens, seals, lists and deletes ledgers. `handles`: write and read ledgers.
 - `host`: performs the effects of the machines. `blocking`: the calls of clients and handles,
   without `await`.
-- `append_queue`: gathers appends into runs. `payloads`: checks of appended payloads. `arguments`:
-  checks of the types of arguments.
+- `append_queue`: gathers appends into runs. `payloads`: checks appended payloads. `arguments`:
+  checks the types of arguments.
 - `services`: state that handles share. `settings`: time-outs and limits. `users`: ends registered
   objects before their client is closed. `password_file`: reads a password from a file.
 - `recent_records`: metadata that was read recently. `errors_from_codes`: the table that assigns an

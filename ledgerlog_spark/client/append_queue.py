@@ -1,9 +1,9 @@
-"""The queue of one writer's appends, which stay in it until they are acknowledged or fail.
+"""The queue of one writer's appends. An append stays in it until it is acknowledged or fails.
 
 `AppendQueue` gathers appends into runs, decides when a run is sent, limits the waiting appends, and
-completes or fails appends. The owner of the queue is the handle of a ledger or the leader of a log.
-The owner gives each run to its machine and reports the outcome to the queue. All methods must be
-called on the thread of the event loop.
+sets the results or errors of appends. The owner of the queue is the handle of a ledger or the
+leader of a log. The owner gives each run to its machine and reports the outcome to the queue. All
+methods must be called on the thread of the event loop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ledgerlog_spark.protocol.ledger.messages import Payload
 from ledgerlog_spark.waits import forever
 
 BACKLOGS_MAX = 16
-"""Appends are refused while this multiple of the settings' backlog waits to be sent."""
+"""Appends are refused while this many times the settings' backlog waits to be sent."""
 
 PENDING_ENDS = "`WriterSettings.add_quorum_timeout_ms` ends pending appends"
 
@@ -64,11 +64,11 @@ class Gathered:
 
     def __init__(self) -> None:
         self.payloads: list[Payload] = []
-        # (future, offset of the append's last payload in the run, entries of a batch or 0)
+        # (future, index of the append's last payload in the run, number of entries of a batch or 0)
         self.waiters: list[tuple[Waiter, int, int]] = []
         self.size_bytes = 0  # size of the payloads
         self.continues = False  # the first payload belongs to a batch that began in an earlier run
-        self.body: Any = None  # for the owner: a leader stores its entry here
+        self.body: Any = None  # for the owner of the queue: a leader stores its entry here
 
     def results(self, first_entry_id: int) -> list[tuple[Any, Any]]:
         """Return each append's future with its result: an entry id, or the ids of a batch."""
@@ -88,7 +88,7 @@ class Gathered:
 
 
 class AppendQueue:
-    """Appends in order, divided into runs of limited size. A larger entry is its own run.
+    """Appends in order, divided into runs of limited size. An entry above the limit is its own run.
 
     Appends within one turn of the event loop are sent together. A full run is sent as soon as the
     window allows. A run that is not full is sent immediately if fewer than `few_in_flight` runs are
@@ -121,7 +121,7 @@ class AppendQueue:
         self.nothing = nothing
         """The result of an append without payloads."""
         self._window = window
-        self._send = send  # called when the run is already in `in_flight`
+        self._send = send  # called after the run was added to `in_flight`
         self._settings = settings
         self._few_in_flight = few_in_flight
         self._entries_max = entries_max
@@ -137,7 +137,7 @@ class AppendQueue:
 
     @property
     def is_lingering(self) -> bool:
-        """Whether queued appends wait for further appends. If so, a timer will send them."""
+        """Whether queued appends wait for further appends. In this case, a timer sends them."""
         return self._linger_timer is not None
 
     @property

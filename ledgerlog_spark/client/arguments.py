@@ -13,7 +13,8 @@ from ledgerlog_spark.errors import LocalProtocolError
 
 def check_type(argument: str, value: object, kind: type) -> None:
     """Raise LocalProtocolError if the value of an argument is not of type `kind`."""
-    # Other types of integers, such as those of numpy, and other objects with bytes are accepted.
+    # Other types of integers, such as the types of numpy, and other objects with bytes are
+    # accepted.
     accepted = (bytes, bytearray, memoryview) if kind is bytes else kind
     if not (hasattr(value, "__index__") if kind is int else isinstance(value, accepted)):
         _refuse(argument, value, f"of type {kind.__name__}")

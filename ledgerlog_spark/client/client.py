@@ -103,8 +103,8 @@ class LedgerClient:
             password: Needed to read or seal the ledger; at most 1,024 bytes, stored in the clear.
             custom_metadata: Names and bytes that are stored in the metadata of the ledger.
             explicit_lac: Whether an idle writer writes its last add confirmed to the bookies,
-                through their control service. If so, readers see the last entry within 100 ms
-                without another append. The choice is stored as custom metadata `ledgerlog.lac`.
+                through their control service. Then readers see the last entry within 100 ms, even
+                if no append follows. The value is stored as custom metadata `ledgerlog.lac`.
             changes_ensemble: Whether failed bookies are replaced. If false, the first failure of a
                 bookie ends the handle.
 
@@ -203,10 +203,12 @@ class LedgerClient:
         is_listed: bool = False,
         may_be_outdated: bool = False,
     ) -> ReadHandle:
-        """Return a read handle of a ledger in any state. The call never fences and changes nothing.
+        """Return a read handle of a ledger in any state.
 
-        The end of the ledger is never before an end that this client has seen. The client keeps the
-        ends of the last 10,000 ledgers.
+        The call does not fence or change the ledger.
+
+        The handle's end of the ledger is never before an end that this client has seen earlier. The
+        client remembers the ends of the 10,000 ledgers that it used last.
 
         Args:
             ledger_id: Id of the ledger.
@@ -263,11 +265,11 @@ class LedgerClient:
             ConfigurationError: No ledger can have this id.
             LedgerNotFoundError: The ledger does not exist, even after a sync with ZooKeeper.
             UnauthorizedError: The password is wrong; no bookie was contacted.
-            LedgerRecoveryError: The seal could not find out whether an entry exists. The ledger
-                stays IN_RECOVERY, and a second seal is safe.
+            LedgerRecoveryError: The seal could not determine whether an entry exists. The ledger
+                stays IN_RECOVERY, and may be sealed again.
             NotEnoughBookiesError: Too few bookies can store recovered entries; retriable.
-            NeedsOperatorError: The recovered ledger would not contain `floor_entry_id`. The end of
-                a ledger that is already closed is not checked.
+            NeedsOperatorError: The recovered ledger would end before `floor_entry_id`. For a ledger
+                that is already closed, this is not checked.
             MetadataUnavailableError: The metadata could not be read or written; retriable.
         """
         check_type("floor_entry_id", floor_entry_id, int)
@@ -290,7 +292,9 @@ class LedgerClient:
         await self.services.ledgers.delete(checked_ledger_id(ledger_id))
 
     async def list_ledgers(self) -> AsyncIterator[int]:
-        """Yield all ledger ids in ascending order. Meanwhile, ledgers may be created or deleted.
+        """Yield all ledger ids in ascending order.
+
+        Ledgers that are created or deleted meanwhile may be missing or included.
 
         Raises:
             MetadataError: There is no cluster at the path of the service URI, or the store failed.
@@ -313,8 +317,8 @@ class LedgerClient:
     async def recent_records(self, ledger_ids: Iterable[int]) -> dict[int, LedgerMetadata]:
         """Return the metadata of ledgers by ledger id. The metadata is at most 60 s old.
 
-        Ledgers that do not exist are omitted. If all the metadata exceeds 16 MiB, the result
-        contains only the first ledgers.
+        Ledgers that do not exist are omitted. If the metadata of all ledgers exceeds 16 MiB, the
+        result contains only the first ledgers.
 
         Raises:
             MetadataUnavailableError: The metadata of a ledger could not be read.
@@ -355,8 +359,8 @@ class LedgerClient:
     ) -> Mapping[str, Code]:
         """Read an entry from each bookie of its write set, and return the codes of the answers.
 
-        The client does not verify the digest. A bookie verifies its own checksums before it answers
-        OK.
+        The client does not verify the digest of the entry. But a bookie verifies its own checksums
+        before it answers OK.
 
         Args:
             ledger_id: Id of the ledger.
@@ -402,11 +406,10 @@ class LedgerClient:
             raise
 
     async def aclose(self) -> None:
-        """End all connections. Ledgers that are being written stay open, and can be sealed later.
+        """End all connections. Ledgers of write handles stay open, and can be sealed later.
 
-        Leaders stop without closing their ledgers. A leader first deletes its unlisted ledgers. The
-        deletion takes at most 5 s, or `close_timeout_ms` if that is shorter. The next leader seals
-        the other ledgers.
+        A leader first deletes its unlisted ledgers, for at most 5 s, or `close_timeout_ms` if that
+        is shorter. Then it stops without closing its other ledgers, which the next leader seals.
         """
         try:
             await self._users.leave(self.services.settings.close_timeout_ms)
@@ -440,7 +443,7 @@ class LedgerClient:
         return lambda: self._closing.discard(on_closed)
 
     def check_open(self) -> None:
-        """Raise an error if this client was closed.
+        """Raise LocalProtocolError if this client was closed.
 
         Raises:
             LocalProtocolError: The client was closed.

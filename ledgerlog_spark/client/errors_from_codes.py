@@ -48,7 +48,9 @@ FAILURES: dict[Failure, _Entry] = {
     Failure.UNAUTHORIZED: _Entry(
         errors.UnauthorizedError, "use the password that the ledger was created with"
     ),
-    Failure.NOT_FOUND: _Entry(errors.LedgerNotFoundError, "it was deleted or never created"),
+    Failure.NOT_FOUND: _Entry(
+        errors.LedgerNotFoundError, "the ledger was deleted or never created"
+    ),
     Failure.BAD_REQUEST: _Entry(
         errors.RemoteProtocolError, "check that the bookies' version fits this client's version"
     ),
@@ -72,24 +74,26 @@ FAILURES: dict[Failure, _Entry] = {
         errors.MetadataUnavailableError, "check that ZooKeeper runs and can be reached"
     ),
     Failure.METADATA_UNREADABLE: _Entry(
-        errors.MetadataFormatError, "a newer version may have written it: upgrade this client"
+        errors.MetadataFormatError, "a newer release may have written it: upgrade this client"
     ),
     Failure.METADATA_CHANGED: _Entry(
         errors.MetadataVersionError, "read the ledger's metadata again and decide again"
     ),
     Failure.RECOVERY: _Entry(
-        errors.LedgerRecoveryError, "try again when more of its bookies answer"
+        errors.LedgerRecoveryError, "try again when more bookies of the ledger answer"
     ),
     Failure.NEEDS_OPERATOR: _Entry(
         errors.NeedsOperatorError,
         "start the bookies that have these entries, or decide how to continue without the entries",
     ),
-    Failure.ENTRY_ABSENT: _Entry(errors.EntryNotFoundError, "no bookie of its write set has it"),
+    Failure.ENTRY_ABSENT: _Entry(
+        errors.EntryNotFoundError, "no bookie of the write set has the entry"
+    ),
     Failure.ENTRY_UNKNOWN: _Entry(
         errors.EntryUnknownError, "try again when more of its bookies answer"
     ),
     Failure.LAC_UNKNOWN: _Entry(
-        errors.EntryUnknownError, "try again when a bookie of its last ensemble answers"
+        errors.EntryUnknownError, "try again when a bookie of the last ensemble answers"
     ),
     Failure.DIGEST_MISMATCH: _Entry(
         errors.DigestMismatchError, "check the password, the digest type and the bookies' disks"
@@ -104,9 +108,9 @@ OUTCOMES: dict[type[errors.LedgerLogError], MetadataOutcome] = {
     errors.MetadataUnavailableError: MetadataOutcome.UNAVAILABLE,
     errors.MetadataUnknownError: MetadataOutcome.UNKNOWN,
 }
-"""For each exception of the metadata port, the outcome that a machine gets.
+"""The outcome that a machine gets for each exception of the metadata port.
 
-Any other exception, such as a refused access or a bug, ends the machine."""
+Any other exception, such as a denied access or a bug, ends the machine."""
 
 
 BECAUSE_OF_BOOKIES = {
@@ -118,7 +122,7 @@ BECAUSE_OF_BOOKIES = {
     Failure.RECOVERY,
     Failure.TOO_MANY_CHANGES,
 }
-"""Failures with messages that contain the answers of bookies."""
+"""Failures whose messages contain the answers of bookies."""
 
 BOOKIES_SHOWN_MAX = 7
 """Maximum number of bookies in a message; `codes` of the error contains all bookies."""

@@ -11,13 +11,13 @@ from ledgerlog_spark.model import PASSWORD_SIZE_BYTES_MAX
 FILE_SIZE_BYTES_MAX = 2 * PASSWORD_SIZE_BYTES_MAX
 """Maximum size of a password file, including line ends.
 
-One more byte is read, to detect a larger file."""
+One byte more is read, so that a larger file is detected."""
 
 
 def password_from_file(
     file: str | Path | None, error_of: Callable[[str], ConfigurationError]
 ) -> bytes:
-    """Return the password in `file` without the line ends at its end. For None, return `b""`.
+    """Return the password in `file`, without trailing line ends. If `file` is None, return `b""`.
 
     `error_of` creates the error if the file cannot be read, or if its password is empty or too
     long. The argument of `error_of` describes the problem, such as `cannot be read`.

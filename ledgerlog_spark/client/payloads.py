@@ -48,7 +48,7 @@ def checked_payload(
     else:
         raise LocalProtocolError(
             f"{what} must be bytes, a bytearray or a memoryview, got {type(payload).__name__}: "
-            "encode it first",
+            "encode the text first",
             type=type(payload).__name__,
         )
     if len(kept) > size_bytes_max:

@@ -12,22 +12,22 @@ SIZE_BYTES_MAX = 16 << 20
 """Maximum memory of the kept metadata: about 10,000 ledgers with few fragments."""
 
 AGE_MAX_S = 60.0
-"""Maximum age of kept metadata. For at most this time, reads request entries from bookies that
-were already replaced."""
+"""Maximum age of kept metadata. For at most this time, reads may send requests to bookies that were
+already replaced."""
 
 RECORD_SIZE_BYTES = 1_200
 FRAGMENT_SIZE_BYTES = 250
 VALUE_SIZE_BYTES = 120
-"""Memory that Python needs for a string or a value of bytes, in addition to the text.
-
-The two constants above are the memory for the metadata of a ledger and for a fragment."""
+"""Memory that Python needs for a `str` or `bytes` object in addition to its content. The two
+constants above are the memory for the metadata of a ledger and for a fragment."""
 
 
 class RecentRecords:
     """Metadata by ledger id, with at most 16 MiB of memory; the oldest metadata is dropped first.
 
-    Metadata contains the bookies of the entries. Outdated metadata leads to requests to bookies
-    that do not have the entries any more, but never makes an entry absent (LOGS.md#R4).
+    Metadata contains the bookies of the entries. With outdated metadata, requests go to bookies
+    that no longer have the entries. But a reader never concludes from it that an entry is absent
+    (LOGS.md#R4).
     """
 
     def __init__(

@@ -23,8 +23,8 @@ from ledgerlog_spark.waits import Deadline
 class WritableBookies:
     """The bookies that accept new ledgers, cached until a watch reports a change.
 
-    A change of the bookies appears in the cache a moment later, just as on a ZooKeeper server that
-    lags. If the cached bookies are not enough, the caller reads the bookies again.
+    A change of the bookies appears in the cache a moment later. If there are too few cached
+    bookies, the caller reads the list again.
     """
 
     def __init__(self, registration: Registration) -> None:

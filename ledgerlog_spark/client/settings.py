@@ -1,6 +1,7 @@
 """The settings of a client: time-outs, limits of the requests in flight, and batching.
 
-All times are in milliseconds and all sizes in bytes. The name of such a setting contains its unit.
+All times are in milliseconds, and all sizes are in bytes. The name of such a setting ends with its
+unit or contains `size_bytes`.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ class ClientSettings:
             used.
         metadata_timeout_ms: Deadline of one call of the metadata store.
         connect_timeout_ms: Deadline for the connection of a new client to the metadata store.
-        session_timeout_ms: How long the metadata store keeps the session of a client after the
-            connection was lost.
+        session_timeout_ms: Time for which the metadata store keeps the session of a client after
+            the connection was lost.
         linger_ms: How long a small append waits for further appends while `runs_in_flight_min` or
             more runs are in flight. If fewer runs are in flight, the append does not wait.
         runs_in_flight_min: If at least this number of runs is in flight, small appends wait for
             `linger_ms`.
         entries_in_flight_min: Like `runs_in_flight_min`, but for the entries of a leader log. While
-            records wait, entries become larger, and large entries make a log fast. A full entry
-            never waits. More entries in flight make each entry slower.
+            records wait, entries become larger, which increases the throughput of a log. A full
+            entry never waits. A larger value increases the latency of entries.
         close_timeout_ms: How long the close of a ledger waits for the metadata store after all
             appends have ended. The same limit applies when a leader log rolls.
         open_timeout_ms: Maximum time to become the leader of a log. In this time, open ledgers of
@@ -83,7 +84,7 @@ class ClientSettings:
 
     @property
     def stall_ms(self) -> int:
-        """The time without a reply after which a waiting machine counts as stuck.
+        """The time without a reply after which a waiting machine is treated as stuck.
 
         No request and no pause between two requests takes this long.
         """

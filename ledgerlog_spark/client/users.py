@@ -1,4 +1,4 @@
-"""Objects that must be ended before their client is closed, while requests still succeed."""
+"""Ends objects of a client before the client is closed, while their requests still succeed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Upkeep deletes ledgers that such a leader could not delete."""
 
 
 class EndsFirst(Protocol):
-    """An object of a client that has work to do before the client is closed."""
+    """An object of a client that must do some work before the client is closed."""
 
     async def leave(self) -> None:
         """End the work of this object. Raise nothing."""
@@ -26,7 +26,8 @@ class EndsFirst(Protocol):
 class Users:
     """The objects that must be ended before their client is closed.
 
-    The references are weak, because an object that the program no longer uses has no pending work.
+    The references are weak: if the program no longer uses an object, the object has no pending
+    work.
     """
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@
 - `jar`: the jar of the JVM engine. `jvm`: plans for this engine. `catalog`: logs as its tables.
 - `options`: parsed options. `cluster`: the client of the cluster.
 - `scan`: batch reads. `write`: batch writes. `stream`: the streaming source and sink.
-- `skipping`: which entries a query does not need, by the statistics of the log.
+- `skipping`: finds the entries that a query does not need, from the statistics of the log.
 - `schemas`: the schema that a scan shows, and Spark's rule for upper and lower case in names.
 """
 

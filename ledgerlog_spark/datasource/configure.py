@@ -26,8 +26,8 @@ Configured = TypeVar("Configured")
 _logger = logging.getLogger("ledgerlog_spark")
 
 RUN_TIME = {
-    # With any value below the largest value, Spark computes the size of a batch after every row,
-    # and writes take 2.7 times as long (measured).
+    # With a smaller value, Spark computes the size of a batch after every row, and writes take 2.7
+    # times as long (measured).
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
@@ -50,12 +50,13 @@ REGISTRATION_LOGGER = "org.apache.spark.sql.execution.datasources.DataSourceMana
 def configure(spark: Configured, metadata_service_uri: str | None = None) -> Configured:
     """Set up a builder or a session for `format("ledger")`, and return it.
 
-    A builder accepts all settings before its session starts, and the jar of the JVM engine if the
-    jar is for this version of Spark. A session accepts the run-time settings and the service URI.
-    If a session has the jar, and has no catalog `ledger` yet, it also gets this catalog, whose
-    tables are the logs. A log line reports the settings that only a new session can get. A session
-    of Spark Connect accepts the run-time settings and the service URI too. The server of Spark
-    Connect needs ledgerlog in its Python, and must reach the cluster at the service URI.
+    On a builder, the function sets all settings. If no session has started, it also adds the jar of
+    the JVM engine, provided that the jar is for this version of Spark. On a session, it sets only
+    the run-time settings and the service URI. If a session has the jar, and has no catalog `ledger`
+    yet, it also gets this catalog, whose tables are the logs. A log line names the settings that
+    only a new session can get. A session of Spark Connect also gets the run-time settings and the
+    service URI. The server of Spark Connect needs ledgerlog in its Python, and must reach the
+    cluster at the service URI.
 
     Args:
         spark: `SparkSession.builder` or a `SparkSession`, also of Spark Connect.
@@ -65,7 +66,7 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
             this variable.
 
     Raises:
-        ConfigurationError: `spark` is neither a builder nor a session.
+        ConfigurationError: `spark` is no builder and no session.
     """
     from pyspark.sql import SparkSession
 
@@ -76,7 +77,7 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
         for key, value in RUN_TIME.items():
             spark.config(key, value)  # type: ignore[attr-defined]
     elif _is_of_connect(spark, "SparkSession"):
-        # The server's Java and files are not accessible.
+        # The Java objects and the files of the server are not accessible.
         client: Any = spark
         for key, value in RUN_TIME.items():
             client.conf.set(key, value)
@@ -98,7 +99,7 @@ def _configure_builder(builder: Any, uri: str | None) -> None:
         builder.config(key, value)
     if SparkContext._active_spark_context is not None:  # noqa: SLF001 - no public function returns it
         _logger.warning(
-            "A Spark session runs already: its %s and %s cannot be changed any more.",
+            "A Spark session is already running, so its %s and %s cannot be changed.",
             PYTHON_VARIABLE,
             ", ".join(AT_START),
         )
@@ -116,7 +117,7 @@ def _configure_session(session: SparkSession, uri: str | None) -> None:
         session.conf.set(key, value)
     if session.conf.get(CHECKPOINT_MANAGER, None) is None and _has_local_files(session):
         session.conf.set(CHECKPOINT_MANAGER, FILE_CHECKPOINTS)
-    # Only a session shows whether it has such a catalog: `spark-submit --conf` may have set it.
+    # Only the session shows whether it has this catalog: `spark-submit --conf` may have set it.
     has_catalog = session.conf.get(CATALOG_SETTING, None) is not None
     if not has_catalog and fits(session.version) and _has_class(session, CATALOG_CLASS):
         session.conf.set(CATALOG_SETTING, CATALOG_CLASS)
@@ -127,16 +128,16 @@ def _configure_session(session: SparkSession, uri: str | None) -> None:
     ]
     if not_set:
         _logger.warning(
-            "Faster with %s, which only a new session can set: call configure(builder) before "
-            "getOrCreate().",
+            "Spark would be faster with %s, which only a new session can set: call "
+            "configure(builder) before getOrCreate().",
             ", ".join(not_set),
         )
     python = os.environ.get(PYTHON_VARIABLE)
     if python is None:
         _logger.warning(
-            "%s was not set when Spark started: its workers run the python3 of the PATH, which "
-            "needs ledgerlog too. Set it to %s, or call configure(builder), before the session "
-            "starts.",
+            "%s was not set when Spark started, so Spark's workers run the python3 of the PATH, "
+            "which also needs ledgerlog. Set this variable to %s, or call configure(builder), "
+            "before the session starts.",
             PYTHON_VARIABLE,
             sys.executable,
         )
@@ -162,10 +163,10 @@ def _is_of_connect(spark: Any, name: str) -> bool:
 
 
 def _expect_replacement(session: SparkSession) -> None:
-    """Suppress Spark's warning that this source replaces the source that Spark finds by itself.
+    """Suppress Spark's warning that this source replaces the source that Spark found on the path.
 
-    Spark warns at every registration and at the start of every stream. The logger writes nothing
-    else.
+    Spark warns at every registration and at the start of every stream. The logger of this warning
+    writes nothing else.
     """
     try:
         jvm = session.sparkContext._jvm  # noqa: SLF001 - no public function returns this logger

@@ -1,7 +1,7 @@
 """The jar of the JVM engine, and the version of Spark that it is for.
 
-Spark prefers the class in the jar to the Python source of the same name. The class stays inactive
-in another minor version of Spark, so a jar that does not fit changes nothing.
+If the jar has a class with the name of the source, Spark uses this class instead of the Python
+source. In another minor version of Spark the class stays inactive, so such a jar has no effect.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def fits(spark_version: str, jar: Path | None = None) -> bool:
 
 
 def with_jar(given: str | None) -> str:
-    """The value of `spark.jars` with the jar. `given` is the value up to now."""
+    """The value of `spark.jars` with the jar added. `given` is the present value."""
     jars = [jar for jar in (given or default_jars()).split(",") if jar]
     return ",".join(jars if str(JAR) in jars else [*jars, str(JAR)])
 
 
 def default_jars() -> str:
-    """The value of `spark.jars` in Spark's file of defaults. A builder's value would replace it."""
+    """The value of `spark.jars` in Spark's file of defaults. A builder's value replaces it."""
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (home and str(Path(home, "conf")))
     if folder is None:

@@ -59,7 +59,7 @@ def scan_schema(
     if not schemas:
         names = ", ".join(name for name, _ in logs)
         raise SchemaMismatchError(
-            f"log {names} has no rows yet, so it has no columns to show. Write to it first, or "
+            f"log {names} has no rows yet, so it has no columns. Write to the log first, or "
             f'set its columns with .schema("...").',
             log=names,
         )
@@ -109,7 +109,7 @@ def _reject_names(fields: Sequence[dict[str, Any]]) -> None:
         if field["name"].lower() in METADATA_COLUMNS:
             raise ConfigurationError(
                 f'the log has a column {field["name"]!r}, so "includeMetadata" cannot add one of '
-                f'that name. Leave that column out with the option "columns".',
+                f'that name. Leave the log\'s column out with the option "columns".',
                 option="includeMetadata",
             )
 
@@ -155,7 +155,7 @@ def reject_unknown_columns(
         if path.lower() not in known:
             raise SchemaMismatchError(
                 f"no log that is read ({', '.join(names)}) has a column {path!r}. Columns are "
-                f'{", ".join(columns)}. Leave it out of .schema("..."), or correct its name. To '
+                f'{", ".join(columns)}. Leave this column out of .schema("..."), or correct it. To '
                 "repair a SQL table with altered columns: CREATE OR REPLACE TABLE t USING ledger "
                 "OPTIONS (log 'name').",
                 column=path,
@@ -170,7 +170,8 @@ def reject_unknown_raw_columns(schema: pa.Schema) -> None:
         if name.lower() not in RAW_COLUMNS:
             raise SchemaMismatchError(
                 f"entries of a ledger have no column {name!r}. Columns are "
-                f'{", ".join(RAW_COLUMNS)}. Leave it out of .schema("..."), or correct its name.',
+                f'{", ".join(RAW_COLUMNS)}. Leave this column out of .schema("..."), or correct '
+                f"its name.",
                 column=name,
                 expected="a column of an entry",
                 got=name,

@@ -1,7 +1,7 @@
 """`format("ledger")`: the schemas, readers and writers for Spark.
 
-Spark imports this module when it looks up any Python source. So the module imports pyspark, and no
-other heavy package.
+Spark imports this module when it looks up any Python source. So pyspark is the only heavy package
+that the module imports.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class LedgerDataSource(DataSource):
         return StreamWriter(*of_write, overwrite=overwrite)
 
     def options_of_read(self, schema: StructType) -> dict[str, str]:
-        """The given options. If they name no log and no ledger, the table's options are added."""
+        """The given options, with the table's options if they select neither a log nor a ledger."""
         from ledgerlog_spark.datasource.options.sql_table import table_options_in
 
         given = dict(self.options)
@@ -130,7 +130,10 @@ class LedgerDataSource(DataSource):
     def _of_write(
         self, schema: StructType, *, overwrite: bool, streams: bool = False
     ) -> tuple[str, SourceOptions, str]:
-        """Service URI, options and schema of a write. The schema has no options of a table."""
+        """Service URI, options and schema of a write.
+
+        The options of a table are not in the schema.
+        """
         from ledgerlog_spark.datasource.options.sql_table import check_target
 
         given = dict(self.options)

@@ -1,7 +1,7 @@
 """Hides the tracebacks of broken pipes in Python workers of Spark.
 
-If a query, such as `show()` or `limit(1)`, ends before its tasks, Spark closes the sockets of
-workers that still write. Spark also closes the sockets of workers that are idle for a minute. In
+A query such as `show()` or `limit(1)` may end while its tasks still write. Spark then closes the
+sockets of their workers. Spark also closes the sockets of workers that are idle for a minute. In
 both cases, PySpark's daemon prints a BrokenPipeError to the driver's terminal, although nothing
 failed.
 """
@@ -16,19 +16,19 @@ DAEMON = "pyspark.daemon"
 
 
 class _WithoutBrokenPipes:
-    """Stands in for the module `traceback` in PySpark's daemon, and prints no broken pipes."""
+    """Replaces the module `traceback` in PySpark's daemon, and prints no broken pipes."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(traceback, name)
 
     def print_exc(self) -> None:
-        """Print the current exception, unless it is a broken pipe of a reader that has ended."""
+        """Print the current exception. Print nothing for a broken pipe whose reader has ended."""
         if not isinstance(sys.exception(), BrokenPipeError):
             traceback.print_exc()
 
 
 def hide_broken_pipes() -> None:
-    """Make a worker that PySpark's daemon forked print no broken pipes. Do nothing elsewhere."""
+    """Hide broken pipes in a worker that PySpark's daemon forked. Do nothing in other processes."""
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
     if spec is not None and spec.name == DAEMON and getattr(main, "traceback", None) is traceback:

@@ -66,7 +66,7 @@ class LogClient(LedgerClient):
 
         Args:
             name: 1 to 200 letters, digits, `.`, `_` and `-`.
-            lead: Become the leader; an earlier leader can then append nothing more. Without `lead`,
+            lead: Become the leader. An earlier leader then can no longer append. Without `lead`,
                 the log is not changed.
             create_if_missing: With `lead`, create the log if it does not exist. With a schema, the
                 new log is a log of rows; otherwise it is a log of records.
@@ -76,8 +76,8 @@ class LogClient(LedgerClient):
                 the columns of the schema. Without a schema, rows have the columns of the log.
 
         Raises:
-            ConfigurationError: The name, a property or the schema is not valid; this is checked
-                before any I/O. Or the log exists with other properties. Nothing was changed.
+            ConfigurationError: The name, a property or the schema is not valid, or the log exists
+                with other properties. Nothing was changed.
             LogNotFoundError: The log does not exist, and `create_if_missing` is false.
             MetadataError: There is no cluster at the path of the service URI.
             LogKindError: With `lead`, the log is transactional. Or a schema was given for a log of
@@ -180,7 +180,7 @@ class BlockingLogClient(BlockingClient):
         """Returns a log to read, or a leader to append with."""
         thread, client = self._connected()
         assert isinstance(client, LogClient)
-        open_log: Any = client.open_log  # no overload takes a bool
+        open_log: Any = client.open_log  # no overload accepts a bool
         opened = thread.call(
             open_log(
                 name,

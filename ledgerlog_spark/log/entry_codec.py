@@ -1,7 +1,7 @@
 """Converts records to entries of a leader log, and back (LOGS.md#G10).
 
-The body of an entry is stored compressed if compression makes it at least an eighth smaller. A
-smaller saving would not be worth the time to decompress the body. The layout and the limits are in
+The body of an entry is stored compressed if compression makes it at least an eighth smaller. For a
+smaller saving, the time to decompress the body would be too long. The layout and the limits are in
 `protocol/leader/entry.py`.
 """
 
@@ -30,7 +30,7 @@ COMPRESSED_SIZE_BYTES_MIN = 256
 
 @dataclass(frozen=True, slots=True)
 class EncodedBody:
-    """The body of an entry before the entry has an offset and a time.
+    """The encoded body of an entry that has no offset and no time yet.
 
     `size_bytes` is the size before compression.
     """
@@ -46,7 +46,7 @@ class EncodedBody:
         return HEADER_SIZE_BYTES + len(self.stored)
 
     def entry(self, *, first_offset: int, append_time_ms: int) -> bytes:
-        """The entry, ready to be stored."""
+        """Return the entry in the form in which it is stored."""
         header = LeaderEntryHeader(
             self.codec, first_offset, append_time_ms, self.count, self.size_bytes
         )
@@ -65,7 +65,9 @@ def encode_body(records: Sequence[Payload]) -> EncodedBody:
 
 
 def decode_entry(entry: Payload) -> tuple[LeaderEntryHeader, list[memoryview]]:
-    """Header and records of an entry; the records are views that keep the body in memory.
+    """Return the header and the records of an entry.
+
+    The records are views that keep the body in memory.
 
     Raises WireFormatError if the bytes are not an entry of records, and MetadataFormatError if a
     later release of ledgerlog wrote the entry.
@@ -75,7 +77,10 @@ def decode_entry(entry: Payload) -> tuple[LeaderEntryHeader, list[memoryview]]:
 
 
 def plain_body(entry: Payload) -> tuple[LeaderEntryHeader, memoryview]:
-    """Header and uncompressed body of an entry of records. Raises the errors of `decode_entry`."""
+    """Return header and uncompressed body of an entry of records.
+
+    Raises `decode_entry`'s errors.
+    """
     header = decode_entry_header(entry)
     body = memoryview(entry)[HEADER_SIZE_BYTES:]
     if header.codec is LeaderCodec.ARROW:

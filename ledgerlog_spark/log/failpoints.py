@@ -3,14 +3,14 @@
 `reach(name)` is called between two steps that a crash may separate. `reach` does nothing unless the
 environment variable `LEDGERLOG_FAILPOINT` contains this name when the process starts:
 
-- `commit.before_multi`: SIGKILL of this process the first time that it reaches the place;
-- `commit.before_multi:3`: SIGKILL the third time;
-- `commit.before_multi:3@FILE`: SIGKILL the third time or later, but only in the process that
-  removes `FILE`. So one Python worker of many dies, and its replacement continues;
-- `stop:commit.before_multi`: SIGSTOP instead of SIGKILL. After a SIGCONT the process continues.
+- `commit.before_multi`: the process gets SIGKILL when it first reaches the place;
+- `commit.before_multi:3`: it gets SIGKILL when it reaches the place for the third time;
+- `commit.before_multi:3@FILE`: from the third time on, the process tries to remove `FILE`, and gets
+  SIGKILL if this succeeds. So only one of many Python workers dies, and its replacement continues;
+- `stop:commit.before_multi`: the process gets SIGSTOP instead of SIGKILL. After a SIGCONT, the
+  process continues.
 
-The variable may contain several failpoints, separated by commas. They are independent of each
-other.
+The variable may contain several independent failpoints, separated by commas.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NAMES = {
     "sweep.ledger_sealed": "an unlisted ledger is sealed, but not deleted",
     "sweep.ledger_deleted": "a ledger is deleted, but its mark still exists",
 }
-"""Every failpoint, and the state when the process reaches it."""
+"""The failpoints, and the state when a process reaches each of them."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """Runs the machines of `protocol/log/` for one log, against a log store.
 
 The host performs one request at a time, and each request gets one reply. An error of the store
-becomes the outcome of a reply. An error without an outcome, such as a refused access or a bug, ends
-the run of the machine, and `LogHost.run` raises it.
+becomes the outcome of a reply. Some errors, such as a refused access or a bug, have no outcome.
+They end the run of the machine, and `LogHost.run` raises them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _OUTCOMES: tuple[tuple[type[LedgerLogError], MetadataOutcome], ...] = (
     (MetadataUnknownError, MetadataOutcome.UNKNOWN),
 )
 CHANGE_TIMEOUT_MS = 120_000
-"""Time limit of a change of a log, with the wait in the log's queue of writers (`retries`)."""
+"""Time limit of a change of a log, including the wait in the log's queue of writers (`retries`)."""
 
 _RETRIED = {MetadataOutcome.CONFLICT, MetadataOutcome.UNAVAILABLE, MetadataOutcome.UNKNOWN}
 
@@ -66,9 +66,9 @@ class LogHost:
     ) -> None:
         """A host of one log.
 
-        With `keeps_pages`, each page is read only once for all machines. This is correct, because
-        pages never change. But the pages stay in memory, so use `keeps_pages` only for a few
-        machines that run one after the other on nearly the same head.
+        With `keeps_pages`, each page is read only once for all machines, because pages never
+        change. But the pages stay in memory. So use `keeps_pages` only for a few machines that run
+        one after the other on nearly the same head.
         """
         self.name = name
         self.log_id = log_id
@@ -275,8 +275,8 @@ class LogHost:
     async def drop_ledger(self, ledger_id: int, *, may_seal: bool = True) -> bool:
         """Seal and delete a ledger that no version can list any more, then delete its mark.
 
-        The seal stops a writer that still exists. Return False if the ledger is not deleted: it
-        could not be sealed, or it is open and `may_seal` is false. After a MetadataUnknownError,
+        The seal stops a writer that still runs. Return False if the ledger could not be sealed, or
+        if it is open and `may_seal` is false. Then it is not deleted. After a MetadataUnknownError,
         the ledger may have been deleted; a retry is safe.
         """
         try:

@@ -110,7 +110,7 @@ class Log:
         """The present head and schemas of the log.
 
         Args:
-            is_fresh: If false, the result may be older, but the call sends one request less.
+            is_fresh: Whether the result must be current. If false, the call sends one request less.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -119,7 +119,10 @@ class Log:
         return await self.host.run(StateMachine(self.name, is_fresh=is_fresh))
 
     async def history(self) -> tuple[VersionInterval, ...]:
-        """Every retained version of the log, oldest first. The errors are those of `state`."""
+        """Return every retained version of the log, oldest first.
+
+        The errors are those of `state`.
+        """
         return await self.host.run(HistoryMachine(self.name))
 
     def watch_end(self, on_change: OnChange) -> CancelWatch:
@@ -146,7 +149,7 @@ class Log:
         Raises:
             LogNotFoundError: The log was deleted.
         """
-        since = 0  # without metadata, the ledger may be listed at any offset
+        since = 0  # if the ledger has no metadata, any part of the list may contain it
         with contextlib.suppress(LedgerNotFoundError):
             since = since_offset((await self.host.ledgers.ledger_metadata(ledger_id)).custom)
         machine = FloorMachine(self.name, {ledger_id: since})
@@ -175,11 +178,11 @@ class Log:
         schema: bytes | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Leader:
-        """Become the leader of this log. Then an earlier leader can append nothing more.
+        """Become the leader of this log. An earlier leader then can no longer append.
 
         Args:
             settings: Settings with the linger and the backlog of appends.
-            schema: Schema record of the rows to append, which is compared with the log's schema.
+            schema: Encoded schema of the rows to append, which is compared with the log's schema.
                 None for records, or for rows of the log's own schema.
             properties: Required properties of the log, by option name; None requires nothing.
 

@@ -35,7 +35,10 @@ class Logs:
     """
 
     def __init__(self, *, store: LogStore, ledgers: Ledgers, random: Random | None = None) -> None:
-        """The logs of `store`. `random` spreads retries; None makes a generator for each log."""
+        """The logs of `store`.
+
+        `random` spreads retries in time; None makes a generator for each log.
+        """
         self.store = store
         self._random = random
         self._ledgers = ledgers
@@ -84,7 +87,7 @@ class Logs:
         """Open the log with the name `name`.
 
         Raises:
-            LogNotFoundError: The log does not exist, which was checked again after a sync.
+            LogNotFoundError: The log does not exist, even after a sync.
             MetadataError: There is no cluster at the path of the service URI.
         """
         check_log_name(name)
@@ -142,7 +145,9 @@ class Logs:
         return await self.store.names()
 
     async def now_ms(self) -> int:
-        """An estimate of the store's clock, never ahead of it. Commit times are from this clock.
+        """An estimate of the store's clock, which dates the commits.
+
+        The estimate is never too late.
 
         Raises:
             MetadataError: There is no cluster at the path of the service URI, or the store failed.
@@ -226,7 +231,7 @@ class Logs:
 
 
 def check_id(name: object, log_id: object) -> None:
-    """Raise LocalProtocolError unless the name and the id of a log are texts."""
+    """Raise LocalProtocolError unless the name and the id of a log are of type str."""
     check_type("name", name, str)
     check_type("log_id", log_id, str)
 

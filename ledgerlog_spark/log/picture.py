@@ -1,4 +1,4 @@
-"""Draws a picture of a log for notebooks. It shows the fragments that each bookie stores."""
+"""Draws a picture of a log for notebooks, with the fragments that each bookie stores."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _strips(
     gone: Collection[str],
     left: float,
 ) -> Iterator[str]:
-    """The bars of all ledgers side by side; the width of a bar shows the number of entries."""
+    """The bars of all ledgers, side by side. The width of a bar shows the number of entries."""
     entries = max(1, sum(ledger.entries for ledger in ledgers))
     room = max(10.0, _WIDTH - left - 4 - _GAP * len(ledgers))
     x = left

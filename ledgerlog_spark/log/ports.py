@@ -1,4 +1,4 @@
-"""Interfaces that `log/` needs. `LedgerClient` and its handles implement these interfaces."""
+"""The interfaces that `log/` uses. `LedgerClient` and its handles implement them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from ledgerlog_spark.protocol.ledger.slices import SliceSource
 
 
 class Appends(Protocol):
-    """Queue of a leader's entries before they are sent; implemented by `AppendQueue`."""
+    """The queue of a leader's entries that are not sent yet. `AppendQueue` implements it."""
 
     def add(self, payload: bytes | bytearray | memoryview, waiter: Waiter, /) -> None:
-        """Append one payload; `waiter`, or the listener of the queue, receives the result."""
+        """Append one payload.
+
+        `waiter` receives the result, unless the queue has a listener for results.
+        """
 
     def send_now(self) -> None:
         """Send the added payloads, as far as the window and the linger allow."""
 
 
 class LedgerWriterHandle(Protocol):
-    """A ledger that this process writes."""
+    """Writes one ledger."""
 
     @property
     def queue(self) -> Appends:
@@ -41,10 +44,10 @@ class LedgerWriterHandle(Protocol):
         """Whether the handle accepts appends: it has not failed and was not closed."""
 
     def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
-        """Append one payload; returns a future of the entry's id. Futures complete in order."""
+        """Append one payload, and return a future of the entry's id. Futures complete in order."""
 
     async def close(self) -> LedgerMetadata:
-        """Close the ledger after the last append; may be retried after a retriable error."""
+        """Close the ledger after the last append. After a retriable error, the caller may retry."""
 
     def abandon(self) -> None:
         """Stop writing without closing the ledger."""
@@ -59,7 +62,7 @@ class Follower(Protocol):
 
 
 class LedgerReaderHandle(Protocol):
-    """A ledger that is read."""
+    """Reads one ledger."""
 
     @property
     def id(self) -> int:
@@ -82,7 +85,7 @@ class LedgerReaderHandle(Protocol):
     def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Any]:
         """The entries of this range that the follower's last update contained.
 
-        They have no gaps. There may be none.
+        The result has no gaps, and may be empty.
         """
 
     def read_batches(
@@ -94,10 +97,10 @@ class LedgerReaderHandle(Protocol):
         place: ReadPlace | None = None,
         slices: SliceSource | None = None,
     ) -> AsyncGenerator[Sequence[Any], None]:
-        """Entries in order, in batches. With `is_listed`, the last add confirmed is not checked.
+        """Yield entries in order, in batches. With `is_listed`, ignore the last add confirmed.
 
-        With `place`, the memory limit of its room applies to all readers of the room together. With
-        `slices`, payloads may have only the requested parts.
+        With `place`, all readers of the place's room share one limit of memory. With `slices`, a
+        payload may contain only the requested parts.
         """
 
     async def aclose(self) -> None:
@@ -156,7 +159,10 @@ class Ledgers(Protocol):
         """
 
     def ends_first(self, user: EndsFirst) -> None:
-        """Close `user` before the client is closed. The client does not keep `user` in memory."""
+        """End `user` before the client is closed.
+
+        The client has only a weak reference to `user`.
+        """
 
     def check_open(self) -> None:
         """Raise `LocalProtocolError` if the client was closed."""
@@ -167,4 +173,4 @@ class Ledgers(Protocol):
     async def entry_copies(
         self, ledger_id: int, metadata: LedgerMetadata, entry_id: int
     ) -> Mapping[str, Code]:
-        """For each bookie of the entry's write set, its answer about the entry."""
+        """Return the answer of each bookie of the entry's write set."""

@@ -24,8 +24,8 @@ class Record(NamedTuple):
     Attributes:
         offset: Offset of the record. Offsets have no gaps and are never reused.
         value: The appended bytes.
-        append_time_ms: When the leader accepted the record, by the store's clock, in ms since the
-            epoch. A later record never has an earlier time.
+        append_time_ms: The time when the leader accepted the record, by the store's clock, in ms
+            since the epoch. A later record never has an earlier time.
         ledger_id: The ledger that stores the record.
         entry_id: The entry that stores the record, perhaps together with other records.
         log_id: Id of the log.
@@ -55,9 +55,9 @@ class RecordEntry(NamedTuple):
 class Positions(Sequence[Position]):
     """Positions of the records of one `append_many`.
 
-    Each `Position` is created when it is accessed. A position stays valid after rolls, ensemble
-    changes, recoveries and new leaders. If its record is truncated, a read from the position fails
-    with `PositionNotAvailableError`.
+    Each `Position` object is created when it is accessed. A position stays valid after rolls,
+    ensemble changes, recoveries and new leaders. After its record was truncated, a read from the
+    position fails with `PositionNotAvailableError`.
 
     Attributes:
         offsets: Offsets of all these records.
@@ -67,7 +67,7 @@ class Positions(Sequence[Position]):
     __slots__ = ("_entries", "_firsts", "_log_id", "offsets")
 
     def __init__(self, log_id: str, offsets: range, entries: Iterable[RecordEntry]) -> None:
-        """The positions of `offsets`, which have no gaps. `entries` are in ascending order."""
+        """Make the positions of `offsets`, which have no gaps. `entries` are in ascending order."""
         self.offsets = offsets
         self._log_id = log_id
         self._entries = tuple(entries)
@@ -101,7 +101,7 @@ def offset_of(place: object, log_id: str, log: str) -> int:
         if place.log_id != log_id:
             raise ConfigurationError(
                 f"the position {place.offset} belongs to log {place.log_id}, not to {log!r} "
-                f"({log_id}); a log that was deleted and created again is another log",
+                f"({log_id}); after a log was deleted and created again, its positions are invalid",
                 log=log,
             )
         return place.offset
@@ -124,7 +124,7 @@ def checked_records(records: Iterable[Payload]) -> list[Payload]:
     if set(map(type, listed)) <= {bytes}:
         longest = max(map(len, listed), default=0)
         if longest <= RECORD_SIZE_BYTES_MAX:
-            return listed  # this check costs a tenth of a check of each record
+            return listed  # this check takes a tenth of the time of checking each record
     return [checked_record(record) for record in listed]
 
 

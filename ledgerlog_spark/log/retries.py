@@ -3,12 +3,12 @@
 A conflict means that another writer succeeded. After the first conflict, the writer pauses for a
 random time, which is at most the duration of the attempt. After the second conflict, the writer
 waits in the log's queue, where one writer at a time commits. The number of requests of a writer
-then does not depend on the number of waiting writers. The queue protects no data. A writer that
-cannot join the queue, or waits too long, pauses and tries again without the queue.
+then does not depend on the number of waiting writers. The queue protects no data. If a writer
+cannot join the queue or waits too long, it pauses and tries again without the queue.
 
-The first writer in the queue has conflicts only with writers outside the queue, and each of these
-joins the queue after two conflicts. Every conflict means that another commit succeeded, so some
-writer always makes progress.
+The first writer in the queue has conflicts only with writers outside the queue. Each of these
+writers joins the queue after two conflicts. Every conflict means that another commit succeeded, so
+at least one writer always makes progress.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ OUTAGE_PAUSE_MS_FIRST = 10
 """The longest pause after the first request that the store did not answer."""
 
 QUEUE_FROM_CONFLICTS = 2
-"""Number of conflicts over the head after which a writer waits in the queue."""
+"""After this number of conflicts about the head, a writer waits in the queue."""
 
 TURN_CONFLICTS_MAX = 10
 """Up to this number of further conflicts, the first writer in the queue retries without a pause."""
 
 TURN_MS = 2_000
-"""If the same writer is first in the queue for this time, other writers remove this writer."""
+"""If a writer is first in the queue for this time, other writers remove it from the queue."""
 
 LEAVE_MS_MAX = 1_000
 """Time limit for leaving the queue. A finished change must not wait until an outage ends."""
@@ -54,7 +54,7 @@ class Retries:
     """The retries of one machine: the number of its failures, and its place in the queue."""
 
     def __init__(self, store: LogStore, log_id: str, random: Random) -> None:
-        """Retries of a machine without a failure yet. `random` spreads the pauses."""
+        """Make the retries of a machine that has not failed yet. `random` varies the pauses."""
         self._queue = store.queue(log_id)
         self._random = random
         self._began = asyncio.get_running_loop().time()
@@ -83,11 +83,11 @@ class Retries:
         self._began = loop.time()
 
     async def end(self) -> None:
-        """Leave the queue if the writer is in it, so that others do not wait for this writer."""
+        """Leave the queue, if this writer is in it, so that no writer waits for this writer."""
         name, self._name = self._name, None
         if name is not None:
-            # If this fails, other writers remove this member, or the store removes it when its
-            # session ends.
+            # If this fails, other writers remove this member, or the store removes the member when
+            # the session ends.
             with contextlib.suppress(LedgerLogError, _OverdueError):
                 async with Deadline(LEAVE_MS_MAX / 1e3, _OverdueError):
                     await self._queue.leave(name)
@@ -106,9 +106,9 @@ class Retries:
     async def _wait_for_turn(self) -> None:
         """Wait until all earlier members have left the queue. Remove idle members.
 
-        A member waits until the member before it leaves. If n members are before it, it waits n
-        times TURN_MS at most. If the first member is still in the queue after this time, no member
-        in between has removed the first one. So all n members are idle, and this member removes all
+        A member waits until the member before it leaves. With n members before it, the member waits
+        at most n times TURN_MS. If the first member is still in the queue after this time, none of
+        the members after it has removed it. So all n members are idle, and this member removes all
         of them.
         """
         self._name = await self._queue.join(f"{self._random.getrandbits(64):016x}")

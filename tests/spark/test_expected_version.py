@@ -100,10 +100,10 @@ def test_a_log_that_was_made_again_is_another_log(
     save(spark.range(3))
     expected = {"expectedVersion": "1", "expectedLogId": logs.open(log_name).log_id}
     logs.delete(log_name)
-    with pytest.raises(Exception, match='does not exist, and the option "expectedVersion"'):
+    with pytest.raises(Exception, match='does not exist, but the option "expectedVersion"'):
         save(spark.range(9), **expected)
     assert log_name not in logs.names()
     save(spark.range(5))
-    with pytest.raises(Exception, match="deleted and re-created after it was read"):
+    with pytest.raises(Exception, match="deleted and re-created after the job read it"):
         save(spark.range(9), mode="overwrite", **expected)
     same_rows(load(spark, log_name), spark.range(5))

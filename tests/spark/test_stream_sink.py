@@ -194,7 +194,7 @@ def test_update_mode_is_refused_by_spark(numbers: Numbers, log_name: str) -> Non
 
 def test_batch_id_is_the_version_so_txn_version_is_refused(numbers: Numbers, log_name: str) -> None:
     numbers.add(1)
-    with pytest.raises(Exception, match=r"txnVersion.*is the batch id"):
+    with pytest.raises(Exception, match=r"txnVersion.*the batch id"):
         numbers.copy_to(log_name, txnAppId="app", txnVersion="3")
 
 

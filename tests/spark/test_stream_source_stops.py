@@ -149,7 +149,7 @@ def test_a_log_deleted_under_a_running_query_stops_it(
     query = reading.start()
     reading.until(10)
     BlockingLogs(client).delete(log_name)
-    said = r"was deleted: it had read all known rows; only rows .*failOnDataLoss"
+    said = r"was deleted: the query had read all known rows; only rows .*failOnDataLoss"
     with pytest.raises(Exception, match=said):
         query.awaitTermination()
 
@@ -163,7 +163,7 @@ def test_a_deleted_log_that_was_not_looked_at_may_have_had_rows(
     reading.options["logPattern"] = f"{log_name}.*"
     reading.run()
     BlockingLogs(client).delete(log_name)
-    stopped(reading, r"was deleted: any rows that it had not read are lost")
+    stopped(reading, r"was deleted: any rows that the query had not read are lost")
 
 
 def test_a_log_deleted_and_made_again_is_another_log(

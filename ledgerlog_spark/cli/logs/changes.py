@@ -46,7 +46,7 @@ def set_properties(
     changes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="PROPERTY=VALUE", help="Properties to set. Without any, the command shows all."
+            metavar="PROPERTY=VALUE", help="Properties to set; by default, show all properties."
         ),
     ] = None,
     unset: Annotated[
@@ -97,8 +97,8 @@ def history(
     """List the readable versions of a log, oldest first, or show the version at a time."""
     with connect(uri) as client:
         log = opened(client, name)
-        # This call comes first, even if no time is given, because it raises an error for a log
-        # without versions.
+        # This call is first, even without a time, because it raises an error for a log without
+        # versions.
         newest = log.version_at(time_ms(at, "--at") if at is not None else END_OF_TIME_MS)
         versions = [newest] if at is not None else list(log.history())
     print_listing(
@@ -136,7 +136,7 @@ def restore(
     from ledgerlog_spark.upkeep.rows import restore as restored
 
     if (version is None) == (at is None):
-        raise ConfigurationError("a version or a time is needed: pass either VERSION or --at TIME")
+        raise ConfigurationError("pass either VERSION or --at TIME")
     with connect(uri) as client:
         log = opened(client, name)
         number = log.version_at(time_ms(at, "--at")).version if at is not None else version
@@ -184,7 +184,7 @@ def truncate(
 ) -> None:
     """Delete the oldest rows of a log, and all versions that contain any of these rows."""
     if (offset is None) == (before is None):
-        raise ConfigurationError("an offset or a time is needed: pass either --offset or --before")
+        raise ConfigurationError("pass either --offset or --before")
     with connect(uri) as client:
         log = opened(client, name)
         first = offset if offset is not None else _end_at(log, before or "")
@@ -192,8 +192,8 @@ def truncate(
         rows = min(first, head.end_offset) - head.start_offset
         if not yes:
             confirm(
-                f"delete {max(0, rows):,} rows of log {name}, and all versions that contain one "
-                "of them",
+                f"delete {max(0, rows):,} rows of log {name}, and all versions that contain any "
+                "of these rows",
                 otherwise=f"log {name} was not truncated",
             )
         with Progress(console=console, transient=True, disable=as_json) as progress:
@@ -222,8 +222,8 @@ def truncate(
 def _end_at(log: BlockingLog, before: str) -> int:
     """The end offset of the log at a time.
 
-    A leader log has no versions, and the versions of that time may have expired. In both cases, the
-    result is the end of the newest range that has only older rows.
+    If the log is a leader log, or the versions of that time have expired, the result is the end of
+    the newest range whose rows are all older.
     """
     wall_ms = time_ms(before, "--before")
     try:
@@ -256,6 +256,6 @@ def delete(
     print_outcome(
         {"name": name, "log_id": log.log_id, "is_deleted": True},
         f"log {name} is deleted. Its streams and tails stop. Running batch reads have "
-        f"{grace_ms / 3_600_000:g} h to finish; then the sweeper deletes the ledgers",
+        f"{grace_ms / 3_600_000:g} h to finish; after that, the sweeper deletes the ledgers",
         as_json=as_json,
     )

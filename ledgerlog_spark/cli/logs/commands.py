@@ -137,7 +137,7 @@ def show(
 def _seen(
     client: BlockingLogClient, log: BlockingLog, version: int | None
 ) -> tuple[LogSnapshot, list[DrawnLedger]]:
-    """Read a version of a log, and return the version with the ledgers of its picture.
+    """Read a version of a log, and return it with the ledgers of the picture.
 
     If a listed ledger does not exist, the list is read again, because a merge may have replaced
     the ledger.
@@ -158,7 +158,7 @@ _OF_VERSION = ("version", "operation", "start_offset", "end_offset", "commit_tim
 
 
 def drawn_ledgers(client: BlockingLogClient, snapshot: LogSnapshot) -> list[DrawnLedger]:
-    """Return each listed ledger once, with the number of rows and bytes that the log lists."""
+    """Return each listed ledger once, with the rows and bytes that the log lists for it."""
     by_ledger: dict[int, list[Item]] = {}
     for item in snapshot.items:
         by_ledger.setdefault(item.ledger_id, []).append(item)

@@ -22,7 +22,7 @@ LogName = Annotated[str, typer.Argument(help="Name of a log. `logs list` shows a
 
 
 def time_text(wall_ms: int) -> str:
-    """The text of a time in ms since 1970, in UTC and without fractions of a second."""
+    """Return the text of a time in ms since 1970, in UTC and without fractions of a second."""
     return datetime.fromtimestamp(wall_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
@@ -34,7 +34,7 @@ def shown_bytes(value: bytes) -> str:
 
 
 def shown_cell(value: object) -> str:
-    """A value as a cell of a table."""
+    """Convert a value to the text of a table cell."""
     if isinstance(value, bytes):
         return shown_bytes(value)
     return "" if value is None else str(value)

@@ -44,7 +44,7 @@ Wait = Annotated[
 
 
 def _bar(as_json: bool) -> Progress:
-    """A progress bar, which disappears at the end. With `--json`, no bar is shown."""
+    """Make a progress bar that disappears at the end. With `--json`, no bar is shown."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -76,7 +76,7 @@ def _to_merge(client: BlockingLogClient, names: Sequence[str] | None) -> list[st
 def _held(
     client: BlockingLogClient, work: Callable[[LedgerClient], Coroutine[Any, Any, list[T] | None]]
 ) -> list[T]:
-    """Return the results of the work. If another process keeps the lease, end the command."""
+    """Return the results of the work. If another process holds the lease, end the command."""
     from ledgerlog_spark.upkeep.upkeep import holder
 
     done = client.run(work)
@@ -85,7 +85,7 @@ def _held(
     other = client.run(holder) or {}
     process = f"process {other.get('pid', '?')} on {other.get('host', '?')}"
     Console(stderr=True).print(
-        f"{process} maintains the logs now, so nothing was changed; retry later", soft_wrap=True
+        f"{process} is maintaining the logs, so nothing was changed; retry later", soft_wrap=True
     )
     raise typer.Exit(RETRIABLE)
 
@@ -133,7 +133,7 @@ def _swept(done: Kept) -> dict[str, Any]:
     kept = done.swept.ledgers_kept if done.swept else ()
     problems = [
         f"the log is deleted, but {len(kept)} of its ledgers could not be sealed, such as ledger "
-        f"{each}: start their bookies, or run `ledgerlog ledgers delete`"
+        f"{each}: start the bookies of these ledgers, or run `ledgerlog ledgers delete`"
         for each in kept[:1]
     ]
     return {
@@ -242,7 +242,7 @@ def check(
         bool,
         typer.Option(
             "--delete-orphans",
-            help="Let the sweeper delete orphaned ledgers that are older than `stagingTtlMs`.",
+            help="Mark orphaned ledgers older than `stagingTtlMs`, for deletion by the sweeper.",
         ),
     ] = False,
     uri: ServiceUri = DEFAULT_URI,

@@ -54,7 +54,7 @@ def create(
         str,
         typer.Option(
             metavar="NAME",
-            help="records: bytes that one leader at a time appends. rows: rows that Spark writes.",
+            help="records (bytes that a leader appends), or rows (which Spark writes).",
         ),
     ] = "records",
     uri: ServiceUri = DEFAULT_URI,
@@ -94,10 +94,10 @@ def append(
 ) -> None:
     """Append records to a log. Create the log if it does not exist.
 
-    The command returns when every record is on the disks of an ack quorum.
-    The command takes over the leadership, so another leader cannot append
-    any more records. If another program takes over the leadership from this
-    command, the acknowledged records stay in the log.
+    The command returns when every record is on disk at an ack quorum of
+    bookies. The command takes over the leadership, so another leader cannot
+    append any more records. If another program takes over the leadership from
+    this command, the acknowledged records stay in the log.
     """
     values: Iterable[bytes] = (
         (record.encode() for record in records) if records else _lines_of_standard_input()
@@ -144,7 +144,7 @@ class _Appended:
 def _lines_of_standard_input() -> Iterator[bytes]:
     if sys.stdin.isatty():
         console.print("each line is one record; Ctrl-D ends the input", style="dim")
-    # A record must be smaller than this limit. So if a line is cut off here, the append refuses it.
+    # This limit is larger than any record, so the append refuses a line that is cut off here.
     for line in iter(partial(sys.stdin.buffer.readline, FRAME_SIZE_BYTES_MAX), b""):
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 

@@ -1,4 +1,4 @@
-"""The future of a blocking append. Its creation costs a tenth of that of an ordinary future."""
+"""The future of a blocking append. To create it costs a tenth of creating an ordinary future."""
 
 from __future__ import annotations
 

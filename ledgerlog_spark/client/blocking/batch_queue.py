@@ -1,6 +1,6 @@
 """Passes batches from the event loop to a thread, and reads a few batches ahead.
 
-The loop puts batches into a queue, and the thread takes each batch from it. The thread wakes the
+The loop puts batches into a queue, and the thread takes them from the queue. The thread wakes the
 loop only if the loop waits for room in the queue.
 """
 
@@ -23,7 +23,7 @@ AHEAD_MAX: Final = 8
 """Maximum number of batches that wait in the queue."""
 
 AHEAD_SIZE_BYTES_MAX: Final = 16 << 20
-"""Maximum size of the batches that wait in the queue; the last batch may exceed it."""
+"""The loop adds no batch while the waiting batches have this size or more."""
 
 
 class _End:
@@ -45,7 +45,10 @@ class BatchQueue(Generic[T]):
         thread: LoopThread,
         size_bytes_of: Callable[[T], int],
     ) -> None:
-        """Create a queue. `taken` begins the iteration. `size_bytes_of` may return an estimate."""
+        """Create a queue.
+
+        `taken` begins the iteration. `size_bytes_of` may return an estimated size.
+        """
         self._size_bytes_of = size_bytes_of
         self._put_size_bytes = 0
         self._taken_size_bytes = 0
@@ -112,8 +115,8 @@ class BatchQueue(Generic[T]):
     async def _wait_for_room(self) -> None:
         self._room.clear()
         self._is_full = True
-        # The thread wakes the loop only while `_is_full` is set, but may have made room before
-        # that. So the loop checks the room once more before it waits.
+        # The thread wakes the loop only if `_is_full` is set. The thread may have made room before
+        # `_is_full` was set, so the loop checks the room once more before it waits.
         if not self._has_room_again:
             await forever(self._room.wait(), "the thread takes a batch, or closes the iteration")
         self._is_full = False

@@ -63,7 +63,7 @@ class BlockingClient(Blocking[LedgerClient], Closing):
 
     @documented_by(LedgerClient.list_ledgers)
     def list_ledgers(self) -> Iterator[int]:
-        """Yield the ids, which are read in groups."""
+        """Yield the ids. Several ids are read with one call on the event loop."""
         thread, client = self._connected()
         ids = client.list_ledgers()
 
@@ -81,7 +81,7 @@ class BlockingClient(Blocking[LedgerClient], Closing):
     def is_orphaned(self) -> bool:
         """Whether another cluster answers at the address of this client's cluster.
 
-        If so, this client never reconnects, because its ledgers do not exist in that cluster. If
+        This client never reconnects to another cluster, because its ledgers do not exist there. If
         the client is connected, this call sends no request.
 
         Raises:
@@ -118,7 +118,8 @@ class BlockingClient(Blocking[LedgerClient], Closing):
 
     def _connected(self) -> tuple[LoopThread, LedgerClient]:
         if self._pid != os.getpid():
-            self._lock = threading.Lock()  # during the fork, a thread may have held the old lock
+            # Another thread may have held the old lock during the fork.
+            self._lock = threading.Lock()
             self._client = None
         with self._lock:
             if self._is_closed:

@@ -1,9 +1,9 @@
 """Blocking calls, derived from the coroutines of the same name.
 
-A blocking object has an asyncio object, its *twin*. The blocking object has the same calls, for any
-thread except the event loop's thread, and runs them on the event loop with the twin. For example,
-the body of a blocking class contains `commit = derived(Log.commit)`. For mypy and `help()`, the
-parameters, the result and the docstring are those of the coroutine.
+A blocking object has an asyncio object, its *twin*. The blocking object has the same calls, and
+runs each call on the event loop with the twin. Any thread except the event loop's thread may call
+them. For example, the body of a blocking class contains `commit = derived(Log.commit)`. mypy and
+`help()` show the parameters, the result and the docstring of the coroutine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Blocking(ABC, Generic[A_co]):
-    """Blocking calls of an object of type `A`, for any thread except the event loop's thread."""
+    """Has the blocking calls of an object of type `A`.
+
+    The event loop's thread must not use them.
+    """
 
     @abstractmethod
     def _run(self, work: Callable[[A_co], Coroutine[Any, Any, R]]) -> R:
@@ -115,11 +118,11 @@ def on_loop(
 
 
 class Shown(property, Generic[R]):
-    """A property of the twin, which any thread may read."""
+    """A property of the twin that any thread may read."""
 
     def __init__(self, of: Callable[[Any], R]) -> None:
-        """Show the property `of` of the twin. `of` is read from the class of the twin."""
-        found: Any = of  # for mypy, a property that is read from its class is a function
+        """Show a property of the twin. `of` is the property object, from the class of the twin."""
+        found: Any = of  # mypy treats a property that is read from its class as a function
         super().__init__(lambda handle: found.fget(handle._twin))  # noqa: SLF001
         self.__doc__ = found.__doc__
 

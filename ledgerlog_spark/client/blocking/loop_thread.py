@@ -39,7 +39,7 @@ class LoopThread:
         return self._thread.ident
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run the coroutine on the event loop, wait until it ends, and return its result.
+        """Run a coroutine on the event loop, wait until the coroutine ends, and return its result.
 
         An interrupt (Ctrl-C) cancels the coroutine. A call on the loop's own thread raises
         LocalProtocolError, because the thread would wait for itself.
@@ -113,10 +113,11 @@ class _Current:
 
 _current = _Current()
 os.register_at_fork(after_in_child=_current.forget)
-# Closing a client needs executor threads. Python ends these threads in a function that the import
-# of `concurrent.futures.thread` passed to `_register_atexit`. Such functions run before those of
-# `atexit`, and the function that was registered last runs first. So `stop` runs while the executor
-# threads exist. If a Python version has no `_register_atexit`, `atexit` is used.
+# To close a client, `stop` needs executor threads. At exit, Python first calls the functions that
+# were passed to `_register_atexit`, the last one first, and then the functions of `atexit`. The
+# import of `concurrent.futures.thread` has passed a function that ends the executor threads. So
+# `stop`, which is passed later, runs while these threads exist. If a Python version has no
+# `_register_atexit`, `atexit` is used.
 getattr(threading, "_register_atexit", atexit.register)(_current.stop)
 
 

@@ -41,11 +41,11 @@ DOZE_SIZE_BYTES_MAX = 64 << 10
 
 
 def _nothing() -> None:
-    """Do nothing, because no handle accepts appends yet."""
+    """Do nothing. This function is used until a handle sets its own functions."""
 
 
 class Inbox:
-    """Appends that callers' threads pass to the event loop. Their number and size are limited.
+    """The appends that other threads pass to the event loop, limited in number and size.
 
     To wake the loop for a small append would cost more than the append itself. So the loop *dozes*
     while earlier appends linger, and a small append does not wake the dozing loop. The loop takes
@@ -92,7 +92,7 @@ class Inbox:
             return True
 
     def _check_callback(self) -> None:
-        """Refuse a callback's append while 16 times the backlog waits: a callback cannot wait."""
+        """Refuse an append if 16 times the backlog waits and the caller is a callback."""
         is_far_beyond = (
             self._entries >= BACKLOGS_MAX * self._entries_max
             or self._size_bytes >= BACKLOGS_MAX * self._size_bytes_max
@@ -100,19 +100,19 @@ class Inbox:
         if is_far_beyond and not self.condition.may_wait:
             raise LocalProtocolError(
                 f"{self._entries:,} appends of {self._size_bytes:,} bytes wait to be sent, but a "
-                "callback cannot wait for them: append from another thread",
+                "callback cannot wait until they are sent: append from another thread",
                 entries=self._entries,
                 size_bytes=self._size_bytes,
             )
 
     def look(self) -> None:
-        """Let later appends wake the loop. Called on the loop before it takes the appends."""
+        """Make later appends wake the loop. Called on the loop before it takes the appends."""
         with self.condition:
             self.is_awake = self._is_dozing = False
             self._unseen_bytes = 0
 
     def doze(self) -> None:
-        """Let the loop doze, because appends that it took linger. Called on the loop."""
+        """Make the loop doze, because the appends that it took linger. Called on the loop."""
         with self.condition:
             self._is_dozing = not self.is_awake
 
@@ -207,7 +207,7 @@ class BlockingAppends(BlockingHandle[A], Closing):
 
 
 class BlockingWriteHandle(BlockingAppends[WriteHandle]):
-    """Appends to one ledger. An append completes when its entry is on the disks of Qa bookies.
+    """Appends to one ledger. An append is acknowledged when its entry is on disk at Qa bookies.
 
     Several threads of one process may use this handle. Entry ids have no gaps. The entry ids of one
     thread are in the order of its calls. A `with` statement closes the ledger at its end.
@@ -229,7 +229,7 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
 
     @documented_by(WriteHandle.append)
     def append(self, payload: bytes | bytearray | memoryview) -> int:
-        """Waits for the future of `append_async`."""
+        """Call `append_async`, and wait for the future."""
         return self.append_async(payload).result()
 
     def append_async(self, payload: bytes | bytearray | memoryview) -> AddFuture[int]:
@@ -247,7 +247,7 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
 
     @documented_by(WriteHandle.append_batch)
     def append_batch(self, payloads: Sequence[bytes | bytearray | memoryview]) -> range:
-        """Waits for the future of `append_batch_async`."""
+        """Call `append_batch_async`, and wait for the future."""
         return self.append_batch_async(payloads).result()
 
     def append_batch_async(

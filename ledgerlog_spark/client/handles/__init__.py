@@ -1,6 +1,6 @@
-"""Handles of ledgers that are written, read and followed.
+"""The handles with which users write, read and follow ledgers.
 
-- `writer`, `reader`: the handles of users. `creation`: the metadata of a new ledger.
+- `writer`, `reader`: the handles. `creation`: creates the metadata of a new ledger.
 - `ledger_bytes`: entries as bytes. `known_ends`: the ends of ledgers that one client has seen.
 - `lac_announcer`, `follower`: announce and follow the end of a ledger that is being written.
 """

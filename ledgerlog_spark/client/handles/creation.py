@@ -40,7 +40,7 @@ CreateRecord = Callable[[int, LedgerMetadata], Awaitable[Versioned[LedgerMetadat
 Raises the errors of `LedgerStore.create`."""
 
 IDS_TRIED_MAX = 3
-"""Maximum number of ids that are tried, because another client may have used an id already."""
+"""Maximum number of ids that are tried. An id fails if another client has already used it."""
 
 DRAWN_MAX = 4_096
 """Maximum number of unused ids that a client keeps. If there are more, the oldest are dropped."""
@@ -170,7 +170,7 @@ async def placed(services: Services, quorum: Quorum) -> tuple[str, ...]:
     """Choose an ensemble of writable bookies at random."""
     try:
         return choose_ensemble(quorum, await services.candidates(is_fresh=False))
-    except NotEnoughBookiesError:  # a bookie may have joined after the list was cached
+    except NotEnoughBookiesError:  # a bookie may have registered after the list was cached
         return choose_ensemble(quorum, await services.candidates())
 
 
@@ -185,7 +185,7 @@ async def create_record(
 
     If `create` is given, it is called instead of `LedgerStore.create`. This function raises the
     errors of `LedgerClient.create_ledger`. LedgerExistsError means that another ledger has
-    `drawn_id`, because the cluster's counter of ids was set back.
+    `drawn_id`, because the cluster's counter of ids was reset to a smaller value.
     """
     kind = checked_digest_type(spec.digest_type)
     checked_new_password(spec.password)

@@ -1,8 +1,8 @@
 """Follows the end of a ledger that is being written, without polling (LOGS.md#H4).
 
-A follower watches the ledger's metadata, and the last add confirmed on one bookie of the last
-ensemble. The follower begins with the herald, the bookie that the writer notifies first. After a
-failure, the follower watches the next bookie.
+A follower watches the ledger's metadata in the metadata store, and the last add confirmed on one
+bookie of the last ensemble. The follower begins with the herald, the bookie that the writer
+notifies first. After a failure, the follower watches the next bookie.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class LedgerFollower:
     """Keeps a read handle's end up to date until the follower is cancelled or the ledger is closed.
 
     Attributes:
-        error: The error that stopped the follower. None while the follower runs, or if the ledger
-            was closed. After a retriable error of the metadata store, the follower continues.
+        error: The error that stopped the follower. None if the follower runs, or stopped because
+            the ledger was closed. After a retriable error of the metadata store, the follower
+            continues.
     """
 
     def __init__(
@@ -126,7 +127,8 @@ class LedgerFollower:
         elif self._handle.metadata.last_fragment.ensemble != self._ensemble:
             fragment = self._handle.metadata.last_fragment
             self._ensemble = fragment.ensemble
-            # Entries before the last fragment were confirmed before that fragment was written.
+            # The writer confirmed all entries before the last fragment before it wrote the
+            # fragment.
             self._handle.take_rise(LacRise(fragment.first_entry_id - 1, 0))
             self._place = herald_index(self._handle.id, len(self._ensemble))
             self._failures = 0

@@ -2,10 +2,10 @@
 
 The end of an open ledger is the largest last add confirmed of the bookies that answered. A later
 read may get answers only from bookies that lag, or metadata from a metadata server that lags. So
-each read of the end starts from the end that this client saw before (PROTOCOL.md#E12).
+the result of each read is at least the end that this client saw before (PROTOCOL.md#E12).
 
-A bookie may report an end that is too large. If an entry up to that end is on no replica, the
-client drops this end. But the client never drops a LAC that it read in an entry. Such a LAC is
+A bookie may report an end that is too large. If no replica has an entry up to that end, the client
+forgets this end. But the client never forgets a LAC that it read in an entry. Such a LAC is
 correct, because the digest of the entry was checked.
 """
 
@@ -19,11 +19,11 @@ from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata
 ENDS_MAX = 10_000
 
 OPEN = -1
-"""Length of a ledger that is not closed."""
+"""Stands for the length of a ledger that is not closed."""
 
 
 class _End(NamedTuple):
-    """The known end of one ledger: last add confirmed, length if closed, and LAC in its entries."""
+    """The known end of a ledger: LAC, length if closed, and largest LAC in its entries."""
 
     last_entry_id: int = NO_ENTRY
     length: int = OPEN
@@ -55,7 +55,10 @@ class KnownEnds:
             self._keep(ledger_id, _End(end, OPEN, last_add_confirmed))
 
     def newest(self, ledger_id: int, loaded: LedgerMetadata) -> LedgerMetadata:
-        """Return the loaded metadata, but as CLOSED if this client has seen the ledger CLOSED."""
+        """Return the loaded metadata.
+
+        If this client has seen the ledger CLOSED, return it as CLOSED.
+        """
         if loaded.is_closed:
             self._keep(ledger_id, _End(loaded.last_entry_id, loaded.length))
             return loaded
@@ -65,10 +68,10 @@ class KnownEnds:
         return loaded.closed(last_entry_id=known.last_entry_id, length=known.length)
 
     def forget_from(self, ledger_id: int, absent_entry_id: int) -> None:
-        """Forget a reported end that is not before `absent_entry_id`, an entry that no replica has.
+        """Forget a reported end at or after `absent_entry_id`, an entry that no replica has.
 
-        The LAC in entries that were read is kept. If this LAC is not before the absent entry, the
-        entry was confirmed and is lost.
+        The largest LAC in entries that were read is kept. If this LAC is at or after the absent
+        entry, the absent entry was confirmed and is lost.
         """
         known = self._of(ledger_id)
         if known.length == OPEN and known.last_entry_id >= absent_entry_id:

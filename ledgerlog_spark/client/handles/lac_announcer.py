@@ -1,11 +1,11 @@
 """Sends the last add confirmed (LAC) of an idle writer's ledger to bookies (LOGS.md#H3).
 
 The header of an entry contains the LAC at the time when the entry was sent. So without this module,
-only the next entry would inform bookies that the newest entry is confirmed. The writer immediately
-sends each LAC to the ledger's *herald*, the bookie that readers watch first. A bookie may forget
-such a notification. So a writer that stays idle writes the LAC to the whole ensemble a little
-later. A LAC is correct whichever client sends it. So a LAC needs no quorum, and a replaced writer
-that still announces LACs does no harm.
+bookies would learn only from the next entry that the newest entry is confirmed. The writer
+immediately sends each LAC to the ledger's *herald*, the bookie that readers watch first. A bookie
+may forget such a notification. So a writer that stays idle also writes the LAC to all bookies of
+the ensemble, a little later. A confirmed entry stays confirmed. So a LAC needs no quorum, and a
+replaced writer that still announces LACs does no harm.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ EXPLICIT_LAC = b"explicit"
 """
 
 QUICK_SECONDS = 0.002
-"""After a shorter pause, the writer probably appends again soon, and the entry contains the LAC.
-So nothing is written to a herald that does not support notifications."""
+"""If the writer was idle for less than this time, it probably appends again soon, and the next
+entry contains the LAC. So the writer does not write to a herald that does not support
+notifications."""
 
 ATTEMPTS_MAX = 8
 """Maximum number of attempts to write a LAC to bookies. A bookie without a control service never
@@ -35,8 +36,8 @@ accepts a LAC.
 """
 
 TIMER_SLACK_MS = 1.0
-"""If less than this time of `explicit_lac_ms` is left, the writer counts as idle, because another
-timer would cost more."""
+"""If less than this time of `explicit_lac_ms` is left, the writer is treated as idle, because
+another timer would cost more."""
 
 
 def announces(metadata: LedgerMetadata) -> bool:
@@ -45,7 +46,7 @@ def announces(metadata: LedgerMetadata) -> bool:
 
 
 def announced(custom: Mapping[str, bytes] | None, *, explicit_lac: bool) -> Mapping[str, bytes]:
-    """Return the custom metadata of a new ledger, which shows whether its writer announces LACs."""
+    """Return the custom metadata of a new ledger, with a mark if its writer announces LACs."""
     return {**(custom or {}), **({EXPLICIT_LAC_KEY: EXPLICIT_LAC} if explicit_lac else {})}
 
 
@@ -80,7 +81,10 @@ class LacAnnouncer:
             self._was_quick = self._loop.time() - self._idle_since < QUICK_SECONDS
 
     def on_confirmed(self, *, is_idle: bool) -> None:
-        """Handle a rise of the last add confirmed. `is_idle` means: all sent runs are confirmed."""
+        """Handle a rise of the last add confirmed.
+
+        `is_idle` is true if all sent runs are confirmed.
+        """
         if self._is_stopped:
             return
         lac = self._writer.last_add_confirmed
@@ -91,7 +95,7 @@ class LacAnnouncer:
             self._on_idle(is_announced=is_announced)
 
     def on_failed(self) -> None:
-        """Treat the writer as idle: after a failure, it sends and confirms no more entries."""
+        """Treat the writer as idle: after a failure, it does not send or confirm entries."""
         if not self._is_idle:
             self.on_confirmed(is_idle=True)
 

@@ -1,4 +1,4 @@
-"""One ledger's entries as bytes: a run is encoded once, and each answer is verified once."""
+"""Encodes the entries of one ledger, and verifies stored entries. Each run is encoded once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ledgerlog_spark.wire.entry import EntryCodec
 
 
 class LedgerBytes:
-    """The encoding of one ledger's entries: its digest and its master key."""
+    """Encodes and verifies one ledger's entries, with its digest and its master key."""
 
     __slots__ = ("codec", "has_explicit_lac", "ledger_id", "master_key")
 
@@ -68,12 +68,12 @@ class LedgerBytes:
         return StoredEntry(found_id, confirmed, length, payload)
 
     def verified_batch(self, stored: Sequence[bytes], first_entry_id: int) -> EntryBatch | None:
-        """Return the valid entries before the first invalid one; None without a valid entry."""
+        """Return the entries before the first invalid one; None if the first one is invalid."""
         columns = self.codec.decode_prefix(stored, self.ledger_id, first_entry_id)
         return None if columns is None else EntryBatch(first_entry_id, *columns)
 
     def slice_read(self, effect: SendReadSlices) -> ReadSlices:
-        """Return the request for slices. Its ranges count from the start of the stored entry."""
+        """Return the request for slices. Its offsets begin at the start of the stored entry."""
         before = self.codec.overhead_bytes
         ids = range(effect.first_entry_id, effect.last_entry_id + 1)
         return ReadSlices(

@@ -1,9 +1,9 @@
-"""The handle of a ledger that is read.
+"""The handle with which a user reads a ledger.
 
 The handle keeps the known end of the ledger, and reads ranges of entries. Opening or reading a
-ledger changes nothing, and never fences the ledger. Each range has its own `LedgerReader`, which
-reads ahead, sends a second request if a bookie is slow, and uses the next replica if a digest is
-wrong.
+ledger changes nothing, and never fences the ledger. Each range has its own `LedgerReader`. A
+`LedgerReader` reads ahead, sends a second request if a bookie is slow, and uses the next replica if
+a digest is wrong.
 """
 
 from __future__ import annotations
@@ -99,14 +99,17 @@ class ReadHandle:
         """Last entry that is known to be acknowledged; NO_ENTRY (-1) if there is no such entry.
 
         For a closed ledger, this value is the last entry. For an open ledger, the value may lag
-        until `refresh`. When this handle is opened or refreshed, the value is at least each value
-        that other handles of the client have seen before.
+        until `refresh`. When this handle is opened or refreshed, the value is at least as large as
+        each value that other handles of the client have seen before.
         """
         return self._last_add_confirmed
 
     @property
     def is_closed(self) -> bool:
-        """Whether the ledger was closed when its metadata was last read, so its end is final."""
+        """Whether the ledger was closed when its metadata was last read.
+
+        If so, its end is final.
+        """
         return self.metadata.is_closed
 
     @property
@@ -147,9 +150,8 @@ class ReadHandle:
         requests while nothing changes.
 
         Args:
-            on_change: Called on the event loop when one of the two values may have changed. It is
-                also called when the follower stops because the ledger was closed or because of an
-                `error`.
+            on_change: Called on the event loop when one of the two values may have changed, and
+                when the follower stops because the ledger was closed or because of an `error`.
             entries_size_bytes_max: Maximum size of the new entries that the bookie sends with a new
                 LAC, for `watched_entries`.
         """
@@ -168,10 +170,10 @@ class ReadHandle:
             self._watched = self._bytes.verified_batch(rise.entries, rise.first_entry_id)
 
     def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Entry]:
-        """Return the first entries of a range, as far as a follower has received them.
+        """Return the first entries of a range, up to the first one that no follower has received.
 
-        The handle keeps only the entries that a follower received last. If the result is short or
-        empty, the ledger may still have the missing entries, and the caller must read them.
+        The handle keeps only the entries that a follower received last. Entries that are missing in
+        the result may still be in the ledger, and the caller must read them.
 
         Args:
             first_entry_id: The first wanted entry.
@@ -238,21 +240,21 @@ class ReadHandle:
 
         Args:
             first_entry_id: At least 0.
-            last_entry_id: None means `last_add_confirmed`, so that the range may be empty.
-            is_listed: Whether a durable list of the caller proves that the range was acknowledged.
-                If so, the range may end after `last_add_confirmed`.
-            place: Limits the memory of this read and other reads together. If the consumer takes
-                another range first, this read may wait for room.
-            slices: The parts of the entries to read, with their checksums. Some entries may be read
-                whole anyway. None reads all entries whole.
+            last_entry_id: None means `last_add_confirmed`. In this case, the range may be empty.
+            is_listed: Whether a durable list of the caller contains the range, so that it was
+                certainly acknowledged. If so, the range may end after `last_add_confirmed`.
+            place: Shares a limit of memory with other reads. If the consumer takes another range
+                first, this read may wait for room.
+            slices: The parts of the entries to read, with their checksums. Some entries may still
+                be read completely. With None, all entries are read completely.
 
         Raises:
             LocalProtocolError: The range is wrong, or ends after `last_add_confirmed`. Nothing was
                 read.
             EntryNotFoundError: Every replica reported that it does not have the entry, even after
                 the metadata was read again.
-            EntryUnknownError: No replica that answered had the entry, and some replica did not
-                answer; retriable.
+            EntryUnknownError: No replica that answered had the entry, but at least one replica did
+                not answer; retriable.
             DigestMismatchError: Every replica that answered had a wrong digest.
             LedgerNotFoundError: The ledger was deleted.
         """
@@ -328,7 +330,7 @@ class ReadHandle:
             raise LocalProtocolError(
                 f"ledger {self.id} is {end} entry {self._last_add_confirmed}, but entry "
                 f"{last_entry_id} lies beyond: "
-                + ("read up to its end" if self.is_closed else "call refresh() and try again"),
+                + ("read up to this end" if self.is_closed else "call refresh() and try again"),
                 ledger_id=self.id,
                 last_add_confirmed=self._last_add_confirmed,
             )
@@ -381,8 +383,8 @@ class _Range:
         self._waiting: asyncio.Future[None] | None = None
         self._waits = 0
         stall_ms = handle._services.settings.stall_ms  # noqa: SLF001
-        # The beginning of a wait counts as progress, because no reply was due while the consumer
-        # was busy.
+        # The beginning of a wait counts as progress, because no request was pending while the
+        # consumer was busy.
         self._watch = StallWatch(lambda: self._host.replies + self._waits, self._on_stall, stall_ms)
 
     def start(self) -> None:
@@ -400,7 +402,7 @@ class _Range:
             self._place.end()
 
     def fail(self, error: LedgerLogError) -> None:
-        """End with `error` after the batches that were received."""
+        """End the read: the consumer gets the received batches, and then `error`."""
         if not self._is_over:
             self._error = error
             self._is_over = True
@@ -429,7 +431,7 @@ class _Range:
         reserved = self.reader.reserved_size_bytes
         self._host.post(RoomMade())
         if self.reader.reserved_size_bytes > reserved:
-            self._waits += 1  # counts as progress: without room for a request, no reply was due
+            self._waits += 1  # counts as progress: without room, no request was pending
 
     def _on_indication(self, indication: Indication) -> None:
         if isinstance(indication, EntriesRead):
@@ -443,7 +445,7 @@ class _Range:
         self._wake()
 
     def _on_stall(self) -> None:
-        """Fail if the consumer waits for entries: no request was answered for a long time."""
+        """Fail if the consumer waits, because no request was answered for a long time."""
         if self._place is not None and not self._place.has_turn:
             return  # perhaps there was no room for a request
         if self._waiting is not None and not self._waiting.done():

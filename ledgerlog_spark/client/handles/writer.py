@@ -1,7 +1,8 @@
 """The handle of a ledger that this client created and writes.
 
-Each append has one future and no task. Appends are gathered into runs, and the `LedgerWriter` gets
-each run as one event. When a run is confirmed, the futures of its appends are completed in order.
+Each append has one future, but no task. Appends are gathered into runs, and the `LedgerWriter` gets
+each run as one event. When a run is confirmed, the handle completes the futures of its appends in
+order.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _logger = logging.getLogger(__name__)
 
 
 class WriteHandle:
-    """Appends to one ledger. An append completes when its entry is on the disks of Qa bookies.
+    """Appends to one ledger. An append is acknowledged when its entry is on disk at Qa bookies.
 
     All methods must be called on the thread of the client's event loop. Entry ids have no gaps, and
     are in the order of the calls. If the future of an append is cancelled, the append itself
@@ -131,7 +132,7 @@ class WriteHandle:
         return self.queue.entries + sum(len(run.payloads) for run in self.queue.in_flight)
 
     async def append(self, payload: bytes | bytearray | memoryview) -> int:
-        """Append an entry, wait until it is on the disks of Qa bookies, and return its id.
+        """Append an entry, wait until it is on disk at Qa bookies, and return its id.
 
         Args:
             payload: A little less than 5 MiB at most. A read-only view must not change until this
@@ -141,10 +142,11 @@ class WriteHandle:
             LocalProtocolError: The payload is not bytes, or is too large; definite.
             LedgerClosedError: The handle was closed before; definite.
             LedgerFencedError: Another client recovers the ledger. The error is definite only if
-                this handle learned of the fence before the append.
+                this handle had received the fence before the append.
             AddTimeoutError: The ack quorum was not reached in time; not definite.
             NotEnoughBookiesError: Failed bookies could not be replaced; not definite.
-            QuorumError: Bookies stay overloaded, or may not be replaced; not definite.
+            QuorumError: Bookies stay overloaded, or failed bookies must not be replaced; not
+                definite.
             MetadataUnavailableError: A failed bookie could not be replaced; not definite.
         """
         future = self.queue.append(checked_payload(payload), at_once=True)
@@ -185,9 +187,10 @@ class WriteHandle:
     async def close(self) -> LedgerMetadata:
         """Wait until all earlier appends have ended, close the ledger, and return its metadata.
 
-        Later appends are refused. A second close returns the same result, or tries again after a
-        retriable error. If the handle failed, its ledger is closed at the last confirmed entry,
-        unless another client took the ledger over.
+        Later appends are refused. A second call returns the same result. But if the first call
+        failed with a retriable error, the second call tries again. If the handle failed, its ledger
+        is closed at the last confirmed entry. This is impossible if another client took the ledger
+        over.
 
         Pending appends may take up to twice `add_quorum_timeout_ms`. After that, the metadata store
         must answer within `close_timeout_ms` (30 s by default). Otherwise the call raises
@@ -200,13 +203,13 @@ class WriteHandle:
                 client was closed first. In the second case, the error is definite only if no close
                 request was sent.
             LedgerNotFoundError: The ledger was deleted.
-            MetadataUnavailableError: The ledger is not closed, or it is unknown whether it is. The
-                caller may close it again, or seal it later.
+            MetadataUnavailableError: The ledger is not closed, or its state is unknown. The caller
+                may close it again, or seal it later.
         """
         if self._closing is None or _may_close_again(self._closing):
             if self.queue.refusal is None:
                 self.queue.refusal = self._closed_error
-                self._stop_announcing()  # the close itself notifies readers of the end
+                self._stop_announcing()  # the close notifies readers of the end
             self._closing = self._loop.create_task(self._close())
             self._closing.add_done_callback(_look_at_outcome)
         return await forever(asyncio.shield(self._closing), "`_close` has deadlines")
@@ -268,8 +271,9 @@ class WriteHandle:
     def _warn_of_missing(self, missing: NoReplacement) -> None:
         size = missing.wanted
         _logger.warning(
-            "ledger %d continues without %s, which no other bookie can replace. Appends stop when "
-            "the window of unacknowledged entries is full, and fail if the bookie does not return: "
+            "ledger %d continues without %s, because no other bookie can replace it. Appends stop "
+            "when the window of unacknowledged entries is full, and fail if the bookie does not "
+            "return: "
             "start another bookie (with an ensemble of %d, a replacement needs %d bookies), or use "
             "a smaller ensemble",
             self.id,
@@ -295,7 +299,7 @@ class WriteHandle:
             self._closed.set_exception(crash)
 
     def _fail(self, error: LedgerLogError) -> None:
-        """Fail the pending appends. Readers are still notified of all acknowledged entries."""
+        """Fail the pending appends. Readers are still notified of the acknowledged entries."""
         self.queue.fail(error)
         if self._announcer is not None:
             self._announcer.on_failed()
@@ -349,7 +353,7 @@ class WriteHandle:
 
 
 def _look_at_outcome(closing: asyncio.Future[LedgerMetadata]) -> None:
-    """Mark an error as seen. Otherwise asyncio reports the error if no caller waits any more."""
+    """Mark an error as seen. Otherwise, asyncio reports the error if no caller waits for it."""
     if not closing.cancelled():
         closing.exception()
 
@@ -362,7 +366,10 @@ def _may_close_again(closing: asyncio.Task[LedgerMetadata]) -> bool:
 
 
 def _unsent(crash: LedgerLogError) -> LedgerLogError:
-    """Return the error of appends that were never sent, and so are certainly not stored."""
+    """Return the error of appends that were never sent.
+
+    It is definite, because they are not stored.
+    """
     unsent = copy.copy(crash)
     unsent.definite = True
     unsent.__cause__ = crash

@@ -6,8 +6,8 @@ drops later replies. Events go through a queue (`event_queue.py`). The bytes of 
 once. Digests are verified before the machine gets an entry. The candidates for an ensemble are
 shuffled.
 
-A request to a bookie has no task, because the transport calls back. Each request to the metadata
-store is a coroutine with a task, because a ledger needs only a few such requests.
+A request to a bookie needs no asyncio task, because the transport calls a function with the answer.
+Each request to the metadata store has a task. A ledger needs only a few of these requests.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class MachineHost(EventQueue[Event]):
         self._on_indication = on_indication
         self._open: set[int] = set()
         self.replies = 0
-        """Number of answered requests, without timers."""
+        """Number of answered requests. Timers are not counted."""
         self._performers: dict[type, Callable[[Any], None]] = {
             SendAdd: self._send_add,
             SendRead: self._send_read,
@@ -308,8 +308,8 @@ class StallWatch:
 
     Each request of a machine is answered by its deadline at the latest. So a waiting machine gets
     an answer within the longest deadline. A machine that gets only events of its own timers is
-    stuck because of a bug of ledgerlog, but the caller must not wait forever. So `on_stall` is
-    called after each `stall_ms` without a new reply. No request takes as long as `stall_ms`.
+    stuck because of a bug of ledgerlog. The caller must not wait forever. So `on_stall` is called
+    after each `stall_ms` without a new reply. No request takes as long as `stall_ms`.
     """
 
     def __init__(
@@ -349,9 +349,9 @@ async def result_of(
 ) -> T:
     """Start a machine, wait for its end, and return its result or raise its error.
 
-    `take` returns the result or the error for the last indication of the machine, and None for the
-    other indications. If the machine gets no more replies, `stalled` creates the error from a
-    description.
+    For the last indication of the machine, `take` returns the result or the error. For other
+    indications, it returns None. If the machine gets no more replies, `stalled` creates the error
+    from a description.
     """
     done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 

@@ -1,10 +1,10 @@
 """The base class of machines' hosts. It passes events one by one, and runs timers and tasks.
 
 If an event arrives while `handle` of the machine runs, the event waits until `handle` has returned.
-An exception in a machine is a bug of ledgerlog. The exception is reported once, with the last
-events, and the machine is never called again. Some errors of the metadata store, such as a refusal
-by an access list, cannot be expressed as a reply. Such an error also ends the machine. It is
-reported with its type and message, but never as definite.
+An exception in a machine is a bug of ledgerlog. The host reports the exception once, with the last
+events, and never calls the machine again. Some errors of the metadata store, such as a refusal by
+an access list, have no matching reply event. Such an error also ends the machine. The host reports
+its type and message, but never reports it as definite.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ EVENTS_KEPT = 50
 """Maximum number of events in an `InternalError`. The last events are kept."""
 
 TIMER_JITTER = 0.1
-"""Timers of machines are lengthened at random by up to this fraction, so that clients do not act at
-the same time."""
+"""A host lengthens each timer of a machine at random by up to this fraction, so that clients do not
+act at the same time."""
 
 
 class Machine(Protocol):
@@ -112,7 +112,7 @@ class EventQueue(ABC, Generic[E]):
         """Perform one effect, or pass on an indication."""
 
     def _reply(self, event: TimerFired) -> None:
-        """Pass on the answer to a request. A subclass may drop an answer that is not awaited."""
+        """Pass the answer to a request to the machine. A subclass may drop unexpected answers."""
         self.post(event)
 
     def _fail(self, cause: BaseException) -> None:

@@ -1,8 +1,8 @@
 """The table definitions that a log can represent, and the options of a write that creates a log.
 
 Spark passes the clauses of CREATE TABLE as columns, partitions and properties. If a log cannot
-represent a clause, the statement fails. If the clause were ignored, the table would not be the one
-that the statement describes.
+represent a clause, the statement fails. If the statement ignored such a clause, it would create a
+table that differs from its description.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _not_nullable(data_type: Any, path: str) -> Iterator[str]:
 def added_columns(
     log: str, current_json: str, additions: Sequence[tuple[Sequence[str], Mapping[str, Any]]]
 ) -> str:
-    """A schema of only the columns and fields that are added, as Spark's JSON.
+    """The schema of the added columns and fields only, as Spark's JSON.
 
     Args:
         log: The name of the log.
@@ -157,7 +157,7 @@ def added_columns(
 
 
 def _only(data_type: Any, path: Sequence[str], field: Mapping[str, Any]) -> Any:
-    """The type with only the field at `path`, and the fields that contain it."""
+    """The type with only the field at `path` and its parent fields."""
     first, *rest = path
     if data_type["type"] != "struct":
         part = f"{first}Type"

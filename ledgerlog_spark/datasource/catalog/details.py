@@ -56,7 +56,7 @@ _COLUMNS: dict[str, dict[str, Any]] = {
 }
 
 MISSING = "MISSING"
-"""The state of a ledger that the log lists, but that does not exist any more."""
+"""The state of a listed ledger that no longer exists."""
 
 
 def schema_json_of(detail: str) -> str:
@@ -83,7 +83,7 @@ def rows_of(client: BlockingLogClient, log: BlockingLog, detail: str) -> Rows:
 def _check_count(log: BlockingLog, detail: str, rows: int) -> None:
     if rows > ROWS_MAX:
         raise ConfigurationError(
-            f"{log.name}.{detail} has {rows:,} rows, and a metadata table shows at most "
+            f"{log.name}.{detail} has {rows:,} rows, but a metadata table shows at most "
             f"{ROWS_MAX:,}: use `ledgerlog logs`, or let upkeep merge the ranges",
             log=log.name,
             rows=rows,

@@ -1,4 +1,4 @@
-"""What the catalog reads and changes: logs as tables.
+"""Reads and changes logs for the catalog, which shows each log as a table.
 
 Each change is one transaction of the log, or one commit of a job. The exception is CREATE TABLE,
 which creates a log and then commits its columns. If that commit fails, the log is deleted again.
@@ -48,7 +48,7 @@ class Tables:
     """The logs of one cluster, as tables."""
 
     def __init__(self, client: BlockingLogClient, options: Mapping[str, str]) -> None:
-        """The logs of the client's cluster; `options` are those of the catalog."""
+        """Make the tables of the client's cluster. `options` are the options of the catalog."""
         self._client = client
         self._options = options
         self._password = password_in(SourceOptions.parse(options).password_file)
@@ -118,7 +118,7 @@ class Tables:
         }
 
     def rows(self, name: str, detail: str) -> list[list[Any]]:
-        """The rows of a metadata table. The errors are those of `rows_of`."""
+        """The rows of a metadata table. Raises the errors of `rows_of`."""
         return rows_of(self._client, self._opened(name), detail)
 
     def create(self, name: str, definition: Definition) -> None:
@@ -145,7 +145,7 @@ class Tables:
             raise
 
     def staged(self, name: str, definition: Definition, mode: str) -> dict[str, Any]:
-        """How Spark must write a table that is created or replaced together with its rows.
+        """Determine how Spark writes a table that it creates or replaces together with its rows.
 
         Changes nothing. `mode` is `create`, `replace` or `create_or_replace`. The result contains
         the options of the write, and whether it is an overwrite.
@@ -186,14 +186,15 @@ class Tables:
     def replace(self, definition: Definition, options: Mapping[str, str]) -> None:
         """Replace the columns and the comment of a log, and delete its rows, in one commit.
 
-        `options` are those of `staged`. The errors are those of `begin_job`, and of a commit.
+        `options` are part of the result of `staged`. Raises the errors of `begin_job` and of a
+        commit.
         """
         self._overwrite(options, definition.schema_json)
 
     def truncate(self, name: str, log_id: str) -> None:
         """Create a version without rows, unless the log has no rows.
 
-        The errors are those of `begin_job`, and of a commit.
+        Raises the errors of `begin_job` and of a commit.
         """
         state = self._client.logs.open_by_id(name, log_id).state()
         if state.schema is None or state.head.start_offset == state.head.end_offset:
@@ -202,7 +203,7 @@ class Tables:
         self._overwrite(options, spark_schema(state.schema))
 
     def drop(self, name: str) -> bool:
-        """Delete a log; returns whether it existed. The sweeper deletes its ledgers later.
+        """Delete a log, and return whether it existed. The sweeper deletes its ledgers later.
 
         Raises:
             ConfigurationError: The name is that of a metadata table.
@@ -213,8 +214,8 @@ class Tables:
             with contextlib.suppress(LogNotFoundError):
                 log, detail = self._log_of_detail(name)
                 raise ConfigurationError(
-                    f"{name} is a metadata table of log {log.name!r}, which exists as long as the "
-                    f"log: {detail} cannot be dropped",
+                    f"{detail} cannot be dropped: {name} is a metadata table of log {log.name!r}, "
+                    f"and exists as long as the log",
                     log=log.name,
                 ) from None
             return False
@@ -239,7 +240,7 @@ class Tables:
             return
         if COMMENT in changes:
             raise ConfigurationError(
-                "the comment of a log is changed by a commit, and its properties are not: set the "
+                "a statement cannot set the comment of a log together with its properties: set the "
                 f"comment with COMMENT ON TABLE {name} IS '..', in another statement",
                 key=COMMENT,
             )
@@ -248,11 +249,11 @@ class Tables:
     def add_columns(
         self, name: str, additions: Sequence[tuple[Sequence[str], Mapping[str, Any]]]
     ) -> None:
-        """Add columns, and fields of structs, at the end. They are null in older rows.
+        """Add columns, and fields of structs, at the end. Their values are null in older rows.
 
         Raises:
-            SchemaMismatchError: A column cannot be stored, is NOT NULL, or has a default that older
-                rows would need. Nothing was changed.
+            SchemaMismatchError: A column cannot be stored, is NOT NULL, or has a default value that
+                older rows would get. Nothing was changed.
             LogKindError: The log is a leader log.
             LogNotFoundError: The log does not exist.
         """
@@ -270,7 +271,7 @@ class Tables:
             if state.schema is None:
                 raise SchemaMismatchError(
                     f"log {log.name!r} has no columns yet, so it has no place for a comment: write "
-                    "to it first",
+                    "to the log first",
                     log=log.name,
                 )
             return SchemaChange(stored_schema(spark_schema(state.schema), comment=comment))

@@ -23,7 +23,7 @@ from ledgerlog_spark.errors import UnauthorizedError
 from ledgerlog_spark.protocol.log.state.records import Item, LogKind
 
 LEDGERS_CHECKED_MAX = 1_000
-"""Maximum number of ledgers whose existence is checked. If there are more, a scan is used."""
+"""Maximum number of ledgers that are checked. If there are more, Spark runs a scan instead."""
 
 
 def values_of(
@@ -32,7 +32,7 @@ def values_of(
     requested: Sequence[Mapping[str, Any]],
     password: bytes,
 ) -> list[Any] | None:
-    """The values of a request's `aggregates`; None if a scan may find other values, or may fail."""
+    """The values of a request's `aggregates`; None if a scan might fail or find other values."""
     aggregates = [Aggregate(each["function"], each.get("column")) for each in requested]
     try:
         if all(each.column is None for each in aggregates):

@@ -21,7 +21,7 @@ def planned_batch(tasks: Sequence[str]) -> tuple[PlannedScan, bytes]:
     """The plan of a batch, from its pickled tasks in base64, and the password of its ledgers."""
     partitions = [pickleSer.loads(base64.b64decode(task)) for task in tasks]
     if not partitions or not all(isinstance(each, LogPartition) for each in partitions):
-        raise WireFormatError("the tasks of a micro-batch are not those of this package")
+        raise WireFormatError("a task of the micro-batch is not a LogPartition of this package")
     plan = ScanPlan(
         partitions=tuple(ScanPartition(each.task.ranges) for each in partitions),
         versions={},

@@ -11,8 +11,9 @@ In a write, Spark passes the options of the statement and the schema of its rows
 from a query, so the write takes no options from the schema. Spark passes neither the table's name
 nor its options. So the log of an `INSERT` into a table of the catalog cannot be determined, and
 `CREATE TABLE .. AS SELECT` and `saveAsTable` would make a table that could not be read. All these
-statements are refused before anything is written. The option `log` is not enough for a write,
-because `saveAsTable` and `writeTo(..).create()` pass this option exactly as `save()` does.
+statements are refused before anything is written. A write with only the option `log` is also
+refused, because this source cannot distinguish `save()` with this option from `saveAsTable` and
+`writeTo(..).create()`.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ HIDDEN_SINCE = (4, 3)
 """The first release of Spark that removes the key from the columns that a scan shows."""
 
 OPTIONS_KEY = "ledgerlog.options"
-"""Key of the options in the value of `CATALOG_KEY`. In earlier releases of ledgerlog, this key was
-itself a key of the metadata. Spark copied it to every query over the table, and to every file that
-was made from the table."""
+"""Key of the options in the value of `CATALOG_KEY`. In earlier releases of ledgerlog, the metadata
+of the column contained this key directly. Spark copied the key to every query over the table, and
+to every file that was made from the table."""
 
 
 def with_table_options(schema_json: str, options: Mapping[str, str]) -> str:
-    """The schema with the options in its first column. Without options, the schema is unchanged."""
+    """Return the schema, with the options in its first column if there are options."""
     struct = struct_of(schema_json)
     if not struct["fields"] or not options:
         return schema_json

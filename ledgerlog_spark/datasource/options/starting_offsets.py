@@ -23,7 +23,8 @@ EARLIEST_NUMBER, LATEST_NUMBER = -2, -1
 """The numbers that mean `earliest` and `latest` in JSON, as in Kafka's options."""
 
 ERROR, GO_TO_LATEST = "error", "latest"
-"""Values of `startingOffsetsByTimestampStrategy`, which applies to a time after every row."""
+"""Values of `startingOffsetsByTimestampStrategy`, which applies if all rows are older than the
+time."""
 
 INT64_MAX = (1 << 63) - 1
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -113,7 +114,8 @@ def offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int | None:
     """Offset of the first row committed at `moment_ms` or later; None if no such row exists yet.
 
     `history` has the retained versions, in ascending order. Some rows of the oldest version may
-    have been committed earlier, but these rows count as committed with the oldest version.
+    have been committed earlier, but the function uses the commit time of this version for all its
+    rows.
     """
     start = history[-1].start_offset
     before: VersionInterval | None = None
@@ -130,7 +132,7 @@ def offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int | None:
 def start_or_else(
     log: str, found: int | None, *, end_offset: int, newest_ms: int, strategy: str
 ) -> int:
-    """Return `found`. If `found` is None, because every row is older, apply the strategy."""
+    """Return `found`. None means that every row is older; then apply the strategy."""
     if found is not None:
         return found
     if strategy == GO_TO_LATEST:
@@ -138,7 +140,7 @@ def start_or_else(
     newest = datetime.fromtimestamp(newest_ms / 1000, UTC).isoformat()
     raise ConfigurationError(
         f'no row of log {log!r} was committed at "startingTimestamp" or later: its newest commit '
-        f'is of {newest}. Set an earlier time, or set "startingOffsetsByTimestampStrategy" to '
+        f'was at {newest}. Set an earlier time, or set "startingOffsetsByTimestampStrategy" to '
         f'"latest" to begin at the end.',
         option="startingTimestamp",
         log=log,
@@ -161,7 +163,7 @@ def checked_offset(
     version: int | None,
     fail_on_data_loss: bool,
 ) -> int:
-    """Return the offset if a read can begin or end at it, and raise an error otherwise.
+    """Return the offset. Raise an error if a read cannot begin or end at this offset.
 
     If the row at the offset no longer exists and `fail_on_data_loss` is False, return `start`.
     `start` and `end` are the limits of the version that is read. A leader log has no version.

@@ -17,7 +17,9 @@ FAIL, CONTINUE = "fail", "continue"
 
 
 class Use(Enum):
-    """Where an option has an effect. Most options are also accepted where they have no effect.
+    """The statements in which an option has an effect.
+
+    Other statements also accept most options, and ignore them.
 
     So one view can be used for reads and for writes. Options that would change the meaning of a
     statement are refused. A stream refuses options that are only for batch reads, and a write
@@ -164,7 +166,7 @@ ALIASES = {
     "maxoffsetspertrigger": "maxRowsPerTrigger",
     "minoffsetspertrigger": "minRowsPerTrigger",
 }
-"""Other accepted names of options, in lower case. In these names, an offset means a row."""
+"""Other accepted names of options, in lower case. The word "offsets" in these names means rows."""
 
 SPARKS_OWN = frozenset({"path", "paths", "checkpointlocation", "queryname"})
 """Keys that Spark itself adds or reads. The value of `path` is the name of a log."""

@@ -46,7 +46,7 @@ from ledgerlog_spark.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class LogSelection:
-    """Logs by name or by pattern. Logs that match the pattern may be created later, or never."""
+    """Logs by name or by pattern. At first, there may be no log that matches the pattern."""
 
     names: tuple[str, ...] = ()  # names of logs that have to exist
     pattern: str | None = None  # a regular expression for the whole name; None if logs are named
@@ -234,7 +234,7 @@ class SourceOptions:
         return self.log
 
     def for_read(self) -> SourceOptions:
-        """The same options, checked for a scan."""
+        """Check the options for a scan, and return them."""
         self._reject_jvm()
         chosen = [
             name
@@ -296,7 +296,7 @@ class SourceOptions:
         return read
 
     def for_write(self) -> SourceOptions:
-        """The same options, checked for a write."""
+        """Check the options for a write, and return them."""
         self._check_write()
         if (self.txn_app_id is None) != (self.txn_version is None):
             raise ConfigurationError(
@@ -328,8 +328,8 @@ class SourceOptions:
             self._check_creation(overwrite=overwrite)
         if self.overwrite_if_changed and self.expected_version is not None:
             raise ConfigurationError(
-                'option "expectedVersion" allows no change of the log, and "overwriteIfChanged" '
-                "allows each change: set only one",
+                'option "expectedVersion" forbids changes by other jobs, but "overwriteIfChanged" '
+                "allows them: set only one",
                 option="expectedVersion",
             )
         if self.overwrite_schema and self.merge_schema:
@@ -355,11 +355,11 @@ class SourceOptions:
                 )
 
     def for_stream_write(self) -> SourceOptions:
-        """The same options, checked for a streaming write."""
+        """Check the options for a streaming write, and return them."""
         self._check_write()
         if self.txn_version is not None:
             raise ConfigurationError(
-                'option "txnVersion" is the batch id in a stream: leave it out',
+                'leave the option "txnVersion" out: in a stream, the batch id takes its place',
                 option="txnVersion",
             )
         for name, is_set in (
@@ -405,7 +405,10 @@ BY_LOWER_NAME = {option.name.lower(): option for option in TABLE}
 
 
 def _reject_backward_times(start: int | None, end: int | None) -> None:
-    """Raise an error if `end` is before `start`. Absolute and relative times are not compared."""
+    """Raise an error if `end` is before `start`.
+
+    Does not compare an absolute with a relative time.
+    """
     if start is None or end is None or (start < 0) != (end < 0) or start <= end:
         return
     raise ConfigurationError(
@@ -429,7 +432,8 @@ def _is_of_table(lowered: Mapping[str, str]) -> bool:
 def table_options(options: Mapping[str, str]) -> dict[str, str]:
     """The options that a table keeps, in lower case: this source's options and the log's name.
 
-    The result is empty when no table is made, because `save` must not store options with its rows.
+    The result is empty if the statement creates no table: `save` must not store options with its
+    rows.
     """
     lowered = {key.lower(): value for key, value in options.items()}
     if not _is_of_table(lowered):

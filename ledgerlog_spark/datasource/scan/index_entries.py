@@ -3,8 +3,8 @@
 For a range of a transactional log, this module reads the index entry. The index may list slices:
 the places of the columns in each entry. A scan of few columns then reads these slices instead of
 whole entries (LOGS.md#G14). A leader log has no index entries, so this module reads the headers of
-a few entries. An index only avoids work. If all bookies have lost an index entry, the whole range
-is read, and that read reports whether rows are lost too.
+a few entries. A scan also works without an index, but reads more. If all bookies have lost an index
+entry, the task reads the whole range. That read raises an error if rows are also lost.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ def read_indexes(
 ) -> dict[tuple[int, int], RangeIndex]:
     """Read indexes, and return them by ledger id and index entry id. Lost indexes are left out.
 
-    The index entry of a range has the id `index_entry_id`, or `slices_entry_id` if the former is
-    NO_ENTRY. An index that is read only for its slices is left out after any error.
-    `log_ids` maps log names to log ids. The keys of `schemas` are log name and schema id.
+    The id of a range's index entry is `index_entry_id`. If that is NO_ENTRY, it is
+    `slices_entry_id`, and the index is read only for its slices. Such an index is left out after
+    any error. `log_ids` maps log names to log ids. The keys of `schemas` are log name and schema
+    id.
     """
     # All pieces of one range have the same index, so the index is read once.
     by_key = {(each.ledger_id, _index_id(each)): each for each in ranges}
@@ -71,7 +72,8 @@ def read_indexes(
                         payload = next(iter(reader))[0].payload
                         index = _decoded(scanned, schemas[name, scanned.schema_id], payload)
                     except LedgerLogError as error:
-                        # Slices only save bytes. An index that selects rows is either read or lost.
+                        # An index that is read for its slices only saves bytes, so its errors are
+                        # ignored.
                         is_needed = scanned.index_entry_id != NO_ENTRY
                         if is_needed and not isinstance(error, DataLossError):
                             raise
@@ -117,7 +119,7 @@ def header_reader(
 def with_needed_entries(
     logs: BlockingLogs, task: ScanTask, columns: Sequence[str], password: bytes
 ) -> tuple[ScanTask, Slices]:
-    """Return the task without entries that contain no wanted row, and the slices to read.
+    """Return the task with only the entries that contain wanted rows, and the slices to read.
 
     `columns` are the names of the wanted columns. Their case does not matter.
     """
@@ -154,11 +156,11 @@ def _pruned_places(
 ) -> tuple[list[int], Sequence[int]] | None:
     """The places of the columns in stored rows, and the number of buffers of each stored column.
 
-    The result is None if all columns are wanted, or if the type of a stored column has other parts
-    than buffers.
+    The result is None if all columns are wanted, or if a stored column does not consist of buffers
+    only.
     """
     if not encoded:
-        return None  # the schema of records
+        return None  # a log of records has no columns
     schema = decode_schema(encoded)
     places, counts = places_of(schema, columns), buffer_counts(schema)
     return (places, counts) if counts is not None and len(places) < len(counts) else None

@@ -1,8 +1,8 @@
-"""The rows that the first query of a table reads, so that its later queries read the same rows.
+"""Stores which rows the first query of a table reads, so that later queries read the same rows.
 
 Spark keeps the plan of a Python source for all queries of a DataFrame. But the JVM engine plans
-each query separately. So the first answer of the planner has a text with the rows that were chosen,
-and the later requests of the same table contain this text. Other code treats the text as opaque.
+each query separately. So the first answer of the planner contains a text that names the chosen
+rows. Later requests for the same table contain this text. Other code does not interpret the text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 PINNED_OPTION = "__pinned"
-"""The option that brings the text to the Python source. Users cannot see it."""
+"""The option that passes the text to the Python source. Users do not see this option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +34,21 @@ class PinnedLog:
 
 
 def text_of_logs(pinned: Mapping[str, PinnedLog]) -> str:
-    """The text of a scan of logs."""
+    """Encode the rows that a scan of logs reads."""
     return json.dumps({name: asdict(each) for name, each in pinned.items()}, separators=(",", ":"))
 
 
 def logs_in(text: str) -> dict[str, PinnedLog]:
-    """The logs in the text of a scan of logs."""
+    """Decode the result of `text_of_logs`."""
     logs: dict[str, dict[str, Any]] = json.loads(text)
     return {name: PinnedLog(**each) for name, each in logs.items()}
 
 
 def text_of_ledger(last_entry_id: int) -> str:
-    """The text of a scan of one ledger up to this entry."""
+    """Encode the last entry that a scan of one ledger reads."""
     return json.dumps(last_entry_id)
 
 
 def last_entry_in(text: str) -> int:
-    """The last entry in the text of a scan of one ledger."""
+    """Decode the result of `text_of_ledger`."""
     return int(json.loads(text))

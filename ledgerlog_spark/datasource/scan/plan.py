@@ -48,8 +48,8 @@ Without this factor, a range that is a little larger than a share would be cut."
 class LogScan:
     """One log of the plan. The snapshot does not change during the scan.
 
-    The state of the ledgers does not matter: a listed range is read to its end, also in an open
-    ledger. `indexes` and `spans` are the results for the ranges that `indexes_wanted` returned.
+    The state of the ledgers does not matter: a listed range is read to its end, even if its ledger
+    is open. `indexes` and `spans` are the results for the ranges that `indexes_wanted` returned.
     """
 
     snapshot: LogSnapshot
@@ -94,7 +94,7 @@ def plan(
     parallelism: int = 1,
     needs: Needs = NO_FILTERS,
 ) -> ScanPlan:
-    """Plan a scan. Entries in which `needs` finds no needed row are left out.
+    """Plan a scan. Entries that have no rows for `needs` are left out.
 
     `parallelism` is the number of tasks that run at once. Without the option `minPartitions`, a
     scan is cut into about `parallelism` tasks, or into more if other options limit the size of a
@@ -102,8 +102,8 @@ def plan(
     `parallelism` is 1, only the options limit the size of a task.
 
     Raises:
-        ConfigurationError: The offsets name a log that is not read, are after the end of the log,
-            or end before they begin.
+        ConfigurationError: The offsets name a log that is not read, or are after the end of the
+            log, or the end is before the start.
         DataLossError: Rows between the offsets were truncated, and `fail_on_data_loss` is set.
     """
     parts = []
@@ -140,11 +140,12 @@ def indexes_wanted(
 ) -> list[ScanRange]:
     """The ranges whose indexes are worth reading before the scan is planned, at most INDEXES_MAX.
 
-    One kind of these ranges may have entries that no filter needs. The other kind is cut by the
-    offsets of the scan, and is so large that several tasks share the range. Without the index, the
-    planner would estimate where the wanted rows are, and some tasks would have no rows. If one task
-    reads such a range alone, the task itself reads the index. A leader log has no indexes. For its
-    ranges, the caller reads headers of entries instead. Raises the errors of `plan`.
+    There are two kinds of these ranges. A range of the first kind may have entries whose rows do
+    not pass the filters. A range of the second kind has rows outside the offsets of the scan, and
+    is so large that several tasks share it. Without the index, the planner would estimate where the
+    wanted rows are, and some tasks would have no rows. If only one task reads a range of the second
+    kind, this task reads the index. A leader log has no indexes. For its ranges, the caller reads
+    headers of entries instead. Raises the errors of `plan`.
     """
     wanted = _listed(logs, options, needs)
     limits = _Limits.of([scanned for _, _, scanned in wanted], options, parallelism)

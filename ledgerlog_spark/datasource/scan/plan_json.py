@@ -1,7 +1,7 @@
 """The JSON form of a `ScanPlan`, which the JVM engine reads.
 
 The plans in `tests/golden/plan` have this form. The format number changes when the meaning of a
-field changes. A reader ignores fields that are unknown to it.
+field changes. A reader ignores unknown fields.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def plan_to_json(plan: ScanPlan) -> dict[str, Any]:
 
 def _range_to_json(scanned: ScanRange) -> dict[str, Any]:
     fields = asdict(scanned)
-    del fields["index_entries"]  # only for the choice of slices, which is part of a plan
+    del fields["index_entries"]  # the plan has the choice of slices that used it
     return fields
 
 

@@ -41,7 +41,7 @@ RECORDS_MAX = 1_000
 """Maximum number of ledgers whose metadata the driver sends to tasks. The tasks read the rest."""
 
 RECORD_SIZE_BYTES_MAX = 64 << 10
-"""Larger metadata is not sent to the tasks, because each task gets a copy."""
+"""Maximum size of a ledger's metadata that is sent to tasks. Each task gets a copy of it."""
 
 
 def schema_of(logs: BlockingLogs, options: SourceOptions) -> str:
@@ -74,7 +74,7 @@ class PlannedScan:
     def for_columns(
         self, columns: Sequence[str], first_columns: FirstColumns = no_columns
     ) -> PlannedScan:
-        """The same scan for only some columns. It reads slices where they pay."""
+        """The same scan for some columns only. Its tasks read slices where slices save bytes."""
         choice = SliceChoice(self.schemas, columns, first_columns)
         partitions = tuple(
             ScanPartition(choice.chosen(partition.ranges)) for partition in self.plan.partitions
@@ -116,7 +116,7 @@ def planned_scan(
     """Take a snapshot of each log, and plan the scan of the columns in `schema`.
 
     For `parallelism` and `needs`, see `plan`. With `pinned`, the scan reads the rows that an
-    earlier scan with the same options has pinned.
+    earlier scan with the same options chose.
     """
     scans = _scans(logs, options, pinned)
     reject_unknown_columns(
@@ -149,7 +149,7 @@ def tasks_from(
 ) -> list[ScanTask]:
     """The tasks that scan these snapshots between the offsets in the options.
 
-    The wanted columns are not known yet. So the tasks have not chosen where they read slices.
+    The wanted columns are not known yet. So the tasks contain no choice of slices.
     """
     planned = _planned(logs, scans, options, parallelism, password, NO_FILTERS)
     return planned.tasks(include_metadata=options.include_metadata)
@@ -183,15 +183,15 @@ def _schema_of(scanned: ScanRange, schemas: Mapping[int, bytes]) -> bytes:
     schema = schemas.get(scanned.schema_id)
     if schema is None:
         raise SchemaMismatchError(
-            f"log {scanned.log!r} lists rows of schema {scanned.schema_id}, which its record "
-            f"does not have",
+            f"log {scanned.log!r} lists rows of schema {scanned.schema_id}, but has no "
+            f"schema with this id",
             log=scanned.log,
         )
     return schema
 
 
 def _records(logs: BlockingLogs, partitions: Sequence[ScanPartition]) -> dict[int, LedgerMetadata]:
-    """Read metadata of ledgers for the tasks, first that of ledgers which several tasks read.
+    """Read ledger metadata for the tasks. The ledgers that several tasks read are read first.
 
     Metadata above `RECORD_SIZE_BYTES_MAX` is left out.
     """
@@ -261,7 +261,7 @@ def _scans(
 def _opened_versions(
     logs: BlockingLogs, options: SourceOptions, pinned: Mapping[str, PinnedLog] | None
 ) -> Iterator[tuple[BlockingLog, int | None]]:
-    """The logs to read, each with its version; None for the newest one."""
+    """The logs to read, each with its version. None means the newest version."""
     if pinned is None:
         for log in _opened(logs, options):
             yield log, requested_version(logs, log, options)

@@ -1,9 +1,9 @@
 """The part of a listed range that a task reads, and the entries that a scan needs from it.
 
 A range of a transactional log has an index entry (`RangeIndex`). A ledger of a leader log has no
-index entry, but each of its entries contains the offsets of its rows. `entries_between` finds where
-a scan begins and ends from the headers of a few entries, by interpolation and bisection.
-An entry is omitted only if none of its rows is in the scan.
+index entry, but each of its entries contains the offsets of its rows. `entries_between` reads the
+headers of a few entries to find the first and the last entry of a scan. It chooses these entries by
+interpolation and bisection. An entry is omitted only if none of its rows is in the scan.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class ScanRange:
             is no history, or if each entry has its own time.
         index_entry_id: Id of the index entry. The task reads this entry first, to find out which
             entries it needs. NO_ENTRY if all entries are needed.
-        slices_entry_id: Id of the index entry, which may list the slices of the entries. The task
-            reads it first. NO_ENTRY if the range is small, has no index, or if slices do not pay
-            (`slice_choice`).
+        slices_entry_id: Id of the index entry, if the task reads this entry first to get the slices
+            of the other entries. NO_ENTRY if the range is small, has no index, or if slices would
+            not save bytes (`slice_choice`).
         index_entries: Number of entries that the entry `slices_entry_id` describes.
-        entry_rows: Number of the first row of these entries in the listed range, and the number
-            after their last row. The task checks both numbers. None if they are unknown before the
+        entry_rows: The half-open interval of these entries' rows, numbered from the first row of
+            the listed range. The task checks both numbers. None if they are unknown before the
             entries are read.
         is_searched: Whether the task first reads the headers of a few entries to find the entries
             with the wanted rows. Only for leader logs.
@@ -146,7 +146,7 @@ def _wanted_rows(scanned: ScanRange) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class EntrySpan:
-    """Consecutive entries of a listed range."""
+    """Consecutive entries of a listed range, with the numbers of their rows."""
 
     first_entry_id: int
     last_entry_id: int  # inclusive; smaller than the first entry if there is no entry

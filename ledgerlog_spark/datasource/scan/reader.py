@@ -48,7 +48,8 @@ class BatchReader(DataSourceReader):
     ) -> None:
         """Make a reader. `schema_json` is the schema that Spark wants, as JSON.
 
-        `pinned` are the rows that an earlier scan of the JVM engine has chosen.
+        `pinned` is the text of the rows that an earlier scan of the JVM engine chose
+        (`scan.pinned`).
         """
         self._parallelism = parallelism
         self._pinned = pinned
@@ -57,7 +58,7 @@ class BatchReader(DataSourceReader):
         self.options = options
 
     def planned(self, password: bytes, needs: Needs = NO_FILTERS) -> PlannedScan:
-        """Take a snapshot and plan its scan. Only the JVM engine gets the `needs` of a query."""
+        """Take a snapshot and plan its scan. Only requests of the JVM engine contain `needs`."""
         return planned_scan(
             client_of(self.uri).logs,
             self.options,

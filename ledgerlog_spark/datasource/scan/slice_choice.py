@@ -1,9 +1,9 @@
 """Decides in which ranges the tasks of a scan read slices instead of whole entries (LOGS.md#G14).
 
-To read slices, a task first reads the whole index entry of the range, even if it reads only a small
-piece of the range. So slices pay only if the index and the wanted columns together have less than
-60 % of the bytes that the task would read otherwise. The planner has the sizes of ranges, but not
-of columns. It estimates the sizes of columns:
+To read slices, a task first reads the whole index entry of the range, even if the task needs only a
+small piece of the range. So a task reads slices only if the index and the wanted columns together
+have less than 60 % of the bytes of the whole entries. In this module, slices "pay" if this
+condition is true. The planner has the sizes of ranges, and estimates the sizes of columns:
 
     column of fixed width     the width of its type for each row
     column of varying width   4 bytes for each row, and an equal part of the bytes of the range that
@@ -13,11 +13,12 @@ of columns. It estimates the sizes of columns:
                               the statistics of each column: 28 bytes for a column of fixed width,
                               and 76 bytes for a column of varying width
 
-If a range is smaller than its columns of fixed width, it is compressed. Then a column of varying
-width counts 16 bytes for each row, and all columns are assumed to shrink alike. After a wrong
-estimate, a task reads an index in vain, or reads whole entries. The rows are the same. The index
-has the exact sizes, and the task decides again by these sizes. If a task may read the columns of a
-filter before the others, it always decides by the index.
+If a range is smaller than its columns of fixed width, it is compressed. Then 16 bytes are counted
+for each row of a column of varying width, and the same compression ratio is assumed for all
+columns. A wrong estimate changes only the cost: a task reads an index for nothing, or reads whole
+entries. The index has the exact sizes, and a task that reads the index decides again by these
+sizes. If a query has a filter, a task may read the columns of the filter before the other columns.
+Then the task always reads the index and decides by it.
 """
 
 from __future__ import annotations
@@ -69,17 +70,20 @@ class _Pruning(NamedTuple):
 
 
 FirstColumns = Callable[[bytes], Collection[int]]
-"""Places of the columns that a task may read before the others, in an encoded schema."""
+"""Returns the places of the columns in an encoded schema that a task may read before the others."""
 
 
 def no_columns(schema: bytes) -> Collection[int]:
-    """The columns of a scan without a filter for rows."""
+    """Return no places: without a filter, a task reads all columns at once."""
     del schema
     return ()
 
 
 class SliceChoice:
-    """The choice for one scan. `schemas` has encoded schemas by log name and schema id."""
+    """Chooses the ranges of a scan in which tasks read slices.
+
+    `schemas` has the encoded schemas by log name and schema id.
+    """
 
     def __init__(
         self,
@@ -87,7 +91,7 @@ class SliceChoice:
         columns: Sequence[str],
         first_columns: FirstColumns = no_columns,
     ) -> None:
-        """Make the choice for a scan of `columns`, which are names in upper or lower case."""
+        """Prepare the choice for a scan of `columns`. The case of these names does not matter."""
         self._prunings = {
             key: _pruning(schema, columns, first_columns) for key, schema in schemas.items()
         }
@@ -110,7 +114,7 @@ class SliceChoice:
         first = pieces[0]
         pruning = self._prunings[first.log, first.schema_id]
         if pruning is None or first.index_entry_id != NO_ENTRY:
-            # An index that is needed to find rows is read anyway.
+            # The task reads the index anyway, to find its rows.
             return pruning is not None
         size_bytes = sum(piece.size_bytes for piece in pieces)
         entries = sum(piece.last_entry_id - piece.first_entry_id + 1 for piece in pieces)
@@ -128,7 +132,10 @@ class SliceChoice:
 
 
 def _rows_of(piece: ScanRange) -> int:
-    """The rows of all entries of a piece. `rows` has only those between the offsets of the scan."""
+    """The number of rows in all entries of a piece.
+
+    `piece.rows` counts only the rows between the offsets of the scan.
+    """
     return piece.rows if piece.entry_rows is None else piece.entry_rows[1] - piece.entry_rows[0]
 
 

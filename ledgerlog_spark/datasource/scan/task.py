@@ -33,7 +33,8 @@ class ScanTask:
     """The input of a task, sent from the driver. `log_ids` has the log ids by log name.
 
     `schemas` has the encoded schemas of the rows, by log name and schema id. `ledgers` has metadata
-    that the driver has read. The task itself reads metadata that is missing or outdated here.
+    that the driver has read. The task reads any other metadata from the metadata store, and reads
+    outdated metadata again.
     """
 
     ranges: tuple[ScanRange, ...]
@@ -176,7 +177,7 @@ def _with_metadata(
 def _times_of(
     entries: Sequence[tuple[int, int | None]], first: int, scanned: ScanRange
 ) -> pa.Array:
-    """Times of the rows. If the entries have none, use the commit times from offset `first` on."""
+    """The times of the rows, from offset `first` on: the entries' times, or the commit times."""
     kind = pa.timestamp("us", tz="UTC")
     rows = sum(count for count, _ in entries)
     if all(time_ms is not None for _, time_ms in entries):

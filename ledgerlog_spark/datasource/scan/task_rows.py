@@ -43,8 +43,8 @@ def task_rows(
     """The rows of a task, in order, in batches of the schema `target`.
 
     If `fail_on_data_loss` is False, a lost entry is reported in the worker's log, and the rest of
-    its range is skipped. If `ignores_case` is False, it is an error if the name of a column differs
-    only in case from the name in the log.
+    its range is skipped. If `ignores_case` is False, a column whose name differs from the name in
+    the log only in case is an error.
 
     Raises:
         DataLossError: No bookie has some listed rows.
@@ -80,9 +80,9 @@ def _without_lost(
 class CommittedEntries(Closing):
     """Reads the entries of a task's ranges. The task calls this object with each range, in order.
 
-    Small ranges are begun ahead, so that a task of many ranges does not wait for ZooKeeper and the
-    bookies for each range. All ranges together hold at most 64 MiB in memory, whatever the sizes of
-    entries are. The end of a `with` block drops unread entries.
+    The reads of small ranges begin before the task calls for them. So a task with many ranges does
+    not wait for ZooKeeper and the bookies at each range. All ranges together hold at most 64 MiB in
+    memory, for all sizes of entries. The end of a `with` block drops unread entries.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class CommittedEntries(Closing):
             _logger.warning("%s", json.dumps(event))
 
     def _begin(self) -> None:
-        """Begin to read the next ranges, up to the limit."""
+        """Begin to read the next ranges, up to BYTES_AHEAD_MAX."""
         size_bytes = sum(scanned.size_bytes for scanned, _ in self._begun)
         chosen: list[ScanRange] = []
         while self._waiting and len(self._begun) + len(chosen) <= RANGES_AHEAD_MAX:

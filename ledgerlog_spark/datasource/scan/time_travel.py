@@ -42,7 +42,7 @@ def requested_version(logs: BlockingLogs, log: BlockingLog, options: SourceOptio
 def requested_offsets(
     logs: BlockingLogs, scans: Sequence[LogScan], options: SourceOptions, password: bytes
 ) -> tuple[Offsets, Offsets]:
-    """The start and the end that the options give a batch read. Times become offsets in each log.
+    """The start and the end of a batch read, by its options. Times are converted to offsets.
 
     If an option is a time, the transactional logs in `scans` must contain their history.
     """
@@ -104,7 +104,7 @@ def _end_at(logs: BlockingLogs, scan: LogScan, moment_ms: int, password: bytes) 
 
 
 def _newest_ms(scan: LogScan) -> int:
-    """The time when the newest row was written, or the log's last version if there is no row."""
+    """The time when the newest row was written; without rows, the time of the last version."""
     if scan.snapshot.kind is LogKind.LEADER and scan.snapshot.items:
         return scan.snapshot.items[-1].newest_ms
     return scan.snapshot.interval.commit_time_ms

@@ -1,7 +1,8 @@
 """Finds the parts of a log that a query needs, from statistics of ranges and entries.
 
-- `facts`: the class `Facts`, which has what statistics show about the values of one column in some
-  rows. `predicates`: whether one of these rows may pass a filter, by the `Facts` of its columns.
+- `facts`: the class `Facts`, with the possible values of one column in some rows, by their
+  statistics. `predicates`: whether one of these rows may pass a filter, by the `Facts` of the
+  columns.
 - `row_runs`: ranges or entries with their statistics, and the `Facts` about their columns.
 - `needs`: which ranges and entries a query needs, by its filters, or by its order and limit
   (`top`). `spans` groups the needed entries into pieces.

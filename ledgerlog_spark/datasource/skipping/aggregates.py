@@ -1,8 +1,8 @@
 """Computes `count`, `min` and `max` of whole ranges from the statistics in the list of a log.
 
-The values are exact. Where the statistics do not determine a value, `NotExactError` is raised. For
-example, a long text has a shortened bound, a column with NaN has no largest value in the
-statistics, and the statistics do not keep the sign of a zero.
+The values are exact. Where the statistics do not determine a value, `NotExactError` is raised.
+There are three such cases: the bound of a long text is shortened, the statistics of a column with
+NaN have no largest value, and the statistics do not contain the sign of a zero.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NotExactError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A function of a column; `count` without a column counts rows."""
+    """A function of a column. If `column` is None, the function is `count`, and counts rows."""
 
     function: str
     column: str | None = None

@@ -1,8 +1,8 @@
-"""What statistics show about the values of one column in some rows.
+"""Computes the possible values of one column in some rows, from statistics.
 
 Bounds and literals of one *family* of types are compared by *keys* in the order of Spark: NaN is
 above every number, -0.0 equals 0.0, text is ordered by its bytes, and decimals of any scale are
-compared as integers. A value that does not belong to the family has no key. Then nothing is known
+compared as integers. A value of another type has no key. If a bound has no key, nothing is known
 about the column.
 """
 

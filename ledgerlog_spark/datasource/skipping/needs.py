@@ -1,7 +1,7 @@
-"""Which ranges and entries a query needs, from its filters and the log's statistics.
+"""Finds the ranges and entries that a query needs, by its filters and the log's statistics.
 
-Spark applies every filter and sort order again, so `Needs` may keep too much. It never leaves out a
-row of the result. Each query has an object of its own.
+`Needs` may keep rows that the query does not need, because Spark applies every filter and sort
+order again. But `Needs` never leaves out a row of the result. Each query has its own `Needs`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Listed:
 class Needs:
     """Finds the needed rows: those that may pass all filters, or may be among the first of `top`.
 
-    Tasks may read `first_columns` before the other columns, so that they can leave out entries.
+    Tasks may read `first_columns` first, and read the other columns only of entries that pass.
     `top` must not be combined with filters: a filter may drop the rows that come first.
     """
 
@@ -110,7 +110,7 @@ class Needs:
         return all(each.may_pass(facts) for each in self._filters)
 
     def _first(self, runs: Sequence[tuple[Listed, RowRun]]) -> list[bool]:
-        """Return for each run if it may have one of the first rows in the query's order."""
+        """Return for each run whether it may have one of the first rows in the query's order."""
         if self._top is None:
             return [True] * len(runs)
         parts = []

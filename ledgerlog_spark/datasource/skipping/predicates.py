@@ -6,10 +6,10 @@ The JVM engine sends each filter as JSON. An expression is one of
     {"type": "decimal", "value": 150, "scale": 2}      a literal, see `literal_of`
     {"op": "<=", "of": [...]}                          an operator
 
-and everything else is unknown. A filter has one of three results in a row: true, false or null.
-From the `Facts` about the columns in many rows, `results` computes the set of the results that the
-filter may have in these rows. A set that is too large is never wrong. So an unknown expression has
-all three results.
+All other expressions are unknown. The result of a filter for one row is true, false or null.
+`results` computes the set of results that the filter may have in some rows, from the `Facts` about
+the columns in these rows. A set may contain results that do not occur, but it must contain all that
+occur. So the set of an unknown expression contains all three results.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class ColumnTest:
-    """An operator whose operands are a column and then literals, all of one family.
+    """An operator with a column as the first operand, and literals of its family as the others.
 
     The operator is IN, STARTS_WITH or a comparison. Without literals, it is IS_NULL or IS_NOT_NULL.
     """
@@ -144,7 +144,7 @@ def _either(one: int, other: int) -> int:
 
 
 def column_test(operator: str, operands: Sequence[Any]) -> ColumnTest | None:
-    """An operator with its operands as a test; None if it has another form, or is unknown."""
+    """Convert an operator and its operands; None if this is no column test or is unknown."""
     if operator in _FLIPPED and len(operands) == 2 and "column" in operands[1]:  # noqa: PLR2004
         operator, operands = _FLIPPED[operator], operands[::-1]
     column = operands[0].get("column") if operands and isinstance(operands[0], Mapping) else None
@@ -193,7 +193,7 @@ def _split(facts: Facts, where_null: int, where_value: int) -> int:
 
 
 def _comparison(operator: str, literals: Sequence[Literal]) -> Callable[[Facts], int]:
-    """A function that gives the results of the operator of a `ColumnTest`."""
+    """Return the function that computes the possible results of a `ColumnTest`."""
     key = literals[0].key
     if operator == "IN":
         keys = sorted({literal.key for literal in literals if literal.key is not None})

@@ -1,7 +1,7 @@
 """The filters of a query in the form that a task of the JVM engine applies to stored rows.
 
-A task may read the columns of the filter first, and the other columns only of entries with a row
-that may pass. A filter is one of
+A task may first read the columns of the filter. It then reads the other columns only of entries
+that have a row which may pass. A filter is one of
 
     {"op": "AND", "of": [...]}                                also OR and NOT
     {"op": "<=", "place": 3, "family": "integer", "values": [5]}
@@ -27,11 +27,11 @@ from ledgerlog_spark.datasource.skipping.row_runs import StoredColumns
 
 
 def row_filter(expressions: Sequence[Any], stored: StoredColumns) -> dict[str, Any] | None:
-    """The filter for rows of one stored schema; None if it would leave out no entry.
+    """The filter for rows of one stored schema; None if no filter is worth a separate read.
 
-    `expressions` are those of a request, which all have to be true. A filter that only excludes
-    nulls is not worth a separate read: Spark adds such a filter for the keys of a join, and the
-    planner already leaves out the entries that have only nulls.
+    `expressions` are the filters of a request. A row passes if all are true. A filter that only
+    excludes nulls is not worth a separate read: Spark adds such a filter for the keys of a join,
+    and the planner already leaves out the entries that have only nulls.
     """
     parts = [_resolved(expression, stored) for expression in expressions]
     useful = [
@@ -94,7 +94,7 @@ def _operators_of(part: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _may_exclude(part: Mapping[str, Any], *, result: bool = True) -> bool:
-    """Whether there can be rows in which the part is certainly not `result`."""
+    """Whether some rows can make the part certainly different from `result`."""
     operator = part.get("op")
     if operator == "NOT":
         return _may_exclude(part["of"][0], result=not result)

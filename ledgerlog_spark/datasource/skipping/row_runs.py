@@ -23,7 +23,7 @@ from ledgerlog_spark.protocol.log.state.statistics import (
 
 @dataclass(frozen=True, slots=True)
 class RowRun:
-    """Consecutive rows, with encoded statistics. If these are empty, no statistics are known."""
+    """Consecutive rows, with their encoded statistics, which are empty if unknown."""
 
     log: str
     ledger_id: int
@@ -82,7 +82,7 @@ class StoredColumns:
         return place is not None and place < COLUMNS_MAX
 
     def facts(self, run: RowRun) -> FactsOf:
-        """Return the function from the name of a column to the facts about it in these rows."""
+        """Return a function that maps the name of a column to the facts about it in these rows."""
         known: dict[int, ColumnStatistics] = {}
         if run.statistics:
             known = {column.column: column for column in decode_statistics(run.statistics)}
@@ -98,7 +98,7 @@ class StoredColumns:
         return of
 
     def is_metadata(self, column: str) -> bool:
-        """Whether the name means a metadata column of the scan."""
+        """Whether the name is that of a metadata column of the scan."""
         return self._include_metadata and column in METADATA_COLUMNS
 
 

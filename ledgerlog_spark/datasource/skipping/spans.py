@@ -16,8 +16,8 @@ def spans_of(places: Iterable[int], byte_edges: Sequence[int]) -> list[tuple[int
 
     `byte_edges` contains the number of bytes before each place.
 
-    A gap is read too if reading it costs no more than opening another piece. If there would be more
-    than PIECES_MAX pieces, the smallest gaps are also read.
+    A gap between two needed entries is also read if this costs no more than opening another piece.
+    If there would be more than PIECES_MAX pieces, the smallest gaps are read too.
     """
     spans: list[tuple[int, int]] = []
     for place in places:

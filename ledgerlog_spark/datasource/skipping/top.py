@@ -1,9 +1,9 @@
-"""Which ranges and entries can contain one of the first rows of `ORDER BY column LIMIT n`.
+"""Finds the ranges and entries that may have one of the first rows of `ORDER BY x LIMIT n`.
 
-From the bounds of the parts that the scan reads completely, the module finds a value which at least
-n rows reach or precede in the sort order. A row that comes strictly after this value is not one of
-the first n, whatever the further sort orders are. Only bounds and null counts are used, and no rows
-are read.
+The module uses the bounds and null counts of the parts that the scan reads completely, and reads no
+rows. It finds a value for which at least n rows are equal to it or before it in the sort order. A
+row that comes strictly after this value is not one of the first n rows. The query's further sort
+orders do not change this.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Top:
         ]
 
     def _latest(self, parts: Sequence[Part], wanted: int) -> tuple[Any] | None:
-        """A tuple of a value that at least `wanted` values reach or precede; None if unknown."""
+        """A value, as a 1-tuple, such that `wanted` values are not after it; None if unknown."""
         known = [
             (last, part.rows - part.nulls)
             for part in parts

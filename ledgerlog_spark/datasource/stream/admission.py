@@ -1,9 +1,9 @@
 """Decides how many of the unread rows one micro-batch takes.
 
 The functions are pure. A batch takes at most `maxRowsPerTrigger` rows and `maxBytesPerTrigger`
-bytes. All rows of a range count as equally large. If the limit of bytes is smaller than an entry, a
-batch takes about one entry, so that the stream makes progress. Several logs share a limit evenly.
-If a log does not use its part, the other logs use it.
+bytes. All rows of a range are assumed to have the same size. If the limit of bytes is smaller than
+an entry, a batch takes about one entry, so that the stream makes progress. Several logs share a
+limit evenly. If a log does not use its part, the other logs use it.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ def _admit_an_entry(
 ) -> None:
     """If all shares together are less than an entry, take an entry of the log that waited longest.
 
-    Only logs to which the limit of rows gives at least one row count: with a limit of one row,
-    this is one log. An entry is always read completely. So the same entry would be read twice if a
-    batch took only a part of it.
+    A log is considered only if the limit of rows allows at least one of its rows. With a limit of
+    one row, this is a single log. The batch takes the whole entry, because tasks always read
+    entries completely: two batches that share an entry would both read it.
     """
     able = [backlog for backlog in waiting if allowed[backlog.log] > backlog.first_offset]
     if not able:

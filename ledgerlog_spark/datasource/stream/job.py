@@ -36,9 +36,9 @@ LOGS_MAX = 10_000
 class StreamPlan(NamedTuple):
     """The input of the tasks of a micro-batch. Spark pickles this object.
 
-    The plan is None if this process planned batches for a log that was deleted, and no other log
-    has its name. Then only the first batch of a query may create a new log. `is_made_again` is True
-    if this process planned batches for an earlier log of that name.
+    The plan is None if this process planned batches for a log that was deleted since, and no new
+    log has the same name. Then only the first batch of a query may create a new log.
+    `is_made_again` is True if this process planned batches for an earlier log of that name.
     """
 
     plan: JobPlan | None
@@ -56,8 +56,8 @@ class StreamWrite(NamedTuple):
     def plan(self) -> StreamPlan:
         """The plan for the tasks of the next micro-batch.
 
-        Each plan after the first plan sends at most two requests. Spark does not pass the id of the
-        query to this method. So the tasks determine the producer, and check whether their query
+        After the first call, each call sends at most two requests. Spark does not pass the id of
+        the query to this method. So the tasks determine the producer, and check whether their query
         wrote to an earlier log (`plan_of_batch`). Raises the errors of `begin_job`.
         """
         before = _log_ids.get((self.uri, self.options.target))

@@ -3,8 +3,8 @@
 Spark stores the end of a batch as `{log: {"id": log id, "offset": next row}}`. Merging does not
 change the offset of a row, so stored offsets remain valid. The id shows if the log was deleted and
 replaced. Spark does not store the start of the first batch, but requests this start again after a
-crash. So the second answer must be the same, or the start must have been stored before as the end
-of a batch without rows.
+crash. So either the second answer is the same, or Spark has already stored the start, as the end of
+a batch without rows.
 
 If a stream cannot continue, its error states what happened, what it means for the rows, and what to
 do.
@@ -97,7 +97,7 @@ def start_in(logs: BlockingLogs, scan: LogScan, read: SourceOptions, password: b
 
 
 def when_it_ended_at(scan: LogScan, end_offset: int) -> LogScan:
-    """The log when the first batch of a stream was planned. This batch ends at `end_offset`.
+    """The log as it was when the stream's first batch was planned, which ends at `end_offset`.
 
     The result is the first version that contains the last row of the batch. An overwrite after the
     planning does not change the result, because the overwrite begins after the last row of the
@@ -160,10 +160,10 @@ def _reject_overwrite(view: LogView, offset: int, accepted_version: int | None) 
     start = view.start_offset if replacing is None else replacing.start_offset
     raise LogError(
         f"log {view.name!r} was overwritten{what}: the rows before offset {start} are no longer in "
-        f"the log. The query has read those before {offset}, and its output may contain them. To "
-        f"read all rows in the order of their commits, and overwritten rows until they expire, set "
-        f'the option "onOverwrite" to "continue"; to read only the current rows, {_NEW_CHECKPOINT} '
-        f'and startingOffsets "earliest".',
+        f"the log. The query has read the rows before offset {offset}, and its output may contain "
+        f"them. To read all rows in the order of their commits, and overwritten rows until they "
+        f'expire, set the option "onOverwrite" to "continue"; to read only the current rows, '
+        f'{_NEW_CHECKPOINT} and startingOffsets "earliest".',
         log=view.name,
         offset=offset,
         start_offset=start,
@@ -200,13 +200,13 @@ def committed_ms(versions: Sequence[VersionInterval], offset: int) -> int:
 def log_deleted(name: str, unread_rows: int | None) -> DataLossError:
     """The error for a deleted log. `unread_rows` is None if their number is unknown."""
     if unread_rows is None:
-        lost = "any rows that it had not read are lost"
+        lost = "any rows that the query had not read are lost"
     elif unread_rows:
-        lost = f"at least {unread_rows} rows that it had not read are lost"
+        lost = f"at least {unread_rows} rows that the query had not read are lost"
     else:
         lost = (
-            "it had read all known rows; only rows that were committed just before the deletion "
-            "may be lost"
+            "the query had read all known rows; only rows that were committed just before the "
+            "deletion may be lost"
         )
     return DataLossError(
         f"log {name!r}, which the query reads, was deleted: {lost}. Remove the log from the query, "
@@ -221,7 +221,7 @@ def log_made_again(name: str, *, old_id: str, new_id: str) -> DataLossError:
     """The error for a log that replaced the log of the checkpoint under the same name."""
     return DataLossError(
         f"log {name!r} was deleted and created again: the checkpoint belongs to the log with id "
-        f"{old_id}; the log with the id {new_id} has other rows at the same offsets. To "
+        f"{old_id}, but the log now has the id {new_id}, and other rows at the same offsets. To "
         f"read the new log from its first row, {_NEW_CHECKPOINT}, or {_GO_ON}.",
         log=name,
         old_id=old_id,
@@ -230,7 +230,7 @@ def log_made_again(name: str, *, old_id: str, new_id: str) -> DataLossError:
 
 
 def check_checkpoint(selection: LogSelection, names: Iterable[str]) -> None:
-    """Raise an error if the query reads no log of the checkpoint any more.
+    """Raise an error if the query no longer reads any log of the checkpoint.
 
     A log that is no longer selected keeps its offset in the checkpoint, and is not read.
     """

@@ -1,8 +1,8 @@
 """The streaming reader that Spark calls (docs/STREAMING.md).
 
 One instance runs in Spark's source process and provides offsets and partitions. Spark pickles
-another instance and sends it to the tasks, in which it reads the rows. A partition contains the
-input of its task.
+another instance and sends it to the tasks. There, this instance reads the rows. A partition
+contains the input of its task.
 """
 
 from __future__ import annotations

@@ -311,7 +311,7 @@ class LedgerStream:
             self._accepted[view.log_id] = view.versions[-1].version
 
     def _forget_gone(self, current: Mapping[str, WatchedLog], ends: Offsets) -> None:
-        """Forget the state of logs that are neither selected nor in the checkpoint any more."""
+        """Forget the state of logs that are no longer selected and are not in the checkpoint."""
         names = {*current, *ends}
         ids = {log.log_id for log in current.values()} | {end.log_id for end in ends.values()}
         if self._seen_ends.keys() <= names and self._accepted.keys() <= ids:
@@ -322,7 +322,7 @@ class LedgerStream:
         self._schemas.forget_others(names, ids)
 
     def _unread(self, name: str, start: Offsets) -> int | None:
-        """Number of rows of a log that were seen and not read; None if the log was never read."""
+        """Number of rows of a log that were seen, but are in no batch; None if it is unknown."""
         position, seen = start.get(name), self._seen_ends.get(name)
         if position is None or seen is None or position.log_id != seen.log_id:
             return None

@@ -112,7 +112,7 @@ class WatchedLog:
             seen_offset = max(seen_offset, known.end_offset)
             if not is_fresh and not self._has_changed.is_set():
                 return known
-        self._has_changed.clear()  # before the read, so that a change during it is read next time
+        self._has_changed.clear()  # before the read, so that a change during the read is kept
         try:
             if known is None or is_fresh:
                 self._view = patiently(lambda: self._read(first_offset, seen_offset, known))
@@ -236,7 +236,7 @@ class WatchedLogs:
 def _joined(
     known: tuple[VersionInterval, ...], read: tuple[VersionInterval, ...], first_offset: int
 ) -> tuple[VersionInterval, ...]:
-    """Join two histories, without versions that rows from `first_offset` on do not need."""
+    """Join two histories. Omit versions that are not needed for the rows from `first_offset` on."""
     if known and read and known[-1].version + 1 != read[0].version:
         known = ()
     versions = known + read

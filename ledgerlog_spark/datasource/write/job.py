@@ -55,14 +55,14 @@ def begin_job(
         try:
             return begun.job(log, is_new=is_new)
         except LogNotFoundError:
-            # Another write has created the log, failed, and deleted the log.
+            # The log was found, but the write that had created it failed and deleted it.
             if is_new or not options.may_create or attempt == BEGIN_ATTEMPTS_MAX:
                 raise
     raise AssertionError(BEGIN_ATTEMPTS_MAX)
 
 
 class _Beginning:
-    """The parameters of a write, from which a job begins on a log."""
+    """Begins the job of a write; holds the parameters of this write."""
 
     def __init__(
         self,
@@ -79,7 +79,10 @@ class _Beginning:
         self._password = password_in(options.password_file)
 
     def job(self, log: BlockingLog, *, is_new: bool) -> Job:
-        """The job on this log. If the job cannot begin, a log made only for it is deleted."""
+        """Begin the job on this log.
+
+        If that fails, delete the log if it was created for the job.
+        """
         job: Job | None = None
         try:
             job = self._begun(log, is_new=is_new)
@@ -114,9 +117,9 @@ def opened(
 ) -> tuple[BlockingLog, bool]:
     """Open the log; if it does not exist, create it with the schema of the rows.
 
-    Returns the log, and whether this call created it. The log is created even for a write without
-    rows, but not if the cluster has too few bookies for its ledgers. Raises the errors of
-    `begin_job`.
+    Returns the log, and whether this call created the log. Even a write without rows creates the
+    log. If the cluster has too few bookies for a ledger, the log is not created. Raises the errors
+    of `begin_job`.
     """
     if options.error_if_exists:
         return _only_created(client, options, schema)
@@ -143,7 +146,7 @@ def _created(client: BlockingLogClient, options: SourceOptions, schema: bytes) -
 def _only_created(
     client: BlockingLogClient, options: SourceOptions, schema: bytes
 ) -> tuple[BlockingLog, bool]:
-    """Create the log. If it exists, raise an error, unless it already has the batch of this write.
+    """Create the log, and raise an error if it exists without the batch of this write.
 
     This is LOGS.md#K18.
     """
@@ -165,7 +168,7 @@ def _how_to_reuse(log: BlockingLog) -> str:
     if log.state().head.version > 0:
         return ""
     return (
-        ". The log is empty and has no commit: another write that created it is running, or was "
+        ". The log is empty and has no commit: the write that created it is still running, or was "
         f"killed. Append to the log, or delete it with `ledgerlog logs delete {log.name}`"
     )
 
@@ -178,8 +181,8 @@ def _check_may_create(options: SourceOptions, error: LogNotFoundError) -> None:
     ):
         if is_set:
             raise LogNotFoundError(
-                f'log {options.target!r} does not exist, and the option "{name}" requires it: '
-                "it was deleted after it was read",
+                f'log {options.target!r} does not exist, but the option "{name}" requires it: '
+                "the log was deleted after the job read it",
                 log=options.target,
             ) from error
     if not options.create_if_missing:
@@ -192,8 +195,8 @@ def _check_may_create(options: SourceOptions, error: LogNotFoundError) -> None:
 def delete_log_of(log: BlockingLog, job: Job | None) -> None:
     """Delete the log that a failed write created, if nothing else uses it (LOGS.md#K19).
 
-    The error of the write is raised, whatever happens here. If the store fails, the empty log
-    stays, and a later write accepts it.
+    This function raises no error, because the caller raises the error of the write. If the metadata
+    store fails, the empty log remains, and a later write accepts it.
     """
     try:
         if job is None:
@@ -205,15 +208,15 @@ def delete_log_of(log: BlockingLog, job: Job | None) -> None:
 
 
 def check_log_id(options: SourceOptions, log: BlockingLog) -> None:
-    """Raise an error if the name belongs to another log than the log that the write expects.
+    """Raise an error if the write expects another log id than the log of this name has.
 
-    All later steps of the write use the id of the log, so they need not compare it.
+    Later steps of the write need no such check, because they find the log by its id.
     """
     if options.expected_log_id not in {None, log.log_id}:
         raise ConcurrentCommitError(
-            f"log {options.target!r} has the id {log.log_id}, and the write expects "
-            f"{options.expected_log_id}: it was deleted and re-created after it was read; nothing "
-            "was changed: read the new log, then repeat the write",
+            f"log {options.target!r} has the id {log.log_id}, but the write expects "
+            f"{options.expected_log_id}: the log was deleted and re-created after the job read it. "
+            "Nothing was changed. Read the new log, then repeat the write",
             log=options.target,
             log_id=log.log_id,
             expected_log_id=options.expected_log_id,
@@ -273,8 +276,8 @@ _PROPERTIES = (
 def _properties(options: SourceOptions) -> dict[str, str]:
     """The properties that the options set, by name.
 
-    With `ensembleSize`, quorums that are not given are never larger than the ensemble. So
-    `ensembleSize` 1 alone means one copy.
+    If `ensembleSize` is set, a quorum without an option is at most as large as the ensemble. So
+    with only `ensembleSize` 1, there is one copy of each entry.
     """
     requested = {
         option_of(name): str(value)

@@ -30,10 +30,10 @@ class StagedRanges(WriterCommitMessage):
 class BatchWriter(DataSourceArrowWriter):
     """Appends rows to a log, or replaces all its rows, atomically.
 
-    The writer is created on the driver. There, the run of its job becomes the current run of its
-    producer. Then Spark pickles the writer for the tasks and for the commit. Each task attempt
-    writes its own ledgers. If an attempt fails or its result is not used, no version lists its
-    ledgers, and the sweeper deletes them.
+    Spark creates the writer on the driver. The writer then begins a run of its producer, which
+    becomes the producer's current run. Then Spark pickles the writer, and sends it to the tasks and
+    to the commit. Each task attempt writes its own ledgers. If an attempt fails or its result is
+    not used, no version lists its ledgers, and the sweeper deletes them.
     """
 
     def __init__(

@@ -1,4 +1,7 @@
-"""The blocking API of a leader. Any thread may append, and many appends wake up the loop once."""
+"""The blocking API of a leader.
+
+Any thread may append. One wake-up of the loop takes many appends.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class BlockingLeader(BlockingAppends[Leader]):
-    """Appends to one leader log; an append completes when its records are on Qa bookies.
+    """Appends to one leader log. An append is acknowledged when Qa bookies have its records.
 
     Several threads of one process may use the leader. Offsets have no gaps. The offsets of one
     thread are in the order of its calls. `with` closes the leader at the end of the block.
@@ -45,26 +48,25 @@ class BlockingLeader(BlockingAppends[Leader]):
 
     @documented_by(Leader.append)
     def append(self, record: bytes | bytearray | memoryview) -> Position:
-        """Waits for the future of `append_async`."""
+        """Call `append_async`, and wait for the future."""
         return self.append_async(record).result()
 
     def append_async(self, record: bytes | bytearray | memoryview) -> AddFuture[Position]:
         """Return a `concurrent.futures.Future` of the position, with the errors of `append`.
 
-        Blocks only while as many appends wait to be sent as the backlog limits of the settings
-        allow.
+        The call blocks only while the settings' backlog of appends waits to be sent.
 
         Raises:
             LocalProtocolError: The record is not bytes or is too large, or another process opened
-                this leader. Or 16 times the backlog limit waits to be sent, and the caller is a
-                callback of an append, which cannot wait. Nothing was appended.
+                this leader. Or 16 times the backlog waits to be sent, and the caller is a callback
+                of an append: a callback cannot wait. Nothing was appended.
             LogKindError: The log is a log of rows. Nothing was appended.
         """
         return self._append(self._twin.content.record(record))
 
     @documented_by(Leader.append_many)
     def append_many(self, records: Sequence[bytes | bytearray | memoryview]) -> Positions:
-        """Waits for the future of `append_many_async`."""
+        """Call `append_many_async`, and wait for the future."""
         return self.append_many_async(records).result()
 
     def append_many_async(
@@ -75,15 +77,14 @@ class BlockingLeader(BlockingAppends[Leader]):
 
     @documented_by(Leader.append_rows)
     def append_rows(self, rows: pa.Table | pa.RecordBatch) -> Positions:
-        """Waits for the future of `append_rows_async`."""
+        """Call `append_rows_async`, and wait for the future."""
         return self.append_rows_async(rows).result()
 
     def append_rows_async(self, rows: pa.Table | pa.RecordBatch) -> AddFuture[Positions]:
         """Return a `concurrent.futures.Future` of the positions, with the errors of `append_rows`.
 
         The rows are encoded immediately, which takes about 5 ms for each MiB. After that, the call
-        blocks only while as many appends wait to be sent as the backlog limits of the settings
-        allow.
+        blocks only while the settings' backlog of appends waits to be sent.
 
         Raises:
             LocalProtocolError: There are no rows, a row is too large, or the call fails for a

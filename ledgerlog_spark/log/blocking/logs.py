@@ -48,7 +48,7 @@ class BlockingLogs(Blocking[Logs]):
     """The logs of the cluster of a blocking client, usable until the client is closed."""
 
     def __init__(self, client: BlockingClient) -> None:
-        """The logs of the client's cluster."""
+        """Make the object for the logs of the client's cluster."""
         self._client = client
 
     def _blocking(self, log: Log) -> BlockingLog:
@@ -66,7 +66,7 @@ class BlockingLogs(Blocking[Logs]):
 
     @documented_by(Logs.open_by_id)
     def open_by_id(self, name: str, log_id: str) -> BlockingLog:
-        """Needs no request, so it runs on the caller's thread."""
+        """This call needs no request, so it runs on the caller's thread."""
         check_id(name, log_id)
         return BlockingLog(self._client, name, log_id)
 
@@ -82,10 +82,10 @@ class BlockingLogs(Blocking[Logs]):
         return self._run(lambda logs: logs.sweeper().sweep_all())
 
     def records(self, ledger_ids: Sequence[int]) -> dict[int, LedgerMetadata]:
-        """Metadata of ledgers, read at most 60 s ago, for `remember` in another process.
+        """Return metadata of ledgers, at most 60 s old, for `remember` in another process.
 
-        The result omits ledgers that do not exist any more, and all metadata after the first 16
-        MiB.
+        The result omits ledgers that no longer exist. If all the metadata exceeds 16 MiB, the
+        result contains only the first ledgers.
 
         Raises:
             MetadataUnavailableError: The metadata of a ledger could not be read.
@@ -150,7 +150,7 @@ class BlockingLog(Blocking[Log]):
     def read_range(
         self, ledger_id: int, first_entry_id: int, last_entry_id: int, *, password: bytes = b""
     ) -> Iterator[Sequence[Any]]:
-        """Begin to read immediately, even before the caller takes the first entries."""
+        """The read begins immediately, even before the caller takes the first entries."""
         (reading,) = self.begin_ranges(
             [(ledger_id, first_entry_id, last_entry_id)], password=password
         )
@@ -173,10 +173,10 @@ class BlockingLog(Blocking[Log]):
         Args:
             ranges: For each range: ledger id, first and last entry id, both inclusive.
             password: The password of the ledgers.
-            room: Limits the bytes of all readers of the room together. If it is None, the readers
-                of this call share a limit of 64 MiB.
+            room: A limit of bytes that all readers of the room share. If it is None, the readers of
+                this call share a limit of 64 MiB.
             slices: For each range, the parts of its entries to read, or None for whole entries.
-                Some entries may be read whole anyway.
+                Some entries may still be read completely.
 
         Raises:
             LocalProtocolError: The client is closed, a range does not have three numbers, or

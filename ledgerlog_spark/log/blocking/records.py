@@ -19,21 +19,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RECORDS_LOOKED_AT = 4
-"""Number of records of a batch that are measured to estimate the size of the batch. It would take
-too long to measure all records."""
+"""Number of records of a batch whose sizes are summed to estimate the size of the batch. The sum
+over all records would take too long."""
 
 
 class BlockingRecordLog(BlockingHandle[RecordLog]):
     """One log that was opened for reading. All threads of the process may use it.
 
     `read` and `tail` read a leader log of records. `read_rows` and `tail_rows` read a leader log of
-    rows. Logs that Spark wrote are read with Spark. A read or tail ends when its iterator is closed
-    or its thread is interrupted. At most 8 batches, or 16 MiB and one batch, are read ahead.
+    rows. A log that Spark wrote can only be read with Spark. A read or tail ends when its iterator
+    is closed or its thread is interrupted. At most 8 batches, or 16 MiB and one batch, are read
+    ahead.
 
     Attributes:
         name: The name under which the log was opened.
         log_id: The log's id; a later log of the same name has another id.
-        kind: Kind of its writers: jobs that commit, or one leader at a time.
+        kind: The kind of the log's writers: jobs that commit, or one leader at a time.
         content: Rows or records.
     """
 
@@ -52,13 +53,13 @@ class BlockingRecordLog(BlockingHandle[RecordLog]):
     def read(
         self, start: Position | int | None = None, end: Position | int | None = None
     ) -> Iterator[Record]:
-        """Returns the records of `read_batches`, one by one."""
+        """The call returns the records of `read_batches`, one by one."""
         for batch in self.read_batches(start, end):
             yield from batch
 
     @documented_by(RecordLog.tail)
     def tail(self, start: Position | int | None = None) -> Iterator[Record]:
-        """Returns the records of `tail_batches`, one by one."""
+        """The call returns the records of `tail_batches`, one by one."""
         for batch in self.tail_batches(start):
             yield from batch
 
@@ -96,7 +97,7 @@ class BlockingRecordLog(BlockingHandle[RecordLog]):
 
     def _forked(self) -> LocalProtocolError:
         return LocalProtocolError(
-            f"log {self.name!r} was opened by another process: open it again in this one",
+            f"log {self.name!r} was opened by another process: open it again in this process",
             log=self.name,
         )
 

@@ -30,7 +30,7 @@ class BlockingStream:
     """
 
     def __init__(self, client: BlockingClient, job: Job) -> None:
-        """A batch of the query run that `job` names."""
+        """Make the object for one batch. `job` names the query run."""
         self._client = client
         self._job = job
 
@@ -43,7 +43,7 @@ class BlockingStream:
         return self._client.run(joined)
 
     def open_range(self) -> BlockingRangeWriter:
-        """A writer of the next range of an open ledger, or of a new ledger."""
+        """Return a writer for the next range, in an open ledger or in a new ledger."""
 
         async def opened(client: LedgerClient) -> RangeWriter:
             return await ledgers_of(client).open_range(self._log(client).commits, self._job)
@@ -64,5 +64,5 @@ class BlockingStream:
 
 
 def ledgers_of(client: LedgerClient) -> StreamLedgers:
-    """The state that `client` keeps for tasks of streams."""
+    """Return the state that `client` keeps for tasks of streams."""
     return _ledgers.setdefault(client, StreamLedgers())

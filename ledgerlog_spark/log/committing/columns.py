@@ -1,4 +1,4 @@
-"""The schema of a log to which columns are added without rows (LOGS.md#K8)."""
+"""Computes the schema of a log to which columns are added without rows (LOGS.md#K8)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SchemaChange:
 
     Attributes:
         schema: As an Arrow schema message.
-        is_exact: Whether the schema is right only for the version from which it was made.
+        is_exact: Whether the schema is valid only for the version from which it was made.
     """
 
     schema: bytes
@@ -65,8 +65,8 @@ def has_defaults(schema: bytes) -> bool:
 def _reject_existence_defaults(log: str, defaults: dict[str, str]) -> None:
     for column, default in defaults.items():
         raise SchemaMismatchError(
-            f"column {column!r} has the default {default} for the rows that log {log!r} has "
-            "already, and these rows can only read null: add the column without a default",
+            f"column {column!r} has the default {default} for the rows that log {log!r} already "
+            "has, but the column can only be null in these rows: add it without a default",
             log=log,
             column=column,
             expected="no default, or NULL",

@@ -43,8 +43,8 @@ class KnownLogs:
     """State that commits leave for later commits of the same producers in the same process.
 
     With this state, a commit need not read the head and the producer record again. Instead, the
-    transaction compares the versions of both nodes. The keys are log id and app. At most 64
-    producers are kept; those that committed longest ago are forgotten first.
+    transaction compares the versions of both nodes. The keys are log id and app. The state of at
+    most 64 producers is kept. The producer whose last commit is oldest is dropped first.
     """
 
     # This state is used as LOGS.md#K11 describes.
@@ -98,13 +98,15 @@ class LogCommits:
             app: The producer. None creates a UUID, so the batch is never skipped as a duplicate.
             batch_id: Number of the batch, at least 0.
             run: The query run; None creates a UUID.
-            kind: What happens if the app has already committed this batch or a later one: a batch
-                job is skipped, and a stream gets an error for an older batch.
+            kind: Decides what happens if the app has already committed this batch or a later one: a
+                batch job is skipped, and a stream gets an error for an older batch.
             overwrite_if_changed: Overwrite even rows that other jobs commit after this call.
-            password: Password of the new ledgers: the password of the log, if the log has rows.
+            password: Password of the new ledgers. If the log has rows, this must be the log's
+                password.
             planned: The state of the log for which the caller decided on `schema`; None reads the
-                state now. If others change the schema after this state, the commit fails.
-            expected_version: The version that the log must still have at the commit; None: any.
+                present state. If another job changes the schema after this state, the commit fails.
+            expected_version: The version that the log must still have at the commit; None allows
+                every version.
             is_log_new: Whether `abort` deletes the log, which the caller created for this job.
 
         Raises:
@@ -145,7 +147,7 @@ class LogCommits:
         return replace(job, is_replay=(await self.take_over(job)).is_replay)
 
     async def open_range(self, job: Job, schema_message: bytes | None = None) -> RangeWriter:
-        """A writer of a range in a new ledger. The ledger is closed when the range is finished.
+        """Return a writer of a range in a new ledger. The end of the range closes the ledger.
 
         Args:
             job: The result of `begin`.
@@ -193,7 +195,10 @@ class LogCommits:
         return ledger
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """1 to 64 ascending ids for `open_ledger`, unique in the cluster. Each id is used once."""
+        """Return 1 to 64 ascending ids for `open_ledger`, unique in the cluster.
+
+        Use each id once.
+        """
         return await self._host.ledgers.new_ledger_ids(count)
 
     async def join(self, job: Job) -> Joined:
@@ -224,14 +229,14 @@ class LogCommits:
             job: The result of `begin`.
             ranges: The ranges of all tasks, sorted by partition id.
             known: State that the last commits of this process left; this commit updates it.
-            is_last: After this call the caller neither commits the job again nor writes for it. So
-                if the producer was generated, it is deleted, with one more request.
+            is_last: Whether the caller will not commit the job or write for it again. If so, a
+                generated producer is deleted, with one more request.
             timeout_ms: Time limit of the call, including the wait in the log's queue of writers.
 
         Raises:
             LocalProtocolError: `job` or a range has a wrong type; nothing was changed.
             ConcurrentCommitError: Another commit conflicts with this batch.
-            ProducerFencedError: A later run took over, or the job took longer than stagingTtlMs.
+            ProducerFencedError: A later run took over, or the job took longer than `stagingTtlMs`.
             SchemaMismatchError: The schema cannot be stored.
             UnauthorizedError: The log has another password than the job.
             LogNotFoundError: The log was deleted.
@@ -279,11 +284,11 @@ class LogCommits:
         return result
 
     async def abort(self, job: Job) -> None:
-        """End a job that failed. The sweeper later deletes its ledgers that are not listed.
+        """End a job that failed. The sweeper later deletes the unlisted ledgers of the job.
 
-        If the job began with `is_log_new`, the log is deleted. The log stays if it has a commit or
-        another change, or if another job has begun. So a call after a successful commit, as Spark
-        makes it, changes nothing. Without `is_log_new` the call does nothing.
+        If the job began with `is_log_new`, the log is deleted. But the log stays if it has a commit
+        or another change, or if another job has begun. So after a successful commit, this call
+        changes nothing; Spark makes such calls. Without `is_log_new`, the call does nothing.
 
         Args:
             job: The result of `begin`.
@@ -297,7 +302,7 @@ class LogCommits:
             await delete_new_log(self._host, job)
 
     async def has_batch(self, app: str, batch_id: int) -> bool:
-        """Whether the producer has committed the batch, or a later one. Changes nothing.
+        """Return whether the producer has committed the batch or a later one. Changes nothing.
 
         Args:
             app: The producer.
@@ -319,7 +324,7 @@ class LogCommits:
         """List one range in place of several ranges with the same rows, in one transaction.
 
         Offsets, versions and the times of versions do not change. Only the ledger and the entry of
-        each row change.
+        each row are different.
 
         Args:
             job: The job, which was begun only for this merge.
@@ -392,7 +397,7 @@ class LogCommits:
             joined = await self.take_over(
                 job,
                 may_create=job.kind is JobKind.STREAM,
-                # The registration checks the version, so the first attempt needs no sync.
+                # The transaction checks the producer's version, so the first attempt needs no sync.
                 syncs_first=attempt > 0,
             )
             try:
@@ -442,7 +447,7 @@ class LogCommits:
 
 
 def _apart(ledger_ids: Sequence[int], listed: frozenset[int]) -> tuple[list[int], list[int]]:
-    """Two lists: the unlisted ledgers of `ledger_ids`, and the listed ledgers."""
+    """Divide `ledger_ids` into two lists: the unlisted ledgers, and the listed ledgers."""
     return (
         [ledger_id for ledger_id in ledger_ids if ledger_id not in listed],
         [ledger_id for ledger_id in ledger_ids if ledger_id in listed],

@@ -23,7 +23,7 @@ class JobPlan:
         log_id: Id of the log.
         mode: Append or overwrite.
         schema: Schema of the rows, as an Arrow schema message.
-        schema_id: Id of the schema in the log, None if the log does not have the schema yet.
+        schema_id: Id of the schema in the log; None if the log does not have the schema yet.
         base_schema_id: The log's current schema when the job was planned.
         planned_version: The log's version when the job was planned.
         overwrite_if_changed: Whether to overwrite even rows that were committed after
@@ -33,8 +33,8 @@ class JobPlan:
         since_offset: The first offset at which rows of the job may be listed.
         expected_version: The only version of the log on which the job may be committed; None if
             the job requires no version.
-        is_log_new: Whether the log was created for the job, so that the end of a failed job deletes
-            the log, if nothing else uses it.
+        is_log_new: Whether the log was created for the job. If so, and the job fails, the log is
+            deleted, unless something else uses it.
     """
 
     log: str
@@ -87,7 +87,7 @@ def plan_job(
     expected_version: int | None = None,
     is_log_new: bool = False,
 ) -> JobPlan:
-    """The plan of a batch with rows of `schema`. `state` is the log's state at the planning."""
+    """Plan a batch with rows of `schema`. `state` is the state of the log at this time."""
     return JobPlan(
         log=state.head.name,
         log_id=state.head.log_id,
@@ -115,7 +115,7 @@ def checked_app(app: str) -> str:
     if app.startswith(JOB_APP_PREFIX):
         raise ConfigurationError(
             f"txnAppId {app!r} begins with {JOB_APP_PREFIX!r}, which is reserved for jobs without "
-            "a txnAppId: choose another one",
+            "a txnAppId: choose another name",
             key="txnAppId",
         )
     return app
@@ -125,8 +125,8 @@ def check_generated(job: Job) -> None:
     """Raise LocalProtocolError if the producer of a job has a name that the caller gave."""
     if not job.app.startswith(JOB_APP_PREFIX):
         raise LocalProtocolError(
-            f"producer {job.app!r} of log {job.log!r} has a name, so it is not released: nothing "
-            "has to be done after its last job",
+            f"producer {job.app!r} of log {job.log!r} was named by the caller, so it cannot be "
+            "released: nothing has to be done after its last job",
             log=job.log,
             app=job.app,
         )

@@ -1,9 +1,9 @@
-"""After a job failed, deletes the log that the job created, unless something else uses it.
+"""Deletes the log that a failed job created, unless something else uses the log.
 
-LOGS.md#K19. One transaction deletes the log. It compares the version of the head, and deletes the
-job's own producer and the node above the producers. The store deletes that node only if no other
-producer exists. So neither a commit nor a running job of another producer is lost, whatever happens
-between the reads and the transaction.
+This is LOGS.md#K19. One transaction deletes the log. It compares the version of the head, and
+deletes the job's own producer and the parent node of all producers. The store deletes the parent
+node only if no other producer exists. So the transaction fails if the log got a commit, or another
+producer began a job, after the reads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ATTEMPTS_MAX = 20
 
 
 async def delete_new_log(host: LogHost, job: Job | None) -> bool:
-    """Delete the log of a failed job; returns whether the log does not exist any more.
+    """Delete the log of a failed job, and return whether the log no longer exists.
 
     `job` is None if no job has begun.
 
@@ -41,7 +41,7 @@ async def delete_new_log(host: LogHost, job: Job | None) -> bool:
                 if producers is None:
                     return False
                 if job is not None and await _mark_ledgers(host, job, producers):
-                    continue  # the record of the producer has changed
+                    continue  # the version of the producer has changed
             except LogNotFoundError:
                 return True
             deleted = replace(
@@ -63,7 +63,7 @@ async def delete_new_log(host: LogHost, job: Job | None) -> bool:
 
 
 def is_unchanged(head: LogHead) -> bool:
-    """Whether a log has no commit, and its head is as it was when the log was created.
+    """Whether a log has no commit, and its head was not changed since the log was created.
 
     Version 0 stores the token of the creation, and each later change gives the head another token.
     """
@@ -72,12 +72,12 @@ def is_unchanged(head: LogHead) -> bool:
 
 
 async def _producers_of(host: LogHost, job: Job) -> dict[str, Version] | None:
-    """The version of the job's producer, which is deleted with the log; empty without a producer.
+    """Return the name and the version of the job's producer; empty if it does not exist.
 
-    None if the log must stay, because the producer has committed a batch, or another run of it has
-    begun. If the log stays, the producer stays too, because its record fences the tasks of this
-    job. If the record were deleted and re-created, its version numbers would start from 0, and the
-    fence would fail.
+    The result is None if the log must stay, because the producer has committed a batch, or another
+    run of the producer has begun. If the log stays, the producer also stays, because its node stops
+    the tasks of this job. If the node were deleted and re-created, its version numbers would start
+    from 0 again, and would not stop these tasks.
     """
     await host.store.sync()
     found = await host.store.producers.read(host.log_id, job.app)
@@ -89,7 +89,7 @@ async def _producers_of(host: LogHost, job: Job) -> dict[str, Version] | None:
 
 
 async def _mark_ledgers(host: LogHost, job: Job, producers: dict[str, Version]) -> bool:
-    """Mark the registered ledgers of the job's producer. Returns whether there were any."""
+    """Mark the registered ledgers of the job's producer, and return whether there were any."""
     if not producers or not await host.store.producers.registered(host.log_id, job.app):
         return False
     await host.run(StagedSweep(host.name, app=job.app, staging_ttl_ms=-1))

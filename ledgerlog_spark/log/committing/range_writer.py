@@ -1,7 +1,7 @@
 """Writes ranges of rows into ledgers (LOGS.md#K1, LOGS.md#K4, LOGS.md#K12).
 
-A range belongs to one attempt of one task. An attempt that fails simply stops, because the sweeper
-deletes ranges that are never committed.
+A range belongs to one attempt of one task. An attempt that fails needs no cleanup, because the
+sweeper deletes ranges that are never committed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StagedLedger:
     """One ledger: entry 0 is the schema message, and ranges follow.
 
     One transaction created the ledger's metadata and its registration. The ledger may stay open
-    between batches, and even forever, because writers often end without closing it. One range is
+    between batches. It stays open forever if its writer ends without closing it. One range is
     written at a time, on the thread of the client's loop. `entries` is the number of appended
     entries, including the schema message; `size_bytes` is the size of their payloads.
     """
@@ -39,7 +39,8 @@ class StagedLedger:
         self.size_bytes = 0
         self._handle = handle
         self._roll_bytes = properties.roll_bytes
-        # A commit needs the registration, which the sweeper may end after `stagingTtlMs`.
+        # A commit needs the ledger's registration, which the sweeper may delete after
+        # `stagingTtlMs`.
         self._roll_ms = min(properties.roll_ms, properties.staging_ttl_ms // 2)
         self._loop = asyncio.get_running_loop()
         self._created = self._loop.time()
@@ -72,8 +73,8 @@ class StagedLedger:
         The payload must not change until the future is done.
         """
         future = self._handle.append_async(payload)
-        # The first failed append ends the attempt. Later failures have the same cause, and nothing
-        # awaits them. Without `_seen`, asyncio would log them.
+        # The first failed append ends the attempt. Later appends fail for the same reason, and
+        # nothing awaits their futures. Without `_seen`, asyncio would log these errors.
         future.add_done_callback(_seen)
         self.entries += 1
         self.size_bytes += len(payload)
@@ -90,8 +91,8 @@ class StagedLedger:
         """Whether the version before `batch_id` lists less than half of the ledger.
 
         Call this only if each batch overwrites the batches before it, as in complete mode. If the
-        result is True, the writer continues in a new ledger. Otherwise, one endless ledger would
-        keep all overwritten batches on disk.
+        result is True, the writer continues in a new ledger. If all batches were written to one
+        ledger, all overwritten batches would stay on disk.
         """
         is_replaced = self._last_batch_id < batch_id - 1
         listed_size_bytes = 0 if is_replaced else self._last_batch_size_bytes
@@ -103,7 +104,10 @@ class StagedLedger:
         reach("ledger.closed")
 
     def abandon(self) -> None:
-        """Stop immediately. Listed entries stay readable, and the sweeper deletes other entries."""
+        """Stop immediately.
+
+        Listed entries stay readable. If no entry is listed, the sweeper deletes the ledger.
+        """
         self._handle.abandon()
 
 
@@ -118,7 +122,7 @@ PENDING_SIZE_BYTES_MAX = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """An entry that may not be on its ack quorum yet. The index entry has 0 rows."""
+    """An entry that is perhaps not on its ack quorum yet. The index entry has 0 rows."""
 
     payload: Payload
     rows: int
@@ -142,7 +146,10 @@ class RangeWriter:
     def __init__(
         self, ledger: StagedLedger, on_finished: Callable[[RangeWriter], Awaitable[None]]
     ) -> None:
-        """Writes the next range of `ledger`; `on_finished` closes the ledger, or keeps it open."""
+        """Make a writer of the next range of `ledger`.
+
+        `on_finished` closes the ledger or keeps it open.
+        """
         self.ledger_id = ledger.ledger_id
         self.rows = 0
         self.size_bytes = 0
@@ -225,14 +232,14 @@ class RangeWriter:
     async def cut(self) -> tuple[StagedRange | None, tuple[Payload, ...]]:
         """Split a range after its ledger was fenced in the middle of the range.
 
-        This range ends with its last acknowledged entry. The remaining entries belong to a range in
-        another ledger, which the caller writes.
+        This range ends with its last acknowledged entry. The caller writes the remaining entries to
+        a range in another ledger.
 
         Returns:
             A range of the acknowledged entries (None if no entry was acknowledged). Also the
             entries that must be written to another ledger, in order.
         """
-        # As LOGS.md#K12 requires, the range of the acknowledged entries has no index entry.
+        # The range of the acknowledged entries has no index entry (LOGS.md#K12).
         self._is_finished = True
         if self._pending:
             pending = [sent.future for sent in self._pending]

@@ -37,8 +37,8 @@ class SchemaCommits:
     ) -> CommitResult:
         """Add columns, and fields of structs, to a transactional log of rows, without rows.
 
-        Creates a version with the new columns at the end. They are null in the rows of earlier
-        versions. If the log has all these columns, the call changes nothing.
+        The call creates a version with the new columns at the end. The columns are null in the rows
+        of earlier versions. If the log has all these columns, the call changes nothing.
 
         Args:
             schema: The new columns, as an Arrow schema message. A column that the log already has
@@ -72,13 +72,13 @@ class SchemaCommits:
         expected_version: int | None = None,
         password: bytes = b"",
     ) -> CommitResult:
-        """Commit another schema of a transactional log, without rows.
+        """Commit a different schema of a transactional log, without rows.
 
         If others commit during the call, the change is computed again from their version.
 
         Args:
-            change: Returns the schema for a state of the log. If this is the present schema,
-                nothing is committed. An error that `change` raises is raised to the caller.
+            change: Returns the schema for a state of the log. If the result is the present schema,
+                nothing is committed. Errors of `change` are raised to the caller.
             expected_version: As in `add_columns`.
             password: The password of the log.
 

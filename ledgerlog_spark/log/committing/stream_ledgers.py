@@ -1,8 +1,8 @@
 """State that one process keeps between tasks of streams.
 
 The state consists of the runs that the process joined, and of the ledgers that stay open for the
-next batch. This state is only an optimisation (LOGS.md#K13), because a process may die at any
-moment, or never run a second task.
+next batch. The state only saves time (LOGS.md#K13): a process may end at any moment, or never run a
+second task.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ IDLE_SECONDS_MAX = 30.0
 RUNS_MAX = 64
 IDS_FIRST = 8
 IDS_MAX = 64
-"""Maximum number of ledger ids that a process takes from the store at once, with two requests. The
-first time, a process takes only a few ids, because it may not live long. The number then doubles
-each time."""
+"""Maximum number of ledger ids that a process takes from the store at once, with two requests. A
+process first takes only a few ids, because it may end soon. The number then doubles each time."""
 
 _logger = logging.getLogger(__name__)
 
@@ -62,7 +61,7 @@ class _Run(NamedTuple):
 def log_deleted(log: str) -> LogNotFoundError:
     """The error of a query if its log was deleted."""
     return LogNotFoundError(
-        f"log {log!r} was deleted while the query ran, and is not created again automatically: "
+        f"log {log!r} was deleted while the query ran, and the query does not create it again: "
         "start the query again to write to a new, empty log",
         log=log,
     )
@@ -97,7 +96,7 @@ class StreamLedgers:
         return len(self._idle)
 
     async def join(self, commits: LogCommits, job: Job) -> Joined:
-        """Does the same as `LogCommits.join`, but only once for each run and process.
+        """Do the same as `LogCommits.join`, but only once for each run and process.
 
         The first process of a new run seals the ledgers of older runs in the background.
         """
@@ -115,7 +114,7 @@ class StreamLedgers:
         return known.joined
 
     async def open_range(self, commits: LogCommits, job: Job) -> RangeWriter:
-        """A writer of the next range of an open ledger, or of a new ledger."""
+        """Return a writer for the next range, in an open ledger or in a new ledger."""
         key = _key_of(job)
         ledger = self._taken(key)
         if ledger is not None and (
@@ -194,4 +193,4 @@ async def _quietly(work: Coroutine[Any, Any, Any]) -> None:
     try:
         await work
     except LedgerLogError as error:
-        _logger.info("work in the background failed, and the sweeper will do it: %s", error)
+        _logger.info("work in the background failed; the sweeper will do it: %s", error)

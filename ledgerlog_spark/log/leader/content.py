@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.leader.rows import LeaderRows
 
 ENTRY_SIZE_BYTES_MAX = 256 << 10
-"""Maximum bytes of the records in an entry. A larger record has its own entry (LOGS.md#H1)."""
+"""Maximum size of the records in an entry. A larger record has its own entry (LOGS.md#H1)."""
 
 
 class LeaderRecords:
     """The content of a log of records, which are bytes.
 
     Checks appends on any thread, and encodes appends as entries on the leader's thread.
-    `LeaderRows` has the same methods. Here the methods for rows fail (LOGS.md#H9).
+    `LeaderRows` has the same methods. In this class, the methods for rows fail (LOGS.md#H9).
     """
 
     schema = None
@@ -38,7 +38,7 @@ class LeaderRecords:
         """Raise LogKindError: the log has no rows."""
         del rows
         raise LogKindError(
-            f"log {self._log!r} is a leader log of records: append bytes to it, or make a log of "
+            f"log {self._log!r} is a leader log of records: append bytes to it, or create a log of "
             "rows with open_log(name, lead=True, schema=...)",
             log=self._log,
         )
@@ -49,15 +49,18 @@ class LeaderRecords:
 
 
 def content_of(log: str, state: LogState, schema: bytes | None) -> LeaderRecords | LeaderRows:
-    """The content of a leader log. `schema` describes the appended rows; None for the log's own."""
+    """Return the content of a leader log.
+
+    `schema` describes the appended rows; None: the log's own.
+    """
     if state.head.content is LogContent.ROWS:
         from ledgerlog_spark.log.leader.rows import LeaderRows  # imports pyarrow
 
         return LeaderRows(log, state.schema, schema)
     if schema is not None:
         raise LogKindError(
-            f"log {log!r} is a leader log of records, which have no schema: open it without one, "
-            "or make another log",
+            f"log {log!r} is a leader log of records, which have no schema: open it without a "
+            "schema, or create another log",
             log=log,
         )
     return LeaderRecords(log)

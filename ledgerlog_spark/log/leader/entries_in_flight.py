@@ -1,4 +1,4 @@
-"""Entries that a leader sent and bookies did not acknowledge yet.
+"""Entries that a leader has sent and that are not acknowledged yet.
 
 Each entry keeps the waiters of its records. A waiter gets the positions of its records.
 """
@@ -22,12 +22,15 @@ class EntriesInFlight:
     """Entries in flight. They are numbered from 0 in the order of sending, as in the machine.
 
     `first` is the number of the oldest entry in flight. The records of one append can be in several
-    entries. If the oldest entry in flight continues an append, `cut` has the acknowledged entries
-    of this append.
+    entries. If the oldest entry in flight is not the first of its append, `cut` has the
+    acknowledged entries of this append.
     """
 
     def __init__(self, log_id: str, queue: AppendQueue) -> None:
-        """No entries yet. In `queue`, each run of entries in flight must have its encoded body."""
+        """Make the object without entries.
+
+        Each run in flight in `queue` must have its encoded body.
+        """
         self.first = 0
         self.cut: list[RecordEntry] = []
         self._log_id = log_id
@@ -39,12 +42,15 @@ class EntriesInFlight:
         return sum(gathered.body.count for gathered in self._queue.in_flight)
 
     def entry_of(self, order: AppendEntry) -> bytes:
-        """The entry to store. The entry is the same each time that the machine requests it."""
+        """Return the entry to store.
+
+        Each request of the machine for this entry gets the same bytes.
+        """
         body: EncodedBody = self._queue.in_flight[order.append - self.first].body
         return body.entry(first_offset=order.first_offset, append_time_ms=order.append_time_ms)
 
     def acknowledged(self, entries: AppendsAcknowledged) -> list[tuple[Any, Any]]:
-        """Futures and positions of all appends that end in these entries."""
+        """Return the futures and positions of all appends that end in these entries."""
         first, last, ledger_id, last_entry_id, end_offset = entries
         assert first == self.first, (first, self.first)
         done = [self._queue.in_flight.popleft() for _ in range(first, last + 1)]
@@ -80,7 +86,7 @@ class EntriesInFlight:
 
 
 def error_of_append(error: LedgerLogError, *, is_definite: bool) -> LedgerLogError:
-    """A copy of `error` for an append.
+    """Return a copy of `error` for an append.
 
     If `is_definite` is true, the records of the append are not in the log (LOGS.md#H6).
     """

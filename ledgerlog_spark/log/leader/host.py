@@ -1,4 +1,4 @@
-"""Hosts the machine of a leader log: effects become calls, and answers become events.
+"""Hosts the machine of a leader log: performs effects as calls, and passes answers on as events.
 
 Events pass through a queue, and each request is answered once. The leader handles the machine's
 indications, and keeps the bytes of the entries that the machine appends.
@@ -54,10 +54,12 @@ class LeaderHost(EventQueue[LeaderEvent]):
         on_crash: Callable[[LedgerLogError], None],
         send_appends: Callable[[], None],
     ) -> None:
-        """A host that has not called the machine yet. Only this host calls the machine's `handle`.
+        """Make a host that has not called the machine yet.
+
+        Only this host may call `machine.handle`.
 
         `log` runs the machine's requests for the log's nodes. `entry_of` returns the entry to
-        store, which is the same each time that the machine requests it.
+        store, with the same bytes for each request.
         """
         super().__init__(
             machine,
@@ -95,7 +97,10 @@ class LeaderHost(EventQueue[LeaderEvent]):
         self.retire()
 
     def retire(self) -> None:
-        """Stop writing. The machine has ended, and only drops ledgers that are created too late."""
+        """Stop writing.
+
+        The machine has ended. It only deletes ledgers whose creation ends later.
+        """
         self._cancel_timers()
         if self._cancel_watch is not None:
             self._cancel_watch()
@@ -184,7 +189,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
         return LedgerSealed(effect.request, end)
 
     def _close(self, effect: CloseLedger) -> Coroutine[Any, Any, Any]:
-        # The ledger is looked up now, because writing may have stopped when the task begins.
+        # Look the ledger up now: when the task begins, `_written` may no longer contain it.
         return self._closed(effect, self._written[effect.ledger_id])
 
     async def _closed(self, effect: CloseLedger, ledger: LeaderWriter) -> Any:

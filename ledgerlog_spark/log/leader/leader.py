@@ -1,10 +1,10 @@
 """The leader of a log: appends records and returns their positions (LOGS.md#J1-J12).
 
-Records are gathered into an entry until a maximum size or number of records is reached, or the
-linger has ended. The linger is the longest time for which a record waits for further records. The
-wait also ends when no entry is in flight, so a lone append is sent immediately. An entry is
-compressed once. The machine assigns an offset and a ledger to the entry. If this ledger fails, the
-machine assigns another ledger.
+The leader gathers records into an entry. The entry is sent when it has the maximum size or number
+of records, when the linger has ended, or when no entry is in flight. So a single append is sent
+immediately. The linger is the longest time for which a record waits for further records. An entry
+is compressed once. The machine assigns an offset and a ledger to the entry. If this ledger fails,
+the machine assigns another ledger.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ ENTRY_RECORDS_MAX = 8_192
 
 
 REQUESTS_END = "the machine ends, because each of its requests has a deadline"
-"""Why the waits for the end of the machine have no time limit."""
+"""The reason why the waits for the end of the machine have no time limit."""
 
 
 class Leader:
-    """Appends to one leader log. An append completes when its records are on Qa bookies.
+    """Appends to one leader log. An append is acknowledged when Qa bookies have its records.
 
     All methods must run on the thread of the client's event loop. Offsets have no gaps and are in
     the order of the calls. If the future of an append is cancelled, the append still happens.
@@ -76,7 +76,7 @@ class Leader:
         content: LeaderRecords | LeaderRows,
         truncate: Callable[[int], Awaitable[object]],
     ) -> None:
-        """A leader that does not lead before `open`.
+        """Make a leader that does not lead before `open`.
 
         `log` runs the machines that read and change the nodes of the log. `settings` contains the
         linger and the backlog, as for ledgers. `truncate` truncates the list of the log at an
@@ -108,7 +108,8 @@ class Leader:
         self._is_ledger_empty = True
         self._error: LedgerLogError | None = None
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._changed = asyncio.Event()  # something was acknowledged, sent, listed, or failed
+        # Set after an acknowledgement, a send, a change of the list, or a failure.
+        self._changed = asyncio.Event()
         self._host = LeaderHost(
             machine,
             log,
@@ -135,17 +136,20 @@ class Leader:
 
     @property
     def records_pending(self) -> int:
-        """Number of unacknowledged records or rows. Unsent rows are counted in pieces instead."""
+        """Number of unacknowledged records or rows.
+
+        For unsent rows, their pieces are counted instead.
+        """
         return self.queue.entries + self._sent.records
 
     async def open(self) -> None:
-        """Become the leader: seal the open ledgers of an earlier leader, and list a new ledger.
+        """Become the leader: seal the open ledgers of the earlier leader, and list a new ledger.
 
         Takes at most `open_timeout_ms` of the settings, 120 s by default.
 
         Raises:
-            LeaderTimeoutError: The opening took longer; retriable. The error is not definite if the
-                list may contain the new ledger, because then this client may be the leader.
+            LeaderTimeoutError: The call took longer; retriable. If the list may contain the new
+                ledger, this client may be the leader, and the error is not definite.
             LogKindError: The log is not a leader log.
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Other leaders took over again and again; retriable.
@@ -165,7 +169,7 @@ class Leader:
             raise self._error
 
     async def append(self, record: bytes | bytearray | memoryview) -> Position:
-        """Append a record. Return its position when the record is on the disks of Qa bookies.
+        """Append a record. Return its position when the record is on disk at Qa bookies.
 
         Args:
             record: The bytes, a little less than 5 MiB at most. If this is a read-only view, the
@@ -177,22 +181,22 @@ class Leader:
             LeaderDeposedError: Another leader took over. Definite if the record was never sent;
                 `end_offset` is the end of the safe records.
             LogNotFoundError: The log was deleted. Definite if the record was never sent.
-            LedgerLogError: The log cannot be written any more. The error contains the reason.
+            LedgerLogError: The log can no longer be written. The error contains the reason.
         """
         future = self.queue.append(self.content.record(record), at_once=True)
         return await forever(future, REQUESTS_END)
 
     def append_async(self, record: bytes | bytearray | memoryview) -> asyncio.Future[Position]:
-        """Append a record. Return a future of its position; the errors are those of `append`.
+        """Append a record. Return a future of its position, which has the errors of `append`.
 
-        Records are appended in the order of the calls. The call never blocks, so `drain` must be
-        awaited from time to time. If 16 times the settings' backlog waits to be sent, the future
-        fails with a definite LocalProtocolError.
+        Records are appended in the order of the calls. The call never blocks, so the caller must
+        await `drain` from time to time. If 16 times the settings' backlog waits to be sent, the
+        future fails with a definite LocalProtocolError.
         """
         return self.queue.append(self.content.record(record))
 
     async def append_many(self, records: Sequence[bytes | bytearray | memoryview]) -> Positions:
-        """Append records. Return their positions when all records are on the disks of Qa bookies.
+        """Append records. Return their positions when all records are on disk at Qa bookies.
 
         The positions are in order, without gaps. If the call fails, some of the first records may
         still be in the log. The errors are those of `append`.
@@ -207,7 +211,7 @@ class Leader:
         return self.queue.append_batch(self.content.records(records))
 
     async def append_rows(self, rows: pa.Table | pa.RecordBatch) -> Positions:
-        """Append rows. Return their positions when all rows are on the disks of Qa bookies.
+        """Append rows. Return their positions when all rows are on disk at Qa bookies.
 
         The positions are in order, without gaps; `.offsets` is the half-open range of the offsets.
         If the call fails, some of the first rows may still be in the log.
@@ -251,8 +255,8 @@ class Leader:
 
         Raises:
             LeaderTimeoutError: The roll took longer, and continues in the background; retriable.
-                The error names the unfinished step, and its cause if the step failed. Appends are
-                still accepted.
+                The error names the unfinished step, and the cause if the step failed. The leader
+                still accepts appends.
         """
         await self.flush()
         left = self._ledger_id
@@ -260,8 +264,8 @@ class Leader:
             raise self._refusal()
         assert self._head is not None
         if self._is_ledger_empty:
-            # A roll may be running. Then the list still has the earlier ledger as its oldest open
-            # ledger, and this call waits for the end of the roll.
+            # A roll may be running. Then the oldest open ledger of the list is the earlier ledger,
+            # and this call waits for the end of the roll.
             left = self._head.open_ledgers[0].ledger_id
             if left == self._ledger_id:
                 return
@@ -279,7 +283,7 @@ class Leader:
         late = LeaderTimeoutError(
             f"ledger {left} of log {self.name!r} was not closed and listed within "
             f"{self._roll_timeout_ms / 1e3:g} s: {step.value} did not end{failed}. The roll "
-            "continues, and appends are accepted. Check that ZooKeeper and the bookies run "
+            "continues, and the leader accepts appends. Check that ZooKeeper and the bookies run "
             "(`ledgerlog doctor`), then roll again",
             definite=False,
             log=self.name,
@@ -303,7 +307,7 @@ class Leader:
             ConfigurationError: `position` is not in this log, or is after its end; nothing was
                 changed.
             LeaderTimeoutError: The ledger in use was not rolled in time, so nothing was truncated;
-                retriable. The other errors of `roll` are possible too.
+                retriable. The call also raises the other errors of `roll`.
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Others changed the list too often; retriable.
             MetadataUnknownError: The outcome is unknown; a retry is safe.
@@ -317,14 +321,14 @@ class Leader:
     async def close(self) -> int:
         """Close the leader, and return the end of the log.
 
-        All earlier appends are then in the log, and every ledger is closed and listed. A second
-        close has the same result.
+        When the call returns, all earlier appends are in the log, and every ledger is closed and
+        listed. A second call has the same result.
 
         Raises:
             LeaderDeposedError: Another leader took over; `end_offset` is the end of the safe
                 records.
-            LedgerLogError: The ledgers were not closed. The error contains the reason, and the next
-                leader seals open ledgers.
+            LedgerLogError: The ledgers were not closed. The error contains the reason. The next
+                leader seals the open ledgers.
         """
         if self.is_leading:
             await self.flush()
@@ -336,16 +340,17 @@ class Leader:
         if self._error is not None:
             raise self._error
         assert self._head is not None
-        return self._head.end_offset  # another leader may have appended records since
+        return self._head.end_offset  # another leader may have appended records meanwhile
 
     def abandon(self) -> None:
-        """Stop without closing: pending appends fail, and their outcome is unknown.
+        """Stop without closing. Pending appends fail, and their outcome is unknown.
 
-        The next ledger is deleted if it is not in the list, and no attempt can add it any more.
+        If the leader has created a ledger for the next roll that is not listed, and no pending
+        request can list it, this ledger is deleted.
         """
         left = LocalProtocolError(
-            f"the client that led log {self.name!r} was closed: to find out which records are in "
-            f"the log, read it from offset {self.end_offset}",
+            f"the client of the leader of log {self.name!r} was closed: to find out which records "
+            f"are in the log, read it from offset {self.end_offset}",
             log=self.name,
             end_offset=self.end_offset,
         )
@@ -365,7 +370,7 @@ class Leader:
 
     def _send(self, gathered: Gathered) -> None:
         gathered.body = body = self.content.encode(gathered)
-        gathered.payloads = []  # the body has them now
+        gathered.payloads = []  # the body contains the payloads
         self._host.post(
             AppendRequested(body.count, body.entry_size_bytes, self._log.store.clock_ms())
         )
@@ -407,7 +412,7 @@ class Leader:
         self._host.retire()
 
     def _end(self, error: LedgerLogError, first_unknown: int, first_unsent: int) -> None:
-        """Fail sent appends with `error`, and unsent appends with a definite error."""
+        """Fail the sent appends with `error`, and the unsent appends with a definite error."""
         self._error = error
         self.queue.refusal = partial(error_of_append, error, is_definite=True)
         self._sent.cut = []

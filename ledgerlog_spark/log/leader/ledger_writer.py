@@ -12,15 +12,15 @@ from ledgerlog_spark.protocol.ledger.messages import Payload
 
 
 class LeaderWriter:
-    """The listener of a write handle, and the only waiter of all appends of the handle.
+    """The listener of a write handle, which is also the waiter of all its appends.
 
     The handle confirms runs of entries in order, and calls `complete` once for each run. After the
-    first failure all pending entries are withdrawn, and later results are ignored. A failure is
-    reported even if no append is pending.
+    first failure, all pending entries count as unwritten, and later results are ignored. A failure
+    is reported even if no append is pending.
     """
 
     def __init__(self, report: Callable[[EntriesConfirmed | LedgerBroken], None]) -> None:
-        """A listener without a handle yet; `report` receives the events."""
+        """Make a listener without a handle. `report` receives the events."""
         self.handle: LedgerWriterHandle  # set before the first append
         self._report = report
         self._is_broken = False
@@ -33,8 +33,8 @@ class LeaderWriter:
     def send_now(self) -> None:
         """Send the appended entries immediately, unless the handle is calling this listener.
 
-        In such a call, the queue of the handle is not empty, and the handle itself sends the
-        entries after the call.
+        During such a call, the queue of the handle is not empty, and the handle sends the entries
+        after the call.
         """
         if not self._is_broken and not self._is_reporting:
             self.handle.queue.send_now()
@@ -52,10 +52,10 @@ class LeaderWriter:
         self._is_broken = True
         self.handle.abandon()
 
-    # --- calls of the handle, to its listener and to the waiter of its appends ---
+    # --- calls of the handle: to its listener, and to the waiter of its appends ---
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
-        """Does nothing, because the leader limits the entries in flight."""
+        """Do nothing, because the leader limits the entries in flight."""
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
         """Report that all entries up to the last entry in `results` are confirmed."""
@@ -68,11 +68,11 @@ class LeaderWriter:
             self._is_reporting = False
 
     def done(self) -> bool:
-        """True if the ledger is broken or was abandoned. Then no more events are reported."""
+        """Whether the ledger has failed or was abandoned. If so, no more events are reported."""
         return self._is_broken
 
     def set_result(self, result: Any, /) -> None:
-        """Not called: `complete` receives all results."""
+        """This method is never called, because `complete` receives all results."""
         raise AssertionError(result)
 
     def set_exception(self, exception: Any, /) -> None:

@@ -23,7 +23,7 @@ class LeaderRows:
     entry_size_bytes_max = PIECE_SIZE_BYTES_MAX
 
     def __init__(self, log: str, schema: bytes | None, appended: bytes | None) -> None:
-        """The content of the log `log` with the schema record `schema`.
+        """Make the content of the log `log`, whose encoded schema is `schema`.
 
         `appended` is the schema of the rows to append; None for the log's own schema. Raises
         SchemaMismatchError if such rows cannot be appended (LOGS.md#H8).
@@ -58,11 +58,11 @@ class LeaderRows:
         self.record(records)
 
     def pieces(self, rows: object) -> Sequence[Any]:
-        """Split the rows of an append into pieces, in order. The result is empty without rows."""
+        """Split the rows of an append into pieces, in order. Without rows, the result is empty."""
         return self._splitter.split(rows)
 
     def encode(self, gathered: Gathered) -> EncodedBody:
-        """Encode the gathered pieces as an entry. Its waiters then count rows instead of pieces."""
+        """Encode the gathered pieces as an entry. Convert the waiters' piece counts to rows."""
         pieces: list[Any] = gathered.payloads
         ends = list(accumulate(piece.rows for piece in pieces))
         gathered.waiters = [

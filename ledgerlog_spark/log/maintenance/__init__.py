@@ -1,7 +1,7 @@
-"""Keeps a log small, and checks the log.
+"""Deletes, merges and restores rows of a log, and checks the log.
 
 - `log_maintenance`: retention, truncation, merging, restoring. `check`: replicas and orphaned
   ledgers.
-- `sweeper`: deletes ledgers and pages that no version lists. `sweep_memory`: findings of earlier
-  passes. `older_ledgers`: seals ledgers of replaced query runs.
+- `sweeper`: deletes ledgers and pages that no version lists. `sweep_memory`: keeps findings of
+  earlier passes. `older_ledgers`: seals ledgers of replaced query runs.
 """

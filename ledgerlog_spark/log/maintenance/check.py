@@ -1,10 +1,10 @@
 """Checks that all listed entries exist, and finds the owner of every ledger (LOGS.md#U17).
 
-A check changes nothing. It uses the mark `made`, which a leader sets on a ledger that it created
-and did not list yet. The check reads in this order: the ids of the log's ledgers, the
-registrations, the marks `made`, the list, and all marks. In this order, concurrent work does not
-look like damage. If a ledger has a fault, the list is read again. The fault counts only if the list
-still contains the same ranges.
+A check changes nothing. It uses the mark `made`, which a leader creates for a ledger that is not
+listed yet. The check reads in this order: the ids of the log's ledgers, the registrations, the
+marks `made`, the list, and all marks. With this order, concurrent work does not look like damage.
+If a ledger has a fault, the list is read again. The fault is reported only if the list still
+contains the same ranges.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from ledgerlog_spark.protocol.log.state.records import Item
 
 YOUNG_MS = 60_000
 LOOKS_MAX = 5
-"""Maximum number of reads of a ledger while its ranges change. The last read counts."""
+"""Maximum number of reads of a ledger while its ranges change. The result of the last read is
+used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class CheckedLedger:
 
     Attributes:
         ledger_id: The ledger.
-        state: State of the ledger in its metadata; `missing` without metadata.
+        state: State of the ledger in its metadata; `missing` if it has no metadata.
         ranges: Number of the ledger's ranges in the list.
         last_entry_id: The highest listed entry, inclusive. NO_ENTRY for an open ledger of a leader
             log, because its entries are not listed yet.
@@ -65,9 +66,9 @@ class LogCheck:
         ledgers: Every listed ledger, in ascending order of ids.
         staged: Ledgers of uncommitted jobs, and unlisted ledgers of leaders.
         marked: Ledgers that no version lists and that will be deleted.
-        orphans: Ledgers with the id of this log in their metadata, but without a listing, a
+        orphans: Ledgers with the id of this log in their metadata, but without an item, a
             registration or a mark. Ledgers that were created in the last minute are omitted,
-            because a leader may be about to list them.
+            because a leader may list them soon.
     """
 
     log: str
@@ -119,7 +120,7 @@ class LogChecker:
         return await self._older(strangers, max(YOUNG_MS, age_ms))
 
     async def _older(self, ledger_ids: Sequence[int], age_ms: int) -> tuple[int, ...]:
-        """Those of `ledger_ids` that exist and, by the store's clock, are at least `age_ms` old."""
+        """The ledgers that exist and are at least `age_ms` old by the store's clock."""
         if not ledger_ids:
             return ()
         now_ms = await self._host.store.now_ms(self._host.log_id)
@@ -127,7 +128,7 @@ class LogChecker:
         return tuple(i for i, at_ms in made if at_ms is not None and now_ms - at_ms > age_ms)
 
     async def _known(self) -> tuple[Mapping[int, Sequence[Item]], set[int], set[int], list[int]]:
-        """The log's listed, staged and marked ledgers, and all its other ledgers."""
+        """Return the log's listed, staged and marked ledgers, and all its other ledgers."""
         log_id = self._host.log_id
         own = await self.own_ledgers()
         staged: set[int] = set()
@@ -155,11 +156,11 @@ class LogChecker:
         listed: Mapping[int, Sequence[Item]],
         every_entry: bool,
     ) -> None:
-        """Check faulty ledgers again, as long as their ranges in the list change.
+        """Check each faulty ledger again, until its ranges in the list stay the same.
 
-        If a ledger was deleted and the list no longer contains it, this is no fault. A leader
-        deletes an empty ledger immediately. A sweeper deletes a ledger when the grace period after
-        its ranges left the list has passed, and a check may take longer than this grace period.
+        A deleted ledger is no fault if the list no longer contains it. A leader deletes an empty
+        ledger immediately. A sweeper deletes an unlisted ledger after a grace period, and a check
+        may take longer than this grace period.
         """
         suspects = {
             ledger_id: listed[ledger_id] for ledger_id in checked if checked[ledger_id].finding
@@ -205,7 +206,7 @@ class LogChecker:
         if metadata is None:
             return CheckedLedger(
                 ledger_id, "missing", len(items), last, is_damaged=True,
-                finding="the log lists it, but its metadata is missing or unreadable",
+                finding="the log lists the ledger, but its metadata is missing or unreadable",
             )  # fmt: skip
         entry_ids = sorted(
             {entry_id for item in items for entry_id in _entries_to_check(item, every_entry)}
@@ -230,7 +231,7 @@ class LogChecker:
     async def _copies(
         self, ledger_id: int, metadata: LedgerMetadata, entry_ids: Sequence[int]
     ) -> tuple[int, str]:
-        """The number of copies of the entry with the fewest copies, and the fault or `""`."""
+        """Return the smallest number of copies that an entry has, and the fault or `""`."""
         wanted = metadata.quorum.write_quorum
 
         async def counted(entry_id: int) -> tuple[int, str]:

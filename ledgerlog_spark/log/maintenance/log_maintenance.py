@@ -1,4 +1,4 @@
-"""Keeps a log small, and restores older versions (LOGS.md#upkeep).
+"""Deletes rows of a log, restores versions, and changes properties (LOGS.md#upkeep).
 
 All methods are coroutines on the client's event loop; `log/blocking/` derives the blocking methods
 from them.
@@ -57,19 +57,20 @@ from ledgerlog_spark.protocol.log.state.records import (
 from ledgerlog_spark.protocol.log.sweep import STEP_LEDGERS_MAX, OrphansMachine
 
 CopyRows = Callable[[Job, CutRange], Awaitable[StagedRange]]
-"""Copies the rows of part of a range to one of the job's ledgers."""
+"""Copies some rows of a range to a ledger of the job."""
 
 OnProgress = Callable[[int, int], None]
-"""Called with two numbers: the ledgers that are finished, and all ledgers."""
+"""Called with two numbers: how many ledgers are finished, and how many there are."""
 
 RESTORE_ATTEMPTS_MAX = 5
 DELETE_ATTEMPTS_MAX = 20
 STEP_ATTEMPTS_MAX = 20
-"""Maximum attempts of one step of a truncation or of retention. The sweeper does the rest later."""
+"""Maximum number of attempts of one step of a truncation or of retention. After that, the sweeper
+does the remaining steps later."""
 
 
 def no_progress(_done: int, _total: int) -> None:
-    """Does nothing."""
+    """Do nothing."""
 
 
 class LogMaintenance:
@@ -83,8 +84,8 @@ class LogMaintenance:
         """The version that was the newest at a wall time, in ms since the epoch.
 
         Raises:
-            VersionNotAvailableError: The version cannot be read any more, or never existed. The
-                field `oldest` of the error contains the oldest version.
+            VersionNotAvailableError: The version has expired or never existed. The field `oldest`
+                of the error contains the oldest version.
             LogKindError: The log is a leader log, which has no versions.
         """
         check_type("timestamp_ms", timestamp_ms, int)
@@ -97,8 +98,8 @@ class LogMaintenance:
     ) -> Truncated:
         """Delete all rows below an offset, and all versions that begin below the offset.
 
-        After this call, no reader begins below the offset. Ledgers are deleted after
-        `deletedRetentionMs`, so that earlier readers can finish.
+        After this call, no read can begin below the offset. Ledgers are deleted after
+        `deletedRetentionMs`, so that running reads can finish.
 
         Args:
             position: The first row that stays, or its offset. At most the end of the log. In a
@@ -108,8 +109,9 @@ class LogMaintenance:
         Raises:
             ConfigurationError: The log does not have that offset. Nothing was changed.
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Other changes were faster. If the error is not definite, the log
-                already begins at the offset, and the sweeper deletes the rows below it later.
+            ConcurrentCommitError: Other changes of the log succeeded first at every attempt. If the
+                error is not definite, the log already begins at the offset, and the sweeper later
+                deletes the rows below the offset.
             MetadataUnknownError: The outcome of the change is unknown; a retry is safe.
             LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
                 nothing was sent.
@@ -120,7 +122,7 @@ class LogMaintenance:
         done = await self._drop(machine, on_progress)
         if not done.is_complete:
             raise ConcurrentCommitError(
-                f"log {self._host.name!r} begins at offset {done.start_offset} now, but "
+                f"log {self._host.name!r} now begins at offset {done.start_offset}, but "
                 f"{STEP_ATTEMPTS_MAX} attempts to remove older ranges from its list were "
                 "overtaken by other changes: to remove them, run `ledgerlog logs sweep` later",
                 log=self._host.name,
@@ -135,12 +137,13 @@ class LogMaintenance:
         """Delete the rows that `retentionMs` and `retentionBytes` do not keep.
 
         Args:
-            page_sizes: Page sizes from earlier calls for this log, which save requests.
-            untimed_to: The field `untimed_to` of an earlier result, which also saves requests.
+            page_sizes: Page sizes from earlier calls for this log. They save requests.
+            untimed_to: The field `untimed_to` of an earlier result. It also saves requests.
 
         Returns:
-            A result, whose `is_more_due` is true if more than about 8,000 ranges had to be deleted.
-                If other changes were faster, the sweeper deletes the rest.
+            The result. Its field `is_more_due` is true if more than about 8,000 ranges had to be
+                deleted. If other changes succeed first at every attempt, the sweeper deletes the
+                rest.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -176,21 +179,22 @@ class LogMaintenance:
     ) -> CommitResult:
         """Make the rows of an older version the current rows again, at new offsets.
 
-        The ranges of the version are listed again, so no data is copied. There is one exception: if
-        a merge joined the first or last rows of the version with other rows, these rows are copied.
+        The ranges of the version are listed again, so no data is copied. The exception is a range
+        that a merge made from rows of the version and other rows: the rows of the version are
+        copied from it.
 
         Args:
             version: The version.
-            copy: A coroutine function that gets a job, and copies such rows of merged ranges into a
-                ledger of this job. None if copies are not allowed.
+            copy: A coroutine function that copies such rows of a merged range into a ledger of a
+                job. None if rows must not be copied.
             overwrite_if_changed: Whether to replace even rows that other jobs commit during this
                 call.
             expected_version: The version of the log that the caller read. The log is changed only
                 if it still has this version. None requires no version.
 
         Raises:
-            VersionNotAvailableError: The version cannot be read any more, or never existed. The
-                field `oldest` of the error contains the oldest version.
+            VersionNotAvailableError: The version has expired or never existed. The field `oldest`
+                of the error contains the oldest version.
             ConcurrentCommitError: Others committed during this call, or the log is not at the
                 expected version. Nothing was changed.
             LocalProtocolError: Rows have to be copied, but `copy` is None. Or `version` is not a
@@ -207,8 +211,8 @@ class LogMaintenance:
             try:
                 return await self._restore(version, copy, overwrite_if_changed, expected_version)
             except ConcurrentCommitError as error:
-                # The error is retriable if only a merge happened in between, because a merge
-                # changes no row.
+                # The error is retriable if the only other change was a merge, because a merge
+                # changes no rows.
                 if not error.retriable:
                     raise
         return await self._restore(version, copy, overwrite_if_changed, expected_version)
@@ -217,13 +221,13 @@ class LogMaintenance:
         """Change properties of the log, without a new version.
 
         Returns all properties that differ from their defaults. A change of the ensemble, the
-        quorums or the digest applies to ledgers that are made later.
+        quorums or the digest applies only to ledgers that are created later.
 
         Args:
-            changes: New values by option name, in upper or lower case; None sets the default.
+            changes: New values by option name, in any case. None restores the default.
 
         Raises:
-            ConfigurationError: A name is unknown or a property cannot be changed, or a value is not
+            ConfigurationError: A name is unknown, a property cannot be changed, or a value is not
                 valid. Nothing was changed.
             LogNotFoundError: The log was deleted.
             MetadataUnknownError: The outcome of the change is unknown; a retry is safe.
@@ -241,7 +245,7 @@ class LogMaintenance:
 
         Args:
             every_entry: Check all entries, not only the first and the last entry of each range.
-            on_progress: Called with the number of checked ledgers and of all ledgers.
+            on_progress: Called with the number of checked ledgers and the number of all ledgers.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -253,13 +257,13 @@ class LogMaintenance:
     async def delete_orphans(self) -> tuple[int, ...]:
         """Mark the log's orphans that are older than `stagingTtlMs`, and return these ledgers.
 
-        A leader that died between making and listing a ledger leaves an orphan. After
-        `deletedRetentionMs`, the sweeper seals and deletes the marked ledgers that are still not
-        listed.
+        A leader of an older release leaves an orphan if it dies after it created a ledger and
+        before it listed the ledger. After `deletedRetentionMs`, the sweeper seals and deletes the
+        marked ledgers that are still not listed.
 
         Raises:
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Other changes were faster.
+            ConcurrentCommitError: Other changes succeeded first at every attempt.
             MetadataUnknownError: The outcome of the change is unknown; a retry is safe.
             LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
                 nothing was sent.
@@ -301,10 +305,10 @@ class LogMaintenance:
         )
 
     async def delete_if_unused(self) -> bool:
-        """Delete the log if it is as it was created: without a change, and without a job.
+        """Delete the log if it has no change since its creation, and no job has begun.
 
-        Returns whether the log does not exist any more. A change or a job that begins during this
-        call keeps the log.
+        Returns whether the log no longer exists. If a change or a job begins during this call, the
+        log is not deleted.
 
         Raises:
             MetadataError: The store failed. The log may have been deleted; a retry is safe.
@@ -315,7 +319,7 @@ class LogMaintenance:
         return await self._host.run(StateMachine(self._host.name))
 
     async def _drop(self, machine: TruncateMachine, on_progress: OnProgress) -> Truncated:
-        """Run steps of 1,000 items until no item is left or other changes are faster."""
+        """Run steps of 1,000 items until no item is left, or until other changes succeed first."""
         done = await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
         unlisted = list(done.unlisted)
         is_complete = done.is_complete
@@ -330,7 +334,7 @@ class LogMaintenance:
         return replace(done, unlisted=tuple(unlisted), is_complete=is_complete)
 
     async def _step_on(self) -> Expired:
-        """Run one more step. If other changes were faster, the result is not complete."""
+        """Run one more step. If other changes succeed first, the result is not complete."""
         step = Expired(is_changed=False, is_complete=False)
         async with self._host.retries() as retries:
             for attempt in range(1, STEP_ATTEMPTS_MAX + 1):
@@ -367,7 +371,7 @@ class LogMaintenance:
         if parts and copy is None:
             raise LocalProtocolError(
                 f"version {version} of log {self._host.name!r} begins or ends within a merged "
-                "range, so a part of that range must be copied: run `ledgerlog logs restore`",
+                "range, so a part of this range must be copied: run `ledgerlog logs restore`",
                 log=self._host.name,
                 version=version,
             )
@@ -402,7 +406,7 @@ class LogMaintenance:
         return result
 
     async def _password_of(self, copies: Iterable[StagedRange]) -> bytes:
-        """The password of the ledgers of the copies; empty without copies."""
+        """The password of the ledgers that contain the copies; empty if there are no copies."""
         ledger_ids = {copied.ledger_id for copied in copies}
         found = {(await self._host.ledgers.ledger_metadata(i)).password for i in ledger_ids}
         if len(found) > 1:

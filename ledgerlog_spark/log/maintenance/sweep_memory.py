@@ -1,13 +1,13 @@
-"""Keeps findings of earlier passes, so that a pass without due work needs few requests.
+"""Keeps findings of earlier passes of the sweeper, so that a pass without due work is cheap.
 
 A pass over a log finds the time when the next work on the log is due, for example when a version
-expires or the grace period of a mark ends. Until this time the log need not be read. Later changes
-also cause work, but only after a grace period. So this time is never later than the end of a grace
-period that begins with the pass. All times are times of the store's clock. A change of properties
-clears the findings.
+expires or the grace period of a mark ends. Before this time, passes need not read the log. Changes
+after the pass also cause work, but only after a grace period. So the time is never later than the
+end of a grace period that begins with the pass. All times are times of the store's clock. A change
+of properties clears the findings.
 
-Some work may become due at any time, for example for a mark without a grace period, or for a
-replaced run. A pass searches for such work if the last search was `LOOK_AGAIN_MS` ago.
+Some work may become due at any time, for example work for a mark without a grace period, or for a
+replaced run. A pass searches for such work when `LOOK_AGAIN_MS` have passed since the last search.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LOOK_AGAIN_MS = 3_600_000
 
 @dataclass(slots=True)
 class LogDue:
-    """When each kind of work on one log is due next, in ms of the store's clock; 0 means now.
+    """The times when each kind of work on one log is due next, in ms of the store's clock; 0: now.
 
     Attributes:
         properties: Properties of the head from which the times were calculated.
-        starts: First version and first row of that head. If they have changed, a truncation may be
+        starts: First version and first row of this head. If they have changed, a truncation may be
             unfinished, so `versions` is set to 0.
         versions: When versions expire.
         registrations: When registrations end.
@@ -75,10 +75,10 @@ class LogDue:
 
 
 class SweepMemory:
-    """The due work of each log: a small object for each log, and a number for each of its pages."""
+    """The due work of each log. It needs a small object for each log and a number for each page."""
 
     def __init__(self) -> None:
-        """A memory without findings, so all work is due."""
+        """Make a memory without findings. All work is due."""
         self._due: dict[str, LogDue] = {}
 
     def of(self, log_id: str, head: LogHead) -> LogDue:
@@ -101,11 +101,12 @@ class SweepMemory:
 class PassClock:
     """A clock for one pass, which reads the store's clock only once, with one write.
 
-    The clock does not advance during the pass, so nothing is deleted too early.
+    The clock does not advance during the pass. So a pass may delete something later than possible,
+    but never too early.
     """
 
     def __init__(self, store: LogStore) -> None:
-        """A clock that has not been read yet."""
+        """Make a clock that has not been read yet."""
         self._store = store
         self._now_ms: int | None = None
 

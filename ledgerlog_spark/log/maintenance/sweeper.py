@@ -1,7 +1,7 @@
 """Deletes expired versions, and ledgers and pages that no version lists (LOGS.md#W1-W7).
 
-A sweeper works in steps. Sweepers may run at any time, and several may run in parallel. A sweeper
-may be killed at any moment, because due work is stored before anything is deleted.
+A sweeper works in steps. It may run at any time, several sweepers may run in parallel, and a
+sweeper may be killed at any moment: the store contains the pending work before anything is deleted.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ PAGES_GRACE_MS = 3_600_000
 PAGES_AT_ONCE = 100
 
 FAILED_SEALS_MAX = 64
-"""After this number of failed seals of ledgers of a deleted log, a pass seals no more ledgers."""
+"""A pass over a deleted log stops sealing ledgers after this number of failed seals."""
 
 _logger = logging.getLogger(__name__)
 
 EXPIRY_STEPS_MAX = 100
-"""Maximum number of steps in which a pass removes expired versions of a log. The next pass
+"""Maximum number of steps in which one pass removes expired versions of a log. The next pass
 continues."""
 
 ATTEMPTS_MAX = 20
-"""Maximum number of conflicts with other changes, after which a pass leaves the rest to the next
-pass. If a stream commits very often, most attempts conflict with it."""
+"""After this number of conflicts with other changes, a pass leaves the rest to the next pass. If a
+stream commits very often, most attempts have a conflict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Swept:
         unlisted: Number of ledgers that no retained version lists any more.
         deregistered: Number of staged ledgers that can never be committed any more.
         ledgers_deleted: Number of ledgers that were sealed and deleted.
-        pages_deleted: Number of tokens whose pages were deleted.
+        pages_deleted: Number of attempts (tokens) whose pages were deleted.
         is_removed: Whether this pass deleted the last node of a log that was deleted before.
         ledgers_kept: Ledgers of a deleted log that must be sealed and deleted before the log is
             removed.
@@ -98,7 +98,7 @@ class Sweeper:
         clock: PassClock | None = None,
         random: Random | None = None,
     ) -> None:
-        """A sweeper of the logs of one cluster. Pages younger than `pages_grace_ms` stay.
+        """Make a sweeper of the logs of one cluster. It keeps pages younger than `pages_grace_ms`.
 
         `memory` contains the findings of earlier passes; without it, each pass reads everything.
         `clock` is the clock of this pass; without it, each step reads the store's clock.
@@ -148,7 +148,7 @@ class Sweeper:
     async def _remove_rest(self, log_id: str) -> Swept:
         """Finish the removal of a log that already has no head.
 
-        Another pass may have marked a ledger during the earlier removal. Such a ledger is deleted
+        During the earlier removal, another pass may have marked a ledger. Such a ledger is deleted
         first.
         """
         await self._store.sync()
@@ -174,7 +174,7 @@ class _LogSweep:
         self._properties = LogProperties.from_mapping(head.properties)
 
     async def sweep(self, pages_grace_ms: int) -> Swept:
-        """Do the due work, and find when more work is due."""
+        """Do the due work, and determine when more work is due."""
         due, now_ms = self._due, await self._host.clock.now_ms(self._log_id)
         due.see(now_ms)
         unlisted = deregistered = deleted = pages = 0
@@ -211,7 +211,7 @@ class _LogSweep:
         return unlisted
 
     async def _sweep_staged(self, now_ms: int) -> int:
-        """End registrations that are too old, and find when the next registration is too old."""
+        """Delete registrations that are too old, and determine when the next one is too old."""
         ttl_ms = self._properties.staging_ttl_ms
         deregistered, next_due_ms = 0, now_ms + ttl_ms + 1
         for app in await self._producers.names(self._log_id):
@@ -305,7 +305,7 @@ class _LogSweep:
     async def _shrink(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
         """Delete replaced runs after `txnRetentionMs`. Keep the last run and the last batch id.
 
-        The last run identifies the query of the producer's batches (LOGS.md#P4).
+        The last run shows which query wrote the producer's batches (LOGS.md#P4).
         """
         is_due = now_ms - found.value.time_ms > self._properties.txn_retention_ms
         if len(found.value.runs) <= 1 or not is_due:
@@ -321,15 +321,14 @@ class _LogSweep:
         is_job = app.startswith(JOB_APP_PREFIX)
         if not is_job or now_ms - found.value.time_ms <= self._properties.staging_ttl_ms:
             return
-        # The store refuses the deletion while a ledger is registered, because the job may still
-        # run.
+        # While a ledger is registered, the job may still run, and the store refuses the deletion.
         with contextlib.suppress(MetadataVersionError):
             await self._producers.delete(self._log_id, app, found.version)
 
     async def sweep_deleted(self) -> Swept:
         """Delete the ledgers of a deleted log, then its nodes (LOGS.md#W10)."""
-        # `recent_ms` needs no node of the log. Nodes may be missing, because a process may have
-        # died while it removed them.
+        # `recent_ms` needs no node of the log. Some nodes may be missing, if a process died while
+        # it deleted them.
         log_id, now_ms = self._log_id, await self._host.store.recent_ms()
         self._due.see(now_ms)
         if now_ms < self._due.removal:
@@ -345,11 +344,11 @@ class _LogSweep:
         await self._deregister_all()
         ledger_ids |= dict.fromkeys(m.ledger_id for m in await self._producers.marked(log_id))
         if self._head.kind is LogKind.LEADER:
-            # A leader that died before it listed a ledger left an orphan (LOGS.md#U19).
+            # A leader that died before it listed a ledger may have left an orphan (LOGS.md#U19).
             ledger_ids |= dict.fromkeys(sorted(await LogChecker(self._host).own_ledgers()))
         kept: list[int] = []
-        # The order is random. Otherwise ledgers that cannot be sealed would delay the same other
-        # ledgers in each pass.
+        # The order is random. In a fixed order, ledgers that cannot be sealed would delay the same
+        # other ledgers in each pass.
         for ledger_id in self._host.random.sample(list(ledger_ids), len(ledger_ids)):
             may_seal = len(kept) < FAILED_SEALS_MAX
             if not await self._host.drop_ledger(ledger_id, may_seal=may_seal):
@@ -359,18 +358,18 @@ class _LogSweep:
             await self._keep_marked(kept)
             self._due.removal = now_ms + LOOK_AGAIN_MS
             return Swept(log_id, ledgers_deleted=deleted, ledgers_kept=tuple(sorted(kept)))
-        # The log stays if another pass could not seal a ledger and has just marked the ledger. The
-        # next pass handles this ledger.
+        # If another pass could not seal a ledger and has just marked it, the log stays. The next
+        # pass handles this ledger.
         is_removed = await self._host.store.remove_log(log_id)
         if not is_removed:
             self._due.removal = now_ms
         return Swept(log_id, ledgers_deleted=deleted, is_removed=is_removed)
 
     async def _keep_marked(self, ledger_ids: Sequence[int]) -> None:
-        """Mark the remaining ledgers of a deleted log, because the next pass reads only marks."""
+        """Mark the remaining ledgers of a deleted log. The next pass reads only the marks."""
         _logger.warning(
             "deleted log %s still has ledgers that could not be sealed (%s, such as ledger %s): "
-            "start their bookies, or run `ledgerlog ledgers delete`",
+            "start the bookies of these ledgers, or run `ledgerlog ledgers delete`",
             *(self._head.name, len(ledger_ids), ledger_ids[0]),
         )
         for first in range(0, len(ledger_ids), STEP_LEDGERS_MAX):
@@ -392,14 +391,17 @@ class _LogSweep:
             pages = await self._host.store.read_pages(self._log_id, walk.wanted)
             if pages is None:
                 raise MetadataVersionError(
-                    f"another process is already deleting the pages of deleted log {name!r}",
+                    f"another process is already deleting the pages of the deleted log {name!r}",
                     log=name,
                 )
             walk.feed(pages)
         return walk.records()
 
     async def _deregister_all(self) -> None:
-        """End all registrations, and change every producer record, so that no task can register."""
+        """Delete all registrations.
+
+        Change every producer, so that no task can register a ledger.
+        """
         for app in await self._producers.names(self._log_id):
             while (found := await self._producers.read(self._log_id, app)) is not None:
                 registered = await self._producers.registered(self._log_id, app)

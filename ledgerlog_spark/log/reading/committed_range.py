@@ -1,8 +1,8 @@
 """Reads listed ranges (LOGS.md#R1, LOGS.md#R2, LOGS.md#R3).
 
 All entries of a committed range are on their ack quorum. So a read needs neither the state of the
-ledger nor its last add confirmed. An entry that no bookie has is read again with fresh metadata,
-before it counts as lost.
+ledger nor its last add confirmed. If no bookie has an entry, it is read again with fresh metadata.
+Only after that, it is lost.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ async def read_range(
         first_entry_id: The first entry to read, not below the first entry of the range.
         last_entry_id: The last entry to read, not above the last entry of the range.
         password: The ledger's password.
-        place: Limits the memory of this and other reads together; None limits this read to 64 MiB.
-        slices: The parts of the entries to read. Some entries may be read whole anyway. None reads
-            all entries whole.
+        place: A limit of memory that several reads share; None limits this read to 64 MiB.
+        slices: The parts of the entries to read. Some entries may still be read completely. With
+            None, all entries are read completely.
 
     Raises:
         DataLossError: In two reads, every replica reported that it does not have an entry, and the
-            metadata did not change in between. Or the ledger was closed before the end of the
+            metadata was the same in both reads. Or the ledger was closed before the end of the
             range, or does not exist.
         EntryUnknownError: At least one replica could not answer, and no other replica had the
             entry; retriable.
@@ -74,7 +74,7 @@ async def read_range(
                     next_entry_id = batch[-1].entry_id + 1
                     yield batch
         except LedgerNotFoundError:
-            why = "the ledger is gone"
+            why = "the ledger does not exist"
             raise _loss(log, ledger_id, next_entry_id, last_entry_id, why) from None
         except EntryNotFoundError as error:
             may_be_outdated = False
@@ -89,7 +89,9 @@ async def read_range(
 
 
 class BegunRange:
-    """Batches of a range. The first batch is read in the background before it is taken.
+    """The batches of a range.
+
+    The first batch is read in the background, before the caller takes it.
 
     All methods must run on the event loop on which the object was created.
     """
@@ -99,8 +101,7 @@ class BegunRange:
     ) -> None:
         """Begin to read. The caller must take all batches, or call `aclose`.
 
-        `place` limits the bytes of this and other ranges, and is given back at the end of the
-        range.
+        `place` is a share of a limit of memory. It is given back at the end of the range.
         """
         self._batches = batches
         self._place = place

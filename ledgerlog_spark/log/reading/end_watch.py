@@ -2,7 +2,7 @@
 
 The end of a transactional log moves only when its head changes, so only the head is watched. The
 end of a leader log also moves with its open ledgers. So for each open ledger, the ledger metadata
-is watched too, and the last add confirmed is watched on one bookie.
+is also watched, and so is the last add confirmed on one bookie.
 """
 
 from __future__ import annotations

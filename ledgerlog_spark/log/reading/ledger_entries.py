@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 async def entry_holding(handle: LedgerReaderHandle, offset: int, end_entry_id: int) -> int:
-    """Find the first of the entries [0, end_entry_id) that ends after `offset`, and return its id.
+    """Return the first entry of [0, end_entry_id) that has a record at or after `offset`.
 
-    Return `end_entry_id` if no entry ends after `offset`. The search is binary, so it reads few
+    Return `end_entry_id` if no entry has such a record. The search is binary, so it reads few
     entries.
     """
     low, high = 0, end_entry_id
@@ -54,7 +54,7 @@ class EntryCursor(ABC, Generic[T]):
 
     @property
     def is_done(self) -> bool:
-        """Whether everything before `end_offset` was returned."""
+        """Whether all records before `end_offset` were returned."""
         return self.end_offset is not None and self.next_offset >= self.end_offset
 
     async def taken(
@@ -74,13 +74,13 @@ class EntryCursor(ABC, Generic[T]):
         """Decode the ledger's next entry. Return its records or rows, without the skipped ones."""
 
     def _kept(self, header: LeaderEntryHeader, ledger_id: int, entry_id: int) -> range:
-        """The indexes, within an entry, of the records or rows that the cursor returns."""
+        """The indexes, within an entry, of the records or rows that are not skipped."""
         first = header.first_offset
         skipped = self.next_offset - first
         if skipped < 0:
             raise DataLossError(
                 f"entry {entry_id} of ledger {ledger_id} of log {self._log!r} begins at offset "
-                f"{first}, but {self.next_offset} is next",
+                f"{first}, but offset {self.next_offset} is next",
                 log=self._log,
                 ledger_id=ledger_id,
                 first_entry_id=entry_id,

@@ -40,8 +40,8 @@ class DecodedRows(NamedTuple):
 
     Attributes:
         batch: The rows.
-        first_row: Place of the first row in the listed range. The place can be negative if another
-            program wrote the entry.
+        first_row: Place of the first row in the listed range. If another program wrote the entry,
+            the place can be negative.
         entries: For each entry, the number of its rows and the time when they were appended, in ms
             since the epoch. The time is None if the list contains the commit times of the range.
     """
@@ -90,7 +90,7 @@ class RowCutter:
         rows: tuple[int, int] | None,
         wanted: range,
     ) -> None:
-        """A cutter before the first row. `entry_ids` has the entries, but not the index entry.
+        """Make a cutter before the first row. `entry_ids` does not include the index entry.
 
         `rows` is the half-open interval of the rows that the entries contain, counted within the
         listed range; None if the rows are unknown.
@@ -107,7 +107,7 @@ class RowCutter:
 
     @classmethod
     def of(cls, log: str, item: Item, wanted: range) -> RowCutter:
-        """A cutter of a whole listed range."""
+        """Make a cutter of a whole listed range."""
         entry_ids = range(item.first_entry_id, item.last_entry_id + 1 - item.has_index)
         rows = 0, item.rows
         offset = item.first_offset

@@ -1,12 +1,12 @@
 """The present rows of a log, and the readable entries of open ledgers (LOGS.md#G9).
 
-The head lists open ledgers without an end, because only their bookies have the end. Here each open
-ledger ends at its present last add confirmed, and becomes an item. If a ledger still gets appends,
-the ledgers after it are not read, so the result never has a gap.
+The head lists open ledgers without an end, because only the bookies have their end. This module
+makes an item of each open ledger, which ends at the ledger's present last add confirmed. If a
+ledger is not closed, the ledgers after it are not read, so the result never has a gap.
 
 If any reader found that the log ended at an offset, all records before this offset were
-acknowledged. The bookies that answer now may have an older LAC. Then the entries after this LAC are
-read too, up to the offset.
+acknowledged. The bookies that answer now may have an older LAC. In this case, the entries after
+this LAC are also read, up to the offset.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ledgerlog_spark.protocol.log.read.view import LogView, ViewMachine
 from ledgerlog_spark.protocol.log.state.records import Item, LogKind, LogSnapshot, OpenLedger
 
 LISTINGS_MAX = 5
-"""Maximum number of reads of the list. It is read again if a listed ledger was deleted."""
+"""Maximum number of reads of the list. The list is read again if a listed ledger was deleted."""
 
 ENTRIES_FIRST = 64
 ENTRIES_MAX = 4_096
@@ -61,12 +61,11 @@ async def view(
         seen_offset: An end of the log that any process found before. A fresh view reaches this
             offset, even if the bookies that answer do not have the newest LAC yet. It ends before
             this offset only if records are lost.
-        known_version: The newest version that the caller already has, so that only later versions
-            are read. With None, all versions are read that are needed for the commit times of the
-            rows.
+        known_version: The newest version that the caller has. Only later versions are read. With
+            None, the versions are read that contain the commit times of the rows.
         known_schemas: Ids of the schemas that the caller has.
-        is_fresh: Whether the view must be current. If false, the view needs one request less, and
-            existing rows may be missing.
+        is_fresh: Whether the view must be current. If false, the call sends one request less, but
+            the view may lack existing rows.
     """
     check_type("first_offset", first_offset, int)
     check_type("seen_offset", seen_offset, int)
@@ -84,8 +83,8 @@ async def view(
         found = await host.run(machine)
         if found.kind is not LogKind.LEADER:
             return found
-        # A view that need not be fresh may be based on an older list, and the open ledgers of this
-        # list may have been closed since. So such a view does not use `seen_offset`.
+        # If the view need not be fresh, the list may be old, and its open ledgers may have been
+        # closed since. So such a view does not use `seen_offset`.
         end_offset, items = await open_items(
             host.ledgers,
             found.open_ledgers,
@@ -147,9 +146,9 @@ async def open_items(
     """The end of the readable records, and the items of open ledgers up to this end.
 
     `open_ledgers` begins with the oldest open ledger, which begins at `end_offset`. `seen_offset`
-    is an end of the log that a reader found, so the log does not end before it. The list and the
-    ledger metadata must have been read after the reader found this end. Otherwise a ledger may have
-    been closed, and its last entries may not belong to the log.
+    is an end of the log that a reader found, so the log does not end before this offset. The list
+    and the ledger metadata must have been read after the reader found this end. Otherwise a ledger
+    may have been closed, and its last entries may not belong to the log.
 
     Raises:
         LedgerNotFoundError: A ledger was deleted, so the head has changed and must be read again.
@@ -199,7 +198,7 @@ async def _last_entry(handle: LedgerReaderHandle, end_offset: int, seen_offset: 
         end_offset = decode_entry_header(last.payload).end_offset
     count = ENTRIES_FIRST
     while end_offset < seen_offset and not handle.is_closed:
-        # An entry has one or more records, so the missing records are in at most as many entries.
+        # An entry has at least one record. So the missing records are in at most that many entries.
         first = last_entry_id + 1
         last_entry_id += min(count, seen_offset - end_offset)
         batches = handle.read_batches(first, last_entry_id, is_listed=True)

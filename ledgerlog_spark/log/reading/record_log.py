@@ -27,19 +27,22 @@ class RecordLog:
     """One log that was opened for reading. All methods run on the client's event loop.
 
     `read` and `tail` read a leader log of records. `read_rows` and `tail_rows` read a leader log of
-    rows. Logs that Spark wrote are read with Spark.
+    rows. A log that Spark wrote can only be read with Spark.
 
     Attributes:
         name: The name under which the log was opened.
         log_id: The log's id; a later log of the same name has another id.
-        kind: Kind of its writers: jobs that commit, or one leader at a time.
+        kind: The kind of the log's writers: jobs that commit, or one leader at a time.
         content: Rows or records.
     """
 
     def __init__(
         self, log: Log, kind: LogKind, content: LogContent, schema: bytes | None = None
     ) -> None:
-        """A handle of `log`. `schema` is the log's schema record; None if it has no schema yet."""
+        """Make a handle of `log`.
+
+        `schema` is the log's encoded schema; None if it has no schema yet.
+        """
         self.name = log.name
         self.log_id = log.log_id
         self.kind = kind
@@ -98,7 +101,7 @@ class RecordLog:
         return _each(self.read_batches(start, end))
 
     def tail(self, start: Position | int | None = None) -> AsyncGenerator[Record, None]:
-        """All records from `start` on, and each new record soon after it was acknowledged.
+        """Yield all records from `start` on, and each new record soon after its acknowledgement.
 
         A tail waits for notifications of watches. It ends only with an error, or when the caller
         closes it. A record is delivered within 100 ms of its acknowledgement, even if no record is
@@ -125,28 +128,28 @@ class RecordLog:
         """The rows from `start` (inclusive) to `end` (exclusive), in order.
 
         A batch contains rows of one entry, and no rows outside `start` and `end`. The arguments and
-        errors are those of `read`, for a log of rows.
+        errors are those of `read`, but the log must be a log of rows.
         """
         return _each(self._row_reader().read(self._offset(start), self._offset(end)))
 
     def tail_rows(self, start: Position | int | None = None) -> AsyncGenerator[RowBatch, None]:
-        """All rows from `start` on, and each new row soon after it was acknowledged.
+        """Yield all rows from `start` on, and each new row soon after its acknowledgement.
 
         A tail waits for notifications of watches. It ends only with an error, or when the caller
-        closes it. The arguments and errors are those of `tail`, for a log of rows.
+        closes it. The arguments and errors are those of `tail`, but the log must be a log of rows.
         """
         return _each(self._row_reader().tail(self._offset(start)))
 
     def read_batches(
         self, start: Position | int | None = None, end: Position | int | None = None
     ) -> AsyncGenerator[list[Record], None]:
-        """Does the same as `read`, in batches. The arguments and errors are those of `read`."""
+        """Like `read`, but yields batches. The arguments and errors are those of `read`."""
         return self._reader().read(self._offset(start), self._offset(end))
 
     def tail_batches(
         self, start: Position | int | None = None
     ) -> AsyncGenerator[list[Record], None]:
-        """Does the same as `tail`, in batches. The arguments and errors are those of `tail`."""
+        """Like `tail`, but yields batches. The arguments and errors are those of `tail`."""
         return self._reader().tail(self._offset(start))
 
     def _reader(self) -> RecordReader[Record]:

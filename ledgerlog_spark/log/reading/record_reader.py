@@ -1,8 +1,8 @@
 """Reads the records or rows of a leader log: up to an end, or as a tail.
 
 A closed ledger is read up to its end in the list. An open ledger is read up to its last add
-confirmed, and a tail follows it until it is closed. Only then is the next ledger read, so that the
-records are in order and without a gap (LOGS.md#J13).
+confirmed, and a tail follows it until it is closed. The next ledger is read only after that, so
+that the records are in order and without a gap (LOGS.md#J13).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ NOTIFIED_SIZE_BYTES_MAX = 64 << 10
 """Maximum bytes of new entries in a notification. These entries need no read request."""
 
 ABOVE_ANY_VERSION = 1 << 62
-"""A version above all real versions. A reader that already has this version gets no history."""
+"""A number above all version numbers. A reader that claims to have this version gets no history."""
 
 
 class _Changes:
     """The changes that a tail waits for.
 
     If `is_list_stale` is true, the list may have changed since it was read. If `is_log_doubtful` is
-    true, the log may have been deleted since then.
+    true, the log may have been deleted since the list was read.
     """
 
     def __init__(self, ledgers: Ledgers) -> None:
@@ -69,7 +69,9 @@ class _Changes:
 
 
 class RecordReader(Generic[T]):
-    """Reads one leader log of records or rows. In this module, batches of rows are records too.
+    """Reads one leader log of records or rows.
+
+    In this module, "records" also means batches of rows.
 
     `cursor_of` makes the cursor that decodes the entries of the log.
     """
@@ -111,7 +113,7 @@ class RecordReader(Generic[T]):
             raise
 
     async def tail(self, start: int | None) -> AsyncGenerator[list[T], None]:
-        """All records from `start` on, and each new record soon after it was acknowledged.
+        """Yield all records from `start` on, and each new record soon after its acknowledgement.
 
         A tail waits for notifications of watches. It ends only with an error, or when the caller
         closes it. While no record is appended, a tail sends no request (LOGS.md#H5). The errors are
@@ -154,13 +156,13 @@ class RecordReader(Generic[T]):
                 cancel()
 
     async def _listed(self, first_offset: int) -> LogView:
-        """The list of the log from an offset on, without the ends of open ledgers."""
+        """Read the list of the log from an offset on, without the ends of open ledgers."""
         return await self._host.run(
             ViewMachine(self._name, first_offset=first_offset, known_version=ABOVE_ANY_VERSION)
         )
 
     async def _ended(self, first_offset: int) -> LogView:
-        """The list of the log from an offset on, with an item for each open ledger."""
+        """Read the list of the log from an offset on, with an item for each open ledger."""
         return await open_ends.view(self._host, first_offset, known_version=ABOVE_ANY_VERSION)
 
     async def _relisted(self, cursor: EntryCursor[T]) -> LogView:
@@ -217,7 +219,7 @@ class RecordReader(Generic[T]):
     async def _followed(
         self, ledger_id: int, cursor: EntryCursor[T], changes: _Changes
     ) -> AsyncGenerator[list[T], None]:
-        """The records of an open ledger from the cursor on; ends when the ledger is closed."""
+        """Yield the records of an open ledger from the cursor on, until the ledger is closed."""
         handle = await self._ledgers.open_ledger(ledger_id, is_listed=True)
         follower = handle.follow(changes.on_ledger, entries_size_bytes_max=NOTIFIED_SIZE_BYTES_MAX)
         next_entry_id = -1
@@ -239,8 +241,8 @@ class RecordReader(Generic[T]):
                 elif follower.error is not None:
                     raise follower.error
                 elif changes.is_log_doubtful:
-                    # The ledger of a deleted log stays open, and its writer may never return. So
-                    # this call raises an error if the log was deleted.
+                    # The ledger of a deleted log may stay open forever. So the list is read, which
+                    # raises an error if the log was deleted.
                     changes.is_log_doubtful = False
                     await self._relisted(cursor)
                 else:
@@ -277,7 +279,7 @@ class RecordReader(Generic[T]):
         )
 
     def _check_is_kept(self, cursor: EntryCursor[T], view: LogView) -> None:
-        """Raise PositionNotAvailableError if `view` shows that the next record was truncated."""
+        """Raise PositionNotAvailableError if the next record was truncated, according to `view`."""
         if cursor.next_offset < view.start_offset:
             raise self._not_available(cursor.next_offset, view)
 
@@ -286,7 +288,7 @@ class RecordReader(Generic[T]):
         if offset < oldest:
             why = f"was truncated: the oldest position is {oldest}"
         else:
-            why = f"is not readable yet: the log ends at {end} now; to wait for it, use a tail"
+            why = f"is not readable yet: the log now ends at {end}; to wait for it, use a tail"
         return PositionNotAvailableError(
             f"position {offset} of log {self._name!r} {why}",
             log=self._name,
@@ -305,7 +307,10 @@ class RecordReader(Generic[T]):
 
 
 async def _chained(parts: Iterator[AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
-    """The batches of all parts, in order. A part begins when the parts before it have ended."""
+    """Yield the batches of all parts, in order.
+
+    A part begins when the parts before it have ended.
+    """
     for part in parts:
         async with contextlib.aclosing(part):
             async for one in part:

@@ -1,4 +1,4 @@
-"""Decodes the entries of a leader log whose records are rows, in order, from an offset on."""
+"""Decodes the entries of a leader log of rows, in order, from an offset on."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class RowBatch(NamedTuple):
     Attributes:
         offset: Offset of the first row. The offsets of the rows have no gaps and are never reused.
         rows: The appended rows, with the columns of the log.
-        append_time_ms: When the leader accepted the rows, by the store's clock, in ms since the
-            epoch. A later batch never has an earlier time.
+        append_time_ms: The time when the leader accepted the rows, by the store's clock, in ms
+            since the epoch. A later batch never has an earlier time.
         ledger_id: The ledger that stores the rows.
         entry_id: The entry that stores the rows, perhaps together with other rows.
         log_id: Id of the log.
@@ -56,9 +56,9 @@ class RowCursor(EntryCursor[RowBatch]):
         next_offset: int,
         end_offset: int | None = None,
     ) -> None:
-        """A cursor over rows; `schema` is the schema record of the log."""
+        """Make a cursor over rows. `schema` is the encoded schema of the log."""
         super().__init__(log, log_id, next_offset=next_offset, end_offset=end_offset)
-        # One stream decodes all entries, because a new stream for each entry would take three times
+        # One Arrow stream decodes all entries. A new stream for each entry would take three times
         # as long.
         self._payloads: list[Any] = []
         self._decoded = decode_row_entries(schema, iter(self._payloads.pop, None))

@@ -10,7 +10,7 @@ from ledgerlog_spark.protocol.log.state.records import VersionInterval
 
 
 def version_at(log: str, history: Sequence[VersionInterval], timestamp_ms: int) -> VersionInterval:
-    """The version that was the newest at `timestamp_ms`. For a future time, the present version.
+    """The version that was the newest at `timestamp_ms`; for a future time, the present version.
 
     `history` begins with the oldest retained version.
     """
@@ -19,7 +19,7 @@ def version_at(log: str, history: Sequence[VersionInterval], timestamp_ms: int) 
         return found[-1]
     oldest = history[0]
     raise VersionNotAvailableError(
-        f"log {log!r} has no version of {_text(timestamp_ms)}: its oldest version "
+        f"log {log!r} has no version at {_text(timestamp_ms)}: its oldest version "
         f"{oldest.version} was committed at {_text(oldest.commit_time_ms)}",
         log=log,
         timestamp_ms=timestamp_ms,

@@ -199,7 +199,7 @@ def test_upkeep_waits_for_the_process_that_does_it_and_names_it(
     try:
         busy = run("logs", "merge", flights.name, "--wait", 0)
         assert busy.code == 4
-        assert "maintains the logs now" in busy.err
+        assert "is maintaining the logs" in busy.err
         assert run("logs", "sweep", flights.name, "--wait", 0).code == 4
     finally:
         client.run(lambda _: held.__aexit__(None, None, None))

@@ -223,7 +223,7 @@ def test_rows_are_made_into_the_columns_of_the_log() -> None:
         (
             {"n": [1], "more": [2]},
             "more",
-            "columns or fields for 'more' of the rows. Its columns are n, text",
+            "the rows have 'more', which log 'orders' does not have. The log's columns are n, text",
         ),
         ({"N": [1]}, "N", "is a column named n"),
     ],

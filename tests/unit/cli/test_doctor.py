@@ -60,7 +60,7 @@ def test_missing_package_comes_with_the_command_that_installs_it(
     ("built", "state", "found"),
     [
         (None, "warning", "no jar"),
-        ("1.2.3", "warning", "a jar for Spark 1.2.3, PySpark is "),
+        ("1.2.3", "warning", "a jar for Spark 1.2.3, and PySpark "),
         (metadata.version("pyspark"), "ok", "a jar for Spark "),
     ],
 )
@@ -118,6 +118,6 @@ def test_cluster_that_does_not_answer_is_named_and_no_line_begins_left_of_its_in
     advice = lines[1:]
     assert " ".join(map(str.strip, advice)).strip() == (
         "start a cluster with `ledgerlog local up`, or pass the --metadata-service-uri of a "
-        "cluster that runs"
+        "running cluster"
     )
     assert all(line.startswith(" " * 10) for line in advice if line)

@@ -73,5 +73,5 @@ def json_of(names: list[str]) -> str:
 
 @pytest.mark.parametrize("tasks", [[], [pickled("text")]])
 def test_tasks_of_others_are_refused(tasks: list[str]) -> None:
-    with pytest.raises(WireFormatError, match="not those of this package"):
+    with pytest.raises(WireFormatError, match="is not a LogPartition of this package"):
         planned_batch(tasks)

@@ -112,7 +112,7 @@ def test_an_empty_log_has_no_row_at_any_moment() -> None:
 
 def test_a_start_behind_the_newest_commit_is_an_error_or_the_end() -> None:
     newest = {"end_offset": 25, "newest_ms": 300}
-    with pytest.raises(ConfigurationError, match=r"newest commit is of 1970.*Strategy"):
+    with pytest.raises(ConfigurationError, match=r"newest commit was at 1970.*Strategy"):
         start_or_else("flights", offset_at(APPENDED, 301), strategy="error", **newest)
     assert start_or_else("flights", None, strategy="latest", **newest) == 25
     assert start_or_else("flights", 10, strategy="error", **newest) == 10

@@ -419,9 +419,9 @@ async def test_parts_are_read_from_any_place_to_any_place(world: LeaderWorld) ->
         for end in range(start, 61, 4):
             assert await world.values(start, end) == of(start, end)
     reader = await world.reader()
-    with pytest.raises(PositionNotAvailableError, match=r"ends at 60 now; to wait for it"):
+    with pytest.raises(PositionNotAvailableError, match=r"now ends at 60; to wait for it"):
         [record async for record in reader.read(0, 61)]
-    with pytest.raises(PositionNotAvailableError, match=r"ends at 60 now; to wait for it"):
+    with pytest.raises(PositionNotAvailableError, match=r"now ends at 60; to wait for it"):
         [record async for record in reader.read(61)]
     with pytest.raises(ConfigurationError, match="the end must not be before the start"):
         [record async for record in reader.read(7, 5)]

@@ -10,14 +10,14 @@ class BatchInFlight:
     """Consecutive entries that are requested together.
 
     One bookie gets the first request. If this bookie fails or is slow, the next bookie gets a
-    request for the rest.
+    request for the remaining entries.
     """
 
     next_entry_id: int  # the first entry that was not received yet
     last_entry_id: int  # inclusive
     order: tuple[int, ...] = ()  # indexes in the order of attempts
     tried: int = 0  # number of indexes tried
-    outstanding: int = 0  # requests without an answer
+    outstanding: int = 0  # number of requests without an answer
     is_slow: bool = False
 
     @property

@@ -1,9 +1,9 @@
-"""The limits of a reader, for example of the memory for received entries and pending requests.
+"""The limits of a reader, such as the memory for received entries and for pending answers.
 
-A bookie's answer has at least one entry, and an entry can be as large as a frame. So each pending
-request counts as a whole frame for the limit of memory (`size_bytes_max`). For the limit of reading
-ahead (`size_bytes_ahead_max`), a request counts with its expected size. With entries of usual
-sizes, a reader reaches only the second limit.
+A bookie's answer has at least one entry, and an entry can be as large as a frame. So the limit of
+memory (`size_bytes_max`) counts each pending request as a whole frame. The limit of reading ahead
+(`size_bytes_ahead_max`) counts a request with its expected size. With entries of usual sizes, a
+reader reaches only the second limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIRST_SIZE_BYTES = 64 << 10
 """Expected size of one entry while the size of entries is unknown."""
 
 STORED_BESIDE_PAYLOAD_SIZE_BYTES = 56
-"""Bytes of an entry in a batch's answer besides the payload: length, header, largest digest."""
+"""Size of an entry in a batch's answer without the payload: length, header, largest digest."""
 
 
 OVERLOAD = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=20)
@@ -37,8 +37,9 @@ class ReaderSettings:
         entries_ahead_max: Maximum number of entries to read ahead of the application.
         size_bytes_ahead_max: Maximum sum of the payload bytes that the application has not taken
             yet and the bytes that pending requests are expected to return.
-        size_bytes_max: Maximum payload in memory, for any size of entries. A request is not sent if
-            its answer might not fit, but one entry may always be requested.
+        size_bytes_max: Maximum payload in memory, even for the largest entries. A request is not
+            sent if its answer might exceed the limit. But a reader that holds nothing may always
+            request one entry.
         batch_entries_max: Maximum number of entries in one answer. The value 1 turns batches off.
         batch_size_bytes_max: Maximum size of one answer.
         batches_in_flight_max: Maximum number of pending requests for batches.
@@ -63,12 +64,15 @@ class ReaderSettings:
 
 
 class ReadBudget:
-    """How much a reader may request, estimated from the entries received so far."""
+    """Decides how much a reader may request, by the sizes of the entries received so far."""
 
     def __init__(
         self, settings: ReaderSettings, metadata: LedgerMetadata, place: ReadPlace | None = None
     ) -> None:
-        """An empty budget. The metadata of a closed ledger gives the average size of entries."""
+        """Make an empty budget.
+
+        The metadata of a closed ledger gives the average size of entries.
+        """
         self.held_size_bytes = 0  # received payload that the application has not taken
         self._settings = settings
         self._place = place
@@ -108,9 +112,9 @@ class ReadBudget:
 
     @property
     def may_exceed(self) -> bool:
-        """Whether a reader that holds nothing may send one request although there is no room.
+        """Whether a reader that holds nothing may send one request even without room.
 
-        In a `ReadRoom`, only the reader with the turn may send this request.
+        In a `ReadRoom`, only the reader that has the turn may send this request.
         """
         return self._place is None or self._place.has_turn
 
@@ -131,7 +135,7 @@ class ReadBudget:
         return max(1, min(limits.batch_entries_max, limits.batch_size_bytes_max // stored))
 
     def _fits(self, requests: int, spared: int) -> bool:
-        """Whether one more answer and the pending answers fit, if each is a whole frame."""
+        """Whether the pending answers and one more would fit, if each were a whole frame."""
         size_bytes = self.reserved_size_bytes(requests + 1)
         spared_size_bytes = spared * FRAME_SIZE_BYTES_MAX
         if size_bytes + spared_size_bytes > self._settings.size_bytes_max:
@@ -140,7 +144,7 @@ class ReadBudget:
 
 
 class EntriesToRequest:
-    """The ranges of entries that must still be requested, or requested again, in rising order."""
+    """The ranges of entries that are still to be requested or requested again, in rising order."""
 
     def __init__(self, first_entry_id: int, last_entry_id: int) -> None:
         self._ranges = [(first_entry_id, last_entry_id)]

@@ -1,9 +1,9 @@
 """Reads the last add confirmed of a ledger from its last ensemble, without fencing.
 
 The result is the largest LAC that a bookie reports. This LAC is never larger than the LAC of the
-writer. The result may be smaller, because the LAC in a header is from the time when the run was
-built (PROTOCOL.md#A3). If no bookie can report a LAC, but one is busy, all requests are repeated
-later, for about 10 s in total.
+writer. The result may be smaller, because the writer puts its LAC into a header when it builds the
+run of entries (PROTOCOL.md#A3). If no bookie can report a LAC but a bookie is busy, the machine
+repeats all requests later, for about 10 s in total.
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -31,7 +31,7 @@ class LacPhase(Enum):
 
 
 class LacReader(TableMachine[m.Event, m.Effect]):
-    """One LAC read. The last indication is `LacRead`, or `LedgerFailed` without a usable answer."""
+    """One LAC read. The last indication is `LacRead`, or `LedgerFailed` if no answer is usable."""
 
     def __init__(
         self,
@@ -108,8 +108,8 @@ class LacReader(TableMachine[m.Event, m.Effect]):
                     codes=tuple(self._codes.items()),
                 )
             ]
-        # Entries before the last fragment were confirmed before this fragment was written. So the
-        # LAC is at least the entry before this fragment.
+        # The writer confirmed all entries before the last fragment before it wrote this fragment.
+        # So the LAC is at least the last of these entries.
         floor = self._metadata.last_fragment.first_entry_id - 1
         if not self._metadata.is_closed:
             self.last_add_confirmed = max(self.last_add_confirmed, floor)
@@ -123,5 +123,5 @@ LAC_TABLE: Table[LacReader, m.Effect] = {
     ),
     LacPhase.DONE: row(ignored=(m.LacReplied, m.TimerFired)),
 }
-"""The table of a LAC read."""
+"""The handlers of a LAC read, by phase and event."""
 LacReader.table = LAC_TABLE

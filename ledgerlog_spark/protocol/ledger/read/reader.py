@@ -4,7 +4,7 @@
 Qw), the reader requests batches of entries. A batch with fewer entries than requested does not show
 that the other entries are absent (PROTOCOL.md#E4). After a bad digest, a refusal or a slow answer,
 the reader sends the request to the next bookie (PROTOCOL.md#E3). If the caller needs only parts of
-the entries, batches are requests for slices, and single requests are for whole entries
+the entries, the reader requests slices in batches, and requests only single entries completely
 (PROTOCOL.md#E13). The reader reports an entry absent only after three steps. First, every bookie of
 the write set reports the entry absent. Second, the reader reloads the metadata, and the ensemble is
 still the same. Third, every bookie reports the entry absent again (PROTOCOL.md#E2). If the ensemble
@@ -33,8 +33,8 @@ from ledgerlog_spark.protocol.ledger.slices import SliceSource, last_fitting
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 DELIVERED_SIZE_BYTES_MAX = 4 << 20
-"""Maximum payload of one delivery, unless one answer is larger. When the application has taken a
-delivery, there is room for further requests."""
+"""Maximum payload of one delivery, unless a single answer is larger. After the application has
+taken a delivery, there is room for further requests."""
 
 
 class ReaderPhase(Enum):
@@ -42,7 +42,7 @@ class ReaderPhase(Enum):
 
     NEW = "new"
     READING = "reading"
-    RELOADING = "loading the record again"
+    RELOADING = "reloading the metadata"
     DONE = "done"
 
 
@@ -64,8 +64,8 @@ class ReplicaTally:
     def verdict(self) -> Verdict:
         """The verdict is PRESENT after one OK.
 
-        After Qw answers without an OK, the verdict is ABSENT if every answer reports the entry
-        absent, otherwise UNKNOWN.
+        After Qw answers without an OK, the verdict is ABSENT if every bookie reports the entry
+        absent. Otherwise, it is UNKNOWN.
         """
         if Code.OK in self.codes.values():
             return Verdict.PRESENT
@@ -134,7 +134,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         self._batches: dict[int, tuple[BatchInFlight, int, bool]] = {}
         self._batches_begun = 0
         self._takes_batches = self._settings.batch_entries_max > 1
-        # An HMAC proves that the owner of the password wrote an entry. A slice has only a CRC.
+        # An HMAC proves that a writer with the password wrote an entry. A slice has only a CRC.
         self._slices = None if metadata.digest_type is DigestType.HMAC else slices
         self.slices_given_up = 0  # requests for slices that were replaced by whole entries
         self._tallies: dict[int, ReplicaTally] = {}
@@ -287,8 +287,8 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         batch, index, is_sliced = self._batches.pop(event.request)
         batch.outstanding -= 1
         if event.entries and not batch.is_done:
-            # The answer to a hedging request may repeat entries that were received before, and any
-            # bookie may send more entries than requested.
+            # Entries may have been received before, in an answer to a hedging request. Any bookie
+            # may also send more entries than were requested.
             fresh = EntryBatch.of(event.entries).between(batch.next_entry_id, batch.last_entry_id)
             if fresh is not None:
                 batch.next_entry_id = fresh.last_entry_id + 1
@@ -320,7 +320,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         if batch.tried < len(batch.order) and self._takes_batches:
             return [self._request_next_of(batch)]
         self.slices_given_up += is_sliced
-        self._slices = None  # if the batch was of slices, their checksums may be wrong
+        self._slices = None  # the checksums of the slices may be wrong
         first = batch.next_entry_id
         self._put_back(batch, first + 1)
         return self._request_one(first)
@@ -331,7 +331,10 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         batch.next_entry_id = batch.last_entry_id + 1
 
     def _keep(self, entries: EntryBatch) -> None:
-        """Keep received entries until delivery. Each id belongs to one batch or tally at a time."""
+        """Keep received entries until their delivery.
+
+        At each time, an id is in one batch or tally.
+        """
         first = entries.first_entry_id
         assert first >= self.next_entry_id, "an entry came twice"
         assert first not in self._ready, "an entry came twice"
@@ -352,8 +355,8 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
             self.phase = ReaderPhase.DONE
             return [*effects, m.RangeRead(self.metadata)]
         if self.phase is ReaderPhase.READING:
-            # The first entry has priority, so its next request uses the room of its previous
-            # request.
+            # The first entry has priority: its next request gets the room that its last request
+            # had.
             effects += self._see_about_the_head()
         if self.phase is ReaderPhase.READING:
             effects += self._fill()
@@ -392,14 +395,14 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         if self._is_confirmed_by_reload or self._reloads == self._settings.reloads_max:
             return self._fail(tally.failure)
         if not self._may_exceed and not self._budget.has_room_to_hedge(self._requests_out):
-            return []  # until an answer, `EntriesTaken` or `RoomMade` makes room
+            return []  # wait for room from an answer, `EntriesTaken` or `RoomMade`
         self.phase = ReaderPhase.RELOADING
         self._reloads += 1
         self._reload = self._numbers.next()
         return [m.LoadMetadata(self._reload, sync_first=True)]
 
     def _wait_for_busy(self) -> m.StartTimer | None:
-        """The timer of a pause without requests; None after the maximum number of pauses."""
+        """Start a pause without requests; None after the maximum number of pauses."""
         self._busy_rounds += 1
         delay_ms = self._settings.overload.delay_ms(self._busy_rounds)
         if delay_ms is None:
@@ -494,5 +497,5 @@ READER_TABLE: Table[LedgerReader, m.Effect] = {
         ignored=(m.ReadReplied, m.BatchReplied, m.TimerFired, m.MetadataLoaded, RoomMade),
     ),
 }
-"""The table of a reader."""
+"""The handlers of a reader, by phase and event."""
 LedgerReader.table = READER_TABLE
