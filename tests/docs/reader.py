@@ -18,7 +18,7 @@ from ledgerlog_spark.model import SERVICE_URI_VARIABLE
 from tests.docs.blocks import missing_line
 from tests.fixtures import patience
 from tests.fixtures.command_line import ROOT, processes_of
-from tests.fixtures.java import OPTIONS_VARIABLE, QUICK
+from tests.fixtures.java import OPTIONS_VARIABLE, quick_options
 from tests.fixtures.ports import free_port
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ MACHINE = re.compile(r"\b10\.0\.0\.(\d+)\b")
 
 def java_options(logging: Path) -> str:
     """Options of each JVM. Java splits them at spaces, so the path of `logging` is a URI."""
-    return f"{QUICK} -Dlog4j2.configurationFile={logging.as_uri()}"
+    return f"{quick_options()} -Dlog4j2.configurationFile={logging.as_uri()}"
 
 
 class Reader:

@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from tests.fixtures.java import OPTIONS_VARIABLE, QUICK
+from tests.fixtures.java import OPTIONS_VARIABLE, quick_options
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 TIMEOUT_SECONDS = 300
@@ -34,7 +34,7 @@ def quick_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     worker.write_text(WORKER.format(python=sys.executable))
     worker.chmod(0o755)
     monkeypatch.setenv("PYSPARK_PYTHON", str(worker))
-    monkeypatch.setenv(OPTIONS_VARIABLE, QUICK)
+    monkeypatch.setenv(OPTIONS_VARIABLE, quick_options())
 
 
 def test_there_are_notebooks() -> None:

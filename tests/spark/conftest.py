@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fixtures.jar import copied_jar, submit_with
-from tests.fixtures.java import OPTIONS_VARIABLE, QUICK
+from tests.fixtures.java import OPTIONS_VARIABLE, quick_options
 from tests.fixtures.spark_python import python_without_archive
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ os.environ["PYSPARK_DRIVER_PYTHON"] = os.environ["PYSPARK_PYTHON"]
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
-os.environ[OPTIONS_VARIABLE] = QUICK  # for the sessions of other processes too
-
 
 ENGINES = ("python", "jvm")
 ENGINE_SETTING = "spark.ledgerlog.engine"
@@ -74,6 +72,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
             item.add_marker("zookeeper")
             item.add_marker("processes")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_java() -> Iterator[None]:
+    """Options for all JVMs, also those of other processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(OPTIONS_VARIABLE, quick_options())
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from tests.fixtures.command_line import (
     spawn,
     until,
 )
-from tests.fixtures.java import OPTIONS_VARIABLE, QUICK
+from tests.fixtures.java import OPTIONS_VARIABLE, quick_options
 from tests.fixtures.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ DEMO_PATIENCE_SECONDS = 3 * PATIENCE_SECONDS
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where the demonstration keeps its temporary files; what is left running is killed."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setenv(OPTIONS_VARIABLE, QUICK)
+    monkeypatch.setenv(OPTIONS_VARIABLE, quick_options())
     yield tmp_path
     for process in processes_of(tmp_path):
         process.kill()
