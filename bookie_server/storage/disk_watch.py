@@ -81,9 +81,10 @@ class DiskWatch:
         """
         files = self._shared.files
         kept = 0
-        slots = set(self._shared.store.current.free_slots)
-        if self._handover.borrowed is not None:
-            slots.add(self._handover.borrowed.slot)
+        slots = list(self._shared.store.current.free_slots)
+        borrowed = self._handover.borrowed
+        if borrowed is not None and borrowed.slot not in slots:
+            slots.append(borrowed.slot)
         for slot in slots:
             try:
                 kept += await files.taken_space(slot)

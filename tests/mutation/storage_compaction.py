@@ -75,7 +75,7 @@ MUTATIONS = [
     Mutation(
         "draft_counts_as_use_of_the_device",
         f"{STORAGE}/disk_watch.py",
-        "            slots.add(self._handover.borrowed.slot)\n",
+        "            slots.append(borrowed.slot)\n",
         "            pass\n",
         "a compaction makes a bookie read-only until much less of its device is used",
     ),

@@ -142,3 +142,28 @@ def test_a_draft_that_cannot_hold_its_source_leaves_the_room_for_the_next_one(
     capacity = machine.disk.faults.capacity_bytes
     assert capacity is not None
     assert capacity - machine.disk.used_bytes() >= SETTINGS.free_bytes_min + SLOT
+
+
+@pytest.mark.parametrize("slots", [0, 2])
+def test_a_draft_counts_once_as_free_also_in_a_recycled_slot(slots: int) -> None:
+    machine = filled(replace(SETTINGS, pool_files_max=slots))
+    recycled: list[bool] = []
+    for dropped in (10, 11):  # the second draft may take a slot that the first compaction freed
+        leave(machine, 10 * SLOT)
+        begin(machine)
+        storage, disk = machine.serving, machine.disk
+        draft_file = storage._keeper.handover.draft
+        assert draft_file is not None
+        recycled.append(draft_file.is_recycled)
+        machine.scheduler.run(storage.disk.measure(), machine.host)
+        counted = {*machine.manifest().free_slots, draft_file.entry.slot}
+        assert disk.faults.capacity_bytes is not None
+        free = disk.faults.capacity_bytes - disk.used_bytes()
+        sizes = sum(disk.seen_names[slot].taken_bytes for slot in counted)
+        assert storage.disk.space.free == free + sizes
+        machine.scheduler.run_until(lambda: not machine.serving.compactor._is_running)
+        for number in range(60):
+            assert machine.add((3, dropped)[number % 2], (number + 100 * dropped,)) is Code.OK
+            machine.scheduler.run_for(5)
+        assert machine.drop(dropped) is Code.OK
+    assert recycled == [False, slots > 0]
