@@ -287,6 +287,15 @@ async def test_lost_answer_to_a_first_start_is_settled_by_a_repetition(
         assert cookie.value == b"cookie"
 
 
+async def test_cookie_that_another_process_has_just_created_is_refused(
+    stores: MetadataStores, reader: MetadataStores
+) -> None:
+    """Also if it is the same: two processes would be one bookie."""
+    await reader.registration.write_cookie("bookie-7", b"cookie", None)
+    with pytest.raises(MetadataVersionError):
+        await stores.registration.write_cookie("bookie-7", b"cookie", None)
+
+
 async def test_lost_reply_to_a_cookie_does_not_accept_the_cookie_of_another(
     world: World, stores: MetadataStores, reader: MetadataStores
 ) -> None:

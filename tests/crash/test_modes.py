@@ -145,6 +145,8 @@ def test_a_bookie_takes_a_full_device_of_the_journal_for_an_error_of_the_start()
     machine.journal_disk.faults.capacity_bytes = SMALL.file_size_bytes
     with pytest.raises(StartupError, match="the journal needs 196608 bytes in /journal"):
         machine.start()
+    journal = machine.journal_disk.seen_names
+    assert [name for name in journal if name.startswith("journal-")] == []
     machine.crash()
     machine.journal_disk.faults.capacity_bytes = None
     machine.start()

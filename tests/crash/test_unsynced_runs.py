@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -71,6 +72,7 @@ def test_mutation_control_unsynced_when_weak_is_caught(monkeypatch: pytest.Monke
         LedgerStorage, "_on_stored", lambda self, group, _is_synced: stored(self, group, True)
     )
     machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
     assert machine.ask(lambda done: machine.serving.write_lac(1, 0, KEY, done))[0] is Code.OK
     assert unsynced_bytes(machine)
 
@@ -343,6 +345,23 @@ def test_a_power_loss_costs_an_idle_bookie_nothing_and_a_busy_one_all(mode: Mode
     machine.lose_power()
     with pytest.raises(LostRunError, match="missing"):
         machine.start()
+
+
+def test_a_control_record_of_an_idle_bookie_is_written_with_its_sync() -> None:
+    machine = weak_machine()
+    groups: list[bool] = []
+    complete = machine.serving._journal._complete
+
+    def note(group: list[JournalRecord], *, is_synced: bool) -> None:
+        groups.append(is_synced)
+        complete(group, is_synced=is_synced)
+
+    machine.serving._journal._complete = note  # type: ignore[method-assign]
+    write = partial(machine.serving.write_lac, 1, 0, KEY)
+    assert machine.ask(write)[0] is Code.OK
+    assert machine.add(1, (0,)) is Code.OK
+    assert machine.ask(write)[0] is Code.OK
+    assert groups == [True, False, False]
 
 
 @pytest.mark.parametrize("mode", UNSYNCED)

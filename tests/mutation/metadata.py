@@ -239,6 +239,27 @@ _REGISTRATION = [
         "for directory in (self._available, self._read_only):",
         "a bookie that becomes writable between two looks is not registered",
     ),
+    Mutation(
+        "cookie_of_another_process_is_ours",
+        f"{METADATA}/registration.py",
+        "if attempts.lost is None or found is None or found.value != cookie:",
+        "if found is None or found.value != cookie:",
+        "two processes that start at the same time become one bookie",
+    ),
+    Mutation(
+        "any_cookie_is_ours_after_a_lost_answer",
+        f"{METADATA}/registration.py",
+        "if attempts.lost is None or found is None or found.value != cookie:",
+        "if attempts.lost is None or found is None:",
+        "a bookie starts with the cookie of another bookie",
+    ),
+    Mutation(
+        "node_is_made_in_one_attempt",
+        f"{METADATA}/tree.py",
+        "    attempts = WriteAttempts(MAKE_ATTEMPTS_MAX)\n",
+        "    attempts = WriteAttempts(1)\n",
+        "a lost answer ends the first start of a bookie",
+    ),
 ]
 
 MUTATIONS = [*_LEDGERS, *_LOGS, *_REGISTRATION]

@@ -177,6 +177,14 @@ _DISK = [
         "a bookie whose device is gone stays registered",
     ),
     Mutation(
+        "disk_watch_measures_after_its_close",
+        f"{STORAGE}/disk_watch.py",
+        "        if self._is_measuring:\n            self._idle = self._shared.tasks.future()\n"
+        "            await self._idle\n",
+        "",
+        "a bookie that has stopped uses its directory",
+    ),
+    Mutation(
         "disk_watch_tells_nobody",
         f"{STORAGE}/disk_watch.py",
         "        if self.level is not before:\n            self._on_level()\n",
@@ -265,6 +273,20 @@ _COMPACTION = [
         "        live = list(pieces)\n",
         "deleted entries are copied",
         equivalent="the copying compares each record with the tombstone of that moment again",
+    ),
+    Mutation(
+        "short_disk_requests_what_runs",
+        f"{COMPACTION}/compactor.py",
+        "        if settings.short_percent and not is_early and not self._is_running:\n",
+        "        if settings.short_percent and not is_early:\n",
+        "each measurement of a full device requests one more compaction",
+    ),
+    Mutation(
+        "stop_waits_for_the_rate_of_compaction",
+        f"{COMPACTION}/pace.py",
+        "not self._shared.health.is_short_of_room and not self.must_end:\n",
+        "not self._shared.health.is_short_of_room:\n",
+        "a bookie does not stop for minutes",
     ),
     Mutation(
         "smaller_request_replaces_a_larger_one",

@@ -8,6 +8,20 @@ TOOLS = "bookie_server/tools"
 
 MUTATIONS = [
     Mutation(
+        "tools_downgrade_before_the_end_of_a_stop",
+        f"{TOOLS}/versions.py",
+        "        and UNCLEAN_NAME not in directory.names\n",
+        "",
+        "the previous release takes a stop that was cut for a clean one",
+    ),
+    Mutation(
+        "tools_downgrade_open_files",
+        f"{TOOLS}/versions.py",
+        "        and not any(directory.entries(FileState.OPEN))\n",
+        "",
+        "the previous release replays files of a write mode that it does not have",
+    ),
+    Mutation(
         "tools_dump_the_oldest_copy",
         f"{TOOLS}/entries.py",
         "newest = max(begun, key=_origin)",

@@ -387,6 +387,13 @@ MUTATIONS = [
         "an operator who lost a journal is advised to create an empty one",
     ),
     Mutation(
+        "mode_journal_without_room_leaves_files",
+        f"{MODES}/ring.py",
+        "                await files.remove(file.handle.name)\n",
+        "",
+        "a device without room for a journal stays full after the start was refused",
+    ),
+    Mutation(
         "mode_missing_journal_directory_is_created",
         f"{MODES}/setup.py",
         "                await files.lock(create=False)\n",

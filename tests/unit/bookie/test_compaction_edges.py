@@ -10,6 +10,7 @@ import pytest
 from bookie_server.core.index_format import IndexBlock
 from bookie_server.storage.compaction.copying import Copying, CopyOutcome
 from bookie_server.storage.compaction.draft import Draft
+from bookie_server.storage.compaction.pace import PAUSE_MS_MAX
 from bookie_server.storage.files.keeper import FileKeeper
 from ledgerlog_spark.model import Code
 from tests.crash.invariants import check_files
@@ -232,6 +233,32 @@ def test_a_short_disk_is_compacted_once_in_each_pause() -> None:
     compactor.compact_when_short()
     machine.scheduler.run_for(10)
     assert len(begun) == 2
+
+
+def test_a_short_disk_repeats_no_compaction_that_runs() -> None:
+    machine = compactable()
+    compactor = machine.serving.compactor
+    begun: list[int] = []
+    compactor.on_compacted = lambda compacted: begun.append(compacted.live_percent)
+    compactor.request(100)
+    machine.scheduler.run_until(lambda: compactor.running_percent > 0)
+    compactor.compact_when_short()
+    machine.scheduler.run_for(60_000)
+    assert begun == [100]
+
+
+def test_a_stop_does_not_wait_until_compaction_may_go_on() -> None:
+    machine = started(settings=replace(WIDE, compaction_bytes_per_s=100))
+    fill_shared(machine, 2, 40)
+    roll(machine)
+    assert machine.drop(1) is Code.OK
+    machine.serving.compactor.request()
+    handover = keeper_of(machine).handover
+    machine.scheduler.run_until(lambda: bool(handover.draft and handover.draft.index.pieces))
+    began_ms = machine.host.monotonic_ms()
+    host = machine.host
+    machine.stop()
+    assert host.monotonic_ms() - began_ms < 2 * PAUSE_MS_MAX
 
 
 def test_a_file_that_comes_in_doubt_is_not_copied_to_its_end() -> None:

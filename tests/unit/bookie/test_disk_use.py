@@ -217,3 +217,32 @@ def test_a_stop_waits_for_a_running_measurement_and_ends_the_watch() -> None:
     storage.disk.measure_soon()
     machine.scheduler.run_for(10_000)
     assert storage.disk.space is space
+
+
+def test_a_close_waits_for_the_measurement_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Afterwards, the directory may belong to another process."""
+    machine = machine_of()
+    machine.start()
+    disk, host = machine.serving.disk, machine.host
+    total_space = machine.files.total_space
+    ended: list[str] = []
+
+    async def slow_space() -> int:
+        await host.sleep(5_000)
+        ended.append("measurement")
+        return await total_space()
+
+    monkeypatch.setattr(machine.serving._shared.files, "total_space", slow_space)
+
+    async def close() -> None:
+        await disk.close()
+        ended.append("close")
+
+    disk.measure_soon()
+    machine.scheduler.run_for(1)
+    host.spawn("close", close())
+    machine.scheduler.run_for(10_000)
+    assert ended == ["measurement", "close"]
+    disk.measure_soon()
+    machine.scheduler.run_for(10_000)
+    assert ended == ["measurement", "close"], "none begins after the close"

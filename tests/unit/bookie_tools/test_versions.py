@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.manifest_codec import (
     FORMAT_VERSION,
     FORMAT_VERSION_BEFORE,
     decode_manifest,
     decode_version,
 )
+from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import UncleanDirectoryError
+from bookie_server.storage.files.manifest import UNCLEAN_NAME
 from bookie_server.tools.versions import rewrite_manifest
 from ledgerlog_spark.model import Code
-from tests.crash.machine import Machine, entry
+from tests.crash.machine import SMALL, Machine, entry
 from tests.fixtures.resting import GOLDEN, golden, put_on, written
 from tests.unit.bookie_tools.calls import checked, content_of, with_directory
 
@@ -103,6 +107,30 @@ def test_a_downgrade_needs_a_clean_stop(tmp_path: Path) -> None:
     with pytest.raises(UncleanDirectoryError, match="stop it with SIGTERM"):
         rewritten(path, FORMAT_VERSION_BEFORE)
     assert content_of(path) == content
+
+
+def test_a_downgrade_needs_a_stop_that_ended(tmp_path: Path) -> None:
+    """The last step of a clean stop removes the marker."""
+    path = stopped(tmp_path / "b")
+    (path / UNCLEAN_NAME).touch()
+    with pytest.raises(UncleanDirectoryError, match="stop it with SIGTERM"):
+        rewritten(path, FORMAT_VERSION_BEFORE)
+
+
+def test_a_downgrade_needs_finished_files(tmp_path: Path) -> None:
+    """A bookie whose journal failed has stopped without a run, and with open files."""
+    mode = ModeSettings(BookieWriteMode.JOURNAL, "/journal")
+    machine = Machine(1, settings=replace(SMALL, mode_settings=mode))
+    machine.start()
+    assert machine.add(LEDGER, (0,)) is Code.OK
+    machine.journal_disk.faults.write_errors = 1
+    assert machine.add(LEDGER, (1,)) is Code.IO_ERROR
+    machine.scheduler.run(machine.serving.close(), machine.host)
+    assert machine.manifest().run is None
+    path = written(machine, tmp_path / "b")
+    (path / UNCLEAN_NAME).unlink()
+    with pytest.raises(UncleanDirectoryError, match="stop it with SIGTERM"):
+        rewritten(path, FORMAT_VERSION_BEFORE)
 
 
 @pytest.mark.parametrize("damage", ["none", "index", "index and record"])
