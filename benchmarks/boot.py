@@ -36,7 +36,7 @@ SMALL_FILES = ("--file-size-bytes", str(FILE_SIZE_BYTES), "--gc-interval-ms", st
 
 
 def fill(bookie: SingleBookie, ledgers: int) -> None:
-    """Write `COPIES` entries of each ledger. A ledger has the same neighbours in each file."""
+    """Write `COPIES` entries of each ledger. The ledgers have the same order in each file."""
     payload = os.urandom(PAYLOAD_BYTES)
     with RawConnection(bookie.port) as connection:
         for entry_id in range(COPIES):

@@ -10,6 +10,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def uri(running_cluster: BookieCluster) -> str:
-    """Of three bookies for which nobody else does upkeep, without logs at first."""
+    """The URI of a cluster of three bookies without logs, for which nobody else does upkeep."""
     running_cluster.restore()
     return running_cluster.uri

@@ -1,4 +1,4 @@
-"""Which cluster a program talks to (ledgerlog_spark.connect)."""
+"""The choice of the cluster for a program (ledgerlog_spark.connect)."""
 
 from __future__ import annotations
 

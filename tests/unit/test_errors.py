@@ -1,4 +1,4 @@
-"""Every error carries its fields, says what may be done about it, and survives a pickle."""
+"""Every error has its fields, names a remedy, and survives a pickle."""
 
 from __future__ import annotations
 

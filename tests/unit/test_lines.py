@@ -1,4 +1,4 @@
-"""Log lines never hold up who writes them, and those that are dropped are counted."""
+"""Writing a log line never blocks, and dropped lines are counted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pipe() -> Iterator[tuple[int, int]]:
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4_096)
     yield reading, writing
-    # The thread of the lines stays, as a daemon does; it must not meet another file's number.
+    # The daemon thread of the lines stays, so the number of its file must not be reused.
     with Path(os.devnull).open() as nothing:
         os.dup2(nothing.fileno(), reading)
         os.dup2(nothing.fileno(), writing)
@@ -58,7 +58,7 @@ def test_full_pipe_holds_up_nobody_and_the_number_of_dropped_lines_is_written(
     assert lines.dropped == 100
     assert not lines.drain(0)
 
-    # The last line is short: there is room for it in what the longer ones leave.
+    # The last line is short, so it fits into the room that the longer ones leave.
     lines.write("end\n")
     read = [line for line in _read_until(reading, b"end\n") if line.strip()]
     kept = [line for line in read if line.startswith("line ")]

@@ -1,4 +1,4 @@
-"""Values: quorums refuse what cannot work, fragments own their entries."""
+"""Values: impossible quorums are refused, and each fragment has its own entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/SPARK.md offers instead of a statement (tests/spark/sql_statements.py)."""
+"""The alternatives in docs/SPARK.md to SQL statements (tests/spark/sql_statements.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.spark.sql_statements import STATEMENTS, Statement
 
 LOG_OF = {"t": "a", "u": "b", "v": "a", "w": "b"}
-"""Of tables and views."""
+"""The log of each table and view."""
 
 _WRITTEN = re.compile(
     r"""(?: \b(?:INTO|OVERWRITE|TABLE|UPDATE|DELETE\ FROM)\ |
@@ -20,7 +20,7 @@ _LOG_OF_NEW = re.compile(r"""(?:\{o\}|log)"?,?\ ['"]\{(\w)\}['"]""", re.VERBOSE)
 
 
 def written(text: str) -> set[str]:
-    """The logs whose rows, or whose tables, the statements are about."""
+    """The logs whose rows or tables the statements change."""
     found = set(_WRITTEN.findall(text))
     logs = {LOG_OF.get(name, name) for name in found - {"n"}}
     if "n" in found:

@@ -1,4 +1,4 @@
-"""The fakes that users test against."""
+"""The fakes for users' tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_blocking_client_of_a_cluster_in_memory() -> None:
 
 
 async def _keepers() -> list[str]:
-    """Tasks that keep bookies of a cluster registered."""
+    """The tasks that keep the bookies of a cluster registered."""
     return [repr(task) for task in asyncio.all_tasks() if "Announcement" in repr(task)]
 
 

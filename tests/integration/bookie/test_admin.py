@@ -1,4 +1,4 @@
-"""The metrics port of a bookie process: metrics as documented, changes, the journal's mark."""
+"""The metrics port of a bookie process: documented metrics, changes, and the journal's mark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peers that send more than they should or take less: bounded memory, and others are served."""
+"""Peers that send too much or read too little: memory is bounded, and other peers are served."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _resident_bytes(bookie: BookieProcess) -> int:
 
 
 def _send_until_refused(peer: Peer, frame: bytes, size_bytes_max: int) -> int:
-    """Push frames without reading answers; how many bytes the bookie took."""
+    """Send frames without reading answers, and return the number of accepted bytes."""
     peer.socket.settimeout(1)
     sent = 0
     while sent < size_bytes_max:
@@ -97,7 +97,7 @@ def test_reader_that_never_takes_its_answers_loses_the_connection(
 
 
 def _wait_until_reset(peer: Peer) -> None:
-    """Blocks, without reading, until the bookie reset the connection."""
+    """Block, without reading, until the bookie resets the connection."""
     poll = select.poll()
     poll.register(peer.socket, select.POLLERR | select.POLLHUP | select.POLLRDHUP)
     assert poll.poll(20_000), "the bookie keeps a peer that takes nothing"
@@ -224,7 +224,7 @@ def test_a_bookie_that_has_no_descriptor_for_a_connection_serves_on(
 
 
 def _is_served(bookie: BookieProcess, frame: bytes) -> bool:
-    """Whether a newcomer is, once the descriptors of those that left are free."""
+    """Whether a new peer is served after the descriptors of the closed connections are free."""
     with bookie.peer() as newcomer, contextlib.suppress(ConnectionError):
         newcomer.send(frame)
         return not newcomer.is_closed()

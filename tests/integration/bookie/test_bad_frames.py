@@ -1,4 +1,4 @@
-"""Bytes that no client should send: a code or a closed connection, and all others are served."""
+"""Wrong bytes of one client get a code or a closed connection, and all other clients are served."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
 @pytest.fixture(autouse=True)
 def others_are_served(bookie: BookieProcess, ledger_id: int) -> Iterator[None]:
-    """Around every test of this module: another connection works before and after."""
+    """Check before and after every test of this module that another connection works."""
     with bookie.peer() as other:
         assert other.ask(add_frame(ledger_id + 1_000_000, 0, b"before")).code is Code.OK
         yield
@@ -154,9 +154,9 @@ def test_random_bytes_are_answered_in_whole_frames_and_stop_neither_bookie_nor_n
         with bookie.peer() as peer:
             peer.send(_random_frames(chance, ledger_id))
             for body in _answers_until_closed(peer):
-                # A refusal repeats whatever version and operation it was asked with.
+                # A refusal repeats the version and the operation of its request.
                 assert body[1] == Opcode.AUTH or struct.unpack_from(">i", body, 4)[0] in NUMBERS
-            # Hundreds of entries were damaged on their way, this one not.
+            # Hundreds of entries were damaged during the transfer, but not this one.
             with bookie.peer() as newcomer:
                 assert newcomer.ask(encode_read(ledger_id + 1_000_000, 0)).code is Code.OK
     assert bookie.process is not None
@@ -164,9 +164,8 @@ def test_random_bytes_are_answered_in_whole_frames_and_stop_neither_bookie_nor_n
 
 
 def _answers_until_closed(peer: Peer) -> list[bytes]:
-    """What the bookie still answers to a peer that sends no more, up to the end of the connection.
-
-    Fails when the last answer is cut off.
+    """The answers of the bookie to a peer that sends no more, up to the end of the connection. A
+    truncated last answer is an error.
     """
     with contextlib.suppress(OSError):  # the bookie may have closed it already
         peer.socket.shutdown(socket.SHUT_WR)

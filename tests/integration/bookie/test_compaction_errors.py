@@ -38,7 +38,7 @@ PAYLOAD = os.urandom(100_000)
 WITHDRAWN = re.compile('"files_withdrawn": [1-9]')
 COMPACTIONS = "ledgerlog_bookie_storage_compactions"
 KEPT_PART = 4
-"""One of so many entries is of a ledger that stays."""
+"""One of this many entries belongs to a ledger that stays."""
 ENTRIES = 60
 SETTINGS = {
     "session_timeout_ms": 10_000,
@@ -54,7 +54,7 @@ class Cluster:
     """Three bookies whose files have entries of ledgers that stay and of deleted ones.
 
     Attributes:
-        bookies: By id; b1 is the one with the errors.
+        bookies: The bookies by id. The bookie b1 has the errors.
     """
 
     def __init__(self, make_bookie: MakeBookie, **settings: object) -> None:

@@ -1,4 +1,4 @@
-"""Few descriptors, in processes whose limit is as low as the test has it."""
+"""Few descriptors, in processes with a low limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bookie process on a device that is full, or that fails: what it answers, and what it keeps."""
+"""A bookie process on a device that is full or fails: its answers and its stored entries."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ REFUSED, DISK_FAILED = 3, 5
 RECOVERY = 6
 PAYLOAD = os.urandom(100_000)
 SMALL = {
-    # The device is busy in these tests, also for ZooKeeper.
+    # The device is busy in these tests, and ZooKeeper uses it too.
     "session_timeout_ms": 10_000,
     "file_size_bytes": 8 * MEBIBYTE,
     "free_bytes_min": 0,
@@ -52,7 +52,7 @@ THRESHOLDS = {"disk_usage_warn": 0.6, "disk_usage_max": 0.8, "disk_usage_low_wat
 
 
 def fill_with_entries(peer: Peer, first: int = 0) -> int:
-    """Add entries until one is refused; the id of the refused one."""
+    """Add entries until one is refused, and return the id of the refused one."""
     for entry_id in range(first, 2_000):
         code = peer.ask(add_frame(1, entry_id, PAYLOAD)).code
         if code is not Code.OK:

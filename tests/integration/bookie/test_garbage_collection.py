@@ -1,4 +1,4 @@
-"""A deleted ledger's space comes back, and its files hold the next ledgers."""
+"""The space of a deleted ledger is freed, and its files hold the next ledgers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write_ledger(client: BlockingClient, entries: int = ENTRIES) -> int:
 
 
 def disk_bytes(bookie: BookieProcess) -> int:
-    """Blocks that the slots take."""
+    """The disk space of the slots in bytes."""
     return sum(path.stat().st_blocks * 512 for path in bookie.directory.glob("slot-*"))
 
 
@@ -59,7 +59,8 @@ def test_space_of_a_deleted_ledger_comes_back_and_its_slots_are_used_again(
         collected = bookie.collect()
         assert (collected.code, collected.ledgers_held, collected.ledgers_dropped) == (0, 2, 1)
         after = disk_bytes(bookie)
-        # Active and next file, the files kept for reuse, and the first one, which has the other.
+        # The active and the next file, the files for reuse, and the first file, with the other
+        # ledger.
         assert after <= (2 + POOL_FILES + 1) * 8 * MEBIBYTE < before
         free = set(manifest(bookie).free_slots)
         assert len(free) == POOL_FILES

@@ -1,4 +1,4 @@
-"""The gRPC face of a bookie process: control, health, reflection, and what it refuses."""
+"""The gRPC services of a bookie process: control, health, reflection, and refused calls."""
 
 from __future__ import annotations
 

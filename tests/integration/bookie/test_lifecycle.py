@@ -1,4 +1,4 @@
-"""A bookie process from its start to its end: what it keeps, and what it refuses."""
+"""A bookie process from its start to its end: stored entries, and refused starts."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def test_bookie_killed_and_started_again_is_announced_again(
 async def test_killed_bookie_does_not_wait_for_the_end_of_its_old_session(
     make_bookie: MakeBookie, tmp_path: Path
 ) -> None:
-    """The old session would live for two minutes, far beyond a test's patience with a start."""
+    """The old session would live for two minutes, much longer than a test waits for a start."""
     with ZooKeeperProcess(tmp_path / "zookeeper", tick_time_ms=60_000) as zookeeper:
         uri = zookeeper.service_uri
         bookie = make_bookie(service_uri=uri, session_timeout_ms=120_000).start()
@@ -244,7 +244,7 @@ def test_bookie_serves_on_the_ports_it_claimed(make_bookie: MakeBookie) -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics") as answer:
             metrics = answer.read()
         assert b"bookie_SERVER_STATUS 1.0" in metrics
-        # Those of the first start were deleted; they are remembered.
+        # Those of the first start were deleted, but the bookie remembers them.
         assert b"ledgerlog_bookie_ledgers %d.0" % (3 * start + 3) in metrics
         bookie.stop()
         bookie.start()

@@ -1,4 +1,4 @@
-"""The status page of a real bookie in a real browser: values, a phone's width, dark mode."""
+"""The status page of a real bookie in a real browser: values, the width of a phone, dark mode."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def started_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browse
 
 @pytest.fixture
 def browser(started_browser: Browser) -> Browser:
-    """With an empty page."""
+    """A browser with an empty page."""
     started_browser.new_page()
     return started_browser
 
@@ -74,7 +74,7 @@ def section(browser: Browser, name: str) -> dict[str, str]:
 
 
 def keep(browser: Browser, name: str) -> None:
-    """Keep a picture of the page for people, if they named a folder for it."""
+    """Save a picture of the page if the environment names a folder for it."""
     if SCREENSHOTS:
         (Path(SCREENSHOTS) / f"{name}.png").write_bytes(browser.screenshot())
 

@@ -1,4 +1,4 @@
-"""What a bookie process answers to well-formed v2 requests on a raw socket."""
+"""The answers of a bookie process to well-formed v2 requests on a raw socket."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ REFUSED = 3
 STORAGE_FAILED = 5
 MODES = ("direct", "journal", "unjournaled", "journal without its sync")
 EACH_SWITCH = (0, 0, 1, 0, 2, 0, 3, 1, 1, 2, 1, 3, 2, 2, 3, 3, 0)
-"""Modes of consecutive starts, in which each pair of modes is once side by side."""
+"""Modes of consecutive starts, in which each pair of modes is adjacent once."""
 BURST = 40
 
 
@@ -39,7 +39,7 @@ def test_each_switch_is_tried() -> None:
 
 
 def number_of(bookie: BookieProcess) -> Path:
-    """The file in shared memory that proves what a run without syncs acknowledged."""
+    """The file in shared memory with the number of a run without syncs."""
     return mapped_number.FOLDER / f"ledgerlog-{bookie.manifest()['directory_id']}"
 
 
@@ -148,7 +148,7 @@ def test_a_missing_journal_directory_is_refused_with_the_command_that_creates_it
 def test_a_bookie_whose_journal_fails_stops_and_starts_without_it(
     make_bookie: MakeBookie, tmp_path: Path
 ) -> None:
-    """A limit of the size of files fails a write to the journal, which grows faster."""
+    """A limit on the size of files fails a write to the journal, which grows fastest."""
     bookie, journal = make_bookie(), tmp_path / "journal"
     set_mode(bookie, "journal", journal)
     bookie.start()

@@ -1,4 +1,4 @@
-"""The command as a process: its characters, a pipe that is closed, an interrupt at any moment."""
+"""The command as a process: its characters, a closed pipe, and an interrupt at any moment."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ main()
 
 @pytest.mark.parametrize("arguments", [("--version",), ("ledgers", "show", "three")], ids=str)
 def test_interrupt_after_the_command_prints_no_traceback(arguments: tuple[str, ...]) -> None:
-    """Python takes a moment to end: its threads are joined, its exit handlers run."""
+    """Python takes a moment to end, because it joins its threads and runs its exit handlers."""
     said = subprocess.run(
         [sys.executable, "-c", ENDS_SLOWLY, *arguments],
         capture_output=True,
@@ -107,7 +107,7 @@ def test_interrupt_after_the_command_prints_no_traceback(arguments: tuple[str, .
 
 
 def test_interrupt_while_the_command_is_still_imported_prints_no_traceback(tmp_path: Path) -> None:
-    """Whoever presses Ctrl-C in the first half second sees nothing of Python."""
+    """A user who presses Ctrl-C in the first half second sees no message of Python."""
     slow = tmp_path / "typer"
     slow.mkdir()
     (slow / "__init__.py").write_text(

@@ -1,4 +1,4 @@
-"""The demonstration from a shell: what it ends with, and what it leaves behind."""
+"""The demonstration from a shell: its exit code, and the files and processes that remain."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ DEMO_PATIENCE_SECONDS = 3 * PATIENCE_SECONDS
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the demonstration keeps its temporary files; what is left running is killed."""
+    """The directory for the temporary files of the demonstration.
+
+    Remaining processes are killed.
+    """
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv(OPTIONS_VARIABLE, quick_options())
     yield tmp_path
@@ -64,5 +67,5 @@ def test_demonstration_interrupted_while_it_writes_leaves_nothing(scratch: Path)
 
 
 def _java_of_spark(scratch: Path) -> bool:
-    """Whether the JVM is there, which PySpark starts with the scratch directory in its options."""
+    """Whether PySpark's JVM runs, which has the scratch directory in its options."""
     return any("SparkSubmit" in line for line in command_lines_of(scratch))

@@ -1,4 +1,4 @@
-"""`bookies`, `ledgers`, `logs` and `doctor` on a real cluster, and the errors users meet there."""
+"""`bookies`, `ledgers`, `logs` and `doctor` on a real cluster, and their errors."""
 
 from __future__ import annotations
 

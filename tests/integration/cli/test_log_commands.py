@@ -37,7 +37,7 @@ async def only(rows: pa.RecordBatch) -> AsyncGenerator[pa.RecordBatch, None]:
 
 
 def append(client: BlockingClient, log: BlockingLog, *counts: int, **how: Any) -> None:
-    """One range for each count, of rows that say their offset."""
+    """Append one range for each count, with rows that contain their offset."""
     from ledgerlog_spark.log.logs import logs_of
 
     async def work(ledgers: Any) -> None:
@@ -58,7 +58,7 @@ def append(client: BlockingClient, log: BlockingLog, *counts: int, **how: Any) -
 
 @pytest.fixture
 def flights(client: BlockingClient, request: pytest.FixtureRequest) -> BlockingLog:
-    """A log of its own for each test: three commits of 5 and 5 rows."""
+    """A new log for each test, with three commits of 5 and 5 rows."""
     name = request.node.name.removeprefix("test_")[:60]
     log = BlockingLogs(client).create(name)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""`logs create|append|tail`: a first record out of a shell, as with Kafka's console tools."""
+"""`logs create|append|tail`: a first record from a shell, as with Kafka's console tools."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_leader_that_is_deposed_when_all_is_acknowledged_has_done_its_work(
     run: Run, client: BlockingLogClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Taken:
-        """Standard input; the log is taken over between its last line and its end."""
+        """Standard input. Another leader takes the log over between the last line and the end."""
 
         def readline(self, _size: int) -> bytes:
             return next(lines)

@@ -1,4 +1,4 @@
-"""ZooKeeper away, forked processes, closed clients: what a user sees."""
+"""Errors that a user sees without ZooKeeper, in forked processes, and with closed clients."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_zookeeper_that_goes_away_leaves_appends_going_and_fails_what_needs_it
         ledger = client.create_ledger()
         ledger.append(b"before")
         own_zookeeper.kill()
-        # Appends need bookies only, as long as none of them fails.
+        # Appends need only bookies, while none of them fails.
         assert ledger.append_batch([b"while it is away"] * 100) == range(1, 101)
         for call in (client.create_ledger, lambda: client.ledger_metadata(ledger.id)):
             with pytest.raises(LedgerLogError) as failed:
@@ -62,7 +62,7 @@ def test_a_zookeeper_that_goes_away_leaves_appends_going_and_fails_what_needs_it
 
 
 def in_fork(work: Callable[[], None]) -> int:
-    """The exit code of a forked child that does `work`."""
+    """Run `work` in a forked child, and return its exit code."""
     pid = os.fork()
     if pid == 0:
         code = 1

@@ -1,4 +1,4 @@
-"""A client against real bookies and a real ZooKeeper."""
+"""A client with real bookies and a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def test_bookies_killed_while_appending_are_replaced_and_every_acknowledged_entr
         cluster.bookies[killed].kill()
         futures += [ledger.append_async(b"entry %d" % number) for number in range(5_000, 20_000)]
         assert [future.result() for future in futures] == list(range(20_000))
-        # Two of three bookies are enough, so a close can come before the change: write until it is.
+        # Two of three bookies are enough, so a close can precede the change. Write until the
+        # change.
         written = 20_000
         while killed in ledger.metadata.last_fragment.ensemble and written < 40_000:
             assert ledger.append(b"entry %d" % written) == written

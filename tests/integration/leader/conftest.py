@@ -18,7 +18,7 @@ def of(first: int, end: int) -> list[bytes]:
 
 
 class Tailing:
-    """A tail on a thread of its own."""
+    """A tail on its own thread."""
 
     def __init__(self, records: Iterator[Record]) -> None:
         self.records: list[Record] = []

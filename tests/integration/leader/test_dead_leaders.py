@@ -27,7 +27,7 @@ with ll.connect(sys.argv[1]) as client:
 
 
 def acknowledged_until_killed(cluster: BookieCluster, lines: int) -> int:
-    """The last offset that a leader said was acknowledged before it died with appends under way."""
+    """Kill a leader with pending appends, and return the last offset that it reported before."""
     leader = subprocess.Popen(
         [sys.executable, "-c", LEADER, cluster.uri], stdout=subprocess.PIPE, text=True
     )
@@ -49,8 +49,8 @@ def test_what_killed_leaders_acknowledged_is_kept_in_order_and_seen_once(
             safe = acknowledged_until_killed(cluster, lines)
         with client.open_log("orders", lead=True) as log:
             assert log.end_offset > safe
-            # A leader numbers its records from where it found the log's end, so they tell their
-            # own offsets, also those that a killed one could not say were acknowledged.
+            # A leader numbers its records from the end of the log that it found. So each record
+            # contains its own offset, even if a killed leader could not report its acknowledgement.
             end = log.append(b"record %d" % log.end_offset).offset + 1
         assert [record.value for record in client.open_log("orders").read()] == of(0, end)
         assert tailing.has(end) == of(0, end)

@@ -209,7 +209,10 @@ print(sum(end != 0 for end in ends), "of", len(ends), "failed")
 
 
 def test_programs_started_beside_a_tail_start_although_that_forks(cluster: BookieCluster) -> None:
-    """As Spark's gateway to Java is started; gRPC looks at its environment once in a process."""
+    """Spark starts its gateway to Java in this way.
+
+    gRPC reads its environment once in a process.
+    """
     done = subprocess.run(
         [sys.executable, "-c", FORKS_BESIDE_A_TAIL, cluster.uri],
         capture_output=True,

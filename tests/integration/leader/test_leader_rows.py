@@ -39,7 +39,7 @@ SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Four bookies for all tests, each of which has a log of its own."""
+    """A cluster of four bookies for all tests. Each test has its own log."""
     running = Cluster(tmp_path_factory.mktemp("rows") / "cluster")
     running.up(4, upkeep=False)
     yield running
@@ -48,7 +48,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def connect(cluster: Cluster) -> Iterator[Connect]:
-    """A new client at each call; all of them are closed in the end."""
+    """Connect a new client at each call. All of them are closed at the end."""
     settings = ll.ClientSettings(add_timeout_ms=2_000)
     with contextlib.ExitStack() as clients:
         yield lambda: clients.enter_context(
@@ -58,7 +58,7 @@ def connect(cluster: Cluster) -> Iterator[Connect]:
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """Of the test's own log."""
+    """The name of the test's own log."""
     return str(request.node.name)
 
 
@@ -68,7 +68,7 @@ def table(first: int, end: int) -> pa.Table:
 
 
 def rows_in(batches: Iterable[ll.RowBatch]) -> pa.Table:
-    """All rows, each batch checked to follow the one before."""
+    """Read all rows, and check that each batch follows the one before."""
     found = list(batches)
     for one, two in pairwise(found):
         assert one.end_offset == two.offset

@@ -1,4 +1,4 @@
-"""A process outlives the clusters at one address, as a notebook's kernel does."""
+"""A process may outlive several clusters at one address, like the kernel of a notebook."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
 TRANSACTIONS_AHEAD = 40
-"""Far more than the second ZooKeeper has when it is asked."""
+"""It is much larger than the number of transactions of the second ZooKeeper at the request."""
 
 
 async def initialize(uri: str, *, session_count: int = 1) -> None:

@@ -31,7 +31,7 @@ with ll.local_cluster(bookies=1) as cluster:
 
 @pytest.fixture
 def owner(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A program with a temporary cluster, which is made below `tmp_path`."""
+    """A program with a temporary cluster below `tmp_path`."""
     process = subprocess.Popen(
         [sys.executable, "-c", OWNER],
         stdin=subprocess.PIPE,
@@ -49,7 +49,7 @@ def owner(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def roles(directory: Path) -> set[str]:
-    """What runs below a directory, by a word of each command line."""
+    """The processes below a directory, by a word of each command line."""
     found = set()
     for process in processes_of(directory):
         try:

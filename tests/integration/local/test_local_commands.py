@@ -1,4 +1,4 @@
-"""`ledgerlog local` as people use it: from shells, twice, and with Ctrl-C at any moment."""
+"""`ledgerlog local` in shells: one command, two at once, and Ctrl-C at any moment."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def detached(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def clusters(tmp_path: Path) -> Iterator[Path]:
-    """A directory for clusters; whatever is left running there is stopped."""
+    """A directory for clusters. Processes that still run there at the end are stopped."""
     yield tmp_path
     for process in processes_of(tmp_path):
         process.kill()

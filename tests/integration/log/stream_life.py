@@ -1,4 +1,4 @@
-"""One life of a stream without Spark: begin, register, write, commit, sweep; killed on the way.
+"""One life of a stream without Spark: begin, register, write, commit, sweep. It may be killed.
 
 `main` goes on where the checkpoint in the directory ends, as Spark does: a batch is checkpointed
 after its commit.
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 SCHEMA = b"schema message"
 STATISTICS = b"s" * 1_000
-"""Large, so that the head of the first batch has to spill into pages."""
+"""It is large, so the head of the first batch must spill into pages."""
 
 BATCHES = ((30, WriteMode.APPEND), (2, WriteMode.OVERWRITE), (3, WriteMode.APPEND))
-"""Ranges of each batch, and whether it replaces what is there."""
+"""The number of ranges of each batch, and its write mode."""
 
 KEPT = [f"{batch} {part}".encode() for batch, parts in ((1, 2), (2, 3)) for part in range(parts)]
-"""What the log holds in the end."""
+"""The rows of the log at the end."""
 
 
 def live(client: BlockingClient, name: str, checkpoint: Path) -> None:
@@ -49,7 +49,7 @@ def live(client: BlockingClient, name: str, checkpoint: Path) -> None:
 
 
 def written(log: BlockingLog, job: Job, parts: int) -> list[StagedRange]:
-    """One ledger, each entry of it a range."""
+    """Write a ledger in which each entry is a range."""
     writer = log.open_range(job)
     for part in range(parts):
         writer.append(b"%d %d" % (job.batch_id, part), 1)
@@ -64,7 +64,7 @@ def written(log: BlockingLog, job: Job, parts: int) -> list[StagedRange]:
 async def sweep(client: object, log_id: str) -> None:
     logs = logs_of(client)  # type: ignore[arg-type]
     sweeper = Sweeper(store=logs.store, ledgers=client, pages_grace_ms=0)  # type: ignore[arg-type]
-    # Twice: what the first pass unlists is due at the second.
+    # Two passes: the second one deletes the ledgers that the first one unlists.
     await sweeper.sweep(log_id)
     await sweeper.sweep(log_id)
 

@@ -1,4 +1,4 @@
-"""Every failpoint is named once, reached by a stream, and survived."""
+"""Every failpoint is named once, and a stream reaches and survives it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 120
 
 
 def life(uri: str, log: str, directory: Path, failpoint: str = "") -> int:
-    """How one life of the stream ended."""
+    """Run one life of the stream, and return how it ended."""
     return exit_code(stream_life.main, uri, log, str(directory), failpoint=failpoint)
 
 

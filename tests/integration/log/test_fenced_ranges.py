@@ -1,4 +1,4 @@
-"""A task whose ledger is taken away in the middle of a range goes on in another one."""
+"""A task whose ledger is sealed in the middle of a range goes on in another ledger."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def client(uri: str) -> Iterator[BlockingClient]:
 
 
 def batches(sealed_at: dict[int, Any]) -> Iterator[pa.RecordBatch]:
-    """Rows 0 to 19,999 in batches of 1,000; before some of them a ledger is sealed."""
+    """Rows 0 to 19,999 in batches of 1,000. A ledger is sealed before some of the batches."""
     for first in range(0, ROWS, 1_000):
         sealed_at.get(first, int)()
         yield pa.record_batch({"id": pa.array(range(first, first + 1_000), pa.int64())})
 
 
 def read(log: BlockingLog) -> list[tuple[int, int]]:
-    """Each row with its offset, as the entries say it."""
+    """Each row with the offset in its entry."""
     rows = []
     for item in log.snapshot().items:
         entries = [

@@ -1,4 +1,4 @@
-"""Merging processes that are killed leave the log as it was or merged, and nothing for ever."""
+"""A killed merge leaves the log either unchanged or merged, and leaves no garbage for ever."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ SESSION_MS_MAX = 3_000
 
 @pytest.fixture(scope="module")
 def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a cluster for which nobody else does upkeep.
-
-    Its sessions are short: a merge waits until the session of the killed one, which has the lease
-    of the cluster, has ended.
+    """The URI of a cluster for which nobody else does upkeep. Its sessions are short, because a
+    merge waits until the session of the killed process has ended, which has the lease of the
+    cluster.
     """
     directory = tmp_path_factory.mktemp("cluster")
     with (
@@ -46,7 +45,7 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def merge(uri: str, log: str, failpoint: str = "") -> int:
-    """Exit code of a process that merges the log."""
+    """Run a process that merges the log, and return its exit code."""
     return exit_code(run_merge, uri, log, failpoint=failpoint)
 
 
@@ -74,7 +73,7 @@ def two_ranges(client: BlockingClient, name: str) -> BlockingLog:
 
 
 def swept(client: BlockingClient, log: BlockingLog) -> int:
-    """Ledgers that a sweep deregisters when jobs have no time at all."""
+    """The number of ledgers that a sweep deregisters if the age limit of jobs is zero."""
     log.set_properties({"stagingTtlMs": "1"})
     done, errors = BlockingLogs(client).sweep()
     assert not errors

@@ -1,4 +1,4 @@
-"""What a micro-batch asks of ZooKeeper, by the count of the clients of every process."""
+"""The requests of a micro-batch to ZooKeeper, counted by the clients of every process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark does with a streaming source, without Spark: so that crashes can be put anywhere."""
+"""The calls that Spark makes to a streaming source, without Spark, so a crash can be anywhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOVED_BY_MERGING = {"_ledger", "_entry"}
 
 
 class CrashError(Exception):
-    """Ends a run in the middle of a batch."""
+    """Raised in the middle of a batch to end a run."""
 
 
 def write(uri: str, log: str, ids: Iterable[int], *, overwrite: bool = False) -> None:
@@ -49,10 +49,10 @@ def write(uri: str, log: str, ids: Iterable[int], *, overwrite: bool = False) ->
 
 
 class Query:
-    """A query and its checkpoint: the ends of batches that were logged, and how many were done.
+    """A query and its checkpoint: the logged ends of batches, and the number of completed batches.
 
     Attributes:
-        rows: Of each batch, by number; a batch that is read again has to have the same.
+        rows: The rows of each batch, by number. A batch that is read again must have the same rows.
     """
 
     def __init__(self, uri: str, schema_json: str = SCHEMA_JSON, **options: str) -> None:
@@ -69,17 +69,17 @@ class Query:
         return [row for number in sorted(self.rows) for row in self.rows[number]]
 
     def open(self, **options: str) -> LedgerStreamReader:
-        """A run of the query begins."""
+        """Begin a run of the query."""
         parsed = SourceOptions.parse({**self.options, **options}).for_stream()
         self.reader = LedgerStreamReader(self.uri, parsed, self.schema_json)
         return self.reader
 
     def run(self, *, crash_at: int | None = None, **options: str) -> list[Any]:
-        """All that is there, batch by batch; the rows of this run.
+        """Read all available batches, one by one, and return the rows of this run.
 
         Args:
-            crash_at: The batch in whose middle the run ends: it is logged, read, and not done.
-            options: Of this run.
+            crash_at: The batch in which the run ends: it is logged and read, but not completed.
+            options: The options of this run.
         """
         reader = self.open(**options)
         try:

@@ -1,4 +1,4 @@
-"""The streaming source on a real cluster: crashes anywhere, and what it costs to ask it."""
+"""The streaming source on a real cluster: crashes at any point, and the cost of its calls."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def log() -> str:
 
 
 def merge(uri: str, log: str) -> Merged:
-    """Make one range of all that can be."""
+    """Merge all ranges that can be merged."""
 
     async def merged(client: LedgerClient) -> Merged:
         opened = await logs_of(client).open(log)
@@ -58,7 +58,7 @@ def merge(uri: str, log: str) -> Merged:
 
 
 def requests(uri: str) -> int:
-    """Sent to ZooKeeper so far by this process's client."""
+    """The number of requests that this process's client has sent to ZooKeeper."""
 
     async def sent(client: Any) -> int:
         return int(client.services.logs._tree.requests_sent)
@@ -77,7 +77,7 @@ def with_metadata(schema_json: str) -> str:
 
 
 def sent_by(uri: str, ask: Callable[[], object]) -> int:
-    """Requests that asking two hundred times sends to ZooKeeper."""
+    """The number of requests to ZooKeeper for two hundred calls of the source."""
     before = requests(uri)
     for _ in range(200):
         ask()
@@ -152,7 +152,7 @@ def test_asking_for_the_end_costs_zookeeper_nothing_while_nothing_changes(
         assert reader.latestOffset(end, limit) == end
         reader.reportLatestOffset()
 
-    # What setting up the watches asks for, and the writer, may still be on its way.
+    # Requests of the writer, and those that set up the watches, may still be in flight.
     assert any(sent_by(uri, ask) == 0 for _ in range(10))
     start = reader.initialOffset()
     assert any(sent_by(uri, lambda: reader.partitions(start, end)) == 0 for _ in range(10))
@@ -240,7 +240,7 @@ def test_a_leader_log_is_read_up_to_what_is_acknowledged_while_it_grows(uri: str
 def asked_until(
     reader: LedgerStreamReader, start: dict[str, Any], ends: dict[str, int]
 ) -> dict[str, Any]:
-    """Where a batch ends once a watch has told of everything that was written."""
+    """The end of a batch after a watch has reported all written rows."""
 
     def end_of_all() -> dict[str, Any] | None:
         end: dict[str, Any] = reader.latestOffset(start, reader.getDefaultReadLimit())
@@ -250,7 +250,7 @@ def asked_until(
 
 
 def run_until(query: Query, count: int) -> None:
-    """What was appended is announced to readers a little later."""
+    """Run until all rows are read. Appended rows are announced to readers a little later."""
 
     def has_read_all() -> bool:
         query.run()

@@ -53,7 +53,7 @@ TYPES = [
         "struct<b:tinyint,s:smallint,i:int,t:timestamp_ntz,c:char(1)>",
     ),
 ]
-"""A type, what a log stores in its place, and its text, as Spark 4.3 writes it."""
+"""A type, the stored type of a log, and its text in the form of Spark 4.3."""
 
 
 @pytest.mark.parametrize(("kind", "stored", "text"), TYPES)
@@ -67,7 +67,7 @@ def test_a_column_is_stored_as_strings_and_its_type_in_its_metadata(
 
 
 def test_columns_of_older_releases_are_read_as_strings() -> None:
-    """They stored the type itself, which no row of strings fitted."""
+    """They stored the type itself, so no row of strings fitted."""
     older = stored_schema(schema("varchar(5)"))
     assert json.loads(spark_schema(older)) == json.loads(schema("string", "varchar(5)"))
 
@@ -112,7 +112,7 @@ def test_a_type_without_a_length_is_no_limit(text: str) -> None:
 def checked(of: str, values: list[Any]) -> list[Any]:
     target = arrow_schema_of(of)
     batch = pa.RecordBatch.from_arrays([pa.array(values, target.field(0).type)], schema=target)
-    # A slice has offsets of its own.
+    # A slice has its own offsets.
     padded = pa.concat_arrays([batch.column(0), batch.column(0)]).slice(len(values))
     sliced = pa.RecordBatch.from_arrays([padded], schema=target)
     found = LengthCheck(of).checked(sliced)

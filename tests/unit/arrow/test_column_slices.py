@@ -158,7 +158,7 @@ def test_borders_between_columns_that_cross_a_buffer_are_refused(moved: int) -> 
         requested = RequestedSlices(0, [wrong], places, [2] * 4)
         payload = requested.payload_of(0, received(entry, requested, 0))
         names = [rows.schema.names[place] for place in places]
-        if payload is not None:  # the columns are inside their slices all the same
+        if payload is not None:  # the columns are still inside their slices
             (decoded,) = decode_entries(encode_schema(rows.schema), [payload], columns=names)
             assert decoded.batch == rows.select(names)
     requested = RequestedSlices(0, [wrong], [0 if moved < 0 else 1], [2] * 4)
@@ -181,7 +181,7 @@ def test_types_with_other_parts_than_buffers_have_no_slices() -> None:
         assert buffer_counts(pa.schema([("a", pa.int8()), ("b", kind)])) is None
         assert buffer_counts(pa.schema([("a", pa.list_(kind))])) is None
     assert slices_of(b"no entry", None) == b""
-    assert slices_of(b"no entry", (2,)) == b""  # nothing can be left out of one column
+    assert slices_of(b"no entry", (2,)) == b""  # a single column cannot leave anything out
 
 
 def test_an_index_keeps_the_slices_of_a_large_range_of_several_columns() -> None:
@@ -213,7 +213,7 @@ def test_slices_are_worthwhile_if_they_have_less_than_three_fifths_of_the_bytes(
     requested = RequestedSlices(8, [slices] * 3, places, [2] * 4)
     assert requested.is_worthwhile(8, 10) is is_worthwhile
     for first, last in ((7, 10), (8, 11), (11, 11)):
-        assert not requested.is_worthwhile(first, last)  # of other entries than the index lists
+        assert not requested.is_worthwhile(first, last)  # entries that the index does not list
     for columns in (3, 5):
         assert not RequestedSlices(8, [slices] * 3, [0], [2] * columns).is_worthwhile(8, 10)
 
@@ -229,7 +229,7 @@ def test_slices_that_no_entry_can_have_are_not_requested(lengths: tuple[int, int
 
 
 def test_more_columns_than_a_request_may_have_are_not_requested() -> None:
-    """Else the request would be refused, and the read would fail."""
+    """Otherwise the request would be refused, and the read would fail."""
     columns = 3 * SLICE_RANGES_MAX
     slices = pack(f">{2 * (1 + columns)}I", *(1, 0) * (1 + columns))
     for wanted, is_worthwhile in ((SLICE_RANGES_MAX - 1, True), (SLICE_RANGES_MAX, False)):

@@ -1,4 +1,4 @@
-"""Batches made to fit (ledgerlog_spark.arrow.conform)."""
+"""Batches that are converted to a schema (ledgerlog_spark.arrow.conform)."""
 
 from __future__ import annotations
 

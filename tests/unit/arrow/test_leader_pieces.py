@@ -1,4 +1,4 @@
-"""Rows to the bodies of leader logs' entries (ledgerlog_spark.arrow.leader_pieces)."""
+"""Rows in the bodies of leader logs' entries (ledgerlog_spark.arrow.leader_pieces)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def splitter(schema: pa.Schema = SCHEMA) -> RowSplitter:
 
 
 def of_spark(field: pa.Field, **metadata: Any) -> pa.Field:
-    """The field as `DataFrame.toArrow` gives it."""
+    """The field in the form of `DataFrame.toArrow`."""
     return field.with_metadata({b"SPARK::metadata::json": json.dumps(metadata).encode()})
 
 
@@ -88,7 +88,7 @@ def test_shapes_of_spark_are_no_structs(shape: str) -> None:
 
 
 def rows_in(cutting: RowSplitter, *entries: list[RowPiece]) -> list[dict[str, Any]]:
-    """The rows of entries of such pieces, as readers decode them."""
+    """The rows that readers decode from the entries of these pieces."""
     payloads = []
     for pieces in entries:
         body = cutting.join(pieces)

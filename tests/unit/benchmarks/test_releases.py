@@ -1,4 +1,4 @@
-"""Figures of releases, and what a comparison of two prints."""
+"""Figures of releases, and the output of a comparison of two releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever waits for something of a bookie may be cancelled, and the others go on."""
+"""A task that waits for a bookie may be cancelled, and the other tasks go on."""
 
 from __future__ import annotations
 

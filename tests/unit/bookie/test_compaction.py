@@ -1,4 +1,4 @@
-"""Compaction: which files are copied, what is copied, and races with other requests."""
+"""Compaction: the choice of files and of entries to copy, and races with other requests."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_estimate_of_records_counts_headers_and_padding() -> None:
     assert stored_bytes(65_536, 1) == aligned(104 + 4 + 65_536)
 
 
-# What is copied.
+# The copied entries.
 
 
 def fill_shared(machine: Machine, ledgers: int, rounds: int, size: int = 300) -> None:
@@ -574,7 +574,7 @@ def test_file_that_dies_after_it_was_copied_is_freed_once(monkeypatch: pytest.Mo
 def test_newer_entry_that_is_not_synced_does_not_make_the_older_one_dead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As without a journal: adds are answered when they are written."""
+    """Adds are answered when they are written, as without a journal."""
     machine = started(settings=WIDE)
     fill_shared(machine, 2, 40)
     roll(machine)
@@ -621,7 +621,7 @@ def test_tombstone_is_remembered_while_only_the_draft_has_records_of_its_ledger(
                 machine.serving.drop(ledger_id, codes.append)
             while len(codes) < 2:
                 await machine.host.sleep(1)
-            # As if the file had been found dead before its copying ended.
+            # This is as if the file had been found dead before its copying ended.
             keeper = machine.serving._keeper
             keeper.handover.owned.discard(self.source.entry.file_id)
             pass_days(machine, 1)

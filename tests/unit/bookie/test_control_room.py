@@ -34,7 +34,7 @@ def full_bookie(file_size: int, ledgers: int = 2) -> tuple[Machine, int]:
     machine.start()
     number = 0
     while True:
-        # Some records are larger than the file of a start on a full disk has for them.
+        # Some records are larger than the room for them in the file of a start on a full disk.
         size = file_size // (12 if number % 4 else 40)
         code = machine.add(1 + number % ledgers, (number,), bytes(size))
         if code is not Code.OK:

@@ -1,4 +1,4 @@
-"""Few descriptors: files are opened when they are read, and "none left" means later."""
+"""Few descriptors: files are opened for each read, and a read waits if no descriptor is left."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_no_descriptor_for_a_read_is_busy_and_passes() -> None:
     machine.stop()
     machine.start()
     machine.disk.faults.descriptors_max = 0
-    # Boot left every file open; they are closed one after the other, and none can be had again.
+    # The start left every file open. They are closed one by one, and none can be opened again.
     codes = {machine.read(1, number)[0] for number in range(20)}
     while len(machine.files.opened) > 2:
         victim = machine.serving._shared.files._victim()
@@ -130,7 +130,7 @@ def test_no_descriptor_at_a_start_is_said_by_name_and_leaves_none_open() -> None
 
 @pytest.mark.parametrize("capacity", range(1_000, 60_000, 4_000))
 def test_a_full_disk_leaves_no_descriptor_open(capacity: int) -> None:
-    """A file is prepared, and its MANIFEST finds no room: it is closed again, at each try."""
+    """The MANIFEST of the prepared file has no room, so each attempt closes the file again."""
     machine = Machine(3, settings=replace(SMALL, free_bytes_min=0, open_files_max=8))
     machine.start()
     machine.disk.faults.capacity_bytes = machine.disk.used_bytes() + (1 << 16) + capacity

@@ -1,4 +1,4 @@
-"""When a bookie warns of a full device, refuses adds, and accepts them again."""
+"""The limits at which a bookie warns of a full device, refuses adds, and accepts them again."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def machine_of(*, full: float = 0.6, low_water: float = 0.4) -> Machine:
 
 
 def fill(machine: Machine, ledger_id: int = 1) -> int:
-    """Add entries until one is refused; the number of its first refused entry."""
+    """Add entries until one is refused. Return the id of the first refused entry."""
     for number in range(400):
         code = machine.add(ledger_id, (number,), bytes(3_000))
         if code is not Code.OK:

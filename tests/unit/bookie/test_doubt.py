@@ -1,4 +1,4 @@
-"""A file in doubt may hold anything: no read that began meanwhile denies an entry."""
+"""A file in doubt may hold any entry, so no read that began meanwhile denies an entry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ONE_RUN_A_FILE = replace(SMALL, pieces_max=2, recent_bytes_max=1)
 def test_reads_that_begin_while_an_index_is_rebuilt_deny_nothing(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Between the first look at one file and the last one at another the doubt may be over."""
+    """The doubt may end after the read of the first file and before the read of the last one."""
     machine = Machine(seed, settings=ONE_RUN_A_FILE)
     machine.start()
     for number in range(20):

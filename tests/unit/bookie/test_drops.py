@@ -1,4 +1,4 @@
-"""Dropped ledgers: what is gone, what stays, and what becomes of the files."""
+"""Dropped ledgers: the deleted and the kept entries, and the files with them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def restarted(machine: Machine, way: str | None) -> None:
         machine.start()
 
 
-# What a drop does to a ledger.
+# The ledger after a drop.
 
 
 @pytest.mark.parametrize("way", RESTARTS)
@@ -136,7 +136,7 @@ def test_ledger_spread_over_its_tombstone_within_one_file_keeps_only_what_came_a
 
 
 def test_rebuilt_index_names_no_dropped_entry_as_the_last_one() -> None:
-    """The records of a file tell what was dropped from its own index."""
+    """The records of a file show which entries were dropped from its own index."""
     machine = started(settings=COLD)
     filled(machine, 7, 3)
     filled(machine, 8, 1)
@@ -153,7 +153,7 @@ def test_rebuilt_index_names_no_dropped_entry_as_the_last_one() -> None:
     assert machine.held(7) == [(0, 1)]
 
 
-# What becomes of the files.
+# The files after a drop.
 
 
 def test_files_without_live_entries_are_freed_and_their_slots_recycled() -> None:
@@ -266,11 +266,14 @@ def test_full_disk_gets_its_room_back_from_dropped_ledgers() -> None:
     filled(machine, 2, 10)
 
 
-# Readings under way.
+# Reads in progress.
 
 
 def begun_read(machine: Machine) -> tuple[list[tuple[Code, bytes | None]], Callable[[], None]]:
-    """A read of entry 1 of ledger 7 that waits for its body, and what lets it go on."""
+    """Begin a read of entry 1 of ledger 7 that waits for its body.
+
+    Return its replies and a release.
+    """
     machine.scheduler.run_for(500)
     machine.disk.random.random = lambda: 0.0  # nothing is in the page cache
     waits: list[SimFuture[None]] = []
@@ -455,7 +458,7 @@ def test_first_regular_add_of_a_forgotten_ledger_goes_through_the_metadata_check
     machine.reclaim()
     assert sorted(machine.serving._states) == [12]
     restarted(machine, way)
-    # Nothing else that makes the ledger known again stands in for the question.
+    # The metadata check is needed even if something else makes the ledger known again.
     assert machine.add(7, (0,), is_recovery=True) is Code.OK
     for ledger_id in (3, 9, 10):
         write_lac = partial(machine.serving.write_lac, ledger_id, 0, KEY)

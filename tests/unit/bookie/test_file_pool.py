@@ -20,7 +20,7 @@ NAME = "slot-00000001"
 
 
 class SlowFiles:
-    """Opens a file once it is allowed to."""
+    """Opens a file after the test allows it."""
 
     def __init__(self, files: OsFileSystem) -> None:
         self._files = files
@@ -38,7 +38,7 @@ class SlowFiles:
 async def test_a_reader_that_gives_up_while_a_file_is_opened_takes_no_other_along(
     tmp_path: Path, given_up: int
 ) -> None:
-    """A client cancels its list of entries; the read of another one needs the same file."""
+    """A client cancels its list of entries, and another client's read needs the same file."""
     (tmp_path / NAME).write_bytes(b"stored")
     directory = OsFileSystem(tmp_path)
     await directory.lock()
@@ -62,7 +62,7 @@ async def test_a_reader_that_gives_up_while_a_file_is_opened_takes_no_other_alon
 async def test_a_file_whose_closing_is_given_up_during_a_read_is_closed_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a client that cancels its lists takes a descriptor with each of them."""
+    """Otherwise each cancelled list of a client would cost a descriptor."""
     (tmp_path / NAME).write_bytes(b"stored")
     files = OsFileSystem(tmp_path)
     await files.lock()

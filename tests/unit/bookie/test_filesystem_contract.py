@@ -168,7 +168,7 @@ def test_simulated_disk_carries_out_groups_in_their_order_and_none_after_a_failu
 
 
 def test_simulated_sync_fails_for_ever_after_a_failure_until_the_file_is_opened_again() -> None:
-    """As Linux does, which then counts the lost pages as written."""
+    """Linux does the same, and then counts the lost pages as written."""
     scheduler = Scheduler()
     disk = SimDisk(Random(1))
     host = Host(scheduler, "bookie")

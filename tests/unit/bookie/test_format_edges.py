@@ -1,4 +1,4 @@
-"""Bytes that are valid by their checksums, and whose fields do not fit together."""
+"""Bytes with valid checksums whose fields contradict each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which requests a bookie accepts, one decision at a time, at the edges of each rule."""
+"""The requests that a bookie accepts, one decision at a time, at the edges of each rule."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_states_end_with_a_whole_block_and_have_zeros_between_blocks() -> None:
         decode_states(block[:-1] + b"x" + block, "ledgers")
 
 
-# What a start makes of records that may be torn.
+# Possibly torn records at a start.
 
 
 def record(sequence: int, size: int = 512) -> JournalRecord:
@@ -168,7 +168,7 @@ def test_a_tear_without_a_record_behind_it_may_have_been_a_fence() -> None:
 
 
 def test_the_index_is_written_behind_records_that_are_copied() -> None:
-    """A crash during the start must find them again."""
+    """The start after a crash must find them again."""
     found = scan([record(1), record(2), record(3)], gap(4, is_blank=True))
     verdict = judge(found, 1, previous=None, following=None)
     assert verdict.data_end == record(1).offset + record(1).size

@@ -29,7 +29,7 @@ def copied(fixture: Path, expected: dict[str, Any]) -> Machine:
 
 
 def put(disk: SimDisk, directory: Path, sizes: dict[str, int]) -> None:
-    """Put the files of a directory on a device, with the sizes that they had."""
+    """Put the files of a directory on a device, with their original sizes."""
     for name, size in sizes.items():
         content = Content()
         content.seen[:] = (directory / name).read_bytes().ljust(size, b"\0")
@@ -38,7 +38,7 @@ def put(disk: SimDisk, directory: Path, sizes: dict[str, int]) -> None:
 
 
 def check_what_is_stored(machine: Machine, expected: dict[str, Any]) -> None:
-    """Entries, what is held of each ledger, and fences are those that were written down."""
+    """Compare the entries, the ledgers and the fences with the recorded ones."""
     assert expected["entries"]
     for ledger_id, entry_id, data in expected["entries"]:
         assert machine.read(ledger_id, entry_id) == (Code.OK, bytes.fromhex(data))
@@ -133,7 +133,7 @@ OLD_JOURNAL = "/old-journal"
 
 
 def owing(mode: BookieWriteMode = BookieWriteMode.DIRECT) -> tuple[Machine, dict[str, Any]]:
-    """A bookie whose run owed a sync, with the journals of two runs, and what it had stored."""
+    """A bookie whose run owed a sync, with the journals of two runs, and its stored entries."""
     fixture = GOLDEN / "bookie_v4_owing"
     expected = json.loads((fixture / "expected.json").read_text())
     machine = copied(fixture, expected)

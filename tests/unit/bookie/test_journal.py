@@ -1,4 +1,4 @@
-"""Which groups the journal puts together, and which of them are under way at the same time."""
+"""The groups of the journal, and how many of them are written at the same time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = StorageSettings(256 << 20, 64 << 20, free_bytes_min=0, open_files_max
 
 
 class HeldDevice:
-    """Takes groups and ends them when the test says so; in order, as every file system does."""
+    """Accepts groups, and ends them when the test asks for it, in order like every file system."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -83,7 +83,7 @@ def run_of(ledger_id: int, size: int, ids: EntryIds = range(1)) -> JournalRecord
 
 
 class World:
-    """A journal on a held device, and what it reported."""
+    """A journal on a held device, and its reports."""
 
     def __init__(self, group_wait_ms: int = 0) -> None:
         self.scheduler = Scheduler()
@@ -243,7 +243,7 @@ def test_a_group_that_fails_takes_the_one_behind_it_along(world: World) -> None:
     records = [world.submit(ledger_id, FULL) for ledger_id in range(4)]
     world.journal.when_durable(records[-1].ticket, waited.append)
     world.end(SyncFailedError("input/output error", path="slot"))
-    # What the file system says of the second is no matter any more.
+    # The result of the second group no longer matters.
     world.end()
     assert world.durable == []
     assert sorted(world.lost) == [0, 1, 2, 3]
@@ -292,7 +292,7 @@ def test_a_bug_in_one_writer_stops_the_other_and_close_still_ends(world: World, 
     assert [type(crash) for crash in crashes] == [MemoryError]
     world.submit(2, FULL)
     if size == FULL:
-        # Was handed over before: what becomes of it is nobody's business any more.
+        # It was handed over before, so its result no longer matters.
         world.end()
     assert world.device.under_way == []
     assert world.durable == []

@@ -1,4 +1,4 @@
-"""What a bookie's storage answers, on a simulated disk without faults."""
+"""The answers of a bookie's storage on a simulated disk without faults."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def failing(*_: object) -> None:
 
 
 def reported_by(machine: Machine) -> list[type[Exception]]:
-    """What is raised in turns of their own from now on, as asyncio's handler would be told."""
+    """The errors raised in separate turns from now on, which asyncio would pass to its handler."""
     reported: list[type[Exception]] = []
     call_soon = machine.host.call_soon
 
@@ -358,7 +358,7 @@ def test_a_callback_that_raises_is_reported_and_keeps_nobody_else_waiting() -> N
 
 
 def test_a_callback_that_raises_in_a_task_of_the_storage_does_not_end_the_bookie() -> None:
-    """Reads from files, adds that are compared with what is held, adds that wait for a check."""
+    """Tasks for reads of files, for the comparison of adds, and for adds that wait for a check."""
     machine = started(settings=replace(SMALL, recent_bytes_max=1))
     for number in range(40):
         assert machine.add(7, (number,), bytes(1_000)) is Code.OK

@@ -1,4 +1,4 @@
-"""The memory of many pairs of ledger and file."""
+"""The memory for many pairs of a ledger and a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups on a real directory: which thread writes them, what lies behind them, failures."""
+"""Groups on a real directory: the thread that writes them, the bytes after them, and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a boot makes of an index that it cannot read, in a file that no MANIFEST calls finished."""
+"""The decision of a start on an unreadable index in a file that no MANIFEST calls finished."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_slices_of_another_entry_than_the_wanted_one_are_damage(
 def test_slices_of_a_file_that_is_freed_during_the_read_are_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The entry is in another file by then."""
+    """By then, the entry is in another file."""
     machine = started()
     for entry_id in (0, 1):
         assert machine.add(7, (entry_id,), LARGE) is Code.OK
@@ -183,7 +183,7 @@ def test_slices_of_many_entries_are_read_in_portions(monkeypatch: pytest.MonkeyP
 
 
 def test_a_large_span_is_read_chunk_by_chunk() -> None:
-    """Else the bytes between two small ranges would be in memory at once, up to a whole entry."""
+    """Otherwise all bytes between two small ranges, up to a whole entry, would be in memory."""
     machine = started()
     for entry_id, payload in enumerate((b"x" * (CHUNK_SIZE - 110), LARGE, LARGE)):
         assert machine.add(7, (entry_id,), payload) is Code.OK
@@ -249,12 +249,12 @@ def test_the_head_of_an_entry_may_be_in_two_chunks(monkeypatch: pytest.MonkeyPat
 
 
 def pauses_of(machine: Machine, request: StoredSliceRead) -> int:
-    """How often a reading lets other tasks run."""
+    """The number of times that a read lets other tasks run."""
     return needs_of(machine, request).count(None)
 
 
 def needs_of(machine: Machine, request: StoredSliceRead) -> list[Need | None]:
-    """What a reading yields."""
+    """The needs that a read yields."""
     reading = machine.serving._reader.read_slices(request)
     needs = [next(reading)]
     with contextlib.suppress(StopIteration):

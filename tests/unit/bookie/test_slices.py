@@ -38,7 +38,7 @@ LEDGERS = 120
 
 
 class Meter:
-    """Units of each kind of work done between two events of the scheduler, at most."""
+    """The largest number of units of each kind of work between two events of the scheduler."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -186,7 +186,7 @@ def test_an_index_in_memory_has_no_more_pieces_than_it_may_have(
 @pytest.mark.parametrize("gap", [0, 1])
 @pytest.mark.parametrize("size", [40, 400])
 def test_ids_and_lengths_in_memory_are_bounded_however_few_the_pieces(gap: int, size: int) -> None:
-    """A run of thousands of entries with one gap is two pieces; its ids and lengths are lists."""
+    """A run of thousands of entries with one gap is two pieces, but has long lists of ids."""
     bound = 1 << 16
     machine = Machine(
         1,
@@ -204,7 +204,7 @@ def test_ids_and_lengths_in_memory_are_bounded_however_few_the_pieces(gap: int, 
     while total < 4 * bound:
         ids = [*range(first, first + 99), first + 99 + gap]
         first += 200
-        # One object for each, as if they had come in a frame.
+        # Each entry has its own object, as if it had come in a frame.
         payloads = [bytes(size + n % 2) for n in range(100)]
         assert machine.add(7, ids if gap else range(ids[0], ids[0] + 100), payloads) is Code.OK
         pieces = keeper.active.index.pieces_of(7)
@@ -299,7 +299,7 @@ def test_a_list_of_entries_is_put_together_in_slices(
     """Two opened files and finished ones, with a thousand pieces each."""
     machine = metered.machine
     for number in range(25):
-        # Without copies in one file of what another has: every range is in one run.
+        # No file has copies of another file's entries, so every range is in one run.
         ids = range(number * 400, number * 400 + 400, 2)
         assert machine.add(7, ids, b"") is Code.OK
     assert list(machine.serving._keeper.finished)
@@ -356,7 +356,7 @@ def test_a_ledger_whose_pieces_are_dropped_counts_as_one_piece() -> None:
 
 
 def test_the_size_of_a_ledger_looks_at_each_length_once() -> None:
-    """A run of every other entry has a piece for each: the lengths before it are not its own."""
+    """A run of every other entry has a piece for each entry. No piece counts earlier lengths."""
 
     class Lengths(tuple[int, ...]):
         __slots__ = ()
@@ -380,7 +380,7 @@ def test_the_size_of_a_ledger_looks_at_each_length_once() -> None:
 def test_batch_reads_of_many_records_go_on_in_portions_one_in_each_turn(
     metered: Meter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every entry is in another run than the one before it: a record each."""
+    """Each entry is in a different run from the one before it, so each has its own record."""
     monkeypatch.setattr(reads, "RECORDS_PER_PORTION", UNITS)
     machine = metered.machine
     for run in range(20):
@@ -422,7 +422,10 @@ def test_batch_reads_of_many_records_go_on_in_portions_one_in_each_turn(
 def test_adds_that_come_again_are_compared_in_portions_one_in_each_turn(
     metered: Meter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A writer sends a run again whose answer it missed: thousands of entries, each looked up."""
+    """A writer resends a run whose answer was lost.
+
+    Each of its thousands of entries is looked up.
+    """
     monkeypatch.setattr(readings, "RECORDS_PER_TURN", UNITS)
     monkeypatch.setattr(reads, "RECORDS_PER_TURN", UNITS)
     machine = metered.machine
@@ -449,7 +452,7 @@ def test_adds_that_come_again_are_compared_in_portions_one_in_each_turn(
 def test_large_adds_that_come_again_count_by_their_bytes(
     metered: Meter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many as may go on in one turn would keep the loop for as long as their bytes take."""
+    """As many large adds as small ones in one turn would block the loop for too long."""
     monkeypatch.setattr(adds, "COMPARED_BYTES", 100)
     machine, compare = metered.machine, readings.Readings.compare
     counts: list[int] = []
@@ -525,7 +528,7 @@ async def test_reads_whose_pages_come_at_once_go_on_one_after_the_other(
 def test_a_list_under_construction_holds_a_bounded_number_of_ranges(
     metered: Meter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of files are joined when they are twice as many as are allowed, and no further."""
+    """The ranges of files are joined when they are twice as many as the limit, and no further."""
     machine, count_max = metered.machine, 300
     for number in range(40):
         ids = range(number * 400, number * 400 + 400, 2)

@@ -1,4 +1,4 @@
-"""What a start finds in the files of a bookie, and what it keeps of it."""
+"""The records that a start finds in the files of a bookie, and those that it keeps."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ SECTORS = (0, 4_096)
 
 
 class PowerCutError(Exception):
-    """The moment of a crash."""
+    """Raised at the moment of a crash."""
 
 
 def keeper_of(machine: Machine) -> FileKeeper:

@@ -99,7 +99,7 @@ async def test_a_failed_write_back_fails_the_group_that_notices_it(
 
 
 def reports(code: int) -> int:
-    """What a call of the kernel returns that fails."""
+    """The results of failed calls of the kernel."""
     ctypes.set_errno(code)
     return -1
 

@@ -1,4 +1,4 @@
-"""How much of what was written stays in the page cache."""
+"""The amount of written data that stays in the page cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 
 class RecordedFile:
-    """Keeps what it was told to give back."""
+    """Records the ranges that should leave the page cache."""
 
     def __init__(self) -> None:
         self.dropped: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Calls of the tools for a directory, each as one function that returns when it is done."""
+"""Calls of the tools for a directory, as functions that return at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tools keep and print is bounded."""
+"""The memory and the output of the tools are bounded."""
 
 from __future__ import annotations
 

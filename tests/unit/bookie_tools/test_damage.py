@@ -1,4 +1,4 @@
-"""Damaged directories: what `check` finds, what `dump` reports, what `rebuild-index` writes."""
+"""Damaged directories with `check`, `dump` and `rebuild-index`."""
 
 from __future__ import annotations
 

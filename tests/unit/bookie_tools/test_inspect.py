@@ -1,4 +1,4 @@
-"""What `inspect` shows of directories that the storage wrote, excerpt by excerpt."""
+"""The output of `inspect` for directories that the storage wrote, excerpt by excerpt."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Show = Callable[[RestingDirectory, int, int], Coroutine[Any, Any, Excerpt]]
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Three ledgers in several files, of which the last one is open, as a SIGKILL leaves them."""
+    """Three ledgers in several files after a SIGKILL. The last file is open."""
     machine = Machine(6)
     machine.start()
     for number in range(ENTRIES):
@@ -174,7 +174,7 @@ def test_what_is_not_there_is_refused(directory: Path) -> None:
 def test_a_file_of_2_gib_is_never_read_at_once(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The open files get the size of files of a bookie; their bytes are where they were."""
+    """The open files get the size of a bookie's files. Their bytes stay in place."""
     sizes: list[int] = []
     read, read_now = OsFile.read, OsFile.read_now
 

@@ -1,4 +1,4 @@
-"""The tools on directories of random runs: what they find is what the storage answers."""
+"""The tools on directories of random runs find the entries that the storage returns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MARKS = ("visits", "files", "pieces", "entries", "gaps", "copies")
 
 
 class VisitedRun(Run):
-    """A run whose directory is examined each time that its machine is down."""
+    """A run whose directory is examined whenever its machine is down."""
 
     def __init__(self, seed: int, path: Path) -> None:
         super().__init__(seed)
@@ -41,7 +41,7 @@ class VisitedRun(Run):
         starts = self.machine.starts
         super().come_up()
         if self.machine.starts > starts + 1:
-            # The power failed during the start, and took what was only in the page cache.
+            # The power failed during the start, and data that was only in the page cache is lost.
             return
         for ledger_id, (entries, outcome) in found.items():
             assert outcome.unreadable.count == outcome.files_in_doubt == 0

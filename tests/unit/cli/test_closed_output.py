@@ -1,4 +1,4 @@
-"""A command whose output nobody reads any more ends (ledgerlog_spark.cli.stop_signals)."""
+"""A command ends when its output is no longer read (ledgerlog_spark.cli.stop_signals)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Output:
 
 
 def wait_for_ever() -> None:
-    """As a thread waits for a record; only a signal ends it."""
+    """Wait as a thread waits for a record. Only a signal ends this."""
     assert threading.Event().wait(20), "nothing ended the wait"
 
 
 def watchers() -> list[threading.Thread]:
-    """Not those of tests before, whose threads and descriptors come and go meanwhile."""
+    """The watching threads, without those of earlier tests."""
     return [thread for thread in threading.enumerate() if thread.name == "reader of the output"]
 
 
@@ -63,7 +63,7 @@ def test_ctrl_c_stays_ctrl_c(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def _ignored() -> Iterator[None]:
-    """As a shell starts the jobs of its background."""
+    """Ignore signals, as in jobs that a shell starts in the background."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     yield
     assert signal.signal(signal.SIGINT, before) is signal.SIG_IGN

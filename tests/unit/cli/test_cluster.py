@@ -1,4 +1,4 @@
-"""Which cluster a command asks, and what it says when there is none."""
+"""The cluster of a command, and the message without a cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Members:
 
 
 def stop(members: Members, *ids: str) -> None:
-    """As of a process that ended long ago, whose pid another one has by now."""
+    """A member that ended long ago, and whose pid belongs to another process now."""
     for member_id in ids:
         members.put(replace(members.get(member_id), started=0.0))
 
@@ -88,7 +88,7 @@ def test_no_cluster_at_the_usual_port_is_told_at_once(monkeypatch: pytest.Monkey
         connect(SERVICE_URI_DEFAULT),
     ):
         pass
-    cluster.require_listener(ELSEWHERE)  # one that was named may come up yet
+    cluster.require_listener(ELSEWHERE)  # a named cluster may still start
 
 
 def test_what_is_not_found_is_said_to_be_of_the_cluster_that_was_asked(

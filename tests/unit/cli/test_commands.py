@@ -1,4 +1,4 @@
-"""What every command has in common: help with an example, exit codes, errors of one sentence."""
+"""The common parts of all commands: help with an example, exit codes, short errors."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_help_shows_an_example_of_that_very_command(
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_lines_of_help_are_not_broken_twice(words: tuple[str, ...]) -> None:
-    """Typer joins the lines of a first paragraph only: a longer one is broken at its end, too."""
+    """Typer joins only the lines of a first paragraph. The others keep their line breaks."""
     command: Any = typer.main.get_command(app)
     for word in words:
         command = command.commands[word]

@@ -1,4 +1,4 @@
-"""Asking before something goes (ledgerlog_spark.cli.options)."""
+"""The confirmation before a deletion (ledgerlog_spark.cli.options)."""
 
 from __future__ import annotations
 

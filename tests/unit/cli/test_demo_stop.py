@@ -1,4 +1,4 @@
-"""The end of the demonstration's Spark: whole, also when somebody presses Ctrl-C meanwhile."""
+"""The end of the demonstration's Spark is complete, even after Ctrl-C during the end."""
 
 from __future__ import annotations
 

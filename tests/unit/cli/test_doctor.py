@@ -30,7 +30,7 @@ def test_limit_of_open_files_is_shown(
 
 
 def test_what_runs_in_a_task_needs_no_ledgerlog_there() -> None:
-    """On an executor without ledgerlog a function looked up by its module would be an error."""
+    """On an executor without ledgerlog, a function that is pickled by its module would fail."""
     pickled = cloudpickle.dumps(_task(("ledgerlog", "no-such-package"))).hex()
     program = f"""
 import sys

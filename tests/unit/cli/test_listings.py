@@ -1,4 +1,4 @@
-"""What `logs list` and `ledgers list` show of what cannot be read."""
+"""The output of `logs list` and `ledgers list` for unreadable logs and ledgers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SNAPSHOT = LogSnapshot("id", "there", VersionInterval(3, 0, 7, 0, "0" * 32, 0), 
 
 
 class Client:
-    """A cluster with something to read, something deleted and something damaged."""
+    """A cluster with readable, deleted and damaged logs and ledgers."""
 
     def __init__(self) -> None:
         self.logs = SimpleNamespace(names=lambda: ["there", "gone", "damaged", "last"])

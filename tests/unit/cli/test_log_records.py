@@ -1,4 +1,4 @@
-"""What `logs append` reads from standard input, and what it makes of failures."""
+"""The standard input of `logs append`, and its reports of failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOO_LARGE = LocalProtocolError("split it")
 
 
 class Outcomes:
-    """A leader whose appends end together, each as it is told, when the last one has come."""
+    """A leader whose appends end together, with given outcomes, after the last append."""
 
     def __init__(self, *outcomes: int | LedgerLogError, at_close: LedgerLogError | None = None):
         self.outcomes = outcomes

@@ -1,4 +1,4 @@
-"""What `logs show` says of ledgers that go while it looks at them."""
+"""The output of `logs show` for ledgers that are deleted during the command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Log:
-    """Shows one list after the other, the last one again and again."""
+    """Returns one list after the other, and then always the last one."""
 
     def __init__(self, lists: Sequence[Sequence[int]]) -> None:
         self.lists = [
@@ -33,7 +33,7 @@ class Log:
 
 
 class Client:
-    """Has some of the ledgers."""
+    """A client with some of the ledgers."""
 
     def __init__(self, *ledger_ids: int) -> None:
         self.ledger_ids = ledger_ids

@@ -1,4 +1,4 @@
-"""What commands print: data as they are, counts as people say them."""
+"""The output of commands: data without changes, counts in words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DATA = ("[error] disk full", "[/x]", "[red]", ":cat:", "[[1], [2]]")
 
 @pytest.mark.parametrize("data", DATA)
 def test_data_are_no_markup(data: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A line of a program's log often begins with its level in brackets."""
+    """Lines of a program's log often begin with the level in brackets."""
     print_table(f"log {data}", (f"column {data}",), [(data,)])
     print_fields(f"log {data}", {f"name {data}": f"value {data}"})
     output.console.print(f"in {data}")

@@ -16,7 +16,7 @@ from ledgerlog_spark.model import RUN_ENTRIES_MAX, RUN_SIZE_BYTES_MAX
 
 
 class Writer:
-    """A queue whose runs are kept; `room` of them may be sent."""
+    """A queue whose runs are recorded. `room` of them may be sent."""
 
     def __init__(self, few_in_flight: int = 1_000) -> None:
         self.room = 1_000
@@ -115,7 +115,7 @@ def test_only_full_runs_are_sent_while_the_pipe_is_busy(writer: Writer) -> None:
 def test_a_batch_is_unknown_when_one_of_its_parts_was_sent(
     writer: Writer, sent: int, acknowledged: int, outcomes: tuple[str | None, str]
 ) -> None:
-    """The batch has three runs. What was never sent, and belongs to no such batch, is definite."""
+    """The batch has three runs. A failure of unsent appends outside of such a batch is definite."""
     queue, writer.room = writer.queue, sent
     cut: Future[range] = Future()
     behind: Future[int] = Future()
@@ -133,7 +133,7 @@ def test_a_batch_is_unknown_when_one_of_its_parts_was_sent(
 
 
 class Listener:
-    """Counts what left a queue."""
+    """Counts the appends that left a queue."""
 
     def __init__(self) -> None:
         self.left = (0, 0)

@@ -1,4 +1,4 @@
-"""The pieces of the blocking face that need no cluster."""
+"""The parts of the blocking API that need no cluster."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def inbox(loop_thread: LoopThread) -> Inbox:
 
 
 def wakes(inbox: Inbox, size_bytes: int = 1) -> bool:
-    """Whether an append of that size wakes the loop."""
+    """Whether an append of this size wakes the loop."""
     return inbox.put(b"x" * size_bytes, AddFuture(inbox.condition), 1, size_bytes)
 
 

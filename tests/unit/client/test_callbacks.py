@@ -1,4 +1,4 @@
-"""What users' callbacks raise is reported and stops nothing (ledgerlog_spark.callbacks)."""
+"""Errors of users' callbacks are reported, and stop nothing (ledgerlog_spark.callbacks)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def reports() -> list[Any]:
-    """What the loop's exception handler is told from now on."""
+    """The reports to the loop's exception handler from now on."""
     reported: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(
         lambda _loop, context: reported.append(context["exception"])

@@ -1,4 +1,4 @@
-"""An idle writer tells how far it is; readers hear of it without asking again and again."""
+"""An idle writer announces its LAC, and readers are notified without polling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VISIBLE_SECONDS = 0.1
 
 
 class Following:
-    """A read handle that is followed, and a way to wait for what it comes to know."""
+    """A read handle with a follower. A test can wait for its LAC."""
 
     def __init__(self, handle: ReadHandle) -> None:
         self.handle = handle
@@ -117,7 +117,7 @@ async def test_herald_that_cannot_be_told_is_written_to_at_once(world: ClientWor
 async def test_bookie_that_takes_its_time_is_written_what_came_meanwhile(
     world: ClientWorld,
 ) -> None:
-    """Longer than the announcer tries again by itself."""
+    """The delay is longer than all attempts of the announcer."""
     world.transport.untold.update(world.names)
     ledger = await written(world)
     slow = herald(ledger)

@@ -1,4 +1,4 @@
-"""Whoever waits for a write handle is woken, and what failed once may be tried again."""
+"""Waiters of a write handle are woken, and failed calls may be repeated."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_a_close_that_failed_in_an_outage_is_made_anew_by_the_next_one(
 
 @WITH_SETTINGS
 async def test_a_bookie_that_came_a_moment_ago_makes_a_ledger_possible(world: ClientWorld) -> None:
-    """What is known of bookies is as old as the last watch that was heard."""
+    """The known list of bookies is as old as the last notification of its watch."""
     client = world.client()
     bookies = client.services.bookies
     bookies._names = list(await bookies.refreshed())[:2]

@@ -1,4 +1,4 @@
-"""Whatever becomes of a request to the store, the machine hears of it, once and rightly."""
+"""For each outcome of a request to the store, the machine gets exactly one right reply."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FAILURES: dict[type[LedgerLogError] | None, MetadataOutcome] = {
     MetadataFormatError: MetadataOutcome.UNREADABLE,
     LedgerNotFoundError: MetadataOutcome.GONE,
 }
-"""What a write ends with when the store raises this, or says nothing (None)."""
+"""The result of a write if the store raises this error, or does not answer (None)."""
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda each: each.__name__ if each else "silence")

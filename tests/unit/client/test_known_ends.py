@@ -1,4 +1,4 @@
-"""The end of a ledger never falls within one client (ledgerlog_spark.client.handles.known_ends)."""
+"""The known end of a ledger never decreases in a client (client.handles.known_ends)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPEN = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("a", "b", "c")),), LedgerSt
 
 
 async def announced_to_the_herald_alone(world: ClientWorld) -> WriteHandle:
-    """A ledger of entries 0 to 149; two of its bookies were told that 0 to 98 are acknowledged."""
+    """A ledger of entries 0 to 149. Two of its bookies have a LAC of 98."""
     ledger = await world.client(explicit_lac_ms=10**9).create_ledger(explicit_lac=True)
     await ledger.append_batch([b"x"] * 99)
     await ledger.append(b"x")
@@ -43,7 +43,7 @@ async def test_a_look_that_misses_the_bookie_that_was_told_sees_no_less_than_the
     assert later.last_add_confirmed == 149
     assert await later.refresh() == 149
     assert len([entry async for entry in later.read()]) == 150
-    # What the bookies that answered were told is less: another client sees that.
+    # The answering bookies have a smaller LAC, which another client gets.
     assert (await world.client().open_ledger(ledger.id)).last_add_confirmed == 99
     world.transport.release(herald(ledger))
 
@@ -76,7 +76,7 @@ async def test_what_a_handle_heard_as_a_follower_is_seen_by_the_next_look(
 
 
 def older_records(stores: MetadataStores, changed_id: int, record: LedgerMetadata) -> None:
-    """From now on a metadata server answers that does not have the newest record."""
+    """From now on, a metadata server without the newest record answers."""
     load = stores.ledgers.load
 
     async def loaded(ledger_id: int) -> Versioned[LedgerMetadata]:
@@ -98,12 +98,12 @@ async def test_a_ledger_that_was_seen_closed_is_never_open_again(
     client, stores = world.client_and_stores()
     earlier = await client.open_ledger(ledger.id)
     assert (earlier.is_closed, earlier.last_add_confirmed) == (True, 149)
-    if is_forgotten:  # a handle keeps what it has seen even then
+    if is_forgotten:  # a handle keeps its known end even then
         monkeypatch.setattr(known_ends, "ENDS_MAX", 1)
         await client.open_ledger(other.id)
     older_records(stores, ledger.id, before)
     assert (await earlier.refresh(), earlier.is_closed) == (149, True)
-    earlier.take_rise(LacRise(1_000, 0))  # of a watch that ended just now
+    earlier.take_rise(LacRise(1_000, 0))  # from a watch that has just ended
     assert earlier.last_add_confirmed == 149
     if not is_forgotten:
         later = await client.open_ledger(ledger.id)

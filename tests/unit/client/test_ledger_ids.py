@@ -1,4 +1,4 @@
-"""A ledger id is used once: the store gives ids out, and only a client that drew one uses it."""
+"""A ledger id is used once: the store issues ids, and only the client that drew an id uses it."""
 
 from __future__ import annotations
 

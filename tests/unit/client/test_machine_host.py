@@ -1,4 +1,4 @@
-"""The host's duties, clause by clause (ledgerlog_spark/protocol, contract of a host)."""
+"""The duties of a host, clause by clause (ledgerlog_spark/protocol, contract of a host)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ METADATA = LedgerMetadata(QUORUM, (Fragment(0, ("bookie-0", "bookie-1", "bookie-
 
 
 class ScriptedMachine:
-    """Answers each event with what the script says, and notes that it was never entered twice."""
+    """Returns the effects of a script for each event, and checks that `handle` is never nested."""
 
     def __init__(self, script: Callable[[Any], Sequence[Any]]) -> None:
         self.events: list[Any] = []
@@ -254,7 +254,7 @@ async def test_a_load_that_failed_is_never_in_doubt(
 async def test_what_the_store_refuses_for_another_reason_ends_the_machine_with_that_error(
     world: ClientWorld, effect: Any, error: type[LedgerLogError]
 ) -> None:
-    """An access list, a record too large, an answer that is invalid: no bug of ours."""
+    """An access list, a record that is too large, an invalid answer: no bug of ledgerlog."""
 
     async def refused(*_: Any) -> Any:
         raise error("closed to us", path="/ledgers")

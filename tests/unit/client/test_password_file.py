@@ -1,4 +1,4 @@
-"""Passwords out of files (ledgerlog_spark.client.password_file), and how long they may be."""
+"""Passwords in files (ledgerlog_spark.client.password_file), and their maximum length."""
 
 from __future__ import annotations
 

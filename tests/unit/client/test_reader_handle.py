@@ -64,7 +64,7 @@ async def test_opening_and_reading_an_open_ledger_never_fences(world: ClientWorl
     await ledger.append(b"a")
     await ledger.append(b"b")
     reader = await world.client().open_ledger(ledger.id)
-    # The header of entry 1 says that entry 0 was confirmed: a LAC lags behind its writer.
+    # The header of entry 1 has the LAC 0, because a LAC is behind its writer.
     assert (reader.last_add_confirmed, reader.is_closed) == (0, False)
     assert [entry.payload async for entry in reader.read()] == [b"a"]
     assert await ledger.append(b"c") == 2
@@ -224,7 +224,7 @@ async def test_a_reader_that_took_one_batch_of_large_entries_holds_no_more_than_
 
 
 def count_bytes_read(storage: Any, came: list[int]) -> None:
-    """Note the bytes of each entry that a storage returns."""
+    """Record the bytes of each entry that a storage returns."""
     read, read_batch = storage.read, storage.read_batch
 
     def counted(request: Any, on_done: Callable[..., None]) -> None:
@@ -245,7 +245,7 @@ def count_bytes_read(storage: Any, came: list[int]) -> None:
 
 
 def deaf_to(kind: type, machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that forgets a kind of reply and goes on with its timers: a bug."""
+    """A machine that ignores a kind of reply and continues with its timers, as a bug would."""
     handle = machine.handle
 
     def forgetful(self: Any, event: Any) -> Any:
@@ -304,7 +304,7 @@ async def test_a_slow_answer_after_a_long_pause_of_the_application_is_waited_for
     began = loop.time()
     async with contextlib.aclosing(reader.read_batches()) as batches:
         seen = len(await anext(batches))
-        # Nothing is asked for while the application takes its time: no reply comes either.
+        # While the application is slow, nothing is requested, so no reply comes.
         await asyncio.sleep(began + 2 * stall - 1 - loop.time())
         world.transport.held |= set(world.names)
         for name in world.names:
@@ -371,7 +371,7 @@ async def test_closing_the_handle_ends_its_reads(world: ClientWorld) -> None:
 
 @pytest.mark.parametrize("close", [True, False])
 async def test_a_handle_that_was_closed_is_not_refreshed(world: ClientWorld, close: bool) -> None:
-    """Whether its ledger was closed makes no difference."""
+    """This holds for open and for closed ledgers."""
     client = world.client()
     reader = await client.open_ledger(await written(world, 3, close=close))
     await reader.aclose()
@@ -509,7 +509,7 @@ async def test_a_ledger_that_was_closed_stays_closed_whatever_a_replica_shows(
 async def test_a_ledger_that_a_replica_does_not_show_is_looked_for_again_after_a_sync(
     world: ClientWorld,
 ) -> None:
-    """A new session may begin with a server that is behind what the last one showed."""
+    """A new session may begin with a server that is behind the last session."""
     before = world.nodes.current.copy()
     writer = await world.client().create_ledger()
     await writer.append(b"there")

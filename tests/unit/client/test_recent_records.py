@@ -1,4 +1,4 @@
-"""Records of ledgers kept for a while (ledgerlog_spark.client.recent_records)."""
+"""Metadata of ledgers in a cache (ledgerlog_spark.client.recent_records)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_oldest_of_too_many_records_goes() -> None:
 
 
 def changed(fragments: int, custom: int = 0) -> LedgerMetadata:
-    """A record of many changes of bookies, as a flapping cluster leaves behind."""
+    """Metadata with many ensemble changes, as in a cluster with unstable bookies."""
     return replace(
         RECORD,
         fragments=tuple(
@@ -64,7 +64,7 @@ def changed(fragments: int, custom: int = 0) -> LedgerMetadata:
 
 
 def deep_size_bytes(value: object, seen: set[int]) -> int:
-    """Memory of a value and all that it refers to."""
+    """Memory of a value and of everything that it refers to."""
     if id(value) in seen or isinstance(value, type | Enum):
         return 0
     seen.add(id(value))
@@ -119,7 +119,7 @@ def test_a_record_larger_than_the_bound_is_not_kept_and_moves_no_other() -> None
 
 
 def counted_loads(stores: MetadataStores) -> list[int]:
-    """Ids of the ledgers whose records are loaded from now on."""
+    """The ids of the ledgers whose metadata is loaded from now on."""
     loads: list[int] = []
     load = stores.ledgers.load
 

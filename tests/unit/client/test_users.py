@@ -1,4 +1,4 @@
-"""What leaves before its client is closed."""
+"""Users that leave before their client is closed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.fixtures.client_world import ClientWorld
 
 
 class Slow:
-    """Takes a second to leave."""
+    """A user that takes a second to leave."""
 
     def __init__(self, client: LedgerClient) -> None:
         self.has_left = self.was_cut_off = False

@@ -1,4 +1,4 @@
-"""Deadlines of hosts tell their own time from that of others."""
+"""Deadlines of hosts distinguish their own time-out from others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writable bookies: asked once, known until a change is heard of, asked anew where too few."""
+"""Writable bookies: read once, kept until a change, and read again if there are too few."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 20
 
 
 class CountedRegistration:
-    """A registration in memory that counts how often it is asked."""
+    """A registration in memory that counts its reads."""
 
     def __init__(self) -> None:
         self.stores = memory_metadata()
@@ -43,7 +43,7 @@ class CountedRegistration:
 
 @pytest.fixture
 async def registration() -> AsyncIterator[CountedRegistration]:
-    """With one bookie."""
+    """A registration with one bookie."""
     registration = CountedRegistration()
     await registration.stores.initialize()
     await registration.start("a:1")

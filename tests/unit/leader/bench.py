@@ -1,4 +1,4 @@
-"""Leaders on one log, played by hand: every request waits until the test answers it."""
+"""Leaders of one log, step by step: every request waits until the test answers it."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 SETTINGS = LeaderSettings(retry=RetryPolicy(first_delay_ms=10, delay_max_ms=40, attempts_max=3))
 APPEND = 100
-"""Bytes of an entry."""
+"""Size of an entry in bytes."""
 
 
 class Bench:
     """One log, its ledgers, and the processes that lead it.
 
     Attributes:
-        log: Head and pages.
-        ledgers: By id, in the order in which they were made.
-        dropped: Ledgers that were deleted, in order.
+        log: The head and the pages.
+        ledgers: The ledgers by id, in the order of their creation.
+        dropped: The deleted ledgers, in order.
     """
 
     def __init__(self, properties: Mapping[str, str] | None = None) -> None:
@@ -58,7 +58,7 @@ class Bench:
         return Process(self, self._processes)
 
     def leader(self) -> Process:
-        """A process that leads the log, all its requests answered well."""
+        """Return a process that leads the log. All its requests succeed."""
         process = self.process()
         process.start()
         process.settle()
@@ -66,7 +66,7 @@ class Bench:
         return process
 
     def seal(self, ledger_id: int, keep: int | None = None) -> lm.LedgerEnd:
-        """Recover and close, keeping so many entries; by default all that were stored."""
+        """Recover and close a ledger with `count` entries, by default all stored ones."""
         ledger = self.ledgers[ledger_id]
         if ledger.state is not LedgerState.CLOSED:
             kept = len(ledger.stored) if keep is None else keep
@@ -77,7 +77,7 @@ class Bench:
         return ledger.end()
 
     def content(self) -> list[Entry]:
-        """All entries of the listed closed ledgers; a gap or a repetition fails."""
+        """All entries of the listed closed ledgers. A gap or a duplicate is an error."""
         found: list[Entry] = []
         offset = self.head.oldest_offset
         for item in self.log.items():
@@ -92,14 +92,14 @@ class Bench:
 
 
 class Process:
-    """A leader, what it waits for, and what it said.
+    """A leader, its pending requests, and its indications.
 
     Attributes:
         machine: The leader.
-        waiting: Requests without an answer, oldest first.
-        orders: Every `AppendEntry`.
-        said: Every indication.
-        open_timer: Ends the opening.
+        waiting: The requests without an answer, oldest first.
+        orders: All `AppendEntry` effects.
+        said: All indications.
+        open_timer: The timer that ends the opening.
     """
 
     open_timer: StartTimer
@@ -123,11 +123,12 @@ class Process:
         self.tell(lm.AppendRequested(records, APPEND, self.time_ms))
 
     def confirm(self, ledger_id: int, count: int | None = None) -> bool:
-        """Entries reach their quorum and the writer learns of it; False when a fence is in the way.
+        """Let entries reach their quorum, and notify the writer. Return False if a fence prevents
+        this.
 
         Args:
-            ledger_id: Of this leader.
-            count: Of all entries so far; by default all.
+            ledger_id: The id of a ledger of this leader.
+            count: Number of entries so far that are confirmed; by default all.
         """
         ledger = self.bench.ledgers[ledger_id]
         if ledger.is_fenced:
@@ -168,22 +169,22 @@ class Process:
         return any(isinstance(ask, kind) for ask in self.waiting)
 
     def take(self, kind: type) -> Any:
-        """The oldest request of that kind, which is not answered by this."""
+        """Take the oldest request of this kind, without an answer."""
         ask = next(ask for ask in self.waiting if isinstance(ask, kind))
         self.waiting.remove(ask)
         return ask
 
     def answer(self, kind: type) -> None:
-        """Carry out the oldest request of that kind, and answer it."""
+        """Carry out the oldest request of this kind, and answer it."""
         self.tell(self.carry_out(self.take(kind)))
 
     def answer_until(self, kind: type) -> None:
-        """Answer requests, oldest first, until one of that kind waits."""
+        """Answer requests, oldest first, until one of this kind is pending."""
         while not self.has(kind):
             self.answer(type(self._requests()[0]))
 
     def settle(self) -> None:
-        """Answer everything but timers."""
+        """Answer everything except timers."""
         while work := self._requests():
             self.answer(type(work[0]))
 
@@ -191,7 +192,7 @@ class Process:
         return [ask for ask in self.waiting if not isinstance(ask, StartTimer)]
 
     def fire(self, request: int | None = None) -> None:
-        """The oldest timer that is not the one of a ledger's age, or the one given."""
+        """Fire the given timer, or the oldest timer except those for a ledger's age."""
         timers = [ask for ask in self.waiting if isinstance(ask, StartTimer)]
         if request is None:
             timers = [ask for ask in timers if ask.delay_ms <= SETTINGS.retry.delay_max_ms]
@@ -200,14 +201,14 @@ class Process:
         self.tell(TimerFired(timer.request))
 
     def lose_reply(self, *, applied: bool) -> None:
-        """The write of the head that waits gets no answer; it happened, or it did not."""
+        """Lose the reply to the pending write of the head, which happened or not."""
         ask = self.take(m.WriteHead)
         if applied:
             self.carry_out(ask)
         self.tell(m.Written(ask.request, MetadataOutcome.UNKNOWN))
 
     def fail(self, kind: type) -> None:
-        """The request of that kind fails, for certain, and may be tried again."""
+        """Let the request of this kind fail with a definite, retriable error."""
         ask = self.take(kind)
         error = MetadataUnavailableError("nobody there")
         reply: Any
@@ -260,7 +261,7 @@ class Process:
     # --- what was said ---
 
     def acknowledged(self) -> list[int]:
-        """Numbers of acknowledged appends, in order."""
+        """The numbers of acknowledged appends, in order."""
         done: list[int] = []
         for said in self.said:
             if isinstance(said, lm.AppendsAcknowledged):

@@ -31,7 +31,7 @@ REQUESTS_MAX = 60
 
 
 class Interrupted:
-    """Closes a client while its n-th request to the store is on its way."""
+    """Closes a client while its n-th request to the store is pending."""
 
     def __init__(self, client: LedgerClient, stores: Any, left: int) -> None:
         self.closing: asyncio.Task[None] | None = None
@@ -55,7 +55,7 @@ class Interrupted:
 
 
 async def unlisted(world: LeaderWorld) -> set[int]:
-    """Ledgers that are there, that the log does not list, and that no sweep will find."""
+    """Existing ledgers that the log does not list and that no sweep will find."""
     client, stores = world.client_and_stores()
     log = await Logs(store=stores.logs, ledgers=client).open("orders")
     head = (await log.state()).head
@@ -66,7 +66,7 @@ async def unlisted(world: LeaderWorld) -> set[int]:
 
 
 async def play(world: LeaderWorld, requests: int, *, rolls: bool) -> bool:
-    """Whether the client was closed before all was done."""
+    """Play, and return whether the client was closed before the end."""
     client, stores = world.client_and_stores()
     log = await Logs(store=stores.logs, ledgers=client).open("orders")
     interrupted = Interrupted(client, stores, requests)

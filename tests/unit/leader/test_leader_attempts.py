@@ -1,4 +1,4 @@
-"""Attempts of a leader at one thing: how long it waits, and when it gives up."""
+"""Attempts of a leader at one request: the pauses, and the end of the attempts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POLICY = RetryPolicy(first_delay_ms=10, delay_max_ms=40, attempts_max=4)
 
 
 def failed(attempts: Attempts) -> int:
-    """The pause after one more attempt that failed."""
+    """The pause after one more failed attempt."""
     attempts.begin()
     timer = attempts.fail(MetadataUnavailableError("away"))
     assert not attempts.is_idle

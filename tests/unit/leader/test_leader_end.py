@@ -1,4 +1,4 @@
-"""What the errors that end a leader say of its records."""
+"""The statements about records in the errors that end a leader."""
 
 from __future__ import annotations
 

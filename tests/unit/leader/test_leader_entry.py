@@ -1,4 +1,4 @@
-"""Entries of leader logs: golden bytes, round trips, and decoders that take any bytes."""
+"""Entries of leader logs: golden bytes, round trips, and decoders that refuse wrong bytes."""
 
 from __future__ import annotations
 

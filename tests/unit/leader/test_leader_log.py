@@ -113,7 +113,7 @@ def event_of(kind: type) -> Any:
 
 ASKED = (Start, lm.AppendRequested, lm.RollRequested, lm.HeadChanged, CloseRequested, lm.GiveUp)
 STRAY = (lm.EntriesConfirmed, lm.LedgerBroken, TimerFired)
-"""May be about something that is no longer of interest; replies are always asked for."""
+"""Events that may come when they no longer matter. Replies always belong to a request."""
 
 
 @pytest.mark.parametrize("phase", LeaderPhase, ids=lambda phase: phase.name)
@@ -150,14 +150,14 @@ def test_every_phase_has_a_row_of_methods_of_the_leader() -> None:
 
 
 def shown(handler: Any) -> str:
-    """What a cell of the table in docs/LOGS.md has."""
+    """The text of a cell of the table in docs/LOGS.md."""
     if handler is None:
         return "cannot come"
     return handler.value if isinstance(handler, Unhandled) else f"`{handler.__name__}`"
 
 
 def rendered() -> str:
-    """The table as docs/LOGS.md has it."""
+    """The table in the form of docs/LOGS.md."""
     phases = list(LEADER_TABLE)
     lines = [
         "| event | " + " | ".join(phase.name for phase in phases) + " |",

@@ -1,4 +1,4 @@
-"""What a reader gets of the head of a leader log."""
+"""The view of a reader on the head of a leader log."""
 
 from __future__ import annotations
 

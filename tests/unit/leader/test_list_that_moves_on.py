@@ -10,7 +10,7 @@ from tests.unit.leader.test_leader_log import filled, stopped
 
 
 def find_gone(process: Process) -> int:
-    """The seal that waits finds no such ledger."""
+    """Answer the pending seal: the ledger does not exist."""
     ask = process.take(lm.SealLedger)
     error = LedgerNotFoundError(f"ledger {ask.ledger_id} does not exist", ledger_id=ask.ledger_id)
     process.tell(lm.LedgerSealed(ask.request, error=error))

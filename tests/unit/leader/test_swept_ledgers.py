@@ -1,4 +1,4 @@
-"""Ledgers that were deleted, or claimed for that, before their leader listed them."""
+"""Ledgers that were deleted, or claimed for a deletion, before their leader listed them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.leader.test_leader_log import filled, stopped
 
 
 def refuse(process: Process) -> int:
-    """The change of the list that waits names a ledger that was swept; which one."""
+    """Refuse the pending change of the list, and return the ledger in it that was swept."""
     ask = process.take(m.WriteHead)
     process.tell(m.Written(ask.request, MetadataOutcome.GONE))
     (ledger_id,) = ask.listed

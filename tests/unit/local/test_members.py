@@ -72,7 +72,7 @@ def test_process_that_ended_at_once_is_an_error_of_ours(
 
 
 def test_memory_of_another_user_is_not_said_to_be_damaged(tmp_path: Path) -> None:
-    (tmp_path / "cluster.json").mkdir()  # refused to everybody, also to root
+    (tmp_path / "cluster.json").mkdir()  # refused for all users, even root
     with pytest.raises(ConfigurationError, match=r"cluster\.json cannot be read \(Is a") as refused:
         Members.load(tmp_path)
     assert "damaged" not in str(refused.value)
@@ -130,7 +130,7 @@ def test_waiting_command_goes_on_when_the_first_is_done(tmp_path: Path) -> None:
 def test_bookie_of_a_cluster_without_zookeeper_is_not_started(
     tmp_path: Path, sleeper: subprocess.Popen[bytes]
 ) -> None:
-    """What listens at ZooKeeper's old port may be another cluster's."""
+    """A server on ZooKeeper's old port may belong to another cluster."""
     members = Members(tmp_path)
     zookeeper = member(tmp_path, sleeper.pid, member_id=ZOOKEEPER)
     bookie = member(tmp_path, sleeper.pid)

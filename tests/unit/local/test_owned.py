@@ -1,4 +1,4 @@
-"""Who stops a cluster that has an owner: the owner, or the guardian; never somebody else's."""
+"""Either the owner or the guardian stops an owned cluster, and never another cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ledgerlog_spark.local.members import ZOOKEEPER
 
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
-    """Directories of the clusters that the guardian stopped; its owner has ended."""
+    """The directories of the clusters that the guardian stopped after its owner ended."""
     found: list[Path] = []
     monkeypatch.setattr(Cluster, "down", lambda self: found.append(self.directory))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
@@ -75,7 +75,7 @@ def test_ctrl_c_between_start_and_service_leaves_the_cluster_to_the_guardian(
 
     class Started:
         def __init__(self, _directory: Path) -> None:
-            """Nothing runs."""
+            """Start no process."""
 
         def up(self, *_: Any, **__: Any) -> list[str]:
             return [ZOOKEEPER]
@@ -97,7 +97,7 @@ def test_ctrl_c_between_start_and_service_leaves_the_cluster_to_the_guardian(
 def test_directories_that_cannot_be_looked_into_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Longer than a name may be: the system refuses to look, as it does in others' directories.
+    # A name that is too long: the system refuses the access, as for other users' directories.
     words = ["python", "-m", "bookie_server", "--directory", "/" + "x" * 300]
     monkeypatch.setattr(running, "_command_line", lambda _process: words)
     assert running.running_clusters() == []

@@ -1,4 +1,4 @@
-"""An outage behind a lost request does not make that one a request that was not sent."""
+"""After a lost answer, an outage does not prove that the request was not sent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Tree(MemoryTree):
-    """A session that reads nothing while it is told so."""
+    """A session whose reads can be made to fail."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ def tree_of(stores: MetadataStores) -> Tree:
 
 
 async def new_producer(stores: MetadataStores) -> Version:
-    """Beside a ledger, so that the directory of records is there."""
+    """Create a producer after a ledger, so that the directory of ledgers exists."""
     await stores.ledgers.create(6, metadata_of(6))
     record = ProducerRecord(epoch=1, runs=("run",))
     return await stores.logs.producers.write(token(1), "app", record, None)
@@ -116,7 +116,7 @@ async def test_of_a_record_whose_directory_is_missing(stores: MetadataStores) ->
 
 
 async def test_of_a_lease_that_was_taken(stores: MetadataStores) -> None:
-    assert await stores.leases.acquire("upkeep", {})  # makes their directory
+    assert await stores.leases.acquire("upkeep", {})  # creates the directory of leases
     await stores.leases.release("upkeep")
     tree_of(stores).inject(Fault.REPLY_LOST, Fault.NOT_SENT)
     with pytest.raises(MetadataUnknownError):

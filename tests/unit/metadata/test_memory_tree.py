@@ -1,4 +1,4 @@
-"""The failures that a tree in memory shows on command; its promises are the contract suite's."""
+"""The failures of a tree in memory on command. The contract suite tests its promises."""
 
 from __future__ import annotations
 

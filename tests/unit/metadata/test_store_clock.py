@@ -1,4 +1,4 @@
-"""The store's clock as a process counts it on."""
+"""The store's clock, as a process estimates it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_time_of_a_transaction_is_that_of_any_node_that_it_wrote(
 
 
 class DatedTree(MemoryTree):
-    """A tree whose clock has to be told by its answers, as ZooKeeper's has."""
+    """A tree whose clock is known only from its answers, like that of ZooKeeper."""
 
     def __init__(self, nodes: MemoryNodes, elapsed: Elapsed) -> None:
         super().__init__(nodes)
@@ -117,7 +117,7 @@ async def test_dates_cost_a_write_only_when_the_last_answer_is_old() -> None:
 async def test_a_lost_answer_of_the_clock_is_asked_for_again_and_not_for_ever(
     fault: Fault, is_exact: bool
 ) -> None:
-    """A commit would fail otherwise, where a read of its beside it is asked again."""
+    """Otherwise a commit would fail, although its reads are retried."""
     tree = DatedTree(MemoryNodes(lambda: 1_000_000), Elapsed())
     stores = MetadataStores.on(tree, "/ledgers")
     await stores.initialize()

@@ -1,4 +1,4 @@
-"""Reads of one tree never go back, also when ZooKeeper replaces its session."""
+"""Reads of one tree never return older states, even if ZooKeeper replaces its session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SEEN = 77
 
 
 async def test_a_session_that_replaces_another_shows_each_server_what_was_seen() -> None:
-    """A server that is behind it refuses the session, so a read after a sync is never older."""
+    """A server that is behind refuses the session, so a read after a sync is never older."""
     session = ZookeeperSession("127.0.0.1:1", session_timeout_ms=10_000, request_timeout_ms=15_000)
     client = session._client
     client.last_zxid = SEEN

@@ -62,7 +62,7 @@ def test_nothing_is_kept_of_a_run_that_everybody_answered() -> None:
 
 
 def test_what_is_withdrawn_is_forgotten_and_never_confirmed() -> None:
-    """The first run is confirmed, and the third bookie has not stored it; the second is not."""
+    """The first run is confirmed, but the third bookie has not stored it. The second run is not."""
     adds = pipeline(Quorum(3, 3, 2))
     payloads = memoryview(b"x"), memoryview(b"y")
     late, pending = adds.add([payloads[0]]), adds.add([payloads[1]])

@@ -1,4 +1,4 @@
-"""Who failed a ledger lately, and what a wait makes good again."""
+"""The bookies that failed a ledger recently, and the effect of a wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENSEMBLE = ("b0", "b1", "b2")
 
 
 def failed_often(bookie_id: str) -> FailedBookies:
-    """The bookie took index 0 as often as it may, and failed each time; then b0 failed there."""
+    """The bookie took index 0 as often as allowed, and failed each time. Then b0 failed there."""
     bookies = FailedBookies()
     for _ in range(FAILURES_IN_A_ROW_MAX):
         bookies.report(0, bookie_id, Code.UNAVAILABLE)

@@ -1,4 +1,4 @@
-"""The compare-and-swap loop settles every outcome and guesses none."""
+"""The compare-and-swap loop determines every outcome, and guesses none."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_an_unknown_write_that_is_not_found_is_sent_again_at_the_same_version() 
     (again,), _ = update.handle(TimerFired(timer.request))
     assert isinstance(again, CasMetadata)
     assert (again.metadata, again.version) == (cas.metadata, cas.version)
-    # The first one lands after all: the second conflicts, and what is found is what was meant.
+    # The first write takes effect late. The second conflicts, and finds the intended metadata.
     asked, _ = update.handle(MetadataWritten(again.request, CONFLICT))
     load = only(LoadMetadata, asked)
     _, result = update.handle(MetadataLoaded(load.request, OK, Versioned(MARKED, Version(1, 1))))
@@ -113,7 +113,7 @@ def test_a_record_of_another_incarnation_is_not_the_version_that_was_written_aga
 
 
 def test_a_record_that_somebody_else_made_is_not_ours_though_it_says_the_same() -> None:
-    """The ledger was deleted, and another client made one of its id and changed it as we meant."""
+    """The ledger was deleted. Another client created one with its id, and made the same change."""
     update, cas = begun()
     load = lost(update, cas)
     other = Versioned(replace(MARKED, token=5), Version(2, 1))

@@ -1,4 +1,4 @@
-"""Bookies that answer BUSY slow a client down; they are not replaced for it, and nothing hangs."""
+"""Bookies that answer BUSY slow a client down. They are not replaced, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Answer = Callable[[m.SendAdd, int], Code]
 
 
 class Writing:
-    """A writer whose timers fire in the order of their times; all answers come at once.
+    """A writer whose timers fire in the order of their times. All answers come immediately.
 
     Attributes:
-        now_ms: Time that was waited for.
-        changes: Ensembles that were written.
-        listings: Times that the list of bookies was read.
-        sent: Runs that each bookie was sent.
+        now_ms: The time after all waits so far.
+        changes: The ensembles that were written.
+        listings: Number of reads of the list of bookies.
+        sent: The runs that were sent to each bookie.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ def test_a_cluster_that_is_too_busy_for_seconds_changes_no_ensemble_and_stores_a
     assert writing.confirmed == 99
     assert writing.machine._pipeline.entries_in_flight == 0
     assert (writing.changes, writing.listings) == ([], 0)
-    # Each wait is longer than the last: one probe of all that is missing at a time.
+    # Each wait is longer than the last. Only one missing run is sent at a time, as a probe.
     assert writing.sent["b0"] < 100 * 30
 
 
@@ -266,7 +266,7 @@ def test_the_bounds_are_those_that_the_documentation_has() -> None:
 
 
 class Reads:
-    """A reader's bookies: all that is asked is answered at once, timers in their order."""
+    """A reader's bookies. All requests are answered immediately, and timers fire in order."""
 
     def __init__(self, metadata: LedgerMetadata, last: int, busy_ms: int) -> None:
         self.machine = LedgerReader(metadata=metadata, first_entry_id=0, last_entry_id=last)
@@ -341,7 +341,7 @@ def test_a_reader_whose_bookies_stay_busy_ends_with_what_they_answered(
 
 
 def recovered(busy_answers: int, candidates: tuple[str, ...] = ENSEMBLE) -> tuple[m.Effect, int]:
-    """How a recovery of one entry ends when the first adds to each bookie are answered BUSY."""
+    """The end of a recovery of one entry if the first adds to each bookie are answered BUSY."""
     machine = LedgerRecovery(ledger_id=1, password=b"")
     left = dict.fromkeys((*ENSEMBLE, "b3"), busy_answers)
     listings = 0
@@ -403,7 +403,7 @@ def test_a_recovery_whose_bookies_stay_busy_ends() -> None:
 
 
 def waited(busy: BusyBookies, index: int, runs: int) -> None:
-    """A refusal and the wait for it, after which so many runs are sent again."""
+    """Refuse a run, and wait until this number of runs is sent again."""
     busy.refused(index)
     timer = busy.wait(index)
     assert timer is not None, "a bookie that goes on storing was given up"

@@ -1,4 +1,4 @@
-"""Placement keeps indexes and remembers who failed."""
+"""Placement keeps the indexes, and records failed bookies."""
 
 from __future__ import annotations
 

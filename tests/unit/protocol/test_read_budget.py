@@ -1,4 +1,4 @@
-"""What a reader holds and has asked for stays within its bound, whatever the entries are."""
+"""The held and requested bytes of a reader stay within its limit, for entries of any size."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ class Reading:
     """A reader, its open requests and its application, with all bytes counted.
 
     Attributes:
-        most: Bytes held or on their way, at most, each request counted with what it will bring.
-        worst: The same, each request counted with as much as it may bring.
+        most: Maximum of the held and requested bytes, where a request counts the size of its
+            answer.
+        worst: The same, where a request counts the maximum size of its answer.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class Reading:
 
     @property
     def held(self) -> int:
-        """Payload in the reader, and what it delivered to an application that did not take it."""
+        """Payload bytes in the reader, and bytes delivered that the application has not taken."""
         ready = sum(len(one) for batch in self.reader._ready.values() for one in batch.payloads)
         return ready + sum(size for _, size in self.untaken)
 
@@ -146,7 +147,7 @@ class Reading:
         self.perform(self.reader.handle(event))
 
     def answer_all(self) -> None:
-        """Until nothing is out: what the reader asks for while nobody takes anything."""
+        """Answer all requests that the reader sends while the application takes nothing."""
         while self.out:
             self.answer(self.random.choice(list(self.out)))
 
@@ -224,7 +225,7 @@ def test_every_entry_comes_within_the_bound_whatever_fails(
 def test_the_record_is_loaded_again_within_the_bound_where_nothing_is_taken(
     metadata: LedgerMetadata, seed: int
 ) -> None:
-    """Help for slow bookies has filled the memory when the head has failed everywhere."""
+    """Hedged reads for slow bookies have filled the memory when the first entry has failed."""
     reading = Reading(metadata, 60, "large", seed)
     reading.faults, reading.takes, reading.ticks = 0.5, 0.02, 0.8
     assert isinstance(reading.run(), m.RangeRead | m.ReadFailed)
@@ -242,7 +243,7 @@ def test_entries_of_refused_batches_are_not_all_requested_at_once(
 
 
 def test_batches_cut_short_by_large_entries_are_not_read_to_their_ends_unasked() -> None:
-    """Each of the first six batches asks for 64 entries, which are 320 MiB here."""
+    """Each of the first six batches requests 64 entries, which have 320 MiB here."""
     reading = Reading(PLAIN, 999, "large")
     reading.answer_all()
     assert 0 < reading.held <= BOUND

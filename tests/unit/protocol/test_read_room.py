@@ -1,4 +1,4 @@
-"""Readers that work for one consumer hold no more together than their room has."""
+"""Readers for one consumer together hold at most the bytes of their room."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ LAST = 24
 
 
 class Task:
-    """A consumer of some ranges, one after the other, whose readers share a room.
+    """A consumer of several ranges, one after the other, whose readers share a room.
 
     Attributes:
-        most: Bytes held or on their way in all readers, at most.
-        most_ahead: The same of those without the turn.
+        most: Maximum of the held and requested bytes of all readers.
+        most_ahead: The same maximum for the readers that do not have their turn.
     """
 
     def __init__(self, metadata: LedgerMetadata, size: str, seed: int) -> None:
@@ -39,9 +39,9 @@ class Task:
             self.settle(place)
 
     def settle(self, place: ReadPlace) -> None:
-        """What a host does after each event of the place's reader, and looks at the bounds."""
+        """Do what a host does after each event of the place's reader, and check the limits."""
         place.settled()
-        # What a reader that is over had asked for is dropped as it comes.
+        # Answers to a reader that has ended are dropped.
         out = [len(each.out) if each.end is None else 0 for each in self.readings]
         held = [
             0 if number in self.over else each.held + out[number] * FRAME_SIZE_BYTES_MAX
@@ -65,7 +65,7 @@ class Task:
             pass
 
     def read(self, number: int) -> m.Effect:
-        """Take one range to its end."""
+        """Read one range to its end."""
         reading, place = self.readings[number], self.places[number]
         place.take_turn()
         for _ in range(10_000):

@@ -209,7 +209,7 @@ def test_an_entry_is_absent_only_after_all_members_said_so_twice() -> None:
 
 
 def test_each_entry_is_looked_for_again_after_a_load_of_its_own() -> None:
-    """Every bookie denies every entry at first; a recovery writes them back meanwhile."""
+    """At first, every bookie denies every entry. Meanwhile, a recovery writes them back."""
     written_back: set[tuple[str, int]] = set()
 
     def refuse(bookie_id: str, entry_id: int) -> Code | None:
@@ -463,7 +463,7 @@ def test_slices_that_no_replica_sends_are_requested_once_from_each(code: Code) -
     assert replicas.delivered == list(range(501))
     sent = Counter(one.first_entry_id for one in replicas.sent if type(one) is m.SendReadSlices)
     assert max(sent.values()) <= 3
-    assert sum(sent.values()) <= 12  # what was in flight, and not each entry
+    assert sum(sent.values()) <= 12  # the requests in flight, and not one for each entry
 
 
 def test_a_missing_entry_is_lost_only_after_whole_reads() -> None:

@@ -1,4 +1,4 @@
-"""Recovery: who may, how much it takes in few round trips, and when it gives up."""
+"""Recovery: its password, its few round trips, and its end without success."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def batch_entries_max(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(autouse=True)
 def _batches(batch_entries_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test here holds however entries are found."""
+    """Run every test with and without batch reads."""
     monkeypatch.setitem(READ_AHEAD, "batch_entries_max", batch_entries_max)
 
 
@@ -63,7 +63,7 @@ class Cluster:
         self.batches: list[m.SendReadBatch] = []
 
     def run(self, recovery: LedgerRecovery) -> m.Effect:
-        """The last indication; timers fire only when nothing else is open."""
+        """Return the last indication. Timers fire only when no other request is open."""
         effects = recovery.handle(m.Start())
         timers: list[m.StartTimer] = []
         while True:
@@ -100,7 +100,7 @@ class Cluster:
                 raise AssertionError(effect)
 
     def batch(self, batch: m.SendReadBatch) -> m.BatchReplied:
-        """What the bookie says of one entry after the other, up to the first that it has not."""
+        """The entries of a bookie, one after the other, before the first that it does not have."""
         self.batches.append(batch)
         found: list[m.StoredEntry] = []
         for entry_id in range(batch.first_entry_id, batch.first_entry_id + batch.count_max):
@@ -114,7 +114,7 @@ class Cluster:
 
 
 def holding(last_entry_id: int, lac: int = NO_ENTRY) -> Answer:
-    """Every bookie holds entries 0 to `last_entry_id`."""
+    """A cluster in which every bookie holds entries 0 to `last_entry_id`."""
 
     def answer(read: m.SendRead) -> tuple[Code, m.StoredEntry | None]:
         if last_entry_id < 0:
@@ -148,7 +148,7 @@ def test_five_hundred_adds_in_flight_take_few_round_trips(batch_entries_max: int
 
 
 def test_a_batch_shows_no_entry_absent(batch_entries_max: int) -> None:
-    """Batches end early at every member, and b0 alone has the entries behind that."""
+    """Batches end early at every member, and only b0 has the later entries."""
     if batch_entries_max == 1:
         return
     cluster = Cluster(OPEN, holding(0))
@@ -205,7 +205,7 @@ def test_a_batch_that_is_late_is_not_waited_for_and_counts_when_it_comes() -> No
 
 
 def test_a_batch_that_hangs_holds_up_no_further_batch() -> None:
-    """Nobody waits for its deadline: the next one is asked of a member that answered."""
+    """No request waits for its deadline: the next batch goes to a member that answered."""
     one = LedgerRecovery(ledger_id=1, password=b"secret")
     cluster = Cluster(OPEN, holding(20))
     effects = one.handle(m.Start())
@@ -321,7 +321,7 @@ def test_a_bad_digest_of_the_last_entry_counts_as_fenced_and_not_as_a_value() ->
 
     cluster = Cluster(OPEN, answer)
     end = cluster.run(recovery())
-    # b2 alone says that entry 1 is absent, and one negative is not enough.
+    # Only b2 reports that entry 1 is absent, and one such answer is not enough.
     assert isinstance(end, m.LedgerFailed)
     assert (end.failure, end.entry_id) == (m.Failure.RECOVERY, 1)
 
@@ -386,7 +386,7 @@ def test_a_hung_bookie_delays_recovery_by_a_hedge_and_not_by_its_deadline() -> N
 def test_a_copy_that_turns_up_after_a_negative_quorum_does_not_stop_reading_ahead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Entry 1 looks absent while entry 0 is undecided, then its only copy answers."""
+    """Entry 1 seems absent while entry 0 is undecided. Then its only copy is returned."""
     monkeypatch.setitem(READ_AHEAD, "batch_entries_max", 1)
     one = recovery()
     cluster = Cluster(OPEN, holding(40))
@@ -420,7 +420,7 @@ def test_a_dead_bookie_without_a_successor_does_not_hold_the_window() -> None:
 
 
 def test_entries_that_wait_for_a_slow_bookie_are_in_the_closed_ledger() -> None:
-    """All runs sent so far are confirmed, but b2 has yet to store them, so the window is full."""
+    """All sent runs are confirmed, but b2 has not stored them yet, so the window is full."""
     one = LedgerRecovery(
         ledger_id=1,
         password=b"secret",
@@ -445,7 +445,7 @@ def test_entries_that_wait_for_a_slow_bookie_are_in_the_closed_ledger() -> None:
 def test_a_run_that_lost_its_quorum_ends_the_attempt_once_it_is_the_oldest(
     batch_entries_max: int,
 ) -> None:
-    """b2 and b1 are given up while the first run still has its quorum; the second has not."""
+    """b2 and b1 are given up while the first run still has its quorum. The second has none."""
     if batch_entries_max == 1_024:
         pytest.skip("one batch makes one run")
     metadata = replace(OPEN, state=LedgerState.IN_RECOVERY)
@@ -486,7 +486,7 @@ def test_a_run_that_lost_its_quorum_ends_the_attempt_once_it_is_the_oldest(
 
 
 def test_a_new_attempt_replaces_those_alone_that_fail_it(batch_entries_max: int) -> None:
-    """b1 refuses a copy, and the attempt ends before it is known who could take its place."""
+    """b1 refuses a copy, and the attempt ends before a replacement for b1 is known."""
     first = {1: 2, 7: 7, 1_024: 3}[batch_entries_max]
     machine = recovery()
 
@@ -502,7 +502,7 @@ def test_a_new_attempt_replaces_those_alone_that_fail_it(batch_entries_max: int)
     )
     todo = machine.handle(m.Start())
     while machine.phase is not RecoveryPhase.DONE:
-        # What fails is heard of before the others make a quorum, and before what is read ahead.
+        # Failures arrive before the other answers make a quorum, and before entries read ahead.
         urgent = [e for e in todo if isinstance(e, m.SendAdd | m.ListBookies)]
         one = urgent[-1] if urgent else todo[0]
         todo.remove(one)

@@ -160,7 +160,7 @@ def test_every_phase_has_a_row_of_methods_of_its_machine(machine: type) -> None:
 
 
 def rendered() -> str:
-    """The tables as docs/PROTOCOL.md has them."""
+    """The tables in the form of docs/PROTOCOL.md."""
     lines: list[str] = []
     for machine, (_, table) in MACHINES.items():
         lines += [

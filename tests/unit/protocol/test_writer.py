@@ -1,4 +1,4 @@
-"""The writer's limits and endings that no transcript tells."""
+"""The limits and ends of the writer that no transcript shows."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_dead_bookies_that_are_still_registered_do_not_use_up_the_changes_of_a_l
     assert effect.failure is m.Failure.NOT_ENOUGH_BOOKIES
     assert one.ensemble_changes < 250
     assert {code for bookie, code in effect.codes if bookie in dead} == {Code.UNAVAILABLE}
-    assert waited_ms > 5_000  # a bookie that starts again meanwhile is found
+    assert waited_ms > 5_000  # a bookie that restarts in this time is found
 
 
 def test_a_failure_names_the_bookies_that_fail_now_in_the_order_of_their_failures() -> None:
@@ -199,7 +199,7 @@ def test_a_failure_names_the_bookies_that_fail_now_in_the_order_of_their_failure
     one.handle(m.AddReplied(resent[0].request, Code.UNAVAILABLE))
     failed = one.handle(m.AddReplied(sends[0].request, Code.UNAUTHORIZED))[-1]
     assert isinstance(failed, m.LedgerFailed)
-    assert failed.codes == (("b3", Code.UNAVAILABLE),)  # b2 was replaced, and is fine today
+    assert failed.codes == (("b3", Code.UNAVAILABLE),)  # b2 was replaced, and does not fail now
 
 
 def test_a_bookie_that_fails_again_is_the_last_one_of_those_that_failed() -> None:

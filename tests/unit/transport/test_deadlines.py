@@ -1,4 +1,4 @@
-"""Deadlines of requests, on a loop whose timers have nothing but `cancel`."""
+"""Deadlines of requests, on a loop whose timers have only a `cancel` method."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fixtures.kinds import now
 
 
 class Timer:
-    """As uvloop returns it for what is due at once: no `when`."""
+    """A timer like uvloop's for a callback that is due at once: it has no `when`."""
 
     def __init__(self, due: float, work: Callable[[], None]) -> None:
         self.due = due
@@ -77,7 +77,7 @@ def test_a_request_with_a_shorter_deadline_brings_the_timer_forward(loop: Loop) 
 
 
 def test_a_request_added_while_others_expire_has_its_own_deadline(loop: Loop) -> None:
-    """What a resend does: in the same turn of the loop, while the next timer is set."""
+    """A resend adds its request in the same turn of the loop, while the next timer is set."""
     expired: list[Pending] = []
     again = Request()
 

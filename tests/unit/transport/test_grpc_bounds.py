@@ -1,4 +1,4 @@
-"""What is kept for bookies whose control service takes nothing, or is asked no more."""
+"""Memory for bookies whose control service accepts nothing, or is no longer used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_MS = 60_000
 
 
 class Answers:
-    """Codes of requests, as they come."""
+    """The codes of answered requests, in the order of the answers."""
 
     def __init__(self) -> None:
         self.codes: list[Code] = []
@@ -38,7 +38,7 @@ class Answers:
 
 @pytest.fixture
 def hung() -> Iterator[socket.socket]:
-    """Takes connections and says nothing."""
+    """Accept connections, and never send anything."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening
 

@@ -50,7 +50,7 @@ async def test_watch_of_a_bookie_that_takes_connections_and_says_nothing_ends(
 
 
 class Repeating(control_pb2_grpc.BookieServicer):
-    """Tells some LACs again, and smaller ones."""
+    """A service that repeats some LACs, and also sends smaller ones."""
 
     async def WatchLac(  # noqa: N802 - as generated
         self, request: pb.WatchLacRequest, _context: object

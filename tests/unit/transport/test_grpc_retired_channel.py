@@ -1,4 +1,4 @@
-"""A call that fails has its bookie's channel closed: whoever else used it is told."""
+"""A failed call closes the channel to its bookie, and the other calls on the channel fail too."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FULL, GONE = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE
 
 
 class Full(control_pb2_grpc.BookieServicer):
-    """Has a place for everything but reads of a LAC."""
+    """A service that accepts all calls except reads of a LAC."""
 
     def __init__(self) -> None:
         self.refusal = GONE
@@ -100,7 +100,7 @@ async def test_who_shares_a_channel_with_a_call_that_fails_goes_on_or_is_answere
         transport.write_lac("b", WriteLac(LEDGER, 1, KEY), TIMEOUT_MS, after.set_result)
         code = await after
         if refusal is GONE and code is Code.UNAVAILABLE:
-            # It went over the stream that was just being broken.
+            # It was sent on the stream that was about to break.
             after = asyncio.get_running_loop().create_future()
             transport.write_lac("b", WriteLac(LEDGER, 1, KEY), TIMEOUT_MS, after.set_result)
             code = await after
@@ -117,7 +117,7 @@ async def test_who_shares_a_channel_with_a_call_that_fails_goes_on_or_is_answere
 async def test_bookie_that_ends_a_stream_is_looked_up_before_the_next_request(
     full: tuple[Full, GrpcTransport],
 ) -> None:
-    """A bookie that stops ends its streams, and may start again at another address."""
+    """A bookie ends its streams when it stops, and may start again at another address."""
     servicer, transport = full
     for ledger_id, code in ((LEDGER, Code.OK), (ENDING, Code.UNAVAILABLE), (LEDGER, Code.OK)):
         answered: asyncio.Future[Code] = asyncio.get_running_loop().create_future()

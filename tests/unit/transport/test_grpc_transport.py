@@ -1,4 +1,4 @@
-"""Bookies over gRPC that cannot be reached: requests are answered, and look them up anew."""
+"""Bookies that gRPC cannot reach: requests are answered, and each looks up the address again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEADLINE_MS = 20_000
 
 
 class Registry:
-    """Says that the bookie is where nobody listens, or nowhere."""
+    """Names an address where nobody listens, or no address."""
 
     def __init__(self, *, is_known: bool) -> None:
         self.lookups = 0

@@ -1,4 +1,4 @@
-"""Memory of bookies and clients: a block that was freed is there for the next request."""
+"""Memory of bookies and clients: the next request gets the block that was freed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which congestion control connections within one machine have."""
+"""The congestion control of connections within one machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a transport over connections can get wrong, against a server that misbehaves on cue."""
+"""Errors that only a transport over connections can make, with a server that can misbehave."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def v2(caller: Caller) -> V2Transport:
 
 
 def expire(caller: Caller, lane: V2Lane) -> None:
-    """Let the requests of a lane that have the timeout `EXPIRING_MS` time out now."""
+    """Let all requests of a lane with the timeout `EXPIRING_MS` time out now."""
     deadlines = v2(caller)._links[BOOKIE, lane]._deadlines
     for pending in deadlines._queues[EXPIRING_MS]:
         pending.submitted_at -= EXPIRING_MS / 1e3
@@ -193,7 +193,7 @@ async def test_requests_with_the_same_key_wait_for_each_other(
 async def test_late_answer_never_passes_for_the_answer_to_a_later_request(
     caller: Caller, server: SmallServer, storage: HeldStorage
 ) -> None:
-    """The late answer says NO_ENTRY; taken for the second read's it would lose an entry."""
+    """The late answer is NO_ENTRY. As the answer to the second read, it would lose an entry."""
     await caller.add(run_of(7, (0,)))
     storage.is_holding = True
     caller.timeout_ms = EXPIRING_MS
@@ -412,7 +412,7 @@ async def test_run_that_is_not_understood_goes_entry_by_entry_from_then_on(
 async def test_runs_are_sent_again_to_a_bookie_that_was_upgraded(
     caller: Caller, server: SmallServer, registry: Registry
 ) -> None:
-    """Its registration named ADD_RUN wrongly, then did not, and does so now."""
+    """Its registration named ADD_RUN wrongly, then omitted it, and now names it rightly."""
 
     async def closed() -> None:
         server.connections[-1].abort()
@@ -446,7 +446,7 @@ async def test_runs_in_flight_when_runs_turn_out_not_to_be_understood_are_all_st
 async def test_run_that_is_refused_after_its_deadline_fails_nobody_else(
     caller: Caller, server: SmallServer, storage: HeldStorage
 ) -> None:
-    """The answer names no request, and of a run that timed out nothing is left to compare."""
+    """The answer names no request, and the client has forgotten the run that timed out."""
     await caller.add(run_of(7, range(1)))
     server.script = once(ignore, AddRunRequest)
     caller.timeout_ms = EXPIRING_MS
@@ -522,7 +522,7 @@ async def test_reset_over_a_run_by_a_bookie_that_still_takes_runs_is_unavailable
 async def test_reset_over_a_run_by_a_bookie_that_is_gone_since_is_unavailable(
     caller: Caller, server: SmallServer, registry: Registry
 ) -> None:
-    """Nobody else asks for a connection: the run itself has to be answered, before its deadline."""
+    """No other request needs a connection. The run must still be answered before its deadline."""
     await caller.add(run_of(7, range(1)))
 
     def stop(connection: SmallConnection, _: Request) -> None:
@@ -878,7 +878,7 @@ async def test_bookie_that_stops_reading_is_waited_for(caller: Caller, server: S
 
 
 async def test_callback_that_asks_again_at_once_is_served(caller: Caller) -> None:
-    """Callbacks run while answers are taken in; what they send must not disturb that."""
+    """Callbacks run while answers are decoded, so their new requests must not disturb this."""
     await caller.add(run_of(7, range(50)))
     found: list[int] = []
     done = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""Pieces are joined where asyncio's own `writelines` does not pause its protocol."""
+"""Pieces are joined if asyncio's own `writelines` does not pause its protocol."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PIECES: Sequence[bytes | bytearray | memoryview] = [b"one", bytearray(b"two"), m
 
 
 class OtherTransport(asyncio.WriteTransport):
-    """Of any loop: keeps what it is told to write, call by call."""
+    """A transport of any loop, which records the bytes of each call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class OtherTransport(asyncio.WriteTransport):
 
 
 class AsyncioTransport(OtherTransport):
-    """Counts as one of asyncio's own loops."""
+    """A transport that counts as one of asyncio's own loops."""
 
     __module__ = "asyncio.selector_events"
 

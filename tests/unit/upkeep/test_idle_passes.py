@@ -1,4 +1,4 @@
-"""What a pass of upkeep asks the store, counted: an idle one asks for heads, never for ledgers."""
+"""The requests of a pass of upkeep. An idle pass reads only heads, and never ledgers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ METADATA = LedgerMetadata(
     quorum=Quorum(3, 3, 2), fragments=(Fragment(0, ("a:1", "b:1", "c:1")),), token=77
 )
 LARGE_BYTES = 1 << 30
-"""Of a range that no merge is worth."""
+"""Size of a range that is too large for a merge."""
 
 LEASE = Counter(create=1, sync=1, stat=1, delete=1)
 CLOCK = Counter(set=1)
@@ -38,7 +38,7 @@ IDS = Counter(children=1)
 
 
 class Ledgers:
-    """The part of a client that upkeep needs of ledgers that nobody writes."""
+    """The part of a client that upkeep needs for ledgers without a writer."""
 
     def __init__(self, stores: MetadataStores) -> None:
         self._stores = stores
@@ -110,7 +110,7 @@ class Cluster:
         await log.commit(job, staged, is_last=is_last)
 
     async def one_ledger(self, log: Log, ranges: int) -> None:
-        """Many ranges, all in one ledger: they cost the store next to nothing to make."""
+        """Create many ranges in one ledger, with few requests to the store."""
         job = await log.begin()
         producer = await self.stores.logs.producers.read(log.log_id, job.app)
         assert producer is not None
@@ -152,7 +152,7 @@ async def test_idle_pass_asks_for_the_head_of_each_log_whatever_its_size(
     await world.commit(small, 3, app="stream")
     upkeep = world.upkeep()
     first = await world.counted(upkeep.run())
-    # One page of the list has hundreds of items; each is read once a step, not once a ledger.
+    # A page has hundreds of items. It is read once in each step, and not for each ledger.
     assert first.total() < 100 + ranges // 100, first
     world.skip(60_000)
     assert await world.counted(upkeep.run()) == LEASE + CLOCK + IDS + Counter(get=2)
@@ -166,7 +166,7 @@ async def test_pass_without_a_memory_asks_once_for_each_registration_that_is_lef
     few = await world.counted(world.upkeep().run())
     await world.commit(log, 1_000, app="stream", batch_id=1)
     many = await world.counted(world.upkeep().run())
-    # When it was made; and, as another run took over, of which epoch it is.
+    # The time of its creation and, after another run took over, its epoch.
     assert 2_000 <= many.total() - few.total() < 2_070, (few, many)
     assert many["set"] == 1, "the clock is written once"
 
@@ -204,7 +204,7 @@ async def test_job_without_rows_leaves_no_producer_behind(world: Cluster) -> Non
     before = await world.counted(world.commit(log, 0, is_last=False))
     after = await world.counted(world.commit(log, 0))
     assert after - before == Counter(get=1, transact=1)
-    await world.commit(log, 0, unlisted=1)  # a task is perhaps still at work
+    await world.commit(log, 0, unlisted=1)  # a task may still be running
     assert len(await world.stores.logs.producers.names(log.log_id)) == 2
 
 
@@ -224,7 +224,7 @@ async def test_named_producer_stays_after_its_commit(world: Cluster) -> None:
 async def test_what_becomes_due_later_is_done_then_by_a_process_that_remembers(
     world: Cluster,
 ) -> None:
-    """Registrations, marks, versions and retention, each when its own time comes."""
+    """Registrations, marks, versions and retention, each at its due time."""
     retention = {"retentionMs": str(20 * DAY_MS), "versionRetentionMs": str(DAY_MS)}
     log = await world.logs.create("log", properties=retention)
     await world.commit(log, 2, app="stream", unlisted=1)

@@ -1,4 +1,4 @@
-"""The lease of upkeep: waited for, given back, and lost, on a clock that jumps."""
+"""The lease of upkeep: waits, release and loss, on a clock that jumps."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_a_lease_that_may_have_been_taken_is_given_back(world: VirtualRows
 async def test_a_lease_that_is_taken_as_its_pass_is_cancelled_is_given_back(
     world: VirtualRowsWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody else does upkeep until the client is closed, which may be long after."""
+    """Otherwise no other process could run upkeep until the client is closed."""
     first, _ = world.opened()
     second, _ = world.opened()
     async with leased(first):

@@ -24,7 +24,7 @@ def entry(first_row: int) -> Any:
 
 
 class Entries:
-    """Entries of three rows, that begin with these."""
+    """Entries of three rows that begin with these values."""
 
     def __init__(self, *first_rows: int) -> None:
         self._batches = [[entry(first)] for first in first_rows]
@@ -33,7 +33,7 @@ class Entries:
         return self._batches.pop(0) if self._batches else None
 
     async def aclose(self) -> None:
-        """Nothing is on its way."""
+        """Do nothing, because no request is pending."""
 
 
 def read(*first_rows: int, **offsets: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""The process that does upkeep: what it writes, how it ends, what it does when it cannot work."""
+"""The upkeep process: its output, its end, and its behaviour without a cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DAY_MS = 86_400_000
 
 
 class Lines:
-    """What a service wrote."""
+    """The lines of a service."""
 
     def __init__(self) -> None:
         self.written: list[dict[str, Any]] = []
@@ -57,7 +57,7 @@ class Lines:
 
 
 class Services:
-    """Makes services of a world; so many of their attempts to connect fail."""
+    """Creates services of a world. The first `failures` attempts to connect fail."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._patch = patch
@@ -84,7 +84,7 @@ def services(monkeypatch: pytest.MonkeyPatch) -> Services:
 
 
 async def old_rows(world: RowsWorld, *counts: int) -> None:
-    """Rows that retention no longer keeps."""
+    """Write rows that retention deletes."""
     _, logs = world.opened()
     log = await logs.open_or_create("flights", properties={"retentionMs": "1000"})
     await append(log, *counts)
@@ -211,11 +211,11 @@ async def test_signal_ends_a_service_that_still_waits_for_the_cluster(
 
 @pytest.fixture
 def output(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Where a reader of this process's standard output reads."""
+    """The read end of this process's standard output."""
     reading, writing = os.pipe()
     monkeypatch.setattr(service_module, "STANDARD_OUTPUT", writing)
     yield reading
-    # The thread that writes stays, as a daemon does; it must not meet another file's number.
+    # The writing thread is a daemon and stays. It must not use the number of another file.
     with Path(os.devnull).open() as nothing:
         os.dup2(nothing.fileno(), reading)
         os.dup2(nothing.fileno(), writing)
@@ -229,7 +229,7 @@ def test_standard_output_that_nobody_reads_holds_up_nobody(output: int) -> None:
     seen = b""
     while b"lines_dropped" not in seen:
         seen += os.read(output, 1 << 20)
-        write_line(line)  # behind the next one that is written the others are reported
+        write_line(line)  # the dropped lines are reported with the next written line
     report = next(each for each in seen.splitlines() if b"lines_dropped" in each)
     assert json.loads(report)["count"] > 0
 

@@ -1,4 +1,4 @@
-"""Passes of upkeep: who does them, what they do, and what they leave to the next one."""
+"""Passes of upkeep: the lease, the work, and the work for the next pass."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def test_client_without_leases_is_refused(world: RowsWorld) -> None:
 
 
 class WaitingClient(BlockingClient):
-    """Counts what it is asked to run, and runs nothing before it may."""
+    """Counts the coroutines that it gets, and runs them only when allowed."""
 
     def __init__(self, begin: threading.Event) -> None:
         self.begin = begin

@@ -27,7 +27,7 @@ def rows(first: int, count: int, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
 
 
 class RowsWorld(LogWorld):
-    """Writes and reads rows whose first column counts them; the clock does not wait for threads."""
+    """Writes and reads rows whose first column is their number."""
 
     is_virtual = False
 
@@ -38,7 +38,7 @@ class RowsWorld(LogWorld):
 
 
 class VirtualRowsWorld(RowsWorld):
-    """For tests without rows."""
+    """A world in virtual time, for tests without rows."""
 
     is_virtual = True
 
@@ -50,7 +50,7 @@ async def only(batch: pa.RecordBatch) -> AsyncGenerator[pa.RecordBatch, None]:
 async def append(
     log: Log, *counts: int, first: int | None = None, schema: pa.Schema = SCHEMA, **how: Any
 ) -> CommitResult:
-    """Commit one range for each count; rows go on where the log ends, unless told otherwise."""
+    """Commit one range for each count. By default, the row numbers continue at the log's end."""
     next_row = (await log.snapshot()).interval.end_offset if first is None else first
     message = encode_schema(schema)
     job = await log.begin(schema=message, **how)

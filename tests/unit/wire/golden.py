@@ -1,4 +1,4 @@
-"""The vectors that Apache BookKeeper's own encoders printed."""
+"""The test vectors that the encoders of Apache BookKeeper printed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def payload_of(record: dict[str, Any]) -> bytes:
 
 
 def same_bytes(data: bytes, expected: str) -> bool:
-    """Whether `data` is the vector's hex, or has its hash where the vector is long."""
+    """Whether `data` is the vector's hex or, for a long vector, has its hash."""
     if expected.startswith("sha256:"):
         return hashlib.sha256(data).hexdigest() == expected.removeprefix("sha256:")
     return data.hex() == expected

@@ -1,4 +1,4 @@
-"""Bytes into a splitter, in pieces as a socket would deliver them."""
+"""Passes bytes to a splitter in pieces, as a socket would."""
 
 from __future__ import annotations
 

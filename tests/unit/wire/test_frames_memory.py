@@ -1,4 +1,4 @@
-"""Receive memory is used again only when nobody looks at it any more."""
+"""Receive memory is reused only if no view of it is left."""
 
 from __future__ import annotations
 

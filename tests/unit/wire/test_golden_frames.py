@@ -24,7 +24,7 @@ def only_body(frame: bytes) -> bytes:
 
 
 def expected_entry(record: dict[str, Any]) -> str:
-    """The stored entry; one vector gives it only as the end of its frame, after length and head."""
+    """The stored entry. In one vector, it is only the end of the frame, after length and head."""
     return record.get("entry") or record["frame"][2 * ADD_HEAD_SIZE_BYTES :]
 
 

@@ -31,7 +31,7 @@ SECOND = Fragment(100, ("10.0.0.1:3181", "10.0.0.4:3181", "bookie-three"))
 
 
 def described(record: dict[str, Any]) -> LedgerMetadata:
-    """What the vector's description says, format 1 knowing less than the others."""
+    """The metadata in the vector's description. Format 1 has fewer fields."""
     version, state = int(record["format_version"]), LedgerState[record["state"]]
     is_closed = state is LedgerState.CLOSED
     metadata = LedgerMetadata(

@@ -1,4 +1,4 @@
-"""A client that speaks version 3 of the protocol gets an answer that it understands."""
+"""A client with version 3 of the protocol gets an answer that it can decode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_request_is_refused_with_its_own_header_and_bad_version() -> None:
 
 
 def test_an_add_is_refused_with_what_ends_it_at_once() -> None:
-    """For a bad version Apache's client would replace the bookie and send it again, for ever."""
+    """After EBADVERSION, Apache's client would replace the bookie and resend the add, forever."""
     add = bytes.fromhex("0a0708031002 18ac02 aa06 04 0805 1000".replace(" ", ""))
     refusal = refusal_of_version_3(memoryview(add))
     # Response { header as above, status: EUA (502) }

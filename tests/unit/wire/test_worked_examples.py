@@ -1,4 +1,4 @@
-"""docs/WIRE.md shows what the code does: every example is encoded and decoded."""
+"""Every example in docs/WIRE.md is encoded and decoded."""
 
 from __future__ import annotations
 
