@@ -48,7 +48,7 @@ def slices_of(payload: bytes, counts: Sequence[int] | None) -> bytes:
     try:
         parts = find_parts(payload)
     except WireFormatError:
-        return b""  # another form of messages: readers read whole entries
+        return b""  # unknown form of the message, so readers read the whole entry
     if len(parts.buffers) != sum(counts) or parts.body_start + parts.body_size != len(payload):
         return b""
     firsts = accumulate(counts[:-1], initial=0)

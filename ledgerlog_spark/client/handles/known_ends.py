@@ -4,9 +4,9 @@ The end of an open ledger is the largest last add confirmed of the bookies that 
 read may get answers only from bookies that lag, or metadata from a metadata server that lags. So
 the result of each read is at least the end that this client saw before (PROTOCOL.md#E12).
 
-A bookie may report an end that is too large. If no replica has an entry up to that end, the client
-forgets this end. But the client never forgets a LAC that it read in an entry. Such a LAC is
-correct, because the digest of the entry was checked.
+A bookie may report an end that is too large. If it turns out that some entry up to this end is on
+no replica, the client forgets the end. But the client never forgets a LAC that it read in an entry.
+Such a LAC is correct, because the digest of the entry was checked.
 """
 
 from __future__ import annotations

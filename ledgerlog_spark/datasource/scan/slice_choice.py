@@ -6,8 +6,8 @@ have less than 60 % of the bytes of the whole entries. In this module, slices "p
 condition is true. The planner has the sizes of ranges, and estimates the sizes of columns:
 
     column of fixed width     the width of its type for each row
-    column of varying width   4 bytes for each row, and an equal part of the bytes of the range that
-                              the headers and the other columns leave
+    column of varying width   4 bytes for each row, and an equal part of the remaining bytes of the
+                              range, without the headers and all other columns
     header of an entry        200 bytes, and 60 bytes for each column
     index, for each entry     20 bytes, 11 bytes for the length and the CRC32C of each slice, and
                               the statistics of each column: 28 bytes for a column of fixed width,

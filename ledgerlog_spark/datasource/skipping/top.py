@@ -1,8 +1,8 @@
 """Finds the ranges and entries that may have one of the first rows of `ORDER BY x LIMIT n`.
 
 The module uses the bounds and null counts of the parts that the scan reads completely, and reads no
-rows. It finds a value for which at least n rows are equal to it or before it in the sort order. A
-row that comes strictly after this value is not one of the first n rows. The query's further sort
+rows. It finds a value such that at least n rows have this value or come before it in the sort
+order. A row that comes after this value is not one of the first n rows. The query's further sort
 orders do not change this.
 """
 
@@ -64,7 +64,10 @@ class Top:
         ]
 
     def _latest(self, parts: Sequence[Part], wanted: int) -> tuple[Any] | None:
-        """A value, as a 1-tuple, such that `wanted` values are not after it; None if unknown."""
+        """Find a value that is equal to or after at least `wanted` values of the column.
+
+        The result is a tuple of this value, or None if the bounds do not determine such a value.
+        """
         known = [
             (last, part.rows - part.nulls)
             for part in parts

@@ -101,12 +101,10 @@ class LogCommits:
             kind: Decides what happens if the app has already committed this batch or a later one: a
                 batch job is skipped, and a stream gets an error for an older batch.
             overwrite_if_changed: Overwrite even rows that other jobs commit after this call.
-            password: Password of the new ledgers. If the log has rows, this must be the log's
-                password.
+            password: Password of the new ledgers. A log with rows has one password for all.
             planned: The state of the log for which the caller decided on `schema`; None reads the
                 present state. If another job changes the schema after this state, the commit fails.
-            expected_version: The version that the log must still have at the commit; None allows
-                every version.
+            expected_version: The version that the log must have at the commit; None: any version.
             is_log_new: Whether `abort` deletes the log, which the caller created for this job.
 
         Raises:
@@ -229,8 +227,8 @@ class LogCommits:
             job: The result of `begin`.
             ranges: The ranges of all tasks, sorted by partition id.
             known: State that the last commits of this process left; this commit updates it.
-            is_last: Whether the caller will not commit the job or write for it again. If so, a
-                generated producer is deleted, with one more request.
+            is_last: Whether this call is the last use of the job. If so, a generated producer is
+                deleted, with one more request.
             timeout_ms: Time limit of the call, including the wait in the log's queue of writers.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The present rows of a log, and the readable entries of open ledgers (LOGS.md#G9).
+"""Determines the present rows of a log, and the readable entries of open ledgers (LOGS.md#G9).
 
 The head lists open ledgers without an end, because only the bookies have their end. This module
 makes an item of each open ledger, which ends at the ledger's present last add confirmed. If a

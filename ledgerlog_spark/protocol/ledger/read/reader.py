@@ -4,12 +4,11 @@
 Qw), the reader requests batches of entries. A batch with fewer entries than requested does not show
 that the other entries are absent (PROTOCOL.md#E4). After a bad digest, a refusal or a slow answer,
 the reader sends the request to the next bookie (PROTOCOL.md#E3). If the caller needs only parts of
-the entries, the reader requests slices in batches, and requests only single entries completely
-(PROTOCOL.md#E13). The reader reports an entry absent only after three steps. First, every bookie of
-the write set reports the entry absent. Second, the reader reloads the metadata, and the ensemble is
-still the same. Third, every bookie reports the entry absent again (PROTOCOL.md#E2). If the ensemble
-has changed, the reader repeats these steps with the new ensemble. After
-`ReaderSettings.reloads_max` reloads, one report of each bookie is enough.
+the entries, the reader requests slices (PROTOCOL.md#E13). The reader reports an entry absent only
+after three steps. First, every bookie of the write set reports the entry absent. Second, the reader
+reloads the metadata, and the ensemble is still the same. Third, every bookie reports the entry
+absent again (PROTOCOL.md#E2). If the ensemble has changed, the steps are repeated with the new one.
+After `ReaderSettings.reloads_max` reloads, one report of each bookie is enough.
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
