@@ -43,8 +43,8 @@ class HeldFiles:
     def holding(self, ledger_id: int) -> list[FinishedFile]:
         """Return the files that may have live entries of a ledger, oldest first.
 
-        A file that is counted again is always returned. Otherwise, a reading could get an older
-        copy of an entry from another file.
+        A file whose ledgers are being recounted is always returned. Otherwise, a reading could get
+        an older copy of an entry from another file.
         """
         files = self._holding.get(ledger_id, [])
         if not self._counted_again:
