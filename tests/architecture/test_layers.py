@@ -108,6 +108,7 @@ ADAPTERS_OF_PORTS = {
     "bookie_server/storage/device/directories.py",
     "bookie_server/storage/device/filesystem.py",
     "bookie_server/storage/device/mapped_number.py",
+    "bookie_server/storage/device/transfers.py",
     "bookie_server/storage/device/runtime.py",
 }
 CHECKSUM_LIBRARIES = {"crc32c"}

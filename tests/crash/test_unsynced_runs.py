@@ -356,7 +356,7 @@ def test_a_control_record_of_an_idle_bookie_is_written_with_its_sync() -> None:
         groups.append(is_synced)
         complete(group, is_synced=is_synced)
 
-    machine.serving._journal._complete = note  # type: ignore[method-assign]
+    machine.serving._journal._complete = note
     write = partial(machine.serving.write_lac, 1, 0, KEY)
     assert machine.ask(write)[0] is Code.OK
     assert machine.add(1, (0,)) is Code.OK
@@ -382,7 +382,7 @@ def test_no_manifest_has_a_deletion_that_a_power_loss_can_take_from_an_idle_book
         await machine.host.sleep(100)
         await sync(priority)
 
-    opened.datasync = slow_sync  # type: ignore[method-assign]
+    opened.datasync = slow_sync
     storage.drop(1, lambda _code: None)
     machine.scheduler.run_until(lambda: storage._states[1].is_dropped)
     machine.scheduler.run(storage._keeper.commit_soon(), machine.host)

@@ -54,7 +54,7 @@ def stopped() -> Machine:
 def is_cut(machine: Machine, work: Callable[[], Coroutine[Any, Any, Any]], number: int) -> bool:
     """Run `work`, and end the process after a disk operation. Return False if it ended before."""
     ended: list[object] = []
-    reached = False
+    reached, left = False, number
 
     def count(_number: int, _name: str) -> None:
         nonlocal left, reached
@@ -64,7 +64,6 @@ def is_cut(machine: Machine, work: Callable[[], Coroutine[Any, Any, Any]], numbe
     async def watched() -> None:
         ended.append(await work())
 
-    left = number
     machine.disk.on_operation = count
     machine.host.spawn("work", watched())
     machine.scheduler.run_until(lambda: reached or bool(ended))

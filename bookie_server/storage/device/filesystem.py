@@ -31,12 +31,12 @@ from bookie_server.storage.device.directories import DIRECTORY_FLAGS, sync_path
 from bookie_server.storage.device.mapped_number import MappedNumber
 from bookie_server.storage.device.os_errors import translated
 from bookie_server.storage.device.runtime import OrderedThread
+from bookie_server.storage.device.transfers import end_of_data, read_all, write_all
 from bookie_server.storage.device.written_cache import WrittenCache
 
 T = TypeVar("T")
 
 LOCK_NAME = "LOCK"
-BUFFERS_PER_WRITE_MAX = 1_024
 READ_THREADS = 4
 CACHED_BYTES_MAX = 64 << 20
 SCRATCH_SIZE_BYTES = 2 << 20
@@ -306,12 +306,7 @@ class OsFile:
             self._files.keeper.call(lambda: os.close(self._descriptor))
 
     def _read(self, offset: int, size: int) -> bytes:
-        parts = []
-        while size > 0 and (part := os.pread(self._descriptor, size, offset)):
-            parts.append(part)
-            offset += len(part)
-            size -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return read_all(self._descriptor, offset, size)
 
     def read_now(self, offset: int, size: int) -> bytes | None:
         """Read from the page cache; return None if any byte is not in the cache."""
@@ -343,21 +338,7 @@ class OsFile:
         await self._use(writer, lambda: self._write_in_order(offset, buffers), "write")
 
     def _write(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        for start in range(0, len(buffers), BUFFERS_PER_WRITE_MAX):
-            part = buffers[start : start + BUFFERS_PER_WRITE_MAX]
-            offset += self._write_part(offset, part)
-
-    def _write_part(self, offset: int, buffers: Sequence[Buffer]) -> int:
-        total = sum(map(len, buffers))
-        written = os.pwritev(self._descriptor, buffers, offset)
-        if written < total:
-            # Short writes are rare, so it is good enough to copy the rest.
-            rest = memoryview(b"".join(buffers))[written:]
-            while rest:
-                count = os.pwrite(self._descriptor, rest, offset + written)
-                written += count
-                rest = rest[count:]
-        return total
+        write_all(self._descriptor, offset, buffers)
 
     def _write_in_order(self, offset: int, buffers: Sequence[Buffer]) -> None:
         self._begin_write()
@@ -487,13 +468,8 @@ class OsFile:
 
     async def data_end(self) -> int:
         """Return the end of the last extent with data, or the size if no extents are reported."""
-        end = 0
-        try:
-            while True:
-                start = os.lseek(self._descriptor, end, os.SEEK_DATA)
-                end = os.lseek(self._descriptor, start, os.SEEK_HOLE)
-        except OSError as error:
-            return end if error.errno == errno.ENXIO else await self.size()
+        end = end_of_data(self._descriptor)
+        return await self.size() if end is None else end
 
     async def close(self) -> None:
         """Close the file after the running calls that use its descriptor have ended."""

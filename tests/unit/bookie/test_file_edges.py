@@ -135,12 +135,12 @@ def test_a_slot_is_free_when_the_calls_for_its_former_file_have_ended() -> None:
     machine.host.spawn("reclaim", machine.serving.reclaim())
     machine.scheduler.run_for(1_000)
     assert file.entry.slot in machine.manifest().free_slots
-    assert file.handle.opened is not None
+    assert file.entry.slot in {each.name for each in machine.files.opened}
     assert file.entry.slot not in keeper.free_slots
     file.handle.uses -= 1
     settle(file.handle._idle)
     machine.scheduler.run_for(1_000)
-    assert file.handle.opened is None
+    assert file.entry.slot not in {each.name for each in machine.files.opened}
     assert file.entry.slot in keeper.free_slots
 
 

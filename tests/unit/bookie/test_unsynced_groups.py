@@ -207,9 +207,10 @@ async def test_a_sync_fails_if_another_sync_takes_the_error_meanwhile(
     monkeypatch.setattr(file, "_syncing", NoticedLock(may_return.set))
     checkpoint = asyncio.ensure_future(file.datasync())
     await asyncio.to_thread(is_taken.wait)
-    failed = await asyncio.gather(file.write_synced(0, [b"x"]), return_exceptions=True)
+    (of_group,) = await asyncio.gather(file.write_synced(0, [b"x"]), return_exceptions=True)
     may_return.set()
-    failed += await asyncio.gather(checkpoint, return_exceptions=True)
+    (of_checkpoint,) = await asyncio.gather(checkpoint, return_exceptions=True)
+    failed = (of_group, of_checkpoint)
     assert [type(error) for error in failed] == [SyncFailedError, SyncFailedError]
     await file.close()
 
