@@ -594,14 +594,7 @@ class Checker:
         length = sum(len(self.payloads[e]) for e in range(new.last_entry_id + 1))
         require(new.length == length, "L1", f"closed with length {new.length}, not {length}")
         for entry_id in range(new.last_entry_id + 1):
-            ensemble = new.fragment_of(entry_id).ensemble
-            holders = self.stored.get(entry_id, {})
-            have = [i for i in write_set(new.quorum, entry_id) if ensemble[i] in holders]
-            require(
-                len(have) >= new.quorum.ack_quorum,
-                "L5",
-                f"{client} closed over {entry_id}, on {sorted(holders)}, not in {ensemble}",
-            )
+            self._require_copies(client, new, entry_id)
         known = {fragment.first_entry_id for fragment in old.fragments}
         for fragment in new.fragments:
             first = fragment.first_entry_id
@@ -609,6 +602,16 @@ class Checker:
             require(is_needed, "L10", f"{client} closed before its new fragment from {first} on")
         if client in self._recoveries:
             self._require_recovered(client, old, new)
+
+    def _require_copies(self, client: str, closed: LedgerMetadata, entry_id: int) -> None:
+        ensemble = closed.fragment_of(entry_id).ensemble
+        holders = self.stored.get(entry_id, {})
+        have = [i for i in write_set(closed.quorum, entry_id) if ensemble[i] in holders]
+        require(
+            len(have) >= closed.quorum.ack_quorum,
+            "L5",
+            f"{client} closed over {entry_id}, on {sorted(holders)}, not in {ensemble}",
+        )
 
     def _require_valid_fragments(self, client: str, metadata: LedgerMetadata) -> None:
         firsts = [fragment.first_entry_id for fragment in metadata.fragments]

@@ -113,7 +113,14 @@ class LossBookie(LossLife):
             lac = int.from_bytes(stored[16:24], "big", signed=True)
             ticket = self.submit(Record("entry", ledger_id, entry_id, stored, lac=lac))
             state.last_accepted_id = max(state.last_accepted_id, entry_id)
-        self.when_acknowledged(ticket, lambda: answer(Code.OK))
+        self.when_stored(ticket, lambda: answer(Code.OK), is_recovery=request.is_recovery)
+
+    def when_stored(self, ticket: int, then: Callable[[], None], *, is_recovery: bool) -> None:
+        """Call `then` when an add may be acknowledged. Recovery adds are synced in any mode."""
+        if is_recovery:
+            self.when_synced(ticket, then)
+        else:
+            self.when_acknowledged(ticket, then)
 
     def _check_first(self, request: StoredAdd, answer: Callable[[Code], None]) -> None:
         """Start or join the check of the ledger's record."""

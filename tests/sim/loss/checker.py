@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bookie_server.core.requests import StoredAdd
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, LedgerState, Versioned
-from tests.sim.checker import Checker, require, write_set
+from tests.sim.checker import Checker, Violation, require, write_set
 from tests.sim.checkers import Checkers
 from tests.sim.copies import Copy, Promise, head_of
 
@@ -33,9 +33,12 @@ class LossChecker(Checker):
     Attributes:
         has_moving_lacs: Whether a recovery sends its LAC in headers, as Apache's does. Then readers
             may see a LAC above the end (PROTOCOL.md#C10).
+        is_thin: Whether the ledger was closed over an entry with too few copies, because another
+            recovery took a moving LAC for confirmed.
         ignores_answers: Whether wrong answers of bookies are not reported, so that a script shows
             what follows from them.
         forced: Names of the clients that may reopen a closed ledger.
+        workers: Names of the workers that may replace a bookie in the record of a closed ledger.
         closed_ends: The ends at which the ledger was closed.
     """
 
@@ -43,7 +46,9 @@ class LossChecker(Checker):
         super().__init__(marks)
         self.has_moving_lacs = False
         self.forced: set[str] = set()
+        self.workers: set[str] = set()
         self.ignores_answers = False
+        self.is_thin = False
         self.closed_ends: list[int] = []
         self._lossy = lossy
         self._acked: dict[tuple[str, int], int] = {}  # number of records at the last one
@@ -150,12 +155,33 @@ class LossChecker(Checker):
             self.ends.clear()
             self.mark("closed ledger reopened")
             return
+        if client in self.workers:
+            self._moved(client, before.value, after.value)
+            self.records.append((client, after))
+            return
         super().written(client, ledger_id, before, after)
         if after.value.is_closed:
             end = after.value.last_entry_id
             earlier = max(self.closed_ends, default=NO_ENTRY)
             require(end >= earlier, "L1", f"{client} closed at {end}, it was closed at {earlier}")
             self.closed_ends.append(end)
+
+    def _require_copies(self, client: str, closed: LedgerMetadata, entry_id: int) -> None:
+        if not self.has_moving_lacs or entry_id <= self.last_confirmed:
+            super()._require_copies(client, closed, entry_id)
+            return
+        try:
+            super()._require_copies(client, closed, entry_id)
+        except Violation:
+            self.is_thin = True
+            self.mark("closed over too few copies")
+
+    def _moved(self, client: str, old: LedgerMetadata, new: LedgerMetadata) -> None:
+        """Check that a worker changes one member of a closed ledger."""
+        is_same_end = (old.is_closed, old.last_entry_id) == (new.is_closed, new.last_entry_id)
+        require(is_same_end and old.is_closed, "L12", f"{client} wrote {new} over {old}")
+        self._require_valid_fragments(client, new)
+        self.mark("fragment moved")
 
     def _closed(self, client: SimClient, metadata: LedgerMetadata) -> None:
         if len(self.closed_ends) <= 1 and not self.forced:

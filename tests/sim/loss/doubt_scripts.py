@@ -10,6 +10,7 @@ from tests.sim.loss.setup import (
     confirm,
     cut_power,
     later_ledger,
+    lose_unsynced,
     loss_world,
     place_of,
     serve,
@@ -186,13 +187,7 @@ def a_ledger_in_limbo_has_a_durable_state() -> LossWorld:
         lose(world, ("fetch", "b0", other))
     ended = world.run_until(lambda: bookie.is_serving and bookie.doubt.is_over, 1_000)
     require(ended, "SCRIPT", "the doubt lasts")
-    bookie.directory.records = [
-        one
-        for place, one in enumerate(bookie.directory.records)
-        if place not in bookie.directory.dirty
-    ]
-    world.kill("b0", power=True)
-    world.restart("b0")
+    lose_unsynced(world, "b0")
     serve(world, "b0")
     ask(world, "b0", 0)
     return world

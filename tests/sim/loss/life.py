@@ -96,7 +96,8 @@ class LossLife(LossProcess):
     def _register(self) -> None:
         assert self.directory.manifest is not None
         starts, epoch = self.directory.manifest.starts, self.doubt.epoch
-        write = partial(self.world.store.write_node, self.name, starts)
+        is_doubt = epoch > 0 and not self.doubt.transaction
+        write = partial(self.world.store.write_node, self.name, starts, is_doubt=is_doubt)
         self.ask("write_node", write, partial(self._on_registered, epoch))
 
     def _on_registered(self, epoch: int, transaction: int | None) -> None:
@@ -244,7 +245,8 @@ class LossLife(LossProcess):
 
     def _date(self, epoch: int) -> None:
         assert self.directory.manifest is not None
-        write = partial(self.world.store.write_node, self.name, self.directory.manifest.starts)
+        starts = self.directory.manifest.starts
+        write = partial(self.world.store.write_node, self.name, starts, is_doubt=True)
 
         def written(transaction: int | None) -> None:
             if transaction is None:

@@ -22,6 +22,7 @@ from tests.sim.loss.directory import Directory, Manifest, Record
 from tests.sim.loss.life import LossLife
 from tests.sim.loss.process import LossProcess
 from tests.sim.loss.repairs import Repairs
+from tests.sim.loss.worker import Worker
 from tests.sim.mutations import Mutation
 
 
@@ -152,6 +153,20 @@ def _old_listing(self: Repairs) -> list[int]:
 
 
 _listing = Repairs.listing
+
+
+def _as_regular_adds(self: LossBookie, ticket: int, then: Callable[[], None], **_: bool) -> None:
+    self.when_acknowledged(ticket, then)
+
+
+_begin_work = Worker.begin
+
+
+def _as_apache(self: Worker, number: int, old: str, target: str) -> None:
+    self.is_apache = True
+    _begin_work(self, number, old, target)
+
+
 _should_recover = r.should_recover
 
 
@@ -212,6 +227,10 @@ MUTATIONS: dict[str, Mutation] = {
     "limbo_state_is_not_durable": Mutation(
         "ADR 39", ((Repairs, "when_kept", lambda _self, _ticket, then: then()),)
     ),
+    "recovery_adds_are_not_synced": Mutation(
+        "ADR 39", ((LossBookie, "when_stored", _as_regular_adds),)
+    ),
+    "worker_checks_no_doubt": Mutation("ADR 39", ((Worker, "begin", _as_apache),)),
     "second_crash_forgets_doubt": Mutation(
         "ADR 39", ((LossLife, "_begin", _keep_doubt_in_memory),)
     ),

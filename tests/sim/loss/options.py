@@ -37,7 +37,7 @@ class LossOptions(Options):
         power_cuts, wipes, old_copies, lost_records, failed_syncs: Number of losses of each kind.
         forced: Number of forced recoveries of closed ledgers.
         apache_part: Part of the recoveries that behave as Apache's client.
-        asks_ms: After this time, a bookie recovers a ledger that is stuck in recovery.
+        workers: Number of workers that each move a member's entries of a fragment.
     """
 
     limit: str = "one"
@@ -49,6 +49,7 @@ class LossOptions(Options):
     failed_syncs: int = 0
     forced: int = 0
     apache_part: float = 0.0
+    workers: int = 0
 
 
 def loss_options(base: Options, **changes: Any) -> LossOptions:
@@ -99,4 +100,5 @@ def drawn_losses(draws: Draws, limit: str) -> LossOptions:
         failed_syncs=count("sync", 2, 0.25),
         forced=count("forced", 2, 0.4),
         apache_part=draws.pick((0.0, 0.0, 0.5, 1.0), "apache part"),
+        workers=draws.pick((0, 0, 2, 5), "workers"),
     )

@@ -13,12 +13,14 @@ from tests.sim.loss.setup import (
     confirm,
     cut_power,
     later_ledger,
+    lose_unsynced,
     loss_world,
     recover,
     serve,
     stay_broken,
     wipe,
 )
+from tests.sim.loss.worker import Worker
 from tests.sim.loss.world import LossWorld
 from tests.sim.network import matching
 from tests.sim.options import LEDGER
@@ -217,6 +219,51 @@ def t38_a_closing_write_names_what_was_lost() -> LossWorld:
     world.kill("b0")
     ask(world, "b3", 0)
     return world
+
+
+def _moved_to_b3(*, is_apache: bool) -> LossWorld:
+    """Return a world in which a worker has copied entry 0 of the closed ledger from b2 to b3.
+
+    The write that replaces b2 by b3 is under way.
+    """
+    world = loss_world()
+    world.add()
+    confirm(world, 0)
+    world.clients["w"].feed(m.CloseRequested())
+    world.run_for(30)
+    require(world.checker.record.is_closed, "SCRIPT", "not closed")
+    hold(world, ("cas", "worker", "zk"))
+    world.bookies["b3"].sync_us = (5_000, 5_000)
+    worker = Worker(world, "worker", LEDGER, is_apache=is_apache)
+    worker.begin(0, "b2", "b3")
+    is_copied = world.run_until(lambda: bool(world.network.held), 200)
+    require(is_copied, "SCRIPT", "the worker gives up")
+    return world
+
+
+def _write_of_the_worker(world: LossWorld) -> LossWorld:
+    """Let b3 end its repair. Then let the worker write the record, and read entry 0 from b3."""
+    serve(world, "b3")
+    world.run_for(100)
+    world.network.holds.clear()
+    world.network.release(matching("cas"))
+    world.run_for(10)
+    ask(world, "b3", 0)
+    return world
+
+
+def a_power_loss_takes_no_recovery_add() -> LossWorld:
+    """b3 loses power after it took the copy of Apache's worker, before the record names it."""
+    world = _moved_to_b3(is_apache=True)
+    lose_unsynced(world, "b3")
+    return _write_of_the_worker(world)
+
+
+def a_worker_names_no_bookie_that_began_a_doubt() -> LossWorld:
+    """b3 is wiped after it took the copy of our worker, before the record names it."""
+    world = _moved_to_b3(is_apache=False)
+    wipe(world, "b3")
+    return _write_of_the_worker(world)
 
 
 def new_ledgers_close_after_three_losses() -> LossWorld:

@@ -58,6 +58,16 @@ def cut_power(world: LossWorld, name: str, *, ledger_id: int = LEDGER, down_ms: 
     world.restart(name)
 
 
+def lose_unsynced(world: LossWorld, name: str) -> None:
+    """Lose power, and with it everything that is not synced."""
+    directory = world.bookies[name].directory
+    kept = [one for place, one in enumerate(directory.records) if place not in directory.dirty]
+    directory.records = kept
+    world.kill(name, power=True)
+    directory.dirty = set()
+    world.restart(name)
+
+
 def place_of(world: LossWorld, name: str, ledger_id: int) -> int:
     """Return the place of the only entry of a ledger in the directory of a bookie."""
     records = world.bookies[name].directory.records

@@ -16,6 +16,7 @@ class LossStore(SimMetadataStore):
     Attributes:
         created: Transaction that created the record of each ledger.
         starts: The counter of starts in each bookie's node. A bookie with a node has a cookie.
+        doubts: How often each bookie's node was written for a new epoch of doubt.
         now_ms: The time.
         skew_ms: How far the clock of the creators is ahead.
         created_ms: When each ledger was created, by the clock of its creator.
@@ -26,6 +27,7 @@ class LossStore(SimMetadataStore):
         self.transaction = 0
         self.created: dict[int, int] = {}
         self.starts: dict[str, int] = {}
+        self.doubts: dict[str, int] = {}
         self.now_ms: Callable[[], int] = lambda: 0
         self.skew_ms = 0
         self.created_ms: dict[int, int] = {}
@@ -36,9 +38,10 @@ class LossStore(SimMetadataStore):
         self.created_ms[ledger_id] = self.now_ms() + self.skew_ms
         return super().create(ledger_id, metadata)
 
-    def write_node(self, bookie: str, starts: int) -> int:
+    def write_node(self, bookie: str, starts: int, *, is_doubt: bool = False) -> int:
         """Write the node of a bookie, and return the id of the transaction."""
         self.transaction += 1
+        self.doubts[bookie] = self.doubts.get(bookie, 0) + is_doubt
         self.starts[bookie] = max(starts, self.starts.get(bookie, 0))
         return self.transaction
 

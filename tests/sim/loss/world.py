@@ -16,6 +16,7 @@ from tests.sim.loss.checker import LossCheckers
 from tests.sim.loss.directory import Directory
 from tests.sim.loss.options import LossOptions
 from tests.sim.loss.store import LossStore
+from tests.sim.loss.worker import Worker
 from tests.sim.world import World
 
 US = 1_000
@@ -31,6 +32,7 @@ class LossWorld(World):
 
     def __init__(self, seed: int, options: LossOptions, **rest: Any) -> None:
         super().__init__(seed, options, **rest)
+        self.workers: list[Worker] = []
         self.failing: set[str] = set()  # bookies whose next sync fails
         self.losing: set[str] = set()  # bookies whose sync is about to fail
         self.dies_unaware: bool | None = None  # in a failing sync; None for a random decision
@@ -150,6 +152,7 @@ class LossPlan:
         self._each("lost record", options.lost_records, self._record)
         self._each("failed sync", options.failed_syncs, self._sync)
         self._each("forced", options.forced, self._force)
+        self._each("worker", options.workers, self._work)
 
     def _each(self, kind: str, count: int, strike: Any) -> None:
         for number in range(count):
@@ -165,8 +168,8 @@ class LossPlan:
             names = list(record.value.last_fragment.ensemble)
         name = self.draws.pick(names, kind, number)
         bookie = world.bookies[name]
-        if kind == "forced":
-            if world.faults.take(f"forced {number}"):
+        if kind in ("forced", "worker"):
+            if world.faults.take(f"{kind} {number}"):
                 strike(number)
         elif bookie.is_up and world.may_lose(name) and world.faults.take(f"{kind} {number}"):
             strike(name)
@@ -202,3 +205,24 @@ class LossPlan:
         closed = [one for one, record in world.store.records.items() if record.value.is_closed]
         if closed:
             world.force(f"forced{number}", self.draws.pick(sorted(closed), "forced", number))
+
+    def _work(self, number: int) -> None:
+        """Begin to move a member's entries, as a worker of ours or as Apache's."""
+        world, draws, options = self.world, self.draws, self.world.options
+        closed = [one for one, record in world.store.records.items() if record.value.is_closed]
+        if not closed:
+            return
+        ledger_id = draws.pick(sorted(closed), "moved ledger", number)
+        fragments = world.store.records[ledger_id].value.fragments
+        place = draws.integer(0, len(fragments) - 1, "moved fragment", number)
+        ensemble = fragments[place].ensemble
+        targets = [one for one in world.bookies if one not in ensemble]
+        if not targets:
+            return
+        # ADR 39: only a power loss is safe with Apache's worker.
+        others = (options.wipes, options.old_copies, options.lost_records, options.failed_syncs)
+        is_apache = not any(others) and draws.uniform("apache works", number) < 0.5
+        worker = Worker(world, f"worker{number}", ledger_id, is_apache=is_apache)
+        world.workers.append(worker)
+        old = draws.pick(ensemble, "moved from", number)
+        worker.begin(place, old, draws.pick(targets, "moved to", number))
