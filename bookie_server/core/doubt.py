@@ -43,6 +43,11 @@ class Doubt:
         """Whether ledgers without a state are clear."""
         return self.cleared >= self.epoch
 
+    @property
+    def may_be_repaired(self) -> bool:
+        """Whether a repair may begin. Re-replication must be able to notice the epoch before."""
+        return self.transaction > 0
+
     def raised(self) -> Doubt:
         """Return the doubt after one more possible loss. Nothing is newer than this loss yet."""
         return Doubt(self.epoch + 1, self.cleared)

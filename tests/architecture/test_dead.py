@@ -50,6 +50,7 @@ NOT_USED_HERE: Final[dict[str, str]] = {
             "cleared_by_creation",
             "dated",
             "first_cleared_epoch",
+            "may_be_repaired",
             "raises_doubt",
             "repaired",
             "should_recover",

@@ -240,6 +240,7 @@ class LossLife(LossProcess):
         def durable() -> None:
             self.directory.has_damage = False
             self._date(epoch)
+            self.repairs.begin()
 
         self.commit(lambda doubt: doubt, durable)
 
@@ -252,7 +253,7 @@ class LossLife(LossProcess):
             if transaction is None:
                 self._later((1_000, 3_000), partial(self._date, epoch))
             else:
-                self.commit(lambda doubt: doubt.dated(epoch, transaction), self.repairs.begin)
+                self.commit(lambda doubt: doubt.dated(epoch, transaction))
 
         self.ask("write_node", write, written)
 

@@ -61,7 +61,7 @@ def _clear_checks_too(self: LossBookie, record: Record) -> None:
 
 def _date_by_start(self: LossBookie, epoch: int) -> None:
     """Take the transaction with which the process registered."""
-    self.commit(lambda doubt: doubt.dated(epoch, self.registered), self.repairs.begin)
+    self.commit(lambda doubt: doubt.dated(epoch, self.registered))
 
 
 def _newer_by_id(self: LossBookie, ledger_id: int, _created: int, before: Doubt) -> None:
@@ -229,6 +229,9 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "recovery_adds_are_not_synced": Mutation(
         "ADR 39", ((LossBookie, "when_stored", _as_regular_adds),)
+    ),
+    "repair_before_its_node": Mutation(
+        "ADR 39", ((Doubt, "may_be_repaired", property(lambda _self: True)),)
     ),
     "worker_checks_no_doubt": Mutation("ADR 39", ((Worker, "begin", _as_apache),)),
     "second_crash_forgets_doubt": Mutation(

@@ -58,16 +58,17 @@ class Repairs:
     def _round(self) -> None:
         bookie = self._bookie
         doubt = bookie.doubt
-        if not doubt.is_over and doubt.transaction:
+        is_in_limbo = not doubt.is_over or bool(bookie.in_limbo)
+        if is_in_limbo and not doubt.may_be_repaired:
+            self._next_round()
+        elif not doubt.is_over:
             self._pass()
         elif bookie.in_limbo:
             wanted = [one for one in self._wanted if one in bookie.in_limbo]
             self._wanted = {}
             self._ledgers([*wanted, *bookie.in_limbo])
-        elif doubt.is_over:
-            self._is_running = False
         else:
-            self._next_round()
+            self._is_running = False
 
     def _ledgers(self, left: list[int]) -> None:
         if not left:

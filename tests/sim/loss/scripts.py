@@ -15,6 +15,7 @@ from tests.sim.loss.setup import (
     later_ledger,
     lose_unsynced,
     loss_world,
+    place_of,
     recover,
     serve,
     stay_broken,
@@ -264,6 +265,19 @@ def a_worker_names_no_bookie_that_began_a_doubt() -> LossWorld:
     world = _moved_to_b3(is_apache=False)
     wipe(world, "b3")
     return _write_of_the_worker(world)
+
+
+def a_repair_begins_after_the_node_of_its_doubt() -> LossWorld:
+    """b3 loses the copy of our worker while it serves, and cannot write its node at first."""
+    world = _moved_to_b3(is_apache=False)
+    hold(world, ("write_node", "b3", "zk"))
+    world.bookies["b3"].lose_record_at(place_of(world, "b3", LEDGER))
+    world.run_for(100)
+    world.network.holds = [matching("write_node", "b3", "zk")]
+    world.network.release(matching("cas"))
+    world.run_for(10)
+    ask(world, "b3", 0)
+    return world
 
 
 def new_ledgers_close_after_three_losses() -> LossWorld:

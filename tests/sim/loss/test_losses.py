@@ -47,6 +47,7 @@ COUNTEREXAMPLES = [
     (d.what_only_the_cache_has_is_not_held, "cache_is_not_dropped", "L32"),
     (s.a_power_loss_takes_no_recovery_add, "recovery_adds_are_not_synced", "L32"),
     (s.a_worker_names_no_bookie_that_began_a_doubt, "worker_checks_no_doubt", "L32"),
+    (s.a_repair_begins_after_the_node_of_its_doubt, "repair_before_its_node", "L32"),
     (s.new_ledgers_close_after_three_losses, "creation_is_not_compared", "V1"),
     (s.the_writer_of_an_active_ledger_is_not_fenced, "limbo_recovers_always", "SCRIPT"),
     (s.a_ledger_without_a_writer_leaves_limbo, "limbo_recovers_never", "R2"),

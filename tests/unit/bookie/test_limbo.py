@@ -60,6 +60,11 @@ def test_a_transaction_dates_only_the_epoch_after_which_it_began() -> None:
     assert IN_DOUBT.raised().dated(3, 60) == Doubt(epoch=3, cleared=1, transaction=60)
 
 
+def test_a_repair_begins_after_the_transaction_of_its_epoch() -> None:
+    assert IN_DOUBT.may_be_repaired
+    assert not IN_DOUBT.raised().may_be_repaired
+
+
 def test_a_repair_of_an_earlier_epoch_does_not_end_the_doubt() -> None:
     assert not IN_DOUBT.is_over
     assert not IN_DOUBT.raised().ended(2).is_over
