@@ -366,7 +366,10 @@ class RepairLedger:
 
 @dataclass(frozen=True, slots=True)
 class KeepInLimbo:
-    """Make a state of this ledger durable, unless the bookie has one. It stays in limbo."""
+    """Write the state of this ledger, and sync it. The ledger stays in limbo.
+
+    It is written even if the bookie has a state, because the records of the state may be lost.
+    """
 
     ledger_id: int
 

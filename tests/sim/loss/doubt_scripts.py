@@ -193,6 +193,27 @@ def a_ledger_in_limbo_has_a_durable_state() -> LossWorld:
     return world
 
 
+def the_state_in_memory_may_come_from_a_lost_record() -> LossWorld:
+    """b0 loses its only record of the ledger while it serves. Its doubt ends, and it is killed."""
+    world = loss_world()
+    world.add()
+    confirm(world, 0)
+    world.run_for(40)
+    bookie = world.bookies["b0"]
+    for other in world.bookies:
+        lose(world, ("fetch", "b0", other))
+    bookie.lose_record_at(place_of(world, "b0", LEDGER))
+    world.run_for(10)
+    ended = world.run_until(lambda: bookie.doubt.is_over, 1_000)
+    require(ended, "SCRIPT", "the doubt lasts")
+    world.run_for(10)
+    world.kill("b0")
+    world.restart("b0")
+    serve(world, "b0")
+    ask(world, "b0", 0)
+    return world
+
+
 def a_bookie_that_does_not_answer_denies_nothing() -> LossWorld:
     """b0 loses entry 0 of a closed ledger, and does not reach b1 and b2."""
     world = loss_world()

@@ -167,6 +167,17 @@ def _as_apache(self: Worker, number: int, old: str, target: str) -> None:
     _begin_work(self, number, old, target)
 
 
+_write_state = Repairs.write_state
+
+
+def _state_in_memory(self: Repairs, ledger_id: int) -> int:
+    """Write the state only if the ledger has no record in this process or before."""
+    bookie = self._bookie
+    if any(one.ledger_id == ledger_id for one in bookie.directory.records):
+        return bookie.states[ledger_id].last_ticket
+    return _write_state(self, ledger_id)
+
+
 _should_recover = r.should_recover
 
 
@@ -224,6 +235,7 @@ MUTATIONS: dict[str, Mutation] = {
     "silence_is_a_denial": Mutation("ADR 39", ((LedgerRepair, "_on_fetched", _peer_is_silent),)),
     "partial_listing_clears": Mutation("ADR 39", ((RepairPass, "listed", _any_listing),)),
     "listing_is_old": Mutation("ADR 39", ((Repairs, "listing", _old_listing),)),
+    "limbo_state_is_not_written": Mutation("ADR 39", ((Repairs, "write_state", _state_in_memory),)),
     "limbo_state_is_not_durable": Mutation(
         "ADR 39", ((Repairs, "when_kept", lambda _self, _ticket, then: then()),)
     ),

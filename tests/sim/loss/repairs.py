@@ -111,13 +111,13 @@ class Repairs:
 
     def _keep(self, ledger_id: int, then: Callable[[], None]) -> None:
         bookie = self._bookie
-        if ledger_id in bookie.states:
-            ticket = bookie.states[ledger_id].last_ticket
-        else:
-            bookie._state_of(ledger_id, KEY)
-            epoch = rules.first_cleared_epoch(bookie.doubt)
-            ticket = bookie.submit(Record("state", ledger_id, epoch=epoch))
-        self.when_kept(ticket, then)
+        bookie._state_of(ledger_id, KEY)
+        self.when_kept(self.write_state(ledger_id), then)
+
+    def write_state(self, ledger_id: int) -> int:
+        """Write the state of a ledger in limbo, and return its ticket."""
+        bookie = self._bookie
+        return bookie.submit(Record("state", ledger_id, epoch=bookie.cleared[ledger_id]))
 
     def when_kept(self, ticket: int, then: Callable[[], None]) -> None:
         """Call `then` when the state of a ledger in limbo is durable."""

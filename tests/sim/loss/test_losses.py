@@ -37,6 +37,7 @@ COUNTEREXAMPLES = [
     (d.a_new_state_begins_in_limbo, "new_states_are_clear", "L32"),
     (d.a_listing_that_is_not_whole_ends_no_doubt, "partial_listing_clears", "L32"),
     (d.an_old_listing_ends_no_doubt, "listing_is_old", "L32"),
+    (d.the_state_in_memory_may_come_from_a_lost_record, "limbo_state_is_not_written", "L32"),
     (d.a_ledger_in_limbo_has_a_durable_state, "limbo_state_is_not_durable", "L32"),
     (d.a_bookie_that_does_not_answer_denies_nothing, "silence_is_a_denial", "L32"),
     (d.a_second_crash_keeps_the_doubt, "second_crash_forgets_doubt", "L32"),
