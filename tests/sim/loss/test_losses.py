@@ -13,9 +13,8 @@ from tests.sim.loss.mutations import MUTATIONS, applied
 from tests.sim.loss.options import LIMITS
 from tests.sim.loss.schedule import run_losses
 from tests.sim.loss.setup import Script
-from tests.sim.share import played
 
-SCHEDULES = played(180)
+SCHEDULES = 90
 BATCHES = 6
 
 COUNTEREXAMPLES = [
