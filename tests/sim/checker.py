@@ -130,6 +130,11 @@ class Checker:
         """The ledger metadata in the store."""
         return self.records[-1][1].value
 
+    @property
+    def was_closed(self) -> bool:
+        """Whether the ledger was closed at any time."""
+        return self.record.is_closed
+
     def add_answered(
         self, bookie: str, request: StoredAdd, code: Code, sent: Sequence[Copy]
     ) -> None:
@@ -385,7 +390,7 @@ class Checker:
         )
         ensemble = self.record.fragment_of(run.first_entry_id).ensemble
         require(
-            self.record.is_closed or ensemble[effect.index] == effect.bookie_id,
+            self.was_closed or ensemble[effect.index] == effect.bookie_id,
             "L26",
             f"entry {run.first_entry_id} is sent to {effect.bookie_id} at {effect.index}, the "
             f"record names {ensemble}",

@@ -53,6 +53,10 @@ class LossChecker(Checker):
         self._lossy = lossy
         self._acked: dict[tuple[str, int], int] = {}  # number of records at the last one
 
+    @property
+    def was_closed(self) -> bool:
+        return self.record.is_closed or bool(self.closed_ends)
+
     def add_answered(
         self, bookie: str, request: StoredAdd, code: Code, sent: Sequence[Copy]
     ) -> None:
