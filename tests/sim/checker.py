@@ -248,7 +248,8 @@ class Checker:
             return self._around_recovery(client, machine, event)
         if isinstance(machine, LedgerWriter):
             if type(event) is m.AddReplied and event.code is Code.FENCED:
-                self.writer_saw_fence = True
+                # The answer of a bookie that the writer has replaced does not count.
+                self.writer_saw_fence |= event.request in machine._pipeline._sent
             if type(event) is m.AddReplied and event.code is not Code.OK:
                 place = self._adds_sent[client.name, event.request]
                 self._adds_failed.setdefault(client.name, set()).add(place)
