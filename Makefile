@@ -13,6 +13,7 @@ SBT_OPTIONS := -Xmx1g -Dsbt.override.build.repos=true -Dsbt.repository.config=pr
 JAR := ledgerlog_spark/jars/ledgerlog-spark.jar
 SCHEDULES ?= 5000
 LOG_SCHEDULES ?= 500
+LOSS_SCHEDULES ?= 10000
 SEED ?= 1
 ROUNDS ?= 100
 STATES ?= 12000
@@ -32,13 +33,13 @@ FAST := tests/unit tests/transcripts tests/architecture tests/docs/test_tutorial
 PYTEST := $(BIN)/python -m pytest $(if $(filter 1,$(COVERAGE)),--cov --cov-report=term) $(PYTEST_ARGS)
 # What `make soak` runs, the short ones first.
 SOAK ?= fuzz ack-audit crash-test corruption-test disk-errors kill-test bookie-soak many-ledgers abuse-test metadata-size leader-stream differential \
-	complete-mode tpch sim-coverage exactly-once interop mutation-score matrix
+	complete-mode tpch sim-loss sim-coverage exactly-once interop mutation-score matrix
 
 # The tests start hundreds of Python processes: compiled modules halve the CPU time of each start.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-coverage fuzz crash-test corruption-test disk-errors kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test bookie-soak many-ledgers ack-audit mutation-score random-search matrix interop bench docs tutorials proto lock clean
+.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-loss sim-coverage fuzz crash-test corruption-test disk-errors kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test bookie-soak many-ledgers ack-audit mutation-score random-search matrix interop bench docs tutorials proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -123,6 +124,12 @@ sim-service: $(STAMP)
 
 sim-transport: $(STAMP)
 	$(BIN)/python -m tests.sim.transport --schedules $$(( ($(LOG_SCHEDULES) + 4) / 5 )) --seed $(SEED)
+
+sim-loss: $(STAMP) ## Run LOSS_SCHEDULES random schedules in which bookies lose records, for each limit of losses
+	for limit in one quorum any; do \
+		$(BIN)/python -m tests.sim.loss --limit $$limit --schedules $(LOSS_SCHEDULES) --seed $(SEED) \
+			--workers $(CORES) || exit 1; \
+	done
 
 sim-coverage: $(STAMP) ## Show what the schedules of the simulators reach, and what they never reach and why
 	$(BIN)/python -m tests.sim --coverage --workers $(CORES)

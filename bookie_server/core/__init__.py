@@ -6,6 +6,8 @@
 - `replay_decision`: distinguishes torn from damaged records at boot.
 - `record`, `record_codec`, `slot_header`, `manifest_codec`, `index_format`, `group_copy`: the
   formats of docs/FORMATS.md.
+- `doubt`: decides what a bookie may deny after it may have lost records. `repair`: fetches these
+  records from other bookies. Only the simulator runs both modules so far (ADR 39).
 - `bookie_run`: the write modes, and what a MANIFEST records of a run.
 - `disk_use`: the thresholds at which a bookie warns and becomes read-only.
 - `pieces`: places of entries. `requests`: requests to storage. `settings`: settings of storage.

@@ -55,7 +55,7 @@ def judge(client: SimClient, indication: Any, checker: Checker, faults: Faults) 
         recovered = state is not LedgerState.OPEN or checker.is_deleted
         require(recovered, "L31", f"{about}, the ledger is OPEN")
     elif failure is Failure.CLOSED:
-        closed = state is LedgerState.CLOSED or checker.is_deleted
+        closed = checker.was_closed or checker.is_deleted
         require(closed, "L35", f"{about}, the ledger is {state.name}")
     elif failure is Failure.NOT_FOUND:
         require(checker.is_deleted, "L35", f"{about}, nobody deleted the ledger")

@@ -130,6 +130,11 @@ class Checker:
         """The ledger metadata in the store."""
         return self.records[-1][1].value
 
+    @property
+    def was_closed(self) -> bool:
+        """Whether the ledger was closed at any time."""
+        return self.record.is_closed
+
     def add_answered(
         self, bookie: str, request: StoredAdd, code: Code, sent: Sequence[Copy]
     ) -> None:
@@ -243,7 +248,8 @@ class Checker:
             return self._around_recovery(client, machine, event)
         if isinstance(machine, LedgerWriter):
             if type(event) is m.AddReplied and event.code is Code.FENCED:
-                self.writer_saw_fence = True
+                # The answer of a bookie that the writer has replaced does not count.
+                self.writer_saw_fence |= event.request in machine._pipeline._sent
             if type(event) is m.AddReplied and event.code is not Code.OK:
                 place = self._adds_sent[client.name, event.request]
                 self._adds_failed.setdefault(client.name, set()).add(place)
@@ -385,7 +391,7 @@ class Checker:
         )
         ensemble = self.record.fragment_of(run.first_entry_id).ensemble
         require(
-            self.record.is_closed or ensemble[effect.index] == effect.bookie_id,
+            self.was_closed or ensemble[effect.index] == effect.bookie_id,
             "L26",
             f"entry {run.first_entry_id} is sent to {effect.bookie_id} at {effect.index}, the "
             f"record names {ensemble}",
@@ -594,14 +600,7 @@ class Checker:
         length = sum(len(self.payloads[e]) for e in range(new.last_entry_id + 1))
         require(new.length == length, "L1", f"closed with length {new.length}, not {length}")
         for entry_id in range(new.last_entry_id + 1):
-            ensemble = new.fragment_of(entry_id).ensemble
-            holders = self.stored.get(entry_id, {})
-            have = [i for i in write_set(new.quorum, entry_id) if ensemble[i] in holders]
-            require(
-                len(have) >= new.quorum.ack_quorum,
-                "L5",
-                f"{client} closed over {entry_id}, on {sorted(holders)}, not in {ensemble}",
-            )
+            self._require_copies(client, new, entry_id)
         known = {fragment.first_entry_id for fragment in old.fragments}
         for fragment in new.fragments:
             first = fragment.first_entry_id
@@ -609,6 +608,16 @@ class Checker:
             require(is_needed, "L10", f"{client} closed before its new fragment from {first} on")
         if client in self._recoveries:
             self._require_recovered(client, old, new)
+
+    def _require_copies(self, client: str, closed: LedgerMetadata, entry_id: int) -> None:
+        ensemble = closed.fragment_of(entry_id).ensemble
+        holders = self.stored.get(entry_id, {})
+        have = [i for i in write_set(closed.quorum, entry_id) if ensemble[i] in holders]
+        require(
+            len(have) >= closed.quorum.ack_quorum,
+            "L5",
+            f"{client} closed over {entry_id}, on {sorted(holders)}, not in {ensemble}",
+        )
 
     def _require_valid_fragments(self, client: str, metadata: LedgerMetadata) -> None:
         firsts = [fragment.first_entry_id for fragment in metadata.fragments]

@@ -184,7 +184,7 @@ class Workload:
                 # The reader opened the ledger long ago, and got the end from the writer.
                 record = self.world.store.first[ledger_id]
                 last = self.world.checkers.of(ledger_id).last_confirmed
-            if record is not None:
+            if record is not None and last >= 0:
                 self.world.reader(
                     name,
                     record.value,

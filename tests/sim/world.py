@@ -76,12 +76,12 @@ class World:
             tail_rate=options.tail_rate,
             tail_ms=options.tail_ms,
         )
-        self.store = SimMetadataStore(self.faults)
-        self.checkers = Checkers()
+        self.store = self.new_store()
+        self.checkers = self.new_checkers()
         self.next_ledger_id = LEDGER + 1
         self.store.on_write = self._on_write
         self.bookies = {
-            name: SimBookie(self, name) for name in (f"b{i}" for i in range(options.bookies))
+            name: self.new_bookie(name) for name in (f"b{i}" for i in range(options.bookies))
         }
         self.clients: dict[str, SimClient] = {}
         self.dies_at_change: set[str] = set()
@@ -89,6 +89,15 @@ class World:
         self.trace: list[str] | None = [] if keeps_trace else None
         if keeps_trace:
             self.network.on_event = lambda line: self.note("network", line)
+
+    def new_store(self) -> SimMetadataStore:
+        return SimMetadataStore(self.faults)
+
+    def new_checkers(self) -> Checkers:
+        return Checkers()
+
+    def new_bookie(self, name: str) -> SimBookie:
+        return SimBookie(self, name)
 
     def note(self, who: str, what: object) -> None:
         if self.trace is not None:

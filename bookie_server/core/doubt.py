@@ -1,0 +1,165 @@
+"""Decides what a bookie may deny after records of its directory may have been lost.
+
+Each possible loss begins a new *epoch* of doubt about the directory. A ledger is in *limbo* until
+it is cleared up to this epoch. In limbo, the bookie serves the entries that it has and stores adds,
+but it denies nothing: for an entry that it does not have, the last entry and the LAC, it answers
+IO_ERROR, which means "unknown".
+
+A ledger leaves limbo in two ways. Repair (`repair`) fetches from other bookies what the bookie
+owes. Or the record of the ledger is newer than the loss: then the loss took nothing of the ledger.
+Transactions of the metadata store prove this, and neither ids nor clocks do. Each epoch has the id
+of a transaction that began after the epoch was durable. A record that a later transaction created
+is newer than the loss.
+
+A fence may be lost too, so `check_epoch` of `ledger_gate` increases with the epoch: the first add
+of each ledger reads the record of the ledger. An OPEN ledger needs no fence, because a recovery
+writes IN_RECOVERY before it fences, and no ledger becomes OPEN again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from ledgerlog_spark.model import LedgerMetadata, LedgerState
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """The doubt about one directory. A change is durable before the bookie acts on it.
+
+    Attributes:
+        epoch: Number of possible losses so far.
+        cleared: A ledger without a state on this bookie is cleared up to this epoch.
+        transaction: Id of a transaction that began after `epoch` was durable; 0 if there is none.
+    """
+
+    epoch: int = 0
+    cleared: int = 0
+    transaction: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether ledgers without a state are clear."""
+        return self.cleared >= self.epoch
+
+    @property
+    def may_be_repaired(self) -> bool:
+        """Whether a repair may begin. Re-replication must be able to notice the epoch before."""
+        return self.transaction > 0
+
+    def raised(self) -> Doubt:
+        """Return the doubt after one more possible loss. Nothing is newer than this loss yet."""
+        return Doubt(self.epoch + 1, self.cleared)
+
+    def dated(self, epoch: int, transaction: int) -> Doubt:
+        """Return the doubt with a transaction that began after `epoch` was durable."""
+        return replace(self, transaction=transaction) if epoch == self.epoch else self
+
+    def ended(self, epoch: int) -> Doubt:
+        """Return the doubt after a repair, begun in `epoch`, has handled all listed ledgers."""
+        return replace(self, cleared=max(self.cleared, epoch))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDirectory:
+    """The state that a start finds in the directory and in the metadata store.
+
+    Attributes:
+        has_manifest: False for an empty directory.
+        is_known: Whether the metadata store has a cookie or another node of the bookie.
+        starts: Counter in the MANIFEST, which increases with each start and while data is written.
+        node_starts: The same counter in the bookie's node.
+        owes_sync: Whether the last run acknowledged before a sync, and did not end cleanly.
+        is_proved: Whether memory of the operating system proves that this run lost nothing.
+        has_lost_record: Whether a record is damaged, and its ledger is unknown.
+    """
+
+    has_manifest: bool
+    is_known: bool
+    starts: int
+    node_starts: int
+    owes_sync: bool
+    is_proved: bool
+    has_lost_record: bool
+
+
+def raises_doubt(found: FoundDirectory) -> bool:
+    """Return whether records may be lost that an earlier run acknowledged."""
+    if not found.has_manifest:
+        return found.is_known
+    is_older_copy = found.starts < found.node_starts
+    is_unproved = found.owes_sync and not found.is_proved
+    return is_older_copy or is_unproved or found.has_lost_record
+
+
+class Denial(Enum):
+    """What to answer for something that the bookie does not have."""
+
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+    COMPARE = "unknown, unless the record of the ledger is newer than the loss"
+
+
+def is_in_limbo(cleared_epoch: int | None, doubt: Doubt) -> bool:
+    """Return whether something of a ledger may be lost. A ledger without a state has epoch None."""
+    return (doubt.cleared if cleared_epoch is None else cleared_epoch) < doubt.epoch
+
+
+def denial(cleared_epoch: int | None, doubt: Doubt, compared_epoch: int) -> Denial:
+    """Return how to answer for an entry, a last entry or a LAC that the bookie cannot vouch for.
+
+    Args:
+        cleared_epoch: The epoch up to which the ledger is cleared; None without a state.
+        doubt: The doubt about the directory.
+        compared_epoch: The epoch in which this process last compared the ledger's creation.
+    """
+    if not is_in_limbo(cleared_epoch, doubt):
+        return Denial.ABSENT
+    return Denial.COMPARE if doubt.transaction and compared_epoch < doubt.epoch else Denial.UNKNOWN
+
+
+def first_cleared_epoch(doubt: Doubt) -> int:
+    """Return the epoch up to which a ledger is cleared when the bookie makes a state for it."""
+    return doubt.cleared
+
+
+def cleared_by_creation(created: int, before: Doubt) -> int:
+    """Return the epoch up to which a ledger is clear because its record is newer; 0 if it is not.
+
+    Args:
+        created: Id of the transaction that created the record.
+        before: The doubt when the bookie requested the record. A later loss is not covered.
+    """
+    return before.epoch if 0 < before.transaction < created else 0
+
+
+class AddCheck(Enum):
+    """What a bookie does with the first regular add of a ledger after a possible loss."""
+
+    TAKE = "take"
+    FENCE = "fence the ledger, and refuse the add when the fence is durable"
+    REFUSE = "refuse, and remember nothing"
+    READ_AGAIN = "repeat the read of the record"
+
+
+def check_add(
+    record: LedgerMetadata | None, bookie_id: str, *, is_read: bool, before: Doubt, now: Doubt
+) -> AddCheck:
+    """Decide on the first regular add of a ledger, which may have lost its fence.
+
+    Args:
+        record: The ledger's record; None if it does not exist, or could not be read.
+        bookie_id: This bookie.
+        is_read: Whether the store answered.
+        before: The doubt when the bookie requested the record.
+        now: The doubt at the answer.
+    """
+    if not is_read:
+        return AddCheck.REFUSE
+    if before.epoch != now.epoch:
+        return AddCheck.READ_AGAIN
+    if record is None or record.state is not LedgerState.OPEN:
+        return AddCheck.FENCE
+    is_mine = bookie_id in record.last_fragment.ensemble
+    return AddCheck.TAKE if is_mine else AddCheck.REFUSE

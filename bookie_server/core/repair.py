@@ -1,0 +1,427 @@
+"""Fetches from other bookies what a bookie in doubt owes, and ends the doubt.
+
+`LedgerRepair` repairs one ledger: it loads the record, fetches each owed entry that the bookie does
+not hold, loads the record again, and clears the ledger if the record is the same. It clears only a
+closed ledger, or an open ledger whose last fragment does not name the bookie. A ledger in recovery
+stays in limbo even if no fragment names the bookie, because the closing write may name it for
+entries that it has lost.
+
+`RepairPass` repairs all listed ledgers. Each ledger that is not cleared gets a state, which stays
+in limbo. After that, the doubt about ledgers without a state is over.
+
+A repair clears ledgers up to the epoch in which it began. Later losses stay in limbo.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+
+from bookie_server.core.doubt import Doubt
+from ledgerlog_spark.model import (
+    NO_ENTRY,
+    Code,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    Quorum,
+    Versioned,
+)
+
+RECORD_CHANGES_MAX = 8
+"""After this number of changes of the record during a repair, the repair is tried again later."""
+
+
+class RepairOutcome(Enum):
+    """How a repair of one ledger ends."""
+
+    CLEARED = "cleared"
+    DELETED = "the ledger does not exist"
+    WAITING = "in limbo until the ledger is closed"
+    INCOMPLETE = "a bookie or the store did not answer; to be tried again"
+    NEEDS_OPERATOR = "all other bookies deny an entry"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRecord:
+    """Load the record of the ledger, with all changes before this call: `RecordLoaded`."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyHeld:
+    """Read which of these entries the bookie holds, with valid digests: `HeldVerified`."""
+
+    entry_ids: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchEntry:
+    """Read an entry from another bookie, and check its digest: `EntryFetched`."""
+
+    bookie_id: str
+    entry_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPeerLac:
+    """Read the LAC of another bookie: `PeerLacRead`."""
+
+    bookie_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreEntry:
+    """Store a fetched entry as a recovery add: `EntryStored`."""
+
+    entry_id: int
+    stored: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClearLedger:
+    """Write a control record with the cleared epoch and the LAC, and sync it: `LedgerCleared`.
+
+    The sync covers the entries that were stored before. The check epoch of the ledger stays as it
+    is, so the next regular add still reads the record.
+    """
+
+    epoch: int
+    last_add_confirmed: int
+
+
+@dataclass(frozen=True, slots=True)
+class RepairEnded:
+    """The repair has ended.
+
+    Attributes:
+        outcome: How it ended.
+        denied: Entries that all other bookies deny.
+        record: The record that the ledger had at the end; None if it was not read.
+        silent_peers: Number of bookies of an open last fragment that did not answer for their LAC.
+    """
+
+    outcome: RepairOutcome
+    denied: tuple[int, ...] = ()
+    record: Versioned[LedgerMetadata] | None = None
+    silent_peers: int = 0
+
+
+RepairEffect = (
+    LoadRecord | VerifyHeld | FetchEntry | ReadPeerLac | StoreEntry | ClearLedger | RepairEnded
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLoaded:
+    """The record; None if it does not exist, or if `is_read` is false."""
+
+    is_read: bool
+    record: Versioned[LedgerMetadata] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldVerified:
+    """The requested entries that the bookie holds."""
+
+    entry_ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFetched:
+    """Another bookie's answer. `stored` is None unless the code is OK."""
+
+    code: Code
+    stored: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLacRead:
+    """Another bookie's answer to a `ReadPeerLac`."""
+
+    code: Code
+    last_add_confirmed: int = NO_ENTRY
+
+
+@dataclass(frozen=True, slots=True)
+class EntryStored:
+    """The entry is stored, or could not be stored."""
+
+    is_stored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCleared:
+    """The cleared epoch is durable."""
+
+
+RepairEvent = RecordLoaded | HeldVerified | EntryFetched | PeerLacRead | EntryStored | LedgerCleared
+
+
+def owed_of(fragment: Fragment, end: int, quorum: Quorum, bookie_id: str) -> list[int]:
+    """Return the entries of a fragment before `end` that the bookie must hold."""
+    if bookie_id not in fragment.ensemble:
+        return []
+    index, size = fragment.ensemble.index(bookie_id), quorum.ensemble_size
+    ids = range(fragment.first_entry_id, end)
+    return [entry_id for entry_id in ids if (index - entry_id) % size < quorum.write_quorum]
+
+
+def ends_of(metadata: LedgerMetadata) -> list[tuple[Fragment, int]]:
+    """Return the fragments whose entries are known, each with the entry after its last entry."""
+    fragments = metadata.fragments
+    ends = [(one, following.first_entry_id) for one, following in pairwise(fragments)]
+    if metadata.is_closed:
+        beyond = metadata.last_entry_id + 1
+        ends.append((metadata.last_fragment, beyond))
+        return [(fragment, min(end, beyond)) for fragment, end in ends]
+    return ends
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryLimits:
+    """When a bookie recovers a ledger that keeps it in limbo.
+
+    Attributes:
+        idle_ms: An open ledger without an add for this time may have no writer.
+        stuck_ms: A ledger in recovery without a change for this time may have no recoverer.
+    """
+
+    idle_ms: int = 600_000
+    stuck_ms: int = 600_000
+
+
+def should_recover(ended: RepairEnded, quiet_ms: int, limits: RecoveryLimits) -> bool:
+    """Return whether a bookie should recover a ledger, so that it can leave limbo.
+
+    An open ledger is left to its writer if an ack quorum may be in limbo. Only the writer can close
+    it then, because the other bookies are too few to deny an entry.
+
+    Args:
+        ended: The end of the ledger's last repair.
+        quiet_ms: How long the record is the same, and the bookie has got no add of the ledger.
+        limits: The limits.
+    """
+    if ended.outcome is not RepairOutcome.WAITING or ended.record is None:
+        return False
+    metadata = ended.record.value
+    if metadata.state is LedgerState.IN_RECOVERY:
+        return quiet_ms >= limits.stuck_ms
+    can_close = 1 + ended.silent_peers < metadata.quorum.ack_quorum
+    return can_close and quiet_ms >= limits.idle_ms
+
+
+class LedgerRepair:
+    """The repair of one ledger. One effect is under way at a time."""
+
+    def __init__(self, bookie_id: str, doubt: Doubt, *, has_state: bool) -> None:
+        """A repair that begins now.
+
+        Args:
+            bookie_id: This bookie.
+            doubt: The doubt about the directory, which is durable.
+            has_state: Whether the bookie has a state of the ledger.
+        """
+        self._bookie_id = bookie_id
+        self._epoch = doubt.epoch
+        self._has_state = has_state
+        self._record: Versioned[LedgerMetadata] | None = None
+        self._owed: deque[int] = deque()
+        self._denied: list[int] = []
+        self._is_incomplete = False
+        self._peers: deque[str] = deque()
+        self._peers_lac = NO_ENTRY
+        self._silent_peers = 0
+        self._is_denied = True  # whether all bookies that answered denied the entry
+        self._changes = 0
+
+    def begin(self) -> list[RepairEffect]:
+        """Return the first effect."""
+        return [LoadRecord()]
+
+    def handle(self, event: RepairEvent) -> list[RepairEffect]:
+        """Return the next effect after the answer to the last one."""
+        if isinstance(event, RecordLoaded):
+            return self._on_loaded(event)
+        if isinstance(event, PeerLacRead):
+            if event.code is Code.OK:
+                self._peers_lac = max(self._peers_lac, event.last_add_confirmed)
+            elif not event.code.is_absent:
+                self._silent_peers += 1
+            return self._read_peers()
+        if isinstance(event, HeldVerified):
+            self._owed = deque(one for one in self._owed if one not in event.entry_ids)
+            return self._fetch_next()
+        if isinstance(event, EntryFetched):
+            return self._on_fetched(event)
+        if isinstance(event, EntryStored):
+            self._is_incomplete |= not event.is_stored
+            return self._fetch_next()
+        return [RepairEnded(RepairOutcome.CLEARED)]
+
+    def _on_loaded(self, event: RecordLoaded) -> list[RepairEffect]:
+        if not event.is_read:
+            return [RepairEnded(RepairOutcome.INCOMPLETE)]
+        if event.record is None:
+            return [RepairEnded(RepairOutcome.DELETED)]
+        before, self._record = self._record, event.record
+        if before is not None and before.version == event.record.version:
+            return self._conclude(event.record.value)
+        self._changes += before is not None
+        if self._changes > RECORD_CHANGES_MAX:
+            return [RepairEnded(RepairOutcome.INCOMPLETE)]
+        metadata = event.record.value
+        self._denied, self._is_incomplete = [], False
+        if metadata.state is LedgerState.OPEN and self._is_in(metadata.last_fragment):
+            others = (one for one in metadata.last_fragment.ensemble if one != self._bookie_id)
+            self._peers, self._peers_lac, self._silent_peers = deque(others), NO_ENTRY, 0
+            return self._read_peers()
+        return self._verify(ends_of(metadata))
+
+    def _is_in(self, fragment: Fragment) -> bool:
+        return self._bookie_id in fragment.ensemble
+
+    def _read_peers(self) -> list[RepairEffect]:
+        """Read the LACs of the other bookies. The entries up to the largest LAC must be here."""
+        if self._peers:
+            return [ReadPeerLac(self._peers.popleft())]
+        metadata = self._metadata
+        known = (metadata.last_fragment, self._peers_lac + 1)
+        return self._verify([*ends_of(metadata), known])
+
+    @property
+    def _metadata(self) -> LedgerMetadata:
+        assert self._record is not None
+        return self._record.value
+
+    def _verify(self, ends: Iterable[tuple[Fragment, int]]) -> list[RepairEffect]:
+        quorum = self._metadata.quorum
+        owed = [e for one, end in ends for e in owed_of(one, end, quorum, self._bookie_id)]
+        if not owed and not self._has_state:
+            return self._conclude(self._metadata)
+        self._owed = deque(owed)
+        return [VerifyHeld(tuple(owed))]
+
+    def _fetch_next(self) -> list[RepairEffect]:
+        if not self._owed:
+            return [LoadRecord()]
+        entry_id, metadata = self._owed[0], self._metadata
+        ensemble, size = metadata.fragment_of(entry_id).ensemble, metadata.quorum.ensemble_size
+        members = [
+            ensemble[(entry_id + step) % size] for step in range(metadata.quorum.write_quorum)
+        ]
+        self._peers = deque(one for one in members if one != self._bookie_id)
+        self._is_denied = True
+        return self._fetch_from_next()
+
+    def _fetch_from_next(self) -> list[RepairEffect]:
+        if self._peers:
+            return [FetchEntry(self._peers.popleft(), self._owed[0])]
+        entry_id = self._owed.popleft()
+        if self._is_denied:
+            self._denied.append(entry_id)
+        else:
+            self._is_incomplete = True
+        return self._fetch_next()
+
+    def _on_fetched(self, event: EntryFetched) -> list[RepairEffect]:
+        if event.code is Code.OK and event.stored is not None:
+            return [StoreEntry(self._owed.popleft(), event.stored)]
+        self._is_denied &= event.code.is_absent
+        return self._fetch_from_next()
+
+    def _conclude(self, metadata: LedgerMetadata) -> list[RepairEffect]:
+        """End the repair. The record is the one that it verified."""
+        last = metadata.last_fragment
+        is_open_without_me = metadata.state is LedgerState.OPEN and not self._is_in(last)
+        if self._is_incomplete:
+            return [RepairEnded(RepairOutcome.INCOMPLETE)]
+        if self._denied:
+            return [RepairEnded(RepairOutcome.NEEDS_OPERATOR, tuple(self._denied))]
+        if not (metadata.is_closed or is_open_without_me):
+            waiting = RepairEnded(
+                RepairOutcome.WAITING, record=self._record, silent_peers=self._silent_peers
+            )
+            return [waiting]
+        if not self._has_state:
+            return [RepairEnded(RepairOutcome.CLEARED)]
+        # No bookie acknowledged a larger LAC for the entries that it owes.
+        lac = metadata.last_entry_id if metadata.is_closed else last.first_entry_id - 1
+        return [ClearLedger(self._epoch, lac)]
+
+
+@dataclass(frozen=True, slots=True)
+class ListLedgers:
+    """List all ledgers of the metadata store, with all changes before this call."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairLedger:
+    """Repair this ledger with a `LedgerRepair` of the pass's doubt."""
+
+    ledger_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeepInLimbo:
+    """Write the state of this ledger, and sync it. The ledger stays in limbo.
+
+    It is written even if the bookie has a state, because the records of the state may be lost.
+    """
+
+    ledger_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndDoubt:
+    """Write `Doubt.ended` with this epoch."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PassEnded:
+    """The pass has ended. Unless it is whole, it must be repeated."""
+
+    is_whole: bool
+
+
+PassEffect = ListLedgers | RepairLedger | KeepInLimbo | EndDoubt | PassEnded
+
+
+class RepairPass:
+    """The repair of all ledgers in one epoch. Its owner answers each effect with one call."""
+
+    def __init__(self, doubt: Doubt) -> None:
+        """A pass that begins now. The doubt is durable."""
+        self._epoch = doubt.epoch
+        self._left: deque[int] = deque()
+
+    def begin(self) -> PassEffect:
+        """Return the first effect, which `listed` answers."""
+        return ListLedgers()
+
+    def listed(self, ledger_ids: Iterable[int], *, is_whole: bool) -> PassEffect:
+        """Begin with the first ledger. The listing must name every ledger that exists."""
+        if not is_whole:
+            return PassEnded(is_whole=False)
+        self._left = deque(ledger_ids)
+        return self.handled()
+
+    def repaired(self, ledger_id: int, outcome: RepairOutcome) -> PassEffect:
+        """Continue after the repair of one ledger."""
+        if outcome in (RepairOutcome.CLEARED, RepairOutcome.DELETED):
+            return self.handled()
+        return KeepInLimbo(ledger_id)
+
+    def handled(self) -> PassEffect:
+        """Continue after a ledger is cleared, or has a durable state."""
+        if self._left:
+            return RepairLedger(self._left.popleft())
+        return EndDoubt(self._epoch)
+
+    def ended(self) -> PassEffect:
+        """End the pass after the end of the doubt is durable."""
+        return PassEnded(is_whole=True)
