@@ -91,7 +91,7 @@ class Workspace:
             subprocess.run(["git", *command], cwd=directory, check=True)
 
     def judge(self, mutation: Mutation, guess: Guess | None) -> Verdict:
-        """The guess first, then simulators, then the tests, until one of them fails."""
+        """Run the guess first, then simulators, then tests, until one of them fails."""
         assert self._limits is not None
         begun = time.monotonic()
         commands = commands_of(mutation)
