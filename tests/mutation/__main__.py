@@ -15,7 +15,7 @@ from tests.mutation.lists import all_mutations, part_of
 from tests.mutation.mutation import SIMULATORS, Mutation, pytest_of
 from tests.mutation.noticed import FILE, Guess, Guesses, tests_of
 from tests.mutation.results import Kept, key_of
-from tests.mutation.run import Verdict, Workspace, allowed_seconds, commands_of
+from tests.mutation.run import Limits, Verdict, Workspace
 
 GOAL = 0.95
 GOAL_OF_SIMULATORS = 0.75
@@ -103,14 +103,13 @@ class _Work:
         self._options = options
         self._directory = directory
         self._verdicts: list[Verdict] = []
+        self._failures: list[AssertionError] = []  # commands that fail without a mistake
         self._lock = threading.Lock()
-        commands = {command for each in mutations for _, command in commands_of(each)}
+        self._limits = Limits(directory / "right", kept)
         guessed = {g for each in mutations if (g := self._guess(each)) and g.by not in SIMULATORS}
         tests = sorted({test for guess in guessed for test in tests_of(guess.command)})
         if tests:
-            commands.add(pytest_of(*tests))
-        workers = options.workers
-        self._allowed = allowed_seconds(directory / "right", commands, kept, workers)
+            self._limits.of(pytest_of(*tests))  # all of them pass without a mistake
 
     def judged(self, ends_at: float) -> list[Verdict]:
         """The verdicts, when all mutations are judged or the time is over."""
@@ -122,19 +121,25 @@ class _Work:
             thread.start()
         for thread in threads:
             thread.join()
+        if self._failures:
+            raise self._failures[0]
         return self._verdicts
 
     def _guess(self, mutation: Mutation) -> Guess | None:
         return None if self._options.afresh else self._guesses.of(mutation)
 
     def _work(self, directory: Path, ends_at: float) -> None:
-        workspace = Workspace(directory, self._allowed)
-        while time.monotonic() < ends_at:
+        workspace = Workspace(directory, self._limits)
+        while time.monotonic() < ends_at and not self._failures:
             try:
                 mutation = self._waiting.get_nowait()
             except queue.Empty:
                 return
-            verdict = workspace.judge(mutation, self._guess(mutation))
+            try:
+                verdict = workspace.judge(mutation, self._guess(mutation))
+            except AssertionError as error:
+                self._failures.append(error)
+                return
             with self._lock:
                 self._judged(verdict)
 

@@ -210,7 +210,7 @@ def main() -> int:
     by_name = {mutation.name: mutation for mutation in all_mutations()}
     failed = 0
     with tempfile.TemporaryDirectory(prefix="ledgerlog-scripts-") as directory:
-        workspace = Workspace(Path(directory) / "tree", {})
+        workspace = Workspace(Path(directory) / "tree")
         for name, (mutation, script) in DESIGNED.items():
             code, _ = workspace.play(by_name[mutation], pytest_of(script), 300.0)
             failed += code == 1

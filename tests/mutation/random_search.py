@@ -127,7 +127,7 @@ class _Work:
         return list(self._searches.values())
 
     def _work(self, directory: Path) -> None:
-        workspace = Workspace(directory, {})
+        workspace = Workspace(directory)
         while time.monotonic() < self._ends_at:
             try:
                 before = self._waiting.get_nowait()

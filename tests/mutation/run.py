@@ -8,11 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.mutation.mutation import ROOT, SIMULATORS, Mutation, pytest_of, suite_of
 from tests.mutation.noticed import Guess, narrowed
@@ -73,9 +73,9 @@ def commands_of(mutation: Mutation) -> list[tuple[str, tuple[str, ...]]]:
 class Workspace:
     """A copy of the tree, in which one command runs at a time."""
 
-    def __init__(self, directory: Path, allowed_seconds: dict[str, float]) -> None:
+    def __init__(self, directory: Path, limits: Limits | None = None) -> None:
         self.directory = directory
-        self._allowed_seconds = allowed_seconds
+        self._limits = limits
         for name in COPIED:
             source = ROOT / name
             if source.is_dir():
@@ -92,11 +92,14 @@ class Workspace:
 
     def judge(self, mutation: Mutation, guess: Guess | None) -> Verdict:
         """Run the guess first, then simulators, then tests, until one of them fails."""
+        assert self._limits is not None
         begun = time.monotonic()
+        commands = commands_of(mutation)
         guessed = [(guess.by, guess.command)] if guess is not None else []
         with self._mistaken(mutation):
-            for name, command in [*guessed, *commands_of(mutation)]:
-                allowed = self._allowed_seconds.get(" ".join(command), SECONDS_OF_GUESS_MAX)
+            for name, command in [*guessed, *commands]:
+                is_whole = (name, command) in commands
+                allowed = self._limits.of(command) if is_whole else SECONDS_OF_GUESS_MAX
                 code, output = self._run(command, allowed)
                 if code == NO_SUCH_TEST and command[0] == "pytest":
                     continue  # the guessed test has another name now
@@ -150,37 +153,38 @@ class Workspace:
             path.write_text(right)
 
 
-def allowed_seconds(
-    directory: Path, commands: set[tuple[str, ...]], kept: Kept, workers: int
-) -> dict[str, float]:
-    """The time limit of each command. Each command must pass without a mistake.
+class Limits:
+    """How long each command may take: a multiple of its time without a mistake.
 
-    Raises:
-        AssertionError: A command fails on the unchanged tree.
+    A command runs without a mistake when its limit is needed first.
     """
-    saids = {" ".join(command): command for command in sorted(commands)}
-    found = {said: kept.get(said) for said in saids}
-    missing = [said for said in saids if found[said] is None]
-    if missing:
-        workspace = Workspace(directory, {})
 
-        def timed(said: str) -> dict[str, Any]:
-            begun = time.monotonic()
-            failure = workspace.failure(saids[said])
-            assert not failure, f"{said} fails without any mutation: {failure}"
-            return {"seconds": round(time.monotonic() - begun, 1)}
+    def __init__(self, directory: Path, kept: Kept) -> None:
+        self._directory = directory
+        self._kept = kept
+        self._workspace: Workspace | None = None
+        self._lock = threading.Lock()
 
-        with ThreadPoolExecutor(workers) as pool:
-            for said, took in zip(missing, pool.map(timed, missing), strict=True):
-                found[said] = took
-                kept.put(said, **took)
+    def of(self, command: tuple[str, ...]) -> float:
+        """The limit of a command in seconds.
+
+        Raises:
+            AssertionError: The command fails on the tree as it is.
+        """
+        said = " ".join(command)
+        with self._lock:
+            took = self._kept.get(said)
+            if took is None:
+                if self._workspace is None:
+                    self._workspace = Workspace(self._directory)
+                begun = time.monotonic()
+                failure = self._workspace.failure(command)
+                assert not failure, f"{said} fails without any mutation: {failure}"
+                took = {"seconds": round(time.monotonic() - begun, 1)}
+                self._kept.put(said, **took)
                 sys.stdout.write(f"  {took['seconds']:6.1f} s without a mutation: {said[:150]}\n")
                 sys.stdout.flush()
-    return {
-        said: max(SECONDS_MIN, HANG_FACTOR * took["seconds"])
-        for said, took in found.items()
-        if took
-    }
+        return max(SECONDS_MIN, HANG_FACTOR * float(took["seconds"]))
 
 
 def _last_words(output: str) -> str:

@@ -821,7 +821,9 @@ def test_copies_are_synced_before_more_than_eight_mebibytes_are_written() -> Non
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
-@pytest.mark.parametrize("when", ["before the end of the switch", "after the switch"])
+@pytest.mark.parametrize(
+    "when", ["before the end of the switch", "after the switch", "begun after the switch"]
+)
 def test_damage_found_during_a_switch_leaves_no_doubt_about_the_freed_file(
     when: str, monkeypatch: pytest.MonkeyPatch, *, is_whole: bool
 ) -> None:
@@ -836,6 +838,8 @@ def test_damage_found_during_a_switch_leaves_no_doubt_about_the_freed_file(
     rebuild = index_rebuilds.rebuild_index
 
     async def held(file: FinishedFile, shared: Any) -> None:
+        while when == "begun after the switch" and file.entry.file_id in keeper.finished:
+            await machine.host.sleep(1)
         await rebuild(file, shared)
         if not is_whole:
             doubts.add(file.entry.file_id)
@@ -858,9 +862,10 @@ def test_damage_found_during_a_switch_leaves_no_doubt_about_the_freed_file(
     assert machine.read(2, 99)[0] is Code.NO_ENTRY
 
 
+@pytest.mark.parametrize("pace", [1, 2, 3])
 @pytest.mark.parametrize("lead", range(8))
 def test_file_that_is_freed_while_it_is_counted_again_is_not_found_any_more(
-    lead: int, monkeypatch: pytest.MonkeyPatch
+    lead: int, pace: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slices, "UNITS_PER_TURN", 1)
     machine = started(settings=WIDE)
@@ -872,7 +877,7 @@ def test_file_that_is_freed_while_it_is_counted_again_is_not_found_any_more(
     for _ in range(lead):
         next(counting, None)
     removing = held.removing(file)
-    steps = [counting, removing]
+    steps = [counting, *[removing] * pace]
     while steps:
         steps = [step for step in steps if next(step, "ended") != "ended"]
     assert file.entry.file_id not in held

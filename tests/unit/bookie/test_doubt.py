@@ -56,3 +56,31 @@ def test_reads_that_begin_while_an_index_is_rebuilt_deny_nothing(
     assert asked >= 4
     assert {code for code, _ in answers} <= {Code.OK, Code.IO_ERROR}
     assert machine.read(LEDGER, 3) == (Code.OK, entry(LEDGER, 3, b"3"))
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_a_reading_that_began_in_doubt_denies_nothing_when_the_doubt_has_ended(
+    *, is_batch: bool
+) -> None:
+    """What ended the doubt may have stored the entry, in a file that the reading did not see."""
+    machine = Machine(3, settings=ONE_RUN_A_FILE)
+    machine.disk.cold_part = 1.0
+    machine.start()
+    for number in range(4):
+        assert machine.add(LEDGER, (number, number + SPREAD), b"%d" % number) is Code.OK
+    missing, doubts = 50, machine.serving._health.files_in_doubt
+    assert machine.read(LEDGER, missing)[0] is Code.NO_ENTRY
+    for file in machine.serving._keeper.finished:
+        file.blocks.clear()
+    doubts.add(99)
+    codes: list[Code] = []
+    if is_batch:
+        request = StoredBatchRead(LEDGER, missing, 1, 1 << 20)
+        machine.serving.read_batch(request, lambda code, _found: codes.append(code))
+    else:
+        machine.serving.read(StoredRead(LEDGER, missing), lambda code, _data: codes.append(code))
+    assert not codes, "the reading waits for the device"
+    doubts.clear()
+    machine.scheduler.run_until(lambda: bool(codes))
+    assert codes == [Code.IO_ERROR]
+    assert machine.read(LEDGER, missing)[0] is Code.NO_ENTRY
