@@ -150,8 +150,8 @@ class RotRun:
         if file.state is FileState.FINISHED:
             self.is_repairable = at >= file.finish_offset
             if not self.is_repairable and self.random.random() < 0.5:
-                content = disk.durable_names[slot].durable
-                index = [at for at in range(file.finish_offset, len(content)) if content[at]]
+                durable = disk.durable_names[slot].durable
+                index = [at for at in range(file.finish_offset, len(durable)) if durable[at]]
                 disk.flip_bit(slot, self.random.choice(index), self.random.randrange(8))
                 self.may_show_older = True
                 self.seen["rot of both"] += 1

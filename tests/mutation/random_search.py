@@ -134,8 +134,8 @@ class _Work:
             except queue.Empty:
                 return
             left = self._options.schedules - before.played
-            command = (PLAYER, "--schedules", str(left), "--seed", str(before.played))
-            command += ("--seconds", str(self._options.seconds))
+            seed, seconds = str(before.played), str(self._options.seconds)
+            command = (PLAYER, "--schedules", str(left), "--seed", seed, "--seconds", seconds)
             code, output = workspace.play(before.mutation, command, 2 * SECONDS_MAX)
             search = judged(before, code, output)
             self._searches[search.mutation.name] = search

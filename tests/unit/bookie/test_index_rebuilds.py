@@ -56,12 +56,14 @@ def test_reads_during_a_rebuild_get_no_older_copy(monkeypatch: pytest.MonkeyPatc
     """The older copies are in a file whose index is intact."""
     monkeypatch.setattr(slices, "UNITS_PER_TURN", 1)
     machine = started(settings=replace(SMALL, recent_bytes_max=1))
+    files: tuple[FileEntry, ...] = ()
     for payload in (b"older", b"newer"):
         for ledger_id in LEDGERS:
             assert machine.add(ledger_id, (0,), payload, is_recovery=True) is Code.OK
         machine.stop()
-        newest = max(machine.manifest().files, key=lambda file: file.file_id)
+        files = machine.manifest().files
         machine.start()
+    newest = max(files, key=lambda file: file.file_id)
     end = len(bytes(machine.disk.durable_names[newest.slot].durable).rstrip(b"\0")) - 1
     machine.crash()
     machine.disk.flip_bit(newest.slot, end, 0)
