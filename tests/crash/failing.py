@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+from bookie_server.core.manifest_codec import decode_manifest
 from bookie_server.errors import LostRunError
 from ledgerlog_spark.model import Code
 from tests.crash.modes import ALL_MODES, Mode
@@ -30,8 +31,10 @@ class FailingRun(Run):
 
     @property
     def _is_weak(self) -> bool:
-        run = self.machine.manifest().run
-        return run is not None and not run.is_synced
+        """Whether the next start may find a MANIFEST that lists a run without syncs."""
+        seen = decode_manifest(bytes(self.machine.disk.seen_names["MANIFEST"].seen))
+        runs = (self.machine.manifest().run, seen.run)
+        return any(run is not None and not run.is_synced for run in runs)
 
     def play(self, rounds: int = 4) -> None:
         """Play all rounds, unless a start refuses the directory."""
@@ -79,6 +82,7 @@ class FailingRun(Run):
             # This failure needs no device, or the next start finds its effects.
             self.excused |= {Code.IO_ERROR}
             machine.scheduler.run(machine.serving.close(), machine.host)
+            was_weak = self._is_weak
         machine.disk.faults, machine.journal_disk.faults = Faults(), Faults()
         if way < 0.6 or (was_weak and way < 0.9):
             machine.crash()

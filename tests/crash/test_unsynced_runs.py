@@ -135,6 +135,29 @@ def test_a_run_whose_write_or_sync_failed_is_not_trusted(fault: str) -> None:
         machine.start()
 
 
+@pytest.mark.parametrize("is_fenced", [False, True])
+def test_a_failed_write_costs_nothing_if_all_earlier_records_are_synced(*, is_fenced: bool) -> None:
+    """The add is the first one after an idle time. The fence is synced in mode `direct`."""
+    interval_ms = 100
+    machine = weak_machine(mode=replace(UNSYNCED[0], checkpoint_interval_ms=interval_ms))
+    assert machine.add(1, (0,)) is Code.OK
+    machine.scheduler.run_for(3 * interval_ms)
+    if is_fenced:
+        assert machine.fence(2)[0].is_absent
+    active = machine.serving._keeper.active.entry.slot
+
+    def fail(_number: int, name: str) -> None:
+        machine.disk.error = errno.EIO if name == f"write {active}" else 0
+
+    machine.disk.on_operation = fail
+    assert machine.add(1, (1,)) is Code.IO_ERROR
+    assert machine.manifest().run == machine.serving._mode.run
+    machine.disk.on_operation = None
+    machine.crash()
+    machine.start()
+    assert machine.read(1, 0)[0] is Code.OK
+
+
 def test_a_failed_checkpoint_is_not_forgotten_when_a_later_write_ends() -> None:
     """After a failed sync, the next sync succeeds without the pages that were lost."""
 

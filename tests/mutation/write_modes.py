@@ -230,6 +230,20 @@ MUTATIONS = [
         "lost pages count as a full device",
     ),
     Mutation(
+        "mode_failure_without_unsynced_records_withdraws_the_proof",
+        f"{MODES}/writers.py",
+        "        if self._checkpoints.is_synced:\n            return\n",
+        "",
+        "an error at the first add after an idle time costs the bookie all its entries",
+    ),
+    Mutation(
+        "mode_synced_groups_count_as_unsynced",
+        f"{MODES}/writers.py",
+        "is_synced=not is_later)",
+        "is_synced=False)",
+        "after a fence, an error at the first add costs the bookie all its entries",
+    ),
+    Mutation(
         "mode_any_failure_withdraws_the_proof",
         f"{MODES}/setup.py",
         "isinstance(error, SyncFailedError) and error.fields.get",

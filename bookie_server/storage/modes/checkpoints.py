@@ -75,9 +75,15 @@ class Checkpoints:
         self._tasks.spawn("checkpoints", self._run())
         self._tasks.spawn("checkpoints' clock", self._tick())
 
-    def wrote(self, written: WrittenMark, size_bytes: int) -> None:
-        """Report a group that is in an entry-log file, but not synced there."""
+    def wrote(self, written: WrittenMark, size_bytes: int, *, is_synced: bool = False) -> None:
+        """Report a group that is in an entry-log file.
+
+        If it is synced there, all groups before it are synced too.
+        """
         self._written = written
+        if is_synced:
+            self._synced = written
+            return
         self._unsynced_bytes += size_bytes
         if self._unsynced_bytes >= self._shared.settings.mode_settings.checkpoint_bytes:
             self.request()

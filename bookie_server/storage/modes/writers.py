@@ -152,7 +152,8 @@ class UnsyncedWriter:
         # A checkpoint may have failed meanwhile. The number must keep this.
         if self._survivor is not None and not self._has_failed:
             self._survivor.set(group.records[-1].sequence)
-        self._checkpoints.wrote(group.written(place), group.size_bytes)
+        mark = group.written(place)
+        self._checkpoints.wrote(mark, group.size_bytes, is_synced=not is_later)
         return not is_later
 
     def sync_soon(self) -> None:
@@ -164,7 +165,12 @@ class UnsyncedWriter:
         await self._checkpoints.sync_now()
 
     def fail(self) -> None:
-        """Record that written groups may be lost, so the next start must not trust the files."""
+        """Record that written groups may be lost, so the next start must not trust the files.
+
+        If all written groups are synced, a failure takes none of them.
+        """
+        if self._checkpoints.is_synced:
+            return
         self._has_failed = True
         if self._survivor is not None:
             self._survivor.set(HAS_FAILED)
