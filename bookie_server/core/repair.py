@@ -1,4 +1,4 @@
-"""Fetches from other bookies what a bookie in doubt owes, and ends the doubt.
+"""Fetches from other bookies the entries that a bookie in doubt must hold, and ends the doubt.
 
 `LedgerRepair` repairs one ledger: it loads the record, fetches each owed entry that the bookie does
 not hold, loads the record again, and clears the ledger if the record is the same. It clears only a
@@ -201,7 +201,7 @@ def should_recover(ended: RepairEnded, quiet_ms: int, limits: RecoveryLimits) ->
 
     Args:
         ended: The end of the ledger's last repair.
-        quiet_ms: How long the record is the same, and the bookie has got no add of the ledger.
+        quiet_ms: Time without a change of the record, and without an add of the ledger.
         limits: The limits.
     """
     if ended.outcome is not RepairOutcome.WAITING or ended.record is None:
