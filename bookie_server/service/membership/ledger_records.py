@@ -75,7 +75,7 @@ class StoreLedgerListing:
         return sorted(left)
 
     async def deleted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
-        """Return those of `ledger_ids` that have no metadata after a sync, or none on a failure."""
+        """Return the `ledger_ids` that have no metadata after a sync. Return none on a failure."""
         try:
             await self._ledgers.sync()
             return [i for i in ledger_ids if await self._is_deleted(i)]
