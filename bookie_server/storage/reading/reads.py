@@ -103,7 +103,7 @@ class Reader:
     ) -> Generator[Need, bytes, Found | None]:
         """Return the place of an entry, or None if no file holds the entry.
 
-        The caller reads at most `following_max` of the entries after it from the same record.
+        From the same record, the caller also reads at most `following_max` later entries.
         """
         holder, full = self._keeper.active, self._keeper.full
         opened = self._keeper.opened
