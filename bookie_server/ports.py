@@ -287,7 +287,7 @@ class LedgerListing(Protocol):
         """
 
     async def deleted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
-        """Return those of `ledger_ids` that have no metadata.
+        """Return the `ledger_ids` that have no metadata.
 
         The ids are looked up after a sync with the metadata store. If it cannot be determined
         whether a ledger has metadata, its id is omitted, so that its entries are kept.

@@ -333,7 +333,7 @@ class LedgerRepair:
         return self._fetch_from_next()
 
     def _conclude(self, metadata: LedgerMetadata) -> list[RepairEffect]:
-        """End the repair. The record is the one that it verified."""
+        """End the repair. The record is the same as at the first read."""
         last = metadata.last_fragment
         is_open_without_me = metadata.state is LedgerState.OPEN and not self._is_in(last)
         if self._is_incomplete:

@@ -39,7 +39,7 @@ RELATED: Final = {
     "storage_compactions": "bookie_gc_MAJOR_COMPACTION_TOTAL",
     "disk_free_bytes": "bookie_ledger_dir_..._usage",
 }
-"""The metric of BookKeeper that is the most similar one, but counts something else."""
+"""The most similar metric of BookKeeper, which counts something else."""
 
 MEANINGS: Final = {
     "add_requests": "Requests to store entries.",
