@@ -172,7 +172,7 @@ class _Call:
 class _Place:
     """The place of one call.
 
-    It is freed when the handler ends, or after the reply if it is kept.
+    It is freed when the handler ends. With `is_kept`, it is freed after the reply.
     """
 
     def __init__(self, slots: FairSlots, call: _Call, *, is_kept: bool) -> None:

@@ -1,8 +1,8 @@
 """One compaction: chooses files, copies them, and switches to the copies.
 
 A switch is one MANIFEST. Before it, the copies are finished and synced. In one turn of the event
-loop, the copies become readable, and the next MANIFEST lists them instead of their sources. The
-sources are read until that MANIFEST is durable. When all running readings of the sources have
+loop, the last copies become readable, and the next MANIFEST lists them instead of their sources.
+The sources are read until that MANIFEST is durable. When all running readings of the sources have
 ended, their slots become free. If the disk has no room for the MANIFEST, the sources stay, and the
 copies are removed.
 """
