@@ -59,8 +59,9 @@ demo: $(STAMP) ## Write real flights through Spark, kill a bookie meanwhile, rea
 check: lint types ## Run the short checks of a change: style, types, unit tests, transcripts, architecture
 	$(PYTEST) -q $(PARALLEL) $(FAST)
 
-# The simulators run after the tests, with many schedules, so the tests themselves run fewer of them,
-# and other ones. The rarest mutation that schedules of ledgers find needs 292 (docs/TESTING.md).
+# The simulators run after the tests, with many schedules. So the tests themselves run fewer
+# schedules, with other seeds. The rarest mutation of the protocol of ledgers was found after 292
+# schedules (docs/TESTING.md).
 test: export LEDGERLOG_SIM_FOLLOWS := 1
 test: export LEDGERLOG_SIM_SEED := 10000
 test: ## Run everything that must pass: style, types, the jar, all tests, simulation

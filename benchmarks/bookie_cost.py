@@ -47,7 +47,7 @@ class Cost:
         device: Bytes that each bookie wrote for each payload byte, by the counter of the device.
         process: The same ratio by the kernel's count, for the bookie that wrote the most bytes.
         memory: Memory of the largest bookie, in MiB.
-        begun: Number of files that all bookies together began.
+        begun: Number of files that the bookies began to write.
         recycled: Number of these files in slots that held another file before.
     """
 

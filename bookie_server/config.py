@@ -66,7 +66,8 @@ class BookieSettings(BaseSettings):
         metrics_port: HTTP port of the metrics for Prometheus, the status page and the admin routes.
             By default, it is not open.
         admin_changes: Allows requests on the metrics port that change the bookie: they make it
-            read-only or writable, and start garbage collection. By default, the port only shows.
+            read-only or writable, and start garbage collection. By default, such requests are
+            refused.
         bind_address: IP address that all servers listen on.
         advertised_address: Address that is registered for clients; defaults to `bind_address`.
         insecure: Allows a `bind_address` that other machines can reach, although traffic is neither
@@ -88,8 +89,8 @@ class BookieSettings(BaseSettings):
             this time. A whole frame may take ten times as long. If a lane (the part of the memory
             for adds, for reads, or for recovery and fencing) is full, a peer that uses memory of
             this lane must make progress within a quarter of a second.
-        first_request_timeout_ms: A connection is closed after this time if none of its requests was
-            processed, and none is incomplete or being processed.
+        first_request_timeout_ms: A connection must send its first request within this time.
+            Otherwise it is closed, unless a request is incomplete or being processed.
         watches_max: Maximum number of watches of last adds confirmed. Readers that wait for new
             entries set these watches.
         free_bytes_min: Number of bytes of the device that must stay free. The bookie becomes
@@ -105,9 +106,9 @@ class BookieSettings(BaseSettings):
         write_mode: `direct`, `journal` or `unjournaled`: where an entry is before its add is
             acknowledged. `direct` syncs it in the entry log. `journal` syncs it in a journal file,
             which may be on another device, and the entry log is synced later. `unjournaled` writes
-            the entry log and syncs it later, so a power loss can lose acknowledged entries. After
-            a power loss that found it busy, such a bookie does not start again with its directory.
-            The mode may change at each start.
+            the entry log and syncs it later, so a power loss can lose acknowledged entries. If the
+            power fails while such a bookie has unsynced entries, it does not start again with its
+            directory. The mode may change at each start.
         journal_directory: Directory of the journal files. Required by `write_mode` `journal`, and
             not allowed without it. It must exist. Each bookie needs a journal directory of its own.
         journal_sync_data: If false, `write_mode` `journal` acknowledges an entry before the sync
@@ -119,13 +120,16 @@ class BookieSettings(BaseSettings):
         group_wait_ms: Time that a group of records waits for more records if the device is idle
             and the group is not full. 0 writes and syncs the first record immediately.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
-        compaction_minor_percent: Each `compaction_minor_interval_ms`, the bookie compacts files of
-            which less than this part is not deleted: it copies their entries to another file, and
-            frees the file. 0 disables these compactions.
-        compaction_major_percent: The same for each `compaction_major_interval_ms`. While the disk
-            is full, such a compaction runs immediately. If both parts are 0, nothing is compacted.
-        compaction_minor_interval_ms: Time between two compactions with the smaller part; 0: never.
-        compaction_major_interval_ms: Time between two compactions with the larger part; 0: never.
+        compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts the
+            files of which less than this percentage is not deleted: it copies the remaining entries
+            to another file, and frees the old files. 0 disables these compactions.
+        compaction_major_percent: The same percentage for every `compaction_major_interval_ms`.
+            While the disk is full, such a compaction runs immediately. If both percentages are 0,
+            nothing is compacted.
+        compaction_minor_interval_ms: Time between two compactions by `compaction_minor_percent`; 0
+            disables them.
+        compaction_major_interval_ms: Time between two compactions by `compaction_major_percent`; 0
+            disables them.
         compaction_bytes_per_s: Number of bytes that compaction reads and writes in a second; 0 sets
             no limit.
         drain_timeout_ms: Maximum time that a stopping bookie takes to answer accepted requests.

@@ -136,7 +136,7 @@ class FileSystem(Protocol):
 
     @property
     def path(self) -> str:
-        """Where the directory is. A copy of a directory has another path."""
+        """The path of the directory. A copy of a directory has another path."""
 
     async def lock(self, *, create: bool = True) -> None:
         """Lock the directory for this process. With `create`, first create it if it is missing.
@@ -245,8 +245,8 @@ class Tasks(Protocol):
     async def give_way(self) -> None:
         """Let other tasks run between two portions of long work.
 
-        All background tasks together take one slice of 5 ms in each 10 ms. For these tasks, the
-        call returns at once while the slice lasts.
+        All background tasks together take slices of 5 ms, which begin at least 10 ms apart. In a
+        background task, the call returns immediately while a slice lasts.
         """
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -287,7 +287,7 @@ class LedgerListing(Protocol):
         """
 
     async def deleted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
-        """Return those of `ledger_ids` that have no metadata.
+        """Return the `ledger_ids` that have no metadata.
 
         The ids are looked up after a sync with the metadata store. If it cannot be determined
         whether a ledger has metadata, its id is omitted, so that its entries are kept.

@@ -8,7 +8,7 @@
   formats of docs/FORMATS.md.
 - `doubt`: decides what a bookie may deny after it may have lost records. `repair`: fetches these
   records from other bookies. Only the simulator runs both modules so far (ADR 39).
-- `bookie_run`: the write modes, and what a MANIFEST records of a run.
+- `bookie_run`: the write modes, and the fields of a MANIFEST about a run.
 - `disk_use`: the thresholds at which a bookie warns and becomes read-only.
 - `pieces`: places of entries. `requests`: requests to storage. `settings`: settings of storage.
 """

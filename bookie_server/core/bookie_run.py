@@ -1,7 +1,7 @@
-"""The write mode of a bookie, and what the MANIFEST records of the run that serves from it.
+"""The write mode of a bookie, and the fields of the MANIFEST about the current run.
 
 A *run* begins before a bookie serves its first request, and ends with a clean stop. After a run
-without a clean stop, the next start reads in the MANIFEST what the run promised.
+without a clean stop, the next start reads the promises of that run from the MANIFEST.
 """
 
 from __future__ import annotations

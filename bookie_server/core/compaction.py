@@ -21,10 +21,10 @@ T = TypeVar("T")
 ALL_PERCENT = 100
 """With this threshold, each file with a dead entry is compacted."""
 CREDIT_MS = 100
-"""If the work was slower than its rate, it may catch up at most this time."""
+"""If compaction was slower than its rate, it may later make up for at most this time."""
 MILLISECONDS = 1_000
 RETRY_PAUSE_MS = 600_000
-"""Pause before a file is tried again that could not be read."""
+"""Pause after which compaction tries an unreadable file again."""
 RETRY_PAUSE_MS_MAX = 24 * 3_600_000
 
 
@@ -53,7 +53,7 @@ def chosen(candidates: Iterable[Candidate], live_percent: int) -> list[Candidate
 
 
 def stored_bytes(size_bytes: int, pieces: int) -> int:
-    """Return about how many bytes of a file `pieces` records with `size_bytes` in total take."""
+    """Estimate the bytes in a file of `pieces` records that have `size_bytes` in total."""
     if not pieces:
         return 0
     body = -(-size_bytes // pieces)
@@ -71,7 +71,7 @@ class Schedule:
     def due(self, now_ms: int) -> int:
         """Return the threshold of the compaction that is due now, or 0, and note that it begins.
 
-        A major compaction is also a minor one.
+        A major compaction also counts as a minor one.
         """
         settings = self.settings
         if _is_due(now_ms - self.major_ms, settings.compaction_major_interval_ms):
@@ -88,10 +88,10 @@ def _is_due(passed_ms: int, interval_ms: int) -> bool:
 
 
 class Withdrawals:
-    """Files that could not be read, and when each is tried again.
+    """The files that could not be read, and the time of the next attempt for each file.
 
-    An error of the device may pass, and the damaged entries may be deleted. After each failure, the
-    pause doubles, up to `RETRY_PAUSE_MS_MAX`.
+    A later attempt may succeed, because a device error can be temporary, and the damaged entries
+    can be deleted. After each failure, the pause doubles, up to `RETRY_PAUSE_MS_MAX`.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Withdrawals:
 
 
 class Rate:
-    """Limits the bytes that are read and written in a second. A rate of 0 is no limit."""
+    """Limits the bytes that are read and written in a second. The rate 0 means no limit."""
 
     def __init__(self, bytes_per_s: int) -> None:
         self._bytes_per_s = bytes_per_s

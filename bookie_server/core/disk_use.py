@@ -1,4 +1,4 @@
-"""Decides at which use of its device a bookie warns, refuses adds, and accepts them again.
+"""Decides at which disk usage a bookie warns, refuses regular adds, and accepts them again.
 
 The functions do no I/O. `storage/disk_watch.py` measures the device and carries out the decisions.
 """
@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class DiskLevel(Enum):
-    """What the use of the device means for the bookie."""
+    """The effect of the disk usage on the bookie."""
 
     NORMAL = "normal"
     HIGH = "high"

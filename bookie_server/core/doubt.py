@@ -5,11 +5,11 @@ it is cleared up to this epoch. In limbo, the bookie serves the entries that it 
 but it denies nothing: for an entry that it does not have, the last entry and the LAC, it answers
 IO_ERROR, which means "unknown".
 
-A ledger leaves limbo in two ways. Repair (`repair`) fetches from other bookies what the bookie
-owes. Or the record of the ledger is newer than the loss: then the loss took nothing of the ledger.
-Transactions of the metadata store prove this, and neither ids nor clocks do. Each epoch has the id
-of a transaction that began after the epoch was durable. A record that a later transaction created
-is newer than the loss.
+A ledger leaves limbo in two ways. A repair (`repair`) fetches from other bookies the entries that
+this bookie must hold. Or the record of the ledger is newer than the loss: then the loss took
+nothing of the ledger. Transactions of the metadata store prove this, and neither ids nor clocks do.
+Each epoch has the id of a transaction that began after the epoch was durable. A record that a later
+transaction created is newer than the loss.
 
 A fence may be lost too, so `check_epoch` of `ledger_gate` increases with the epoch: the first add
 of each ledger reads the record of the ledger. An OPEN ledger needs no fence, because a recovery
@@ -45,7 +45,10 @@ class Doubt:
 
     @property
     def may_be_repaired(self) -> bool:
-        """Whether a repair may begin. Re-replication must be able to notice the epoch before."""
+        """Whether a repair may begin.
+
+        Before that, re-replication must be able to notice the epoch.
+        """
         return self.transaction > 0
 
     def raised(self) -> Doubt:
@@ -70,7 +73,8 @@ class FoundDirectory:
         is_known: Whether the metadata store has a cookie or another node of the bookie.
         starts: Counter in the MANIFEST, which increases with each start and while data is written.
         node_starts: The same counter in the bookie's node.
-        owes_sync: Whether the last run acknowledged before a sync, and did not end cleanly.
+        owes_sync: Whether the last run acknowledged adds before their sync, and did not end
+            cleanly.
         is_proved: Whether memory of the operating system proves that this run lost nothing.
         has_lost_record: Whether a record is damaged, and its ledger is unknown.
     """
@@ -94,7 +98,7 @@ def raises_doubt(found: FoundDirectory) -> bool:
 
 
 class Denial(Enum):
-    """What to answer for something that the bookie does not have."""
+    """The answer for an entry, a last entry or a LAC that the bookie does not have."""
 
     ABSENT = "absent"
     UNKNOWN = "unknown"

@@ -70,7 +70,10 @@ def size_of_copy(group_size: int) -> int:
 
 
 def checksum_of(buffers: Sequence[Buffer], checksum: int = 0) -> int:
-    """Return the CRC32C of consecutive buffers. `checksum` is that of the bytes before them."""
+    """Return the CRC32C of consecutive buffers.
+
+    `checksum` is the CRC32C of the bytes before them.
+    """
     for buffer in buffers:
         checksum = crc32c(buffer, checksum)
     return checksum

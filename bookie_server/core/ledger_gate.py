@@ -33,7 +33,7 @@ class Health:
 
     has_failed: bool = False  # after a failed write or sync, adds and fences are refused
     is_writable: bool = True  # there is a file for regular adds
-    is_disk_full: bool = False  # the use of the device is too high for regular adds
+    is_disk_full: bool = False  # the disk usage is too high for regular adds
     is_set_read_only: bool = False  # an administrator wants regular adds to be refused
     has_room: bool = True  # there is room for recovery adds and control records
     check_epoch: int = 0  # a ledger verified in an earlier epoch needs a new metadata check
@@ -160,7 +160,7 @@ def may_say_absent(state: HeldLedger | None, health: Health) -> bool:
 
 
 def code_of_failure(error: StorageError) -> Code:
-    """Return the answer to a request that an error ended. It does not deny that entries exist."""
+    """Return the answer to a request that an error ended. The answer never denies an entry."""
     return Code.BUSY if isinstance(error, TooManyFilesError) else Code.IO_ERROR
 
 

@@ -30,7 +30,7 @@ RUN_SINCE = 4
 FORMAT_VERSION_BEFORE = 3
 """The version that `ledgerlog bookie downgrade` writes."""
 JOURNALS_MAX = 8
-"""Maximum number of runs whose journal files could not be removed yet."""
+"""Maximum number of listed runs whose journal files could not be removed yet."""
 NAME = "MANIFEST"
 
 
@@ -70,7 +70,7 @@ class FileEntry:
         return COPIES_FIRST_SEQUENCE if self.is_copies else self.first_sequence
 
     def holds(self, sequence: int, offset: int) -> bool:
-        """Return whether a record with this sequence at this offset is one of a finished file."""
+        """Return whether the finished file contains the record with this sequence and offset."""
         return offset < self.data_end if self.is_copies else sequence <= self.last_sequence
 
     @property
@@ -96,7 +96,7 @@ class Manifest:
     run: BookieRun | None = None  # the run that serves, or that ended without a clean stop
     directory_id: str = ""  # 16 random hex digits; "" until the first commit of version 4
     path: str = ""  # absolute path of the directory; "" until the first commit of this release
-    journals: tuple[RunJournal, ...] = ()  # where files of runs may be; at most JOURNALS_MAX
+    journals: tuple[RunJournal, ...] = ()  # runs that may have journal files; at most JOURNALS_MAX
 
     def with_file(self, entry: FileEntry) -> Manifest:
         """Return a copy of the manifest in which `entry` is added or replaces its older entry."""

@@ -1,10 +1,10 @@
-"""Fetches from other bookies what a bookie in doubt owes, and ends the doubt.
+"""Fetches from other bookies the entries that a bookie in doubt must hold, and ends the doubt.
 
-`LedgerRepair` repairs one ledger: it loads the record, fetches each owed entry that the bookie does
-not hold, loads the record again, and clears the ledger if the record is the same. It clears only a
-closed ledger, or an open ledger whose last fragment does not name the bookie. A ledger in recovery
-stays in limbo even if no fragment names the bookie, because the closing write may name it for
-entries that it has lost.
+`LedgerRepair` repairs one ledger: it loads the record of the ledger, and fetches each entry that
+the bookie must hold and does not hold. Then it loads the record again, and clears the ledger if the
+record is the same. It clears only a closed ledger, or an open ledger whose last fragment does not
+name the bookie. A ledger in recovery stays in limbo even if no fragment names the bookie, because
+the closing write may name it for entries that it has lost.
 
 `RepairPass` repairs all listed ledgers. Each ledger that is not cleared gets a state, which stays
 in limbo. After that, the doubt about ledgers without a state is over.
@@ -201,7 +201,7 @@ def should_recover(ended: RepairEnded, quiet_ms: int, limits: RecoveryLimits) ->
 
     Args:
         ended: The end of the ledger's last repair.
-        quiet_ms: How long the record is the same, and the bookie has got no add of the ledger.
+        quiet_ms: Time without a change of the record, and without an add of the ledger.
         limits: The limits.
     """
     if ended.outcome is not RepairOutcome.WAITING or ended.record is None:
@@ -333,7 +333,7 @@ class LedgerRepair:
         return self._fetch_from_next()
 
     def _conclude(self, metadata: LedgerMetadata) -> list[RepairEffect]:
-        """End the repair. The record is the one that it verified."""
+        """End the repair. The record is the same as at the first read."""
         last = metadata.last_fragment
         is_open_without_me = metadata.state is LedgerState.OPEN and not self._is_in(last)
         if self._is_incomplete:

@@ -24,7 +24,8 @@ OnAdd = Callable[[Code], None]
 OnRead = Callable[[Code, bytes | None], None]
 OnReadBatch = Callable[[Code, Sequence[bytes]], None]
 OnReadSome = Callable[[Code, Sequence[int], Sequence[bytes]], None]
-"""Gets a code, the ids of all entries with this code, and with OK the entries in this order."""
+"""Gets a code, and the ids of entries with this code. If the code is OK, it also gets the entries,
+in the same order."""
 OnLac = Callable[[Code, int], None]
 
 ID_MAX = (1 << 63) - 1
@@ -110,9 +111,9 @@ class EntryStorage(Protocol):
         """Read one stored entry. If the request has a key, fence the ledger first."""
 
     def read_together(self, request: StoredReads, on_some: OnReadSome) -> int:
-        """Read entries that were requested one by one. Return how many, counted from the first.
+        """Read the first entries of a request, and return the number of these entries.
 
-        `on_some` is called for some of these entries at a time, and once for each of them. The
+        Each call of `on_some` answers some of these entries, and each entry is answered once. The
         caller reads the remaining entries with another call.
         """
 

@@ -10,8 +10,8 @@ from bookie_server.core.disk_use import NO_THRESHOLDS, DiskSettings
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
 FILE_SIZE_BYTES_MIN = 64 * KIBIBYTE
-"""The size of the smallest file, which a start on a full disk may need. `config.py` allows only
-files that are so much larger that this file leaves compaction enough of its room."""
+"""The size of the smallest file, which a start on a full disk may need. `config.py` requires a much
+larger file size, so this file leaves enough room for compaction."""
 GROUPS_IN_FILE_MIN = 8
 OPEN_FILES_MIN = 8
 MAY_BE_0 = (
@@ -70,7 +70,7 @@ class StorageSettings:
     compaction_minor_interval_ms: int = 3_600_000  # time between two minor compactions; 0: never
     compaction_major_interval_ms: int = 24 * 3_600_000  # the same for major compactions
     compaction_bytes_per_s: int = 32 * MEBIBYTE  # bytes read and written; 0: no limit
-    disk: DiskSettings = NO_THRESHOLDS  # uses of the device at which regular adds are refused
+    disk: DiskSettings = NO_THRESHOLDS  # disk usage at which regular adds are refused
 
     def __post_init__(self) -> None:
         # `BookieSettings` and `descriptors` have already reported wrong values to the operator.

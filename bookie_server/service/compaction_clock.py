@@ -9,7 +9,7 @@ CHECK_INTERVAL_MS = 60_000
 
 
 class CompactionClock:
-    """Looks for a due compaction each minute, also while the metadata store cannot be reached."""
+    """Checks each minute whether a compaction is due, even without the metadata store."""
 
     def __init__(self, compactor: Compactor, tasks: Tasks) -> None:
         self._compactor = compactor

@@ -161,7 +161,7 @@ class Bookie:
             )
 
     def _open_admin_port(self) -> None:
-        """Serve the metrics port from the start to the end, so that it shows both."""
+        """Serve the metrics port for the whole life of the bookie, including its start and stop."""
         settings = self.settings
         if settings.metrics_port is not None:
             application = AdminApplication(self._view)
@@ -412,7 +412,7 @@ async def run_bookie(
     failure = bookie.failure
     _logger.info("stopping", bookie_id=bookie.bookie_id, failure=failure and str(failure))
     await bookie.close()
-    failure = bookie.failure  # the close may have synced what a failed journal was needed for
+    failure = bookie.failure  # after the close, a failed journal may no longer be needed
     if bookie.crash is not None:
         return ExitCode.INTERNAL_ERROR
     if failure is not None:

@@ -1,11 +1,10 @@
 """Reads and repairs the files of a directory when the bookie starts.
 
-Records of a replayed file that are proved to be synced stay in place. The boot finishes the file
-after these records, which means that it writes the index of the file there. Other valid records are
-copied to a new file and synced, because they may have been in the page cache only, and not on disk.
-
-First, the boot commits which files lost records, so a second crash cannot hide the loss. Then it
-syncs the copies and finishes the replayed files. At the end, one MANIFEST commits everything.
+If records of a replayed file are proved to be synced, they stay in place. The boot finishes the
+file after these records: it writes the index of the file there. Other valid records are copied to a
+new file and synced, because they may be only in the page cache. First, the boot commits a MANIFEST
+that marks the files with lost records, so a second crash cannot hide the loss. Then it syncs the
+copies and finishes the replayed files. At the end, one MANIFEST commits everything.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class Boot:
         self.slots = Slots(self.shared.files, self.shared.settings)
 
     async def run(self) -> None:
-        """Make the directory ready to be served, except for the final commit.
+        """Prepare the directory for requests, except for the final commit.
 
         The caller then commits `active` and `spare`, and marks the directory unclean.
         """

@@ -1,9 +1,9 @@
-"""Measures the use of the device, and refuses regular adds while it is too high.
+"""Measures the disk usage, and refuses regular adds while it is too high.
 
 The device is measured when the bookie starts, at an interval, and after each new file. Freed files
 that are kept for reuse count as free, and so does the room that compaction has borrowed. Fences,
-recovery adds and reads are not refused: they use the files that are already allocated, and further
-files down to `free_bytes_min`.
+recovery adds and reads are not refused. They use the files that are already allocated, and further
+files as long as `free_bytes_min` stays free.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class DiskWatch:
         self.level = DiskLevel.NORMAL
 
     def start(self) -> None:
-        """Start to measure at an interval. The caller has measured once."""
+        """Start the measurements at an interval. The caller has made the first one."""
         self._shared.tasks.spawn("disk watch", self._tick())
 
     async def _tick(self) -> None:
@@ -89,7 +89,7 @@ class DiskWatch:
             try:
                 kept += await files.taken_space(slot)
             except MissingFileError:
-                continue  # removed meanwhile, so its space is in `free_space`
+                continue  # just removed, so its space is in `free_space`
         self.space = DiskSpace(await files.total_space(), await files.free_space() + kept)
         before = self.level
         self.level = level_of(self.space, before, self._shared.settings.disk)
@@ -100,7 +100,7 @@ class DiskWatch:
             self.on_full()
 
     async def close(self) -> None:
-        """End, after a running measurement."""
+        """Wait for a running measurement, and start no other."""
         self._is_closing = True
         if self._is_measuring:
             self._idle = self._shared.tasks.future()

@@ -80,7 +80,7 @@ class Drops:
         self._shared.counters.drops += 1
 
     async def forget(self) -> int:
-        """Forget old tombstones that no record needs any more, and return their number.
+        """Forget old tombstones that no record needs any more, and return the number of tombstones.
 
         From the next commit on, the MANIFEST keeps only the largest id of the forgotten ledgers.
         """
@@ -111,7 +111,7 @@ class Drops:
         )
 
     def _forget_now(self, ledger_ids: Sequence[int], looked_at: set[int]) -> int:
-        """Forget those of `ledger_ids` that may still be forgotten, and return their number.
+        """Forget the ledgers in `ledger_ids` that may still be forgotten, and return their number.
 
         `looked_at` are the ids of finished files that have no records of these ledgers.
         """

@@ -80,7 +80,7 @@ class Journal:
         self._under_way = 0  # groups that are written or synced, at most GROUPS_UNDER_WAY_MAX
         self._stretches_under_way = 0  # stretches of consecutive ids in these groups
         self._waiting: list[Future[None]] = []  # futures of writers without a group to write
-        self._is_waking = False  # whether a writer was woken and has not looked at the queue yet
+        self._is_waking = False  # whether a writer was woken and has not checked the queue yet
         self._is_waiting_for_more = False  # the queued records may wait for more records
         self._is_rolling = False  # True only while no group is being written
         self._is_broken = False  # a group may be missing in the file, so no other group is written
@@ -226,7 +226,7 @@ class Journal:
 
     @property
     def _is_due(self) -> bool:
-        """Whether to compose a group now. While a group is being written, the next must be full."""
+        """Whether to compose a group now. While a group is written, the next group must be full."""
         if self._is_rolling or not self._queue:
             return False
         is_full = (

@@ -52,7 +52,7 @@ class LedgerStorage:
         self.counters = shared.counters
         self.was_unclean = boot.was_unclean
         self.failure: StorageError | None = None  # the error that ended the storage
-        self._has_other_failure = False  # something else than the journal has failed
+        self._has_other_failure = False  # another part than the journal has failed
         # Called after a change of `is_writable` or `failure`.
         self.on_state_change: Callable[[], None] = lambda: None
         # Called after a change of the level in `disk`.
@@ -145,7 +145,7 @@ class LedgerStorage:
         """Refuse regular adds, or accept them again if there is room for them.
 
         Adds that are accepted already are stored. Recovery adds and fences are not refused. The
-        next start forgets the call.
+        call has no effect after the next start.
         """
         before, self._health.is_set_read_only = self._health.is_set_read_only, is_read_only
         if before != is_read_only:
@@ -172,7 +172,7 @@ class LedgerStorage:
 
     @property
     def journal_mark(self) -> JournalPlace | None:
-        """Up to where the entry-log files hold the journal, synced. None without a journal."""
+        """The place up to which synced entry-log files have the records of the journal, or None."""
         return None if self._mode.ring is None else self._mode.ring.mark
 
     def is_fenced(self, ledger_id: int) -> bool:
@@ -210,10 +210,11 @@ class LedgerStorage:
             await self._shared.files.unlock()
 
     async def _retire_journal(self, failure: JournalFailedError) -> None:
-        """Sync the entry-log files, and commit that nothing is only in the journal.
+        """Sync the entry-log files, and commit a MANIFEST that does not need the journal.
 
-        A record is acknowledged after its write to an entry-log file, so the files have all of
-        them. A group whose copy failed is in no file, and its outcome stays unknown.
+        A record is acknowledged after its write to an entry-log file, so these files have all
+        acknowledged records. If the copy of a group failed, the group is in no entry-log file, and
+        its outcome stays unknown.
         """
         for file in self._keeper.opened:
             await file.handle.datasync()
@@ -226,7 +227,7 @@ class LedgerStorage:
         )
 
     async def _end_run(self, *, keep_open: bool) -> None:
-        """Commit that the run has left nothing outside of the synced entry-log files."""
+        """Commit that all records of the run are in the synced entry-log files."""
         self._shared.run = None
         await self._keeper.commit(None, keep_open=keep_open)
         await self._journals.remove_files(kept="")

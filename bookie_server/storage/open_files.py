@@ -66,7 +66,8 @@ def judge_all(replayed: list[Replayed], synced: int) -> None:
             previous=scans[number - 1] if number else None,
             following=scans[number + 1] if number + 1 < len(scans) else None,
         )
-        # If the MANIFEST lists damage, an earlier start may have overwritten it with an index.
+        # If the MANIFEST lists damage, an earlier start may have overwritten the damage with an
+        # index.
         was_damaged = file.handle is None or file.is_short or file.entry.has_damage
         file.verdict.has_damage |= was_damaged
 

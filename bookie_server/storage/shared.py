@@ -78,8 +78,8 @@ class Shared:
     ) -> None:
         """Set the fields.
 
-        `open_directory` returns another directory by its absolute path. Only journal directories
-        are opened with it.
+        `open_directory` opens another directory by its absolute path. It is used only for journal
+        directories.
         """
         self.files = FilePool(files, tasks, settings.open_files_max)
         self.store = ManifestStore(self.files, settings.state_deltas_bytes_min, self.give_way)
@@ -87,7 +87,8 @@ class Shared:
         self.run: BookieRun | None = None  # for the next commit of the MANIFEST
         self.journals: tuple[RunJournal, ...] = ()  # for the next commit of the MANIFEST
         self.on_failed_read: OnFailure = lambda *_: None  # for each read that an error ended
-        # For each add that an error ended before the journal, so its outcome is unknown.
+        # This is called for each add that an error ended before the journal. Its outcome is
+        # unknown.
         self.on_failed_add: OnFailure = lambda *_: None
         self.tasks = tasks
         self.clock = clock
@@ -100,7 +101,7 @@ class Shared:
 
     @property
     def is_moved(self) -> bool:
-        """Whether the last run used the directory at another path, so it may be a copy."""
+        """Whether the last run used another path, so this directory may be a copy."""
         return self.store.current.path not in ("", self.files.path)
 
     def state_of(self, ledger_id: int, master_key: bytes | None = None) -> HeldLedger:

@@ -1,4 +1,4 @@
-"""Ranges of consecutive entry ids. They are kept as an array, because a ledger may have many."""
+"""Ranges of consecutive entry ids, in an array, because a ledger may have many ranges."""
 
 from __future__ import annotations
 

@@ -44,14 +44,14 @@ class Defect:
 
 @dataclass(slots=True)
 class Report:
-    """What a check saw.
+    """The result of a check.
 
     Attributes:
         limit: Number of defects that are kept. All defects are counted.
         findings: The first defects.
         notes: States that are no defects, but that an operator may have to handle.
         wrong: Number of all defects.
-        seen: How much of each kind was verified.
+        seen: Numbers of the verified items, by kind.
     """
 
     limit: int

@@ -43,7 +43,7 @@ class Comparison:
 async def compare_index(
     file: FinishedFile, scan: FinishedScan, tombstones: Mapping[int, int], give_way: GiveWay
 ) -> Comparison:
-    """Compare each pointer of the index with the record to which it points, and the reverse.
+    """Compare each pointer of the index with its record, and each record with the index.
 
     `tombstones` are those of the ledger-state file, which belongs to the MANIFEST.
 

@@ -53,7 +53,7 @@ class DumpResult:
 
 @dataclass(slots=True)
 class _Source:
-    """The pieces of the ledger in one file, in ascending order, of which one is read ahead."""
+    """The pieces of the ledger in one file, in ascending order. One piece is read ahead."""
 
     pieces: AsyncIterator[Piece[int] | Piece[JournalRecord]]
     handle: PooledFile | None  # None if each record has its own file

@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Consecutive rows of a list, and the key from which the list goes on.
+    """Consecutive rows of a list, and the key from which the list continues.
 
     Attributes:
         rows: The rows, at most as many as the limit.

@@ -69,7 +69,8 @@ async def _rebuild(directory: RestingDirectory, entry: FileEntry) -> Rebuild:
             "a record of the file is not readable, so its entries must stay unknown",
         )
     shared = directory.shared
-    # An index in a file has no entry from before the tombstone of its ledger beside later ones.
+    # In an index in a file, all entries of a ledger are older, or all are newer, than its
+    # tombstone.
     index = await run_in_slices(scan.index(shared.states.tombstone_of), shared.give_way)
     await _write(directory, file, index, scan.last_sequence)
     return Rebuild(entry.slot, REBUILT, damage, index.pieces)

@@ -54,8 +54,8 @@ async def rewrite_manifest(directory: RestingDirectory, version: int) -> int:
 async def _for_older_program(directory: RestingDirectory, entry: FileEntry) -> FileEntry:
     """Return an entry of the MANIFEST as a program without compaction understands it.
 
-    If the index of a file is damaged, such a program takes the records up to `last_sequence` for
-    its content. A file of copies has 0 there, so all its entries would be absent.
+    If the index of a file is damaged, such a program treats the records up to `last_sequence` as
+    the content of the file. A file of copies has 0 there, so all its entries would be absent.
     """
     if not entry.is_copies or entry.slot not in directory.names:
         return entry

@@ -35,11 +35,12 @@ A bookie with a [`metrics_port`](settings.md) serves these metrics at `http://HO
 [Collect metrics](../how-to/metrics.md) has an example and the important alarms. All counters begin at 0 when the
 process starts.
 
-A metric that Apache BookKeeper has too has the name that BookKeeper's exporter for Prometheus gives it. Such a counter
-has no suffix `_total`, so the text gives it the type `untyped`. BookKeeper measures the times of requests too. A bookie of
-this release only counts requests, so these summaries have the sample `_count` without the label `success`, and neither
-`_sum` nor quantiles. All other names begin with `ledgerlog_bookie_`. The last column names BookKeeper's most similar
-metric if there is one that counts something else.
+If Apache BookKeeper has the same metric, the metric has its name in BookKeeper's exporter for
+Prometheus. Such a counter has no suffix `_total`, so the text gives it the type `untyped`.
+BookKeeper measures the times of requests too. A bookie of this release only counts requests, so
+these summaries have the sample `_count` without the label `success`, and neither `_sum` nor
+quantiles. All other names begin with `ledgerlog_bookie_`. If BookKeeper has a similar metric that
+counts something else, the last column names this metric.
 
 """
 

@@ -106,7 +106,7 @@ class PendingRun(Pending):
 
 
 class PendingKeyed(Pending):
-    """A request whose answer has no request id. A connection sends one for each key at a time."""
+    """A request whose answer has no request id. A connection has one sent request per key."""
 
     __slots__ = ("followers", "key")
 

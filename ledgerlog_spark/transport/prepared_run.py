@@ -21,7 +21,7 @@ from ledgerlog_spark.wire.requests import (
 )
 
 GATHERED_BYTES_MIN: Final = 8_192
-"""Average size of buffers from which it is cheaper to pass them to the kernel than to join them."""
+"""If buffers have at least this size on average, they are passed to the kernel without a join."""
 
 _RECOVERY = Flag.RECOVERY_ADD | Flag.HIGH_PRIORITY
 

@@ -130,7 +130,7 @@ def encode_add_answers(
 ) -> bytes:
     """The answers to one ADD for each entry id, one after another. All have the same code.
 
-    The answers are copies of one template. Then the ids are written into all of them at once.
+    The answers are copies of one template. One assignment then writes the ids into all copies.
     """
     count = len(entry_ids)
     template = encode_add_answer(code, ledger_id, 0, version=version)

@@ -1,6 +1,6 @@
-"""What a bookie shows over HTTP on its metrics port, and the changes that administrators request.
+"""The HTTP interface of a bookie: its metrics, its status, and the changes of administrators.
 
 - `server`: a bounded HTTP server. `routes`: paths, methods and answers.
-- `view`: what the routes show of a bookie, and the changes that they request.
+- `view`: the values that the routes show, and the changes that they request.
 - `status.html`: the status page, which polls one of the routes.
 """

@@ -115,7 +115,7 @@ def _flags(body: bytes) -> dict[str, bool]:
     """Return the truth values of a JSON object."""
     try:
         flags = json.loads(body)
-    except (ValueError, RecursionError):  # the second one: brackets in brackets in brackets
+    except (ValueError, RecursionError):  # RecursionError: brackets that are nested too deeply
         flags = None
     if not isinstance(flags, dict) or not all(isinstance(each, bool) for each in flags.values()):
         raise RefusedError(
@@ -171,11 +171,11 @@ ROUTES: Final[dict[str, dict[str, Handler]]] = {
     "/api/v1/bookie/status": {"GET": _status},
     "/api/v1/config/server_config": {"GET": _configuration},
 }
-"""The handlers of each path, by method. HEAD is answered wherever GET is."""
+"""The handlers of each path, by method. A path that accepts GET also accepts HEAD."""
 
 
 class AdminApplication:
-    """Answers one request after the other of each thread of the server."""
+    """Answers the requests of all threads of the server."""
 
     def __init__(self, view: BookieView) -> None:
         self._view = view

@@ -119,8 +119,9 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
 class _Handler(WSGIRequestHandler):
     """Reads one request of one connection, up to REQUEST_BYTES_MAX.
 
-    Python's server takes the end of the bytes for the end of the head of a request. Here, a
-    request without its whole head is not carried out, because the lost part may change its meaning.
+    If the bytes of a request end early, Python's server treats them as a whole head. This class
+    drops a request without its whole head, because the lost part may change the meaning of the
+    request.
     """
 
     def setup(self) -> None:
@@ -139,7 +140,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class _FirstBytes:
-    """The first REQUEST_BYTES_MAX bytes of a file, of which lines are read whole or not at all."""
+    """The first REQUEST_BYTES_MAX bytes of a file. A line that is not complete is an error."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

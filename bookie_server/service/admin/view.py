@@ -1,7 +1,7 @@
-"""What the admin routes show of a bookie, and what they change.
+"""The values of a bookie that the admin routes show, and the changes that the routes make.
 
-The routes run in threads of the HTTP server. They only read. A change runs in the event loop, and
-the route waits for it.
+The routes run in threads of the HTTP server, and these threads only read. A change runs in the
+event loop, and the route waits for it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class BookieView:
         return "major" if is_major else "minor"
 
     def stop(self) -> None:
-        """Show from now on that the bookie is stopping, and change nothing any more."""
+        """From now on, show that the bookie is stopping, and refuse all changes."""
         self.is_running, self.is_stopping = False, True
 
     def status_number(self) -> int:
@@ -102,7 +102,7 @@ class BookieView:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether regular adds are refused. Before the storage is open, all adds are."""
+        """Whether regular adds are refused. Before the storage is open, all adds are refused."""
         return self._serving is None or not self._serving.storage.is_writable
 
     def set_read_only(self, *, is_read_only: bool) -> None:
@@ -204,7 +204,7 @@ class BookieView:
 
 
 class _Change:
-    """A change that the event loop makes in time, or never."""
+    """A change that the event loop makes in time, or not at all."""
 
     def __init__(self, change: Callable[[], None]) -> None:
         self._change = change
@@ -213,14 +213,14 @@ class _Change:
         self._is_withdrawn = False
 
     def run(self) -> None:
-        """Make the change, unless it came too late."""
+        """Make the change, unless its route has stopped waiting."""
         with self._lock:
             if not self._is_withdrawn:
                 self._change()
                 self._has_run.set()
 
     def is_done_within(self, seconds: float) -> bool:
-        """Wait for the change, and return whether it was made. If not, it never will be."""
+        """Wait for the change, and return whether it was made. If False, it will never be made."""
         self._has_run.wait(seconds)
         with self._lock:
             self._is_withdrawn = True

@@ -2,5 +2,5 @@
 
 - `server`: owns the port. `service`: answers the calls. `stream`: one stream of requests and
   replies. `replies`: replies that clients have not taken yet.
-- `calls`: limits of calls. `stuck_calls`: ends calls if their peers do not take replies.
+- `calls`: limits of calls. `stuck_calls`: ends calls whose peers do not take replies.
 """

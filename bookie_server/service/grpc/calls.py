@@ -74,7 +74,10 @@ class FairSlots:
 
 
 class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Gives each call a place of `slots`, and one of `receiving` while it may receive a request."""
+    """Gives each call a place in `slots`.
+
+    A call that may receive a request has one in `receiving` too.
+    """
 
     def __init__(
         self,
@@ -167,7 +170,10 @@ class _Call:
 
 
 class _Place:
-    """The place of one call until the end of the handler; if kept, until the reply is sent."""
+    """The place of one call.
+
+    It is freed when the handler ends. With `is_kept`, it is freed after the reply.
+    """
 
     def __init__(self, slots: FairSlots, call: _Call, *, is_kept: bool) -> None:
         self._slots = slots

@@ -110,7 +110,7 @@ class Budget:
         return False
 
     def _is_first(self, share: Share) -> bool:
-        """Return whether the shares behind `share` in line have to wait for it (rule 4)."""
+        """Return whether the shares after `share` in line have to wait for it (rule 4)."""
         if share.held_bytes > share.reserve_bytes:
             return False
         hosts = len(self._hosts) + (share.host not in self._hosts)

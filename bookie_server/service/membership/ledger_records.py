@@ -61,7 +61,7 @@ class StoreLedgerListing:
         self._bookie_id = bookie_id
 
     async def unlisted(self, ledger_ids: Sequence[int]) -> Sequence[int] | None:
-        """Return those of `ledger_ids` that are not in a new listing, or None if it failed."""
+        """Return the `ledger_ids` that are not in a new listing, or None if the listing failed."""
         left = set(ledger_ids)
         try:
             if await self._registration.read_cookie(self._bookie_id) is None:
@@ -75,7 +75,7 @@ class StoreLedgerListing:
         return sorted(left)
 
     async def deleted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
-        """Return those of `ledger_ids` that have no metadata after a sync, or none on a failure."""
+        """Return the `ledger_ids` that have no metadata after a sync. Return none on a failure."""
         try:
             await self._ledgers.sync()
             return [i for i in ledger_ids if await self._is_deleted(i)]

@@ -2,8 +2,8 @@
 
 A metric that BookKeeper has too has BookKeeper's name, as its exporter for Prometheus writes it.
 BookKeeper's counters have no suffix `_total`, so the text gives them the type `untyped`. BookKeeper
-also measures the times of requests. A bookie of this release only counts them, so these summaries
-have a number, but neither a sum nor quantiles nor the label `success`.
+also measures the times of requests. A bookie of this release only counts requests, so its summaries
+of requests have a count, but no sum, no quantiles and no label `success`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RELATED: Final = {
     "storage_compactions": "bookie_gc_MAJOR_COMPACTION_TOTAL",
     "disk_free_bytes": "bookie_ledger_dir_..._usage",
 }
-"""The metric of BookKeeper that is the most similar one, but counts something else."""
+"""The most similar metric of BookKeeper, which counts something else."""
 
 MEANINGS: Final = {
     "add_requests": "Requests to store entries.",
@@ -90,7 +90,7 @@ MEANINGS: Final = {
         "Ledgers that the bookie keeps in memory, including deleted ledgers until the bookie "
         "forgets them."
     ),
-    "entry_log_files": "Entry-log files that may hold entries, with the file that is written.",
+    "entry_log_files": "Entry-log files that may hold entries, including the file that is written.",
     "disk_used_part": (
         "The used part of the device of the entries, from 0 to 1. Freed files that the bookie "
         "keeps for reuse count as free."
@@ -206,14 +206,14 @@ OF_A_LANE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What the text and the documentation show of a metric."""
+    """The description of a metric in the exported text and in the documentation."""
 
     key: str  # the name in this program
     name: str  # without the suffixes of samples, such as `_total` and `_count`
     type: str
     unit: str
     meaning: str  # Markdown
-    is_bookkeepers: bool  # whether `name` is BookKeeper's
+    is_bookkeepers: bool  # whether BookKeeper has a metric `name`
     related: str  # the most similar metric of BookKeeper, or ""
 
     def family(self, value: float, labels: tuple[str, ...] = ()) -> Metric:

@@ -60,7 +60,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         self._left = left
         self._transport: asyncio.Transport | None = None
         self._backlog: deque[memoryview] = deque()
-        self._alone = 0  # number of first frames of the backlog that are not handled together
+        self._alone = 0  # number of frames at the start of the backlog that are handled alone
         self._answers: list[Buffer] = []
         self._granted: tuple[Share, int] | None = None
         self._is_closing = False
@@ -362,7 +362,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         handled_count = len(bodies) - len(left)
         kept: list[memoryview] = []
         if left and left[0] is not bodies[handled_count]:
-            # The frames that are left are not the last ones.
+            # The frames that are left are not the last frames of `bodies`.
             handled_count, kept = len(bodies), left
             self.memory.keep(kept)
         for _ in range(handled_count):
@@ -378,7 +378,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     def _handle_together(
         self, bodies: Sequence[memoryview], start: int, count_max: int
     ) -> Together | None:
-        """Handle frames from `start` on as one request; None if the first one is handled alone."""
+        """Handle frames from `start` on together; None if the first frame must be handled alone."""
 
     @abstractmethod
     def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:

@@ -53,8 +53,8 @@ _logger = get_logger("v2")
 
 READ_SLICES: Final = int(Opcode.READ_SLICES)
 BATCHES: Final = frozenset((int(Opcode.BATCH_READ), READ_SLICES))
-"""Operations whose answer may have fewer entries than requested. The requests of all of them have
-their size limit at the same offset."""
+"""Operations whose answer may have fewer entries than requested. All their requests have the size
+limit at the same offset."""
 SLICES_COST_FACTOR: Final = 16
 """A decoded request for slices takes at most this number of bytes for each byte of its frame."""
 SLICES_ANSWER_BYTES_MIN: Final = ANSWERS_RESERVE_BYTES // 2

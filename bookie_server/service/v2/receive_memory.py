@@ -94,7 +94,8 @@ class ReceiveMemory:
         """Replace the chunk that bytes are received into, and return whether this was possible.
 
         In an ample lane, the new chunk has the size `best`, otherwise `least`. If `least` is 0, the
-        old chunk is large enough. If it is not, and no lane grants the memory, set `wanted`.
+        old chunk is large enough. If the old chunk is too small, and no lane grants memory, set
+        `wanted`.
         """
         adds = self._adds
         if adds.budget.is_ample and self._swap(adds, chunk_size_bytes(best)):

@@ -81,8 +81,8 @@ class SegmentRun:
         head: Packet header, master key and ledger id, which all frames of the run share.
         frames: The bodies of the frames.
         entry_ids: The rising ids of the entries.
-        last_lac: The last add confirmed of the last entry. No entry of the run has a larger one,
-            because the storage reads only the first and the last entry of a run.
+        last_lac: The last add confirmed of the last entry. No entry of the run may have a larger
+            value, because the storage reads this value only from the first and the last entry.
     """
 
     __slots__ = ("entry_ids", "frames", "head", "last_lac")
@@ -105,7 +105,7 @@ class SegmentRun:
 
     @property
     def cost_bytes(self) -> int:
-        """Memory of the run. Its answers take less."""
+        """Memory of the run. Its answers take less memory."""
         return sum(map(len, self.frames)) + ENTRY_COST_BYTES * len(self.frames)
 
     def to_add(self, peer: object) -> StoredAdd:
@@ -171,7 +171,7 @@ class Segment:
             if entry_id < 0:
                 break
             if run is None or head != run.head or entry_id <= last_id or lac < last_lac:
-                # A repeat, an overlap or another key begins a run of its own, in its place.
+                # A repeated id, an overlap or another key begins a new run at this place.
                 left_bytes -= WRITE_COST_BYTES
                 if left_bytes < 0:
                     break

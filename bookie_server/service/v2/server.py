@@ -118,8 +118,8 @@ def to_replace(
     """Return the idle connection that a new connection replaces, or None.
 
     Connections that are not proven (`is_proven`) are replaced first. The connection of an unknown
-    host replaces only such a connection. If there are several, a connection of the host with the
-    most connections is replaced: of these, the connection that was silent for the longest time.
+    host replaces only such a connection. If there are several, the server chooses the host with the
+    most connections. It replaces the connection of this host that was silent for the longest time.
     """
     of_host = Counter(connection.host for connection in connections)
     return min(

@@ -56,7 +56,7 @@ class Compactor:
             self.request(settings.short_percent)
 
     async def stop(self) -> None:
-        """End a running compaction at its next step. No other begins."""
+        """End a running compaction at its next step, and begin no other compaction."""
         self._pace.is_stopped = True
         while self._is_running:
             await self.compact(0)

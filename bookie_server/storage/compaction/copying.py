@@ -28,11 +28,11 @@ class CopyOutcome(Enum):
     """How the copying of a file ended."""
 
     WHOLE = "whole"
-    """Each live entry of the file is copied."""
+    """All live entries of the file are copied."""
     FULL = "full"
     """The draft is full. The copying continues in another draft."""
     DEAD = "dead"
-    """All ledgers of the file were dropped meanwhile."""
+    """All ledgers of the file were dropped during the compaction."""
     UNREADABLE = "unreadable"
     """The file is damaged, or the device cannot read it. The file is kept."""
     ENDED = "ended"
@@ -138,7 +138,7 @@ class Copying:
 
 
 def part_of(record: JournalRecord, places: list[range]) -> JournalRecord:
-    """Return a record without a place, with some entries of `record` and its origin."""
+    """Return a new record with some entries of `record`, and the same origin sequence."""
     ids, lengths = record.entry_ids, record.lengths
     if len(places) == 1:
         (only,) = places

@@ -1,9 +1,9 @@
-"""One compaction: chooses files, has them copied, and switches to the copies.
+"""One compaction: chooses files, copies them, and switches to the copies.
 
 A switch is one MANIFEST. Before it, the copies are finished and synced. In one turn of the event
-loop, the copies become readable, and the MANIFEST becomes due that lists them and not their
-sources. The sources are read until that MANIFEST is durable. Then their slots wait for the readings
-under way, and become free. If the disk has no room for the MANIFEST, the sources stay, and the
+loop, the last copies become readable, and the next MANIFEST lists them instead of their sources.
+The sources are read until that MANIFEST is durable. When all running readings of the sources have
+ended, their slots become free. If the disk has no room for the MANIFEST, the sources stay, and the
 copies are removed.
 """
 
@@ -189,7 +189,8 @@ class Cycle:
         sizes = sum(size_of(file) for file in switch.sources)
         await keeper.commit_soon()
         if not switch.is_done:
-            # There is no room for a MANIFEST: the sources stay. None may list the copies any more.
+            # There is no room for a MANIFEST: the sources stay. No later MANIFEST may list the
+            # copies.
             switch.is_due = False
             if copies is not None and not self._shared.health.has_failed:
                 await keeper.withdraw(copies)
@@ -208,7 +209,7 @@ class Cycle:
 
 
 def needed_for(file: FinishedFile) -> int:
-    """Return about how many bytes of a draft the live entries of a file need."""
+    """Estimate the bytes that the live entries of a file need in a draft."""
     return _live_part(file, file.entry.data_end - RECORDS_START)
 
 

@@ -52,7 +52,10 @@ class Draft:
         self.records = 0
 
     def has_room_for(self, record: JournalRecord) -> bool:
-        """Return whether a copy fits. The first copy always fits: a draft has a whole record."""
+        """Return whether a copy fits.
+
+        The first copy always fits: a draft has room for one record.
+        """
         settings, index = self._shared.settings, self.file.index
         pieces = PIECES_PER_STRETCH_MAX * stretches_at_most(record.entry_ids)
         lists_bytes = index.lists_bytes + lists_bytes_at_most(record)
@@ -65,7 +68,7 @@ class Draft:
     def may_fit(self, needed_bytes: int, pieces: int = 0) -> bool:
         """Return whether the draft has room for bytes of copies before its index, and for pieces.
 
-        The bytes include those of the pieces in the index.
+        The bytes also include the room of these pieces in the index.
         """
         index = self.file.index
         if index.pieces + pieces > min(PIECES_MAX, self._shared.settings.pieces_max):

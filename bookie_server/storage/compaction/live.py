@@ -66,8 +66,8 @@ class LiveStretches:
 class LiveEntries:
     """Finds the live entries of files.
 
-    An entry in a file of `weak` supersedes no equal copy. `weak` are the ids of all files of one
-    compaction, and of the files that could not be read.
+    `weak` are the ids of all files of one compaction, and of the files that could not be read. An
+    entry in one of these files does not supersede a copy with the same origin sequence.
     """
 
     def __init__(
@@ -143,9 +143,10 @@ class LiveEntries:
     async def _without_newer(
         self, pieces: list[Piece[int]], rival: FinishedFile, ledger_id: int
     ) -> list[Piece[int]]:
-        """Return the parts of pieces of which `rival` has no newer copy.
+        """Return the parts of pieces that have no newer copy in `rival`.
 
-        If `rival` is not weak, an equal copy supersedes too: an earlier compaction made it.
+        If `rival` is not weak, a copy with the same origin also supersedes: an earlier compaction
+        wrote it.
         """
         is_firm = rival.entry.file_id not in self._weak
         newer: list[list[tuple[int, int]]] = [[] for _ in pieces]

@@ -19,7 +19,7 @@ PAUSE_MS_MAX = 1_000
 
 
 class Pace:
-    """Counts what compaction reads and writes, and pauses. A full disk is emptied without pauses.
+    """Counts the bytes of compaction, and makes pauses. While the disk is full, it makes none.
 
     Compaction ends early while the storage stops or has failed.
     """
@@ -33,7 +33,7 @@ class Pace:
 
     @property
     def must_end(self) -> bool:
-        """Whether compaction must leave everything as it is."""
+        """Whether compaction must end without further changes."""
         health = self._shared.health
         return self.is_stopped or health.has_failed or health.is_closing
 

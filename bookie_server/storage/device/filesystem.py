@@ -3,7 +3,7 @@
 One thread for each directory writes and syncs groups of records, in the order of the calls. A group
 needs one call in this thread and one wake-up of the event loop. The event loop never waits for the
 device. A second thread makes all other changes, also in order. So no group waits while the next
-file is prepared. A third thread writes and syncs what compaction copies. Reads of bytes that are
+file is prepared. A third thread writes and syncs the copies of compaction. Reads of bytes that are
 not in the page cache run in two small pools of threads, one for clients and one for background
 work. So background work never delays a client. Files have mode 0600, and the directory has mode
 0700. A file that is a symbolic link is not opened.
@@ -233,7 +233,7 @@ class OsFileSystem:
             os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
 
     def begin_writing(self, descriptor: int, offset: int, size: int) -> None:
-        """Start write-back of written bytes. If it fails, the next sync reports the failure."""
+        """Begin to write cached bytes to the device. If this fails, the next sync reports it."""
         if _sync_file_range is not None:
             _sync_file_range(
                 descriptor, ctypes.c_int64(offset), ctypes.c_int64(size), SYNC_FILE_RANGE_WRITE
@@ -285,9 +285,9 @@ class OsFile:
         self._use_ended()
 
     async def _use(self, thread: OrderedThread, call: Callable[[], None], verb: str) -> None:
-        """Run a call that uses the descriptor in another thread than the keeper.
+        """Run a call that uses the descriptor in a thread other than the keeper's.
 
-        The use ends with the call, also if this coroutine is cancelled before.
+        The use ends with the call, even if this coroutine is cancelled earlier.
         """
         self._uses += 1
         try:

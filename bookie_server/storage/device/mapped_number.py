@@ -1,4 +1,4 @@
-"""A number in a file of the memory file system, which a SIGKILL leaves and a power loss clears."""
+"""A number in a file of the memory file system. It survives a SIGKILL, but not a power loss."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MappedNumber:
         """Map the number of a run.
 
         Return None if it does not exist, if another run has set it, or if there is no memory file
-        system. With `create`, the number is new, and replaces that of another run.
+        system. With `create`, a new number replaces the number of another run.
         """
         if create:
             # Another process may still map the old file. It is not changed.

@@ -69,7 +69,10 @@ class OsTasks:
         await asyncio.sleep(duration_ms / 1_000)
 
     async def give_way(self) -> None:
-        """Let other tasks run. A background task waits for a turn if the slice is over."""
+        """Let other tasks run.
+
+        If the slice of a background task has ended, wait for its next slice.
+        """
         if _priority.get() is Priority.BACKGROUND:
             await self._background.wait()
         else:
@@ -94,9 +97,9 @@ class OsTasks:
 
 
 class BackgroundTurns:
-    """Gives background tasks turns of `SLICE_SECONDS`, one task at a time.
+    """Gives background tasks slices of `SLICE_SECONDS`, one task at a time.
 
-    Turns begin at least `PERIOD_SECONDS` apart, and a turn ends with the portion of work that
+    Slices begin at least `PERIOD_SECONDS` apart, and a slice ends with the portion of work that
     exceeds it. So clients get about half of the time of the event loop.
     """
 
@@ -107,10 +110,10 @@ class BackgroundTurns:
         self._now = now
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_due = False  # `_begin` is scheduled
-        self._began = now() - PERIOD_SECONDS  # when the last turn began
+        self._began = now() - PERIOD_SECONDS  # when the last slice began
 
     async def wait(self) -> None:
-        """Return at once while a turn lasts, else wait for the caller's next turn."""
+        """Return immediately while a slice lasts. Otherwise wait for the caller's next slice."""
         if self._now() - self._began < SLICE_SECONDS:
             return
         turn: asyncio.Future[None] = self._loop.create_future()
@@ -156,7 +159,7 @@ class OrderedThread:
     ) -> asyncio.Future[T]:
         """Run `function` in the thread. `on_abandoned` gets a result for which no caller waits.
 
-        The event loop calls `on_end` after the end of `function`, also if no caller waits.
+        The event loop calls `on_end` after the end of `function`, even if no caller waits.
         """
         future: asyncio.Future[T] = self._loop.create_future()
         self._calls.put(_Call(future, function, on_abandoned, on_end))

@@ -39,7 +39,7 @@ class ActiveIndex:
         self.lists_bytes = 0  # upper bound for all inserted runs, including dropped runs
 
     def insert(self, record: JournalRecord) -> None:
-        """Add a run. Where runs overlap, the run with the largest origin sequence counts."""
+        """Add a run. If runs overlap, the run with the largest origin sequence counts."""
         pieces = self._ledgers.get(record.ledger_id)
         if pieces is None:
             pieces = self._ledgers[record.ledger_id] = Pieces()
@@ -91,7 +91,7 @@ class ActiveIndex:
 
     @property
     def ledger_ids(self) -> list[int]:
-        """The ids of all ledgers in ascending order, also of those whose pieces are dropped."""
+        """The ids of all ledgers in ascending order, including those whose pieces were dropped."""
         return sorted(self._ledgers)
 
     @property

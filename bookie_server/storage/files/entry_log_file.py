@@ -191,7 +191,7 @@ def find_piece(
 def first_newer(
     file: FinishedFile, ledger_id: int, ids: range, origin: int
 ) -> Generator[Need, bytes, int]:
-    """Return the first of consecutive `ids` of which a file has a copy with a larger origin.
+    """Return the first of the consecutive `ids` for which a file has a copy with a larger origin.
 
     Without such a copy, return the end of `ids`.
     """

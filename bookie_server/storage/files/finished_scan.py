@@ -34,7 +34,7 @@ class FinishedScan:
 
     @property
     def known(self) -> list[JournalRecord]:
-        """All records of the scan, also those of which only the header is readable."""
+        """All records of the scan, including records with only a readable header."""
         return [*self.records, *(gap.record for gap in self.gaps if gap.record is not None)]
 
     def is_run(self, record: JournalRecord) -> bool:
@@ -47,7 +47,7 @@ class FinishedScan:
     ) -> Generator[None, None, ActiveIndex]:
         """Return the index of the runs of the file; yields after each slice.
 
-        Of the runs that a tombstone deletes, the index has only the ledger.
+        If a tombstone deletes a run, the index has only the ledger of the run.
         """
         index = ActiveIndex()
         deleted: set[int] = set()
@@ -65,7 +65,7 @@ class FinishedScan:
 
     @property
     def lost(self) -> list[Gap]:
-        """The gaps in which a record of the file and its ledger are unknown.
+        """The gaps that may hold a record of the file, whose ledger is unknown.
 
         A scan ends in a gap, unless the file has a finish record where the scan ends. So a file
         that lost its last records has a gap with the sequence of the first of them.

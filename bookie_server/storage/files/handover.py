@@ -1,7 +1,7 @@
-"""What compaction and the keeper of the files agree on.
+"""The interface between compaction and the keeper of the files.
 
 Compaction owns the files that it copies, its draft (the file that it writes), and the slot of the
-draft. The keeper leaves them alone. When the copies are durable, compaction requests a
+draft. The keeper does not change these files. When the copies are durable, compaction requests a
 `Switch`: one MANIFEST lists the copies, and no longer lists the files that were copied.
 """
 
@@ -27,7 +27,7 @@ class Switch:
 class Borrowed:
     """Room of the device that a file of copies takes until the next switch.
 
-    The switch frees files that take at least as much, so the room counts as free.
+    The switch frees files of at least this size, so the room counts as free.
     """
 
     slot: str

@@ -17,9 +17,9 @@ _by_id = attrgetter("entry.file_id")
 class HeldFiles:
     """Finished files in ascending order of id, and for each ledger the files that hold it.
 
-    The `live_bytes` of a file count its entries that no tombstone deletes. An index that is written
-    to a file has only entries from before or only entries from after the tombstone of a ledger. An
-    index that was rebuilt from records may have both, and is counted piece by piece.
+    The `live_bytes` of a file count its entries that no tombstone deletes. In an index that is
+    written to a file, all entries of a ledger are either older or newer than its tombstone. A
+    rebuilt index may have older and newer entries of a ledger, so it is counted piece by piece.
     """
 
     def __init__(self, files: Iterable[FinishedFile], tombstone_of: Callable[[int], int]) -> None:
@@ -90,7 +90,7 @@ class HeldFiles:
 
     def removing(self, file: FinishedFile) -> Iterator[None]:
         """Remove a file whose live entries are also in another file; yields after each slice."""
-        while file.live:  # another task may count the ledgers of the file again meanwhile
+        while file.live:  # another task may count the ledgers of the file again
             for ids in parts(list(file.live)):
                 for ledger_id in ids:
                     file.live_bytes -= file.live.pop(ledger_id)
@@ -147,7 +147,10 @@ class HeldFiles:
             file.live_bytes -= file.live.pop(ledger_id)
 
     def dead(self, files_in_doubt: set[int]) -> list[FinishedFile]:
-        """Return the files without live entries. Files in doubt are omitted: they may have some."""
+        """Return the files without live entries.
+
+        Files in doubt are omitted, because they may have live entries.
+        """
         return [
             file
             for file in self._files.values()

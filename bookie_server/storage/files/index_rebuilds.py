@@ -63,4 +63,4 @@ class IndexRebuilds:
                 doubts.discard(file_id)
         finally:
             if file_id not in self._finished:
-                doubts.discard(file_id)  # freed meanwhile, after compaction copied its entries
+                doubts.discard(file_id)  # freed after compaction copied its entries

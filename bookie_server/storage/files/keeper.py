@@ -190,7 +190,7 @@ class FileKeeper:
             await self._finish_full()
 
     async def _finish_full(self) -> None:
-        """Write and sync the full file's index, if there is a full file.
+        """Write and sync the index of the full file, if there is a full file.
 
         The work is done in slices, and adds, reads and drops continue between the slices. If a
         ledger is dropped before the last slice, the index may keep the pieces of the ledger, but
@@ -247,7 +247,7 @@ class FileKeeper:
         await committed
 
     async def maintain(self) -> None:
-        """Prepare files and commit the MANIFEST whenever due, until closed."""
+        """Prepare files and commit the MANIFEST when this is due, until the keeper is closed."""
         try:
             while not self._is_closing and not self._health.has_failed:
                 if not self._is_due:
@@ -412,7 +412,7 @@ class FileKeeper:
             self._health.files_in_doubt.discard(file.entry.file_id)
 
     async def withdraw(self, copies: FinishedFile) -> None:
-        """Remove copies that no MANIFEST lists, after the readings that may use them."""
+        """Remove copies that no MANIFEST lists, after the end of the readings that may use them."""
         for _ in self.finished.removing(copies):
             await self._tasks.give_way()
         slot = copies.entry.slot

@@ -1,4 +1,4 @@
-"""The live bytes of each ledger in a file, packed: files may hold 1,000,000 ledgers together."""
+"""The live bytes of each ledger in a file, packed, because a million of them may be in memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LiveBytes:
         self._count += len(ledger_ids)
 
     def pop(self, ledger_id: int) -> int:
-        """Remove a ledger, and return its bytes: 0 if it is not there."""
+        """Remove a ledger, and return its bytes, or 0 if the ledger is not in the file."""
         place = self._place_of(ledger_id)
         if place < 0:
             return 0

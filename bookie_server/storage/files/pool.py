@@ -272,8 +272,8 @@ class PooledFile:
 class Pins:
     """The files from which one reading has read. A freed file stays until such readings end.
 
-    A reading that finds an entry in a file that was freed before its first read from the device
-    gets FreedFileError, and looks for the entry again.
+    If a file is freed after a reading has looked up an entry in it, and before the first read from
+    the device, the reading gets FreedFileError and looks up the entry again.
     """
 
     __slots__ = ("_files",)

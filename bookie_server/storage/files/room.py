@@ -14,7 +14,7 @@ CONTROL_RECORD_SIZE = 1_024  # upper bound of the bytes of one more control reco
 RESERVE_FRACTION = 16
 """Regular adds leave this part of the last file to control records and recovery adds."""
 DROPS_FRACTION = 64
-"""This part of a file is left to deletions alone. A tombstone takes 512 bytes."""
+"""Only deletions may use this part of a file. A tombstone takes 512 bytes."""
 DROPS_FRACTION_MAX = 8  # the same for the smaller file of a start on a full disk
 INDEX_BYTES_PER_PIECE = 48
 INDEX_BYTES_BESIDE = 2 * BLOCK_SIZE
@@ -30,7 +30,7 @@ def room_left(file: OpenFile) -> int:
 
 
 def room_for_drops(file: OpenFile, file_size_bytes: int) -> int:
-    """Return how many bytes of the last file only deletions may take, because they free room.
+    """Return the bytes of the last file that only deletions may use, because they free room.
 
     `file_size_bytes` is the usual size of a file.
     """

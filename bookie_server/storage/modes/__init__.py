@@ -5,5 +5,5 @@
 - `ring`: the journal files of one run.
 - `redo`: at the start, writes the groups of the journal files into the entry-log files again.
 - `recorded_run`: lists a run without syncs in the MANIFEST while it owes a sync.
-- `setup`: makes the writer of a new run, and checks what the last run left.
+- `setup`: makes the writer of a new run, and takes over the records of the last run.
 """

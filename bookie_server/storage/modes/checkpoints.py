@@ -34,7 +34,7 @@ class OpenedFiles(Protocol):
 
     @property
     def opened(self) -> Sequence[OpenFile]:
-        """The files that have records without a sync; a file that is not here is synced."""
+        """The files that may have unsynced records. All other files are synced."""
 
 
 class Checkpoints:
@@ -148,7 +148,7 @@ class Checkpoints:
         waiting, self._waiting = self._waiting, []
         try:
             for file in self._files.opened:
-                # A file that was freed meanwhile has no live record.
+                # A file that was freed in the meantime has no live record.
                 with contextlib.suppress(FreedFileError):
                     await file.handle.datasync()
             self._shared.counters.checkpoints += 1

@@ -1,9 +1,9 @@
 """Records whether a run without syncs may have acknowledged records that are not synced.
 
-Such a run acknowledges a record before its sync. While the MANIFEST lists the run itself, a power
-loss costs the bookie. So while all acknowledged records are synced, the MANIFEST lists what the run
-promises then: the same as a run in mode `direct`. This is the case from the start of the run to its
-first add, and after a whole interval of checkpoints without a record.
+Such a run acknowledges a record before its sync. If the power fails while the MANIFEST lists the
+run with its own mode, the bookie is lost. So while all acknowledged records are synced, the
+MANIFEST lists the run as a run in mode `direct`. This is the case from the start of the run to its
+first add, and after a whole interval of checkpoints without a new record.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ class Commits(Protocol):
 
 
 class RecordedRun:
-    """What the MANIFEST lists of a run without syncs. At most two commits for each interval."""
+    """The listing of a run without syncs in the MANIFEST.
+
+    It needs at most two commits in an interval.
+    """
 
     def __init__(self, shared: Shared, run: BookieRun, commits: Commits) -> None:
         self._shared = shared
@@ -40,7 +43,7 @@ class RecordedRun:
     def note_idle(self) -> None:
         """Stop listing the run, because all written groups were synced some time ago."""
         if not self.groups and self._shared.run == self._run:
-            # From now on, a commit may come at any moment, also for another reason.
+            # From now on, a commit may happen at any moment, for this or another reason.
             self._is_listed = False
             self._shared.run = self._run.while_synced()
             self._commits.wake()
@@ -49,8 +52,8 @@ class RecordedRun:
         """Return whether a group may be written without a sync. Calls end in their order.
 
         The MANIFEST must list the run. A group with adds waits until it does, and the result is
-        False if the MANIFEST has no room. A group without adds is synced while the run is not
-        listed: a deletion takes effect after the write, and the next MANIFEST has the effect.
+        False if the MANIFEST has no room. A group without adds is synced if the run is not listed,
+        because a deletion takes effect after the write, and the next MANIFEST contains this effect.
         """
         if self._listing is not None:
             await self._listing

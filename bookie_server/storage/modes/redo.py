@@ -113,8 +113,8 @@ async def _scan(shared: Shared, journal: FileSystem, run: BookieRun) -> list[Sca
     await _require_whole(handles, run)
     scanned: list[ScannedFile] = []
     for number, handle in enumerate(handles):
-        # After a SIGKILL, the last copies may be in the page cache only. If a power loss took one
-        # of them after this boot has used it, the next boot would find less than this one.
+        # After a SIGKILL, the last copies may be in the page cache only. If a power loss destroyed
+        # one of them after this boot has used it, the next boot would find less than this one.
         await handle.datasync()
         file = ScannedFile(handle, min(await handle.size(), await handle.data_end()))
         scanned.append(file)
@@ -196,7 +196,7 @@ class _Targets:
         self._handles: dict[int, PooledFile | None] = {}
 
     async def write(self, copy: GroupCopy, body: bytes, following: GroupCopy | None) -> bool:
-        """Write a group to its place; return False if its file is finished or gone.
+        """Write a group to its place. Return False if its file is finished or does not exist.
 
         A finished file was synced before the MANIFEST listed it as finished. `following` is the
         next copy that has a readable head.

@@ -69,7 +69,7 @@ class JournalRing:
         is_synced: bool,
     ) -> None:
         self._files = files
-        # The entry-log files hold all copies up to this place, synced.
+        # All copies up to this place are synced in entry-log files.
         self.mark = JournalPlace(0, files[0].handle.name, 0)
         self._path = run.journal
         self._run_id = bytes.fromhex(run.run_id)
@@ -80,7 +80,7 @@ class JournalRing:
         self._offset = 0
         self._number = 0
         self._last_sequence = 0
-        self._released = 0  # the entry-log files hold all records up to this sequence, synced
+        self._released = 0  # all records up to this sequence are synced in entry-log files
         self._turn: Future[None] | None = None  # ends when the previous append has its place
         self._room: Future[None] | None = None  # ends when a file may have become free
         self._last_write: Future[None] | None = None  # ends when the newest copy is written or lost
@@ -118,10 +118,10 @@ class JournalRing:
         buffers: Sequence[Buffer],
         sequences: tuple[int, int],
     ) -> JournalPlace:
-        """Write the copy of a group, sync it unless the run syncs later, and return its end.
+        """Write the copy of a group, and return its end. Sync it, unless the run syncs later.
 
-        `sequences` are those of the first and last record. A group that is larger than a journal
-        file must not be given.
+        `sequences` are those of the first and last record. The group must not be larger than a
+        journal file.
 
         Raises:
             JournalFailedError: The copy may or may not be on the device. No later copy is written.
@@ -195,7 +195,7 @@ class JournalRing:
     def release(self, sequence: int, mark: JournalPlace | None) -> None:
         """Allow the reuse of files whose last record is not after `sequence`.
 
-        The entry-log files hold all records up to `sequence`, synced. `mark` is the end of the copy
+        All records up to `sequence` are synced in entry-log files. `mark` is the end of the copy
         with this record.
         """
         self._released = max(self._released, sequence)

@@ -1,4 +1,4 @@
-"""Makes the writer of a new run, and takes over what the last run left."""
+"""Makes the writer of a new run, and takes over the records of the last run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def number_name(shared: Shared) -> str:
 
 
 def missing_journal(path: str, advice: str) -> MissingJournalError:
-    """Return the error for a journal directory that does not exist. `advice` is what to do then."""
+    """Return the error for a journal directory that does not exist.
+
+    `advice` is the end of the message.
+    """
     return MissingJournalError(
         f"the journal directory {path} does not exist. If its device is not mounted, mount it, and "
         f"start the bookie again. {advice}",
@@ -70,7 +73,7 @@ class Journals:
     _open: dict[str, FileSystem] = field(default_factory=dict)
 
     async def at(self, path: str, advice: str) -> FileSystem:
-        """Return a journal directory. It is locked until `unlock`. `advice` is what to do without.
+        """Lock and return a journal directory. `advice` ends the message if it does not exist.
 
         Raises:
             DirectoryLockedError: Another process has locked it.
@@ -139,9 +142,9 @@ def journals_of(manifest: Manifest, *, is_moved: bool) -> tuple[RunJournal, ...]
 
 
 def require_own_directory(shared: Shared) -> None:
-    """Refuse a copy of a directory whose last run left something outside of the directory.
+    """Refuse a copy of a directory if the last run needs data outside of the directory.
 
-    The journal and the number of that run may belong to the original, which may need them.
+    These data, a journal or a surviving number, may belong to the original directory.
 
     Raises:
         MovedDirectoryError: The directory was moved or copied after an unclean end.
@@ -161,10 +164,11 @@ def require_own_directory(shared: Shared) -> None:
 
 
 async def take_over(shared: Shared, journals: Journals) -> int:
-    """Make what the last run acknowledged readable in the entry-log files, and sync it.
+    """Make all records that the last run acknowledged readable in entry-log files, and sync them.
 
-    Return the largest sequence that the last run may have acknowledged, as far as its journal or
-    its surviving number proves it; 0 after a clean stop and after a run in direct mode.
+    Return the largest sequence that the last run may have acknowledged. Its journal or its
+    surviving number proves this sequence. Return 0 after a clean stop, and after a run in direct
+    mode.
 
     Raises:
         DamagedDirectoryError: A journal file is missing.
@@ -240,9 +244,9 @@ class Mode:
             self.checkpoints.start()
 
     def note_loss(self, error: StorageError, unfinished: Collection[str]) -> None:
-        """Record an error that may have lost written groups. `unfinished` are the files with them.
+        """Record an error that may have lost written groups, which are in the files `unfinished`.
 
-        Other failures, such as that of a MANIFEST, take no entry from the files.
+        Other failures, such as a failed MANIFEST, lose no entry.
         """
         is_loss = isinstance(error, SyncFailedError) and error.fields.get("path") in unfinished
         if is_loss and isinstance(self.writer, UnsyncedWriter):
@@ -287,7 +291,7 @@ async def prepare_mode(
     on_synced: OnSynced,
     on_failed: OnFailed,
 ) -> Mode:
-    """Create what the write mode of a run needs. It is durable on return.
+    """Create the durable files and the durable number that the write mode of a run needs.
 
     Raises:
         StartupError: The journal's device has no room.
@@ -320,12 +324,13 @@ async def prepare_mode(
 async def require_journals(shared: Shared, journals: Journals) -> None:
     """Lock the journal directories that the start needs: of the last run, and of the new run.
 
-    The directory of the new run must not have files of others.
+    The directory of the new run must not have files of other bookies.
 
     Raises:
-        DirectoryLockedError: Another process has locked it.
-        ForeignJournalError: It has the journal of another directory, or of a copy of this one.
-        MissingJournalError: It does not exist.
+        DirectoryLockedError: Another process has locked a needed journal directory.
+        ForeignJournalError: The directory for the new run has the journal of another directory, or
+            of a copy of this one.
+        MissingJournalError: A needed journal directory does not exist.
     """
     last = shared.store.current.run
     if last is not None and last.needs_journal:

@@ -102,7 +102,7 @@ class JournalWriter(SyncedWriter):
         self._checkpoints = checkpoints
 
     async def write(self, group: Group) -> bool:
-        """Write both. The group is synced, because its copy is."""
+        """Write the copy and the group. The group counts as synced, because its copy is synced."""
         place = await append_copy(self._ring, group)
         await group.file.handle.write_in_order(group.offset, group.buffers)
         self._checkpoints.wrote(group.written(place), group.size_bytes)
@@ -149,7 +149,7 @@ class UnsyncedWriter:
         except SyncFailedError:
             self.fail()
             raise
-        # A checkpoint may have failed meanwhile. The number must keep this.
+        # A checkpoint may have failed in the meantime. The number must not hide this.
         if self._survivor is not None and not self._has_failed:
             self._survivor.set(group.records[-1].sequence)
         mark = group.written(place)

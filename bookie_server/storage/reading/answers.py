@@ -85,11 +85,11 @@ class ReadAnswers:
             )  # fmt: skip
 
     def read_together(self, request: StoredReads, on_some: OnReadSome) -> int:
-        """Read entries that were requested one by one. Return how many, counted from the first.
+        """Read the first entries of a request, and return the number of these entries.
 
-        Each stretch of entries is one reading, so a stretch that is read from the device delays no
-        other. At most `STRETCHES_PER_CALL_MAX` stretches are read, because each needs a look-up.
-        After `size_bytes_max` bytes and the first stretch, no further stretch begins.
+        Each stretch of entries is one reading, so a stretch that is read from the device does not
+        delay the others. At most `STRETCHES_PER_CALL_MAX` stretches are read, because each needs a
+        look-up. If `size_bytes_max` bytes are reached after a stretch, no further stretch begins.
         """
         ledger_id, ids = request.ledger_id, request.entry_ids
         state = self._states.get(ledger_id)

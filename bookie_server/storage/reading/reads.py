@@ -82,7 +82,7 @@ class Found(NamedTuple):
     handle: PooledFile
     record: JournalRecord
     place: int  # index of the entry in the record
-    following: int  # number of entries after it whose newest copies follow in the record
+    following: int  # number of next entries whose newest copies follow in the record
 
 
 class Reader:
@@ -103,7 +103,7 @@ class Reader:
     ) -> Generator[Need, bytes, Found | None]:
         """Return the place of an entry, or None if no file holds the entry.
 
-        The caller reads at most `following_max` of the entries after it from the same record.
+        From the same record, the caller also reads at most `following_max` later entries.
         """
         holder, full = self._keeper.active, self._keeper.full
         opened = self._keeper.opened
@@ -145,7 +145,7 @@ class Reader:
         opened: Sequence[OpenFile],
         finished: Sequence[tuple[FinishedFile, LedgerTotal | None]],
     ) -> Generator[Need, bytes, int]:
-        """Return how many of `ids`, from the first on, have no copy with a larger origin."""
+        """Return the number of `ids` before the first id that has a copy with a larger origin."""
         for open_file in opened:
             ids = range(ids.start, open_file.index.first_newer(ledger_id, ids, origin))
         for file, total in finished:
@@ -163,7 +163,7 @@ class Reader:
                 ids = range(ids.start, (yield from first_newer(file, ledger_id, ids, origin)))
             except CorruptRecordError as error:
                 self._damage(error, file.identity, file)
-                return 0  # each of the other entries is looked up by itself
+                return 0  # each of the other entries is looked up alone
             self._note_blocks(file)
         return len(ids)
 
@@ -463,7 +463,7 @@ class Reader:
 
 
 def again(look: Callable[[], Generator[N, bytes, R]]) -> Generator[N, bytes, R]:
-    """Run a reading, and repeat it if its file was freed meanwhile: at most `LOOKS_MAX` times."""
+    """Run a reading, at most `LOOKS_MAX` times: it is repeated if its file was freed meanwhile."""
     for _ in range(LOOKS_MAX - 1):
         with suppress(FreedFileError):
             return (yield from look())

@@ -20,7 +20,7 @@ STRETCH_SIZE_BYTES_MAX = 1 << 20
 
 
 class Stretch:
-    """Some of the entries that were requested together: those near each other in one record.
+    """Entries that were requested together and are near each other in one record.
 
     Attributes:
         ledger_id: Their ledger.
@@ -48,7 +48,7 @@ class Stretch:
     ) -> None:
         """Begin with the entry `ids[start]`. The next ids may become a part of the stretch.
 
-        They do so up to `size_bytes_max` bytes.
+        The stretch has at most `size_bytes_max` bytes, or one entry.
         """
         self.ledger_id = ledger_id
         self.count = 1
@@ -65,7 +65,7 @@ class Stretch:
 
     @property
     def following_max(self) -> int:
-        """How many entries after the first one can be a part of the stretch, at most."""
+        """Maximum number of entries after the first one that can be part of the stretch."""
         return 0 if self.is_fixed else max(0, self._ids[-1] - self.first)
 
     @property
@@ -74,7 +74,7 @@ class Stretch:
         return self._ids[self._start : self._start + self.count]
 
     def extend(self, record: JournalRecord, place: int, following: int) -> list[tuple[int, int]]:
-        """Take the next ids too if the record holds them, and return where the entries are.
+        """Take the next ids too if the record has them, and return the places of the entries.
 
         The first entry has the index `place` in the record, and `following` consecutive entries
         after it have the next indexes. Each place is a start and an end in the body. An id that is

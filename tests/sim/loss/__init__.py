@@ -1,4 +1,4 @@
-"""Schedules in which bookies lose what they acknowledged, and repair it from other bookies.
+"""Schedules in which bookies lose acknowledged records, and repair them from other bookies.
 
 The clients are the shipped machines, as in the other schedules of `tests.sim`. A bookie is a model
 of its storage, `LossBookie`, with the decisions that ship: `ledger_gate`, `doubt` and `repair` of

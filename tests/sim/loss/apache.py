@@ -1,6 +1,6 @@
-"""A recovery that behaves as the one of Apache's client, where this matters to a bookie.
+"""A recovery that behaves like Apache's client, as far as this affects a bookie.
 
-It is the shipped recovery with two differences. Its write-backs have the LAC that moves with them
+It is the shipped recovery with two differences. The LAC of its write-backs moves with them
 (PROTOCOL.md#C10 forbids this, because a reader may then see a LAC above the end). It may reopen a
 closed ledger first, as Apache's tools do with a forced recovery.
 """
@@ -14,7 +14,7 @@ from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline
 
 
 class MovingPipeline(AddPipeline):
-    """Writes back with its newest LAC."""
+    """A pipeline whose write-backs have the newest LAC."""
 
     __slots__ = ()
 

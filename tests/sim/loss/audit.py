@@ -1,4 +1,4 @@
-"""The end of a schedule with losses: every ledger closes, and every copy is back."""
+"""Checks the end of a schedule with losses: every ledger closes, and every copy is restored."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LossAudit(Audit):
         self._require_fences("L14")
 
     def _require_whole_write_sets(self, writer: SimClient, checker: Checker) -> None:
-        """Nothing: a bookie that lost entries gets them back by repair, after the close."""
+        """Check nothing: the repair restores lost entries of a bookie only after the close."""
 
     def seal(self, ledger_id: int) -> LedgerMetadata | None:
         if not self.may_be_lost:
@@ -79,7 +79,7 @@ class LossAudit(Audit):
         require(is_lost, "V1", f"ledger {ledger_id} cannot be closed: {client.ended}")
 
     def wait_for_repair(self) -> None:
-        """Check that limbo ends, where enough copies are left."""
+        """Check that limbo ends if enough copies are left."""
         world = self.world
         if self.may_be_lost:
             world.run_for(300)

@@ -1,6 +1,6 @@
 """A bookie that may lose acknowledged records: a small model of the storage, with its decisions.
 
-What ships: `admit_add`, `admit_fence`, `doubt` and `repair`. The model consists of the rest.
+`admit_add`, `admit_fence`, `doubt` and `repair` are the shipped code. The rest is a model.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class LossBookie(LossLife):
 
     @property
     def storage(self) -> LossBookie | None:
-        """What handles the requests, while the bookie serves."""
+        """The object that handles the requests while the bookie serves."""
         return self if self.is_serving else None
 
     def serve(self, request: Callable[[], None]) -> bool:
-        """Handle a request now, or when the bookie serves. False if the process is down."""
+        """Handle a request now, or when the bookie serves. Return False if the process is down."""
         if not self.is_up:
             return False
         if self.host is None:
@@ -51,7 +51,7 @@ class LossBookie(LossLife):
         return True
 
     def _once(self, answered: Callable[..., None]) -> Callable[..., None]:
-        """Return a function that passes an answer on while this process lives."""
+        """Return a function that forwards an answer while this process lives."""
         host = self.host
 
         def on_done(*answer: Any) -> None:
@@ -218,7 +218,7 @@ class LossBookie(LossLife):
                 self._deny(ledger_id, denied)
 
         def denied(code: Code) -> None:
-            # The ledger may have got entries while the bookie asked for its record.
+            # The ledger may have got entries while the bookie waited for the record.
             held = self.entries.get(ledger_id, {})
             entry_id = request.entry_id
             if entry_id == NO_ENTRY and code.is_absent:
@@ -238,7 +238,7 @@ class LossBookie(LossLife):
             look()
 
     def _deny(self, ledger_id: int, then: Callable[[Code], None]) -> None:
-        """Decide how to answer for something that is not here. `then` may be called later."""
+        """Decide on the answer for a missing entry. `then` may be called later."""
 
         def decide(*, may_ask: bool) -> None:
             denial = rules.denial(
@@ -257,7 +257,7 @@ class LossBookie(LossLife):
         decide(may_ask=True)
 
     def _deny_more(self, ledger_id: int, then: Callable[[Code], None]) -> None:
-        """The same for the last entry and the LAC, which deny everything after them."""
+        """Decide on the answer for the last entry or the LAC, which deny all later entries."""
         self._deny(ledger_id, then)
 
     def _ask_creation(self, ledger_id: int, then: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""The invariants of ledgers whose bookies lose things.
+"""The invariants of ledgers whose bookies lose records.
 
 They are those of `tests.sim.checker` with these differences. A bookie that lost records may serve
 an older copy of an entry. It may deny an entry that it lost if no client counts on it
@@ -99,7 +99,7 @@ class LossChecker(Checker):
         super().batch_answered(bookie, code, stored, self._weaker(bookie, promise))
 
     def _weaker(self, bookie: str, promise: Promise) -> Promise:
-        """What a bookie must still serve, if it has lost something."""
+        """The entry that a bookie must still serve after a loss."""
         if bookie not in self._lossy:
             return promise
         return Promise(NO_ENTRY, promise.lac, promise.entry_id, has_entry=False, asked=0)

@@ -1,4 +1,4 @@
-"""The directory of a bookie that loses things: a list of records, a MANIFEST, and shared memory."""
+"""The directory of a bookie that loses records: the records, a MANIFEST, and shared memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a commit of the MANIFEST makes durable at once."""
+    """The values that one commit of the MANIFEST makes durable."""
 
     doubt: Doubt = field(default_factory=Doubt)
     starts: int = 0
@@ -46,7 +46,7 @@ class Manifest:
 
 @dataclass(eq=False)
 class Directory:
-    """Outlives the processes.
+    """The parts of a bookie that outlive its processes.
 
     Attributes:
         records: All records that a read finds, in the order of their writes.
@@ -71,7 +71,7 @@ class Directory:
         self.dirty = {place for place in self.dirty if place >= end}
 
     def fail_sync(self, end: int) -> None:
-        """Fail to write the records before `end`. Their pages become clean all the same."""
+        """Fail to write the records before `end`. Nevertheless, their pages become clean."""
         for place in self.dirty:
             if place < end:
                 self.records[place].is_only_cached = True
@@ -84,11 +84,14 @@ class Directory:
         return is_lost
 
     def drop_cache(self) -> bool:
-        """Forget what only the page cache has. Return whether records are lost."""
+        """Drop all records that are only in the page cache. Return whether records are lost."""
         return self._keep([one for one in self.records if not one.is_only_cached])
 
     def lose_power(self, random: Random) -> bool:
-        """Lose a random part of what is not durable. Return whether records are lost."""
+        """Lose a random part of the records that are not durable.
+
+        Return whether records are lost.
+        """
         self.number = None
         kept_part = random.choice((0.0, 0.0, 0.5, 0.9))
         return self._keep(
@@ -101,7 +104,7 @@ class Directory:
         )
 
     def copied(self) -> Directory:
-        """Return a copy of what is durable, as a backup has it."""
+        """Return a copy of the durable records, as a backup has them."""
         durable = [
             replace(one)
             for place, one in enumerate(self.records)

@@ -1,4 +1,4 @@
-"""Scripted schedules of one bookie that lost something: each shows why one rule is needed."""
+"""Scripted schedules of one bookie that lost records. Each shows why one rule is needed."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def a_clock_is_no_proof() -> LossWorld:
 
 
 def an_answer_covers_no_later_loss() -> LossWorld:
-    """b0 asks for the creation of ledger 8. Before the answer arrives, it loses entry 0 of it."""
+    """b0 requests the creation of ledger 8. Before the answer arrives, b0 loses entry 0 of it."""
     world = loss_world()
     world.add()
     confirm(world, 0)

@@ -35,7 +35,7 @@ class LossLife(LossProcess):
         self._later(WRITE_US, self._boot)
 
     def _boot(self) -> None:
-        """Read the bookie's node, as often as it takes."""
+        """Read the bookie's node, until the read succeeds."""
         if self.name not in self.world.store.starts and not self.directory.records:
             self._on_node(0)
             return
@@ -72,8 +72,8 @@ class LossLife(LossProcess):
         """Return whether everything that the last run acknowledged is on the device.
 
         The process may have died before it could record that a sync failed. Then another sync
-        succeeds, and only the cache has the records. So what a read finds counts after the cache is
-        dropped.
+        succeeds, and only the cache has the records. So only records that are read after the cache
+        is dropped count.
         """
         directory = self.directory
         number = directory.number
@@ -132,7 +132,7 @@ class LossLife(LossProcess):
                 self.apply_cleared(record)
 
     def _tick(self) -> None:
-        """Sync now and then, and count what was written in `starts`."""
+        """Sync periodically, and increase `starts` if records were written."""
 
         def checkpoint() -> None:
             self.world.checkers.mark("checkpoint")
@@ -176,7 +176,7 @@ class LossLife(LossProcess):
         self._later(SYNC_US, durable)
 
     def stop(self, *, power: bool) -> None:
-        """End the process. With `power`, lose a part of what is not synced."""
+        """End the process. With `power`, lose a part of the records that are not synced."""
         self.is_up = False
         self.world.losing.discard(self.name)
         self.down_us = self.world.scheduler.now_us
@@ -275,7 +275,7 @@ class LossLife(LossProcess):
         return [one for one in self.states if rules.is_in_limbo(self.cleared[one], self.doubt)]
 
     def make_slow(self, latency_us: tuple[int, int]) -> None:
-        """Nothing: the model has one speed."""
+        """Do nothing: the model has one speed."""
 
     def require_nothing_in_flight(self) -> None:
-        """Nothing: the model counts no bytes."""
+        """Do nothing: the model counts no bytes."""

@@ -49,7 +49,7 @@ def _never_in_limbo(_cleared: int | None, _doubt: Doubt, _compared: int) -> Deni
 
 
 def _answer_last(self: LossBookie, ledger_id: int, then: Callable[..., None]) -> None:
-    """Answer for the last entry and the LAC from what is here."""
+    """Answer for the last entry and the LAC from the stored entries."""
     then(ledger_gate.absent(self.states.get(ledger_id), self.health))
 
 
@@ -65,7 +65,7 @@ def _date_by_start(self: LossBookie, epoch: int) -> None:
 
 
 def _newer_by_id(self: LossBookie, ledger_id: int, _created: int, before: Doubt) -> None:
-    """Take a ledger for newer if its id is above all ids that are here."""
+    """Treat a ledger as newer if its id is above all ids on the bookie."""
     others = [one for one in self.states if one != ledger_id]
     self._note_cleared(ledger_id, before.epoch if ledger_id > max(others, default=-1) else 0)
 
@@ -125,7 +125,7 @@ def _keep_doubt_in_memory(self: LossBookie, manifest: Manifest) -> None:
 
 
 def _by_settings(found: FoundDirectory) -> bool:
-    """Take the last run for one that syncs first, because this run does."""
+    """Treat the last run as one that syncs first, because this run does."""
     return _raises_doubt(replace(found, owes_sync=False))
 
 
@@ -134,7 +134,7 @@ def _empty_is_new(found: FoundDirectory) -> bool:
 
 
 def _check_with_old_record(self: LossBookie, ledger_id: int, then: Any) -> None:
-    """Read the record from a server that does not have the last change yet."""
+    """Read the record from a server that lacks the last change."""
     store = self.world.store
 
     def answered(answer: Any) -> None:
@@ -148,7 +148,7 @@ def _check_with_old_record(self: LossBookie, ledger_id: int, then: Any) -> None:
 
 
 def _old_listing(self: Repairs) -> list[int]:
-    """List the ledgers as a server has them that did not get the newest one yet."""
+    """List the ledgers of a server that lacks the newest ledger."""
     return _listing(self)[:-1]
 
 
@@ -191,7 +191,7 @@ def _recovers_at_once(ended: r.RepairEnded, _quiet_ms: int, limits: r.RecoveryLi
 
 
 def _peer_is_silent(self: LedgerRepair, event: r.EntryFetched) -> list[r.RepairEffect]:
-    """Take each answer without the entry as a denial, and give up what all deny."""
+    """Treat each answer without the entry as a denial, and stop if all bookies deny it."""
     if event.code is not Code.OK and not self._peers:
         self._owed.popleft()
         return self._fetch_next()
@@ -271,8 +271,8 @@ UNNOTICED: dict[str, Mutation] = {
 }
 """Changes that no schedule has noticed (ADR 39). `--mutation` searches with them too.
 
-With `cleared_before_sync`, an unjournaled bookie answers control records when they are written.
-What it loses by this raises a doubt, as the loss of an entry does. With `record_is_read_once`, a
-repair does not load the record again. Only copies that a re-replication makes need this, and no
-schedule has a re-replication.
+With `cleared_before_sync`, an unjournaled bookie answers control records when they are written. A
+loss of these records begins an epoch of doubt, like the loss of an entry. With
+`record_is_read_once`, a repair does not load the record again. Only copies that a re-replication
+makes need this, and no schedule has a re-replication.
 """

@@ -30,8 +30,8 @@ class LossOptions(Options):
     """The options of one schedule with losses.
 
     Attributes:
-        limit: How many bookies may have lost something at a time: "one", "quorum" for one less than
-            an ack quorum, or "any". With "any", what is lost may be lost for good, but nothing may
+        limit: How many bookies may have lost records at the same time: "one", "quorum" for one less
+            than an ack quorum, or "any". With "any", records may be lost for ever, but nothing may
             be denied.
         weak_part: Part of the bookies that acknowledge before a sync.
         power_cuts, wipes, old_copies, lost_records, failed_syncs: Number of losses of each kind.
@@ -53,7 +53,7 @@ class LossOptions(Options):
 
 
 def loss_options(base: Options, **changes: Any) -> LossOptions:
-    """Return options with losses that are otherwise like `base`."""
+    """Return options like `base`, with losses."""
     same = {field.name: getattr(base, field.name) for field in fields(Options)}
     return LossOptions(**{**same, **changes})
 

@@ -1,4 +1,4 @@
-"""The process of a bookie that may lose records: how it writes records, and asks the store.
+"""The process of a bookie that may lose records: its writes, and its requests to the store.
 
 A record is written after a short time, in order. A sync covers the records that were written before
 it. An unjournaled bookie acknowledges an entry when it is written, and a control record when it is
@@ -37,14 +37,14 @@ OnRecord = Callable[[bool, Versioned[LedgerMetadata] | None, int], None]
 
 
 class HealedDisk:
-    """What `World.heal` resets."""
+    """The fields that `World.heal` resets."""
 
     def __init__(self) -> None:
         self.faults = DiskFaults()
 
 
 class LossProcess:
-    """Records and questions of one bookie.
+    """The records and requests of one bookie.
 
     Attributes:
         directory: What outlives the process.
@@ -78,7 +78,7 @@ class LossProcess:
         self.forget()
 
     def forget(self) -> None:
-        """Forget what only the process has."""
+        """Forget everything that is only in the process."""
         self.entries: dict[int, dict[int, bytes]] = {}
         self.states: dict[int, HeldLedger] = {}
         self.cleared: dict[int, int] = {}
@@ -196,7 +196,10 @@ class LossProcess:
         self._later(self.sync_us, synced)
 
     def _on_failed_sync(self) -> None:
-        """Stop after a failed sync. In half of the cases the process dies before it knows."""
+        """Stop after a failed sync.
+
+        In half of the cases, the process dies before it learns of the failure.
+        """
         self.world.checkers.mark("sync failed")
         self.note_loss("failed sync")
         if not self.world.dies_in_sync(self.name):
@@ -236,7 +239,10 @@ class LossProcess:
             self.when_synced(ticket, then)
 
     def ask(self, kind: str, look: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        """Ask the metadata store over the network. `then` gets None after a time-out."""
+        """Send a request to the metadata store over the network.
+
+        `then` gets None after a time-out.
+        """
         host, network = self.host, self.world.network
         assert host is not None
         is_open = True

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.sim.loss.bookie import LossBookie
 
 PAUSE_US = (2_000, 12_000)
-"""Between two rounds over the ledgers that are still in limbo."""
+"""The pause between two rounds over the ledgers that are still in limbo."""
 PEER_MS = 20
 LIMITS = r.RecoveryLimits(idle_ms=80, stuck_ms=60)
 

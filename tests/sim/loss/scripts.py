@@ -1,4 +1,4 @@
-"""Scripted schedules of clients whose bookies lost something: each shows why one rule is needed."""
+"""Scripted schedules of clients whose bookies lost records. Each shows why one rule is needed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def t4_what_may_be_lost_is_not_denied() -> LossWorld:
 
 
 def t4_closes_below() -> LossWorld:
-    """The same, and the checker reports only what follows from the wrong answer."""
+    """The same schedule, but the checker reports only the consequences of the wrong answer."""
     world = _two_hold_it()
     world.checkers.of(LEDGER).ignores_answers = True
     cut_power(world, "b0")
@@ -191,7 +191,7 @@ def t34_nobody_closes_what_an_ack_quorum_may_have_lost() -> LossWorld:
 
 
 def t38_a_closing_write_names_what_was_lost() -> LossWorld:
-    """b3 takes a write-back and loses it, before the closing write names b3."""
+    """b3 stores a write-back and loses it before the closing write names b3."""
     world = loss_world()
     lose(world, ("add", "w", "b2"))
     world.add()

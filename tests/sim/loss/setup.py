@@ -59,7 +59,7 @@ def cut_power(world: LossWorld, name: str, *, ledger_id: int = LEDGER, down_ms: 
 
 
 def lose_unsynced(world: LossWorld, name: str) -> None:
-    """Lose power, and with it everything that is not synced."""
+    """Lose power, and all records that are not synced."""
     directory = world.bookies[name].directory
     kept = [one for place, one in enumerate(directory.records) if place not in directory.dirty]
     directory.records = kept

@@ -1,4 +1,4 @@
-"""Scripted and random schedules in which bookies lose what they acknowledged."""
+"""Scripted and random schedules in which bookies lose acknowledged records."""
 
 from __future__ import annotations
 

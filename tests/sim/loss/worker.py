@@ -1,8 +1,8 @@
 """A worker that moves a member's entries of a closed fragment to another bookie.
 
 It copies entry by entry, and then replaces the member in the record. Before the first copy, our
-worker reads how often the target began a doubt. Its write of the record fails if the target has
-begun another doubt. Apache's worker does not check this.
+worker reads how many epochs of doubt the target has begun. Its write of the record fails if the
+target has begun another epoch. Apache's worker does not check this.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cluster whose bookies lose what they acknowledged."""
+"""A cluster whose bookies lose acknowledged records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ US = 1_000
 
 
 class LossWorld(World):
-    """A cluster whose bookies lose what they acknowledged."""
+    """A cluster whose bookies lose acknowledged records."""
 
     options: LossOptions
     store: LossStore
@@ -133,7 +133,7 @@ class LossWorld(World):
         LossAudit(self).run()
 
     def let_go(self) -> None:
-        """Nothing: the model has no garbage collection."""
+        """Do nothing: the model has no garbage collection."""
 
 
 class LossPlan:
@@ -207,7 +207,7 @@ class LossPlan:
             world.force(f"forced{number}", self.draws.pick(sorted(closed), "forced", number))
 
     def _work(self, number: int) -> None:
-        """Begin to move a member's entries, as a worker of ours or as Apache's."""
+        """Begin to move a member's entries, like a worker of ours or of Apache."""
         world, draws, options = self.world, self.draws, self.world.options
         closed = [one for one, record in world.store.records.items() if record.value.is_closed]
         if not closed:

@@ -62,7 +62,7 @@ def test_reads_that_begin_while_an_index_is_rebuilt_deny_nothing(
 def test_a_reading_that_began_in_doubt_denies_nothing_when_the_doubt_has_ended(
     *, is_batch: bool
 ) -> None:
-    """What ended the doubt may have stored the entry, in a file that the reading did not see."""
+    """When the doubt ended, the entry may have been stored in a file that was not read."""
     machine = Machine(3, settings=ONE_RUN_A_FILE)
     machine.disk.cold_part = 1.0
     machine.start()
