@@ -14,7 +14,6 @@ from ledgerlog_spark.protocol.ledger import messages as m
 from tests.sim.checker import require
 from tests.sim.client import as_entry
 from tests.sim.late_add import KEY
-from tests.sim.loss.checker import names
 from tests.sim.loss.directory import Record
 from tests.sim.network import Message
 
@@ -193,14 +192,15 @@ class Repairs:
         bookie.when_control(ticket, durable)
 
     def _require_whole(self, ledger_id: int) -> None:
-        """Check that a closed ledger that leaves limbo has every entry that the record names."""
+        """Check that a closed ledger that leaves limbo has what clients may count on."""
         bookie = self._bookie
         record, held = bookie.world.store.records.get(ledger_id), bookie.entries.get(ledger_id, {})
         is_left = rules.is_in_limbo(bookie.cleared[ledger_id], bookie.doubt)
         if record is None or not record.value.is_closed or is_left:
             return
+        checker = bookie.world.checkers.of(ledger_id)
         ids = range(record.value.last_entry_id + 1)
-        missing = [e for e in ids if e not in held and names(record.value, bookie.name, e)]
+        missing = [e for e in ids if e not in held and checker.owes(bookie.name, e)]
         require(not missing, "R1", f"{bookie.name} clears {ledger_id} without {missing}")
 
     def _ended(self, ledger_id: int, ended: r.RepairEnded) -> None:
