@@ -173,9 +173,15 @@ class Repairs:
             bookie.world.checkers.mark("entry repaired")
             bookie.add(add, lambda code: answer(r.EntryStored(code is Code.OK)))
         else:
-            self._clear(ledger_id, effect, lambda: answer(r.LedgerCleared()))
+            self._clear(ledger_id, machine._metadata, effect, lambda: answer(r.LedgerCleared()))
 
-    def _clear(self, ledger_id: int, effect: r.ClearLedger, then: Callable[[], None]) -> None:
+    def _clear(
+        self,
+        ledger_id: int,
+        verified: LedgerMetadata,
+        effect: r.ClearLedger,
+        then: Callable[[], None],
+    ) -> None:
         bookie = self._bookie
         if not rules.is_in_limbo(bookie.cleared.get(ledger_id), bookie.doubt):
             then()
@@ -187,20 +193,20 @@ class Repairs:
         def durable() -> None:
             bookie.world.checkers.mark("ledger cleared")
             bookie.apply_cleared(record)
-            self._require_whole(ledger_id)
+            self._require_whole(ledger_id, verified)
             then()
 
         bookie.when_control(ticket, durable)
 
-    def _require_whole(self, ledger_id: int) -> None:
-        """Check that a closed ledger that leaves limbo has every entry that the record names."""
-        bookie = self._bookie
-        record, held = bookie.world.store.records.get(ledger_id), bookie.entries.get(ledger_id, {})
-        is_left = rules.is_in_limbo(bookie.cleared[ledger_id], bookie.doubt)
-        if record is None or not record.value.is_closed or is_left:
+    def _require_whole(self, ledger_id: int, verified: LedgerMetadata) -> None:
+        """Check that a ledger that leaves limbo has every entry that the verified record names."""
+        bookie, held = self._bookie, self._bookie.entries.get(ledger_id, {})
+        if rules.is_in_limbo(bookie.cleared[ledger_id], bookie.doubt):
             return
-        ids = range(record.value.last_entry_id + 1)
-        missing = [e for e in ids if e not in held and names(record.value, bookie.name, e)]
+        ids = [
+            e for fragment, end in r.ends_of(verified) for e in range(fragment.first_entry_id, end)
+        ]
+        missing = [e for e in ids if e not in held and names(verified, bookie.name, e)]
         require(not missing, "R1", f"{bookie.name} clears {ledger_id} without {missing}")
 
     def _ended(self, ledger_id: int, ended: r.RepairEnded) -> None:
