@@ -23,8 +23,11 @@ def check_files(machine: Machine) -> None:
             raise ViolationError(f"{file.slot} is finished, and it is not synced")
     keeper = machine.serving._keeper
     for finished in keeper.finished:
-        if finished.head is not None and finished.end > finished.entry.size_bytes:
-            raise ViolationError(f"{finished.entry.slot} is longer than its blocks")
+        slot = finished.entry.slot
+        may_go_beyond = machine.disk.durable_names[slot].may_go_beyond
+        is_longer = finished.head is not None and finished.end > finished.entry.size_bytes
+        if is_longer and not may_go_beyond:
+            raise ViolationError(f"{slot} is longer than its blocks")
     used = {file.entry.slot for file in (*keeper.opened, *keeper.finished)}
     if used & set(manifest.free_slots):
         raise ViolationError(f"free slots are read: {used & set(manifest.free_slots)}")

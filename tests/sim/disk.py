@@ -42,7 +42,7 @@ class Content:
         self.durable = bytearray()
         self.unsynced: list[tuple[int, bytes]] = []
         self.allocated = 0
-        self.is_oversized = False  # its first record is larger than a file
+        self.may_go_beyond = False  # whether writes may go beyond the blocks (`check_write`)
         self.starts: deque[int] = deque(maxlen=GROUPS_IN_DOUBT + 1)
 
     @property
@@ -437,8 +437,9 @@ class SimFile:
     def _write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         self._check_open()
         data = b"".join(buffers)
-        check_write(self.name, self.content, offset, offset + len(data))
         disk = self.files.disk
+        is_small = disk.faults.capacity_bytes is not None
+        check_write(self.name, self.content, offset, offset + len(data), is_small=is_small)
         disk.counters.writes += 1
         disk.counters.bytes_written += len(data)
         growth = offset + len(data) - max(len(self.content.seen), self.content.allocated)

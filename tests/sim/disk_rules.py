@@ -47,14 +47,17 @@ def check_removal(disk: SimDisk, name: str) -> None:
     assert name not in named, f"{name} is removed, and the durable MANIFEST names it"
 
 
-def check_write(name: str, content: Content, offset: int, end: int) -> None:
+def check_write(name: str, content: Content, offset: int, end: int, *, is_small: bool) -> None:
     """No write of a file with blocks goes beyond them, because the device may have no others.
 
-    A first record that leaves no room for an index is larger than a file, which is allowed.
+    There are two exceptions. A first record that leaves no room for an index is larger than a file.
+    And when a device of a limited size becomes full (`is_small`), the last file takes all adds that
+    were accepted before, which may be more than its blocks (ADR 35).
     """
     if offset == RECORDS_START:
-        content.is_oversized = end + INDEX_BYTES_BESIDE > content.allocated
-    within = not content.allocated or content.is_oversized or end <= content.allocated
+        content.may_go_beyond = end + INDEX_BYTES_BESIDE > content.allocated
+    content.may_go_beyond |= is_small
+    within = not content.allocated or content.may_go_beyond or end <= content.allocated
     assert within, f"a write to {name} ends at {end}, its blocks at {content.allocated}"
 
 
