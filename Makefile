@@ -44,10 +44,18 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
+# PySpark has no wheel: it is built while pip installs the other packages.
+PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
+IS_PYSPARK := /^[^ ]/ { is_pyspark = /^pyspark[^a-z-]/ }
+
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	awk '$(IS_PYSPARK) is_pyspark' requirements.lock > $(VENV)/pyspark.lock
+	awk '$(IS_PYSPARK) !is_pyspark' requirements.lock > $(VENV)/others.lock
+	$(PIP_INSTALL) --no-deps --require-hashes -r $(VENV)/pyspark.lock & pyspark=$$!; \
+	$(PIP_INSTALL) --no-deps --require-hashes -r $(VENV)/others.lock; others=$$?; \
+	wait $$pyspark && exit $$others
+	$(PIP_INSTALL) --no-deps -e .
 	$(BIN)/pip check --disable-pip-version-check
 	@touch $@
 
