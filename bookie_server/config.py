@@ -119,6 +119,8 @@ class BookieSettings(BaseSettings):
             `direct`. Fences and deletions in mode `unjournaled` do not wait for this time.
         group_wait_ms: Time that a group of records waits for more records if the device is idle
             and the group is not full. 0 writes and syncs the first record immediately.
+        change_interval_ms: Time between two rises of the counter of the directory while the bookie
+            stores data. A copy of the directory that is younger is not recognised as an older copy.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
         compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts the
             files of which less than this percentage is not deleted: it copies the remaining entries
@@ -172,6 +174,7 @@ class BookieSettings(BaseSettings):
         ModeSettings.checkpoint_interval_ms
     )
     group_wait_ms: Annotated[int, Field(ge=0, le=1_000)] = ModeSettings.group_wait_ms
+    change_interval_ms: Annotated[int, Field(ge=100, le=600_000)] = 60_000
     gc_interval_ms: Annotated[int, Field(ge=1_000, le=86_400_000)] = 600_000
     compaction_minor_percent: Percent = 20
     compaction_major_percent: Percent = 80

@@ -104,6 +104,30 @@ class CookieMismatchError(StartupError):
     """The data belongs to another bookie, or to another cluster."""
 
 
+class DirectoryIdentityError(StartupError):
+    """A directory is not the newest state of its bookie.
+
+    Has `path`, `bookie_id`, the directory's `directory_id`, `starts` and `changes`, and the
+    `known_directory_ids`, `known_starts` and `known_changes` of the metadata store.
+    """
+
+
+class OlderCopyError(DirectoryIdentityError):
+    """The directory is an older copy, so entries and fences are missing."""
+
+
+class SwappedDirectoryError(DirectoryIdentityError):
+    """The directory has another id than the directories of the bookie."""
+
+
+class UncountedDirectoryError(DirectoryIdentityError):
+    """The directory has no counters, although the metadata store has counters of the bookie."""
+
+
+class RetiredBookieError(DirectoryIdentityError):
+    """An operator took the bookie out of service."""
+
+
 class DirectoryLockedError(StartupError):
     """Another process has locked the directory; has `path`."""
 

@@ -77,13 +77,23 @@ def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -
 
 
 @contextlib.asynccontextmanager
+async def metadata(uri: str | None = None) -> AsyncIterator[MetadataStores]:
+    """Yield the metadata stores of the cluster at `uri`.
+
+    At the end of the `async with` block, the stores are closed.
+    """
+    stores = await _open_stores(uri, ClientSettings())
+    try:
+        yield stores
+    finally:
+        await stores.close()
+
+
+@contextlib.asynccontextmanager
 async def registration(uri: str | None = None) -> AsyncIterator[Registration]:
     """Yield the store of the registrations and cookies of the bookies, for the cluster at `uri`.
 
     At the end of the `async with` block, the store is closed.
     """
-    stores = await _open_stores(uri, ClientSettings())
-    try:
+    async with metadata(uri) as stores:
         yield stores.registration
-    finally:
-        await stores.close()

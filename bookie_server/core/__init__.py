@@ -9,6 +9,8 @@
 - `doubt`: decides what a bookie may deny after it may have lost records. `repair`: fetches these
   records from other bookies. Only the simulator runs both modules so far (ADR 39).
 - `bookie_run`: the write modes, and the fields of a MANIFEST about a run.
+- `directory_identity`: recognises an older copy of a directory, and another directory.
+  `kept_identity`: what a downgrade keeps of a MANIFEST.
 - `disk_use`: the thresholds at which a bookie warns and becomes read-only.
 - `pieces`: places of entries. `requests`: requests to storage. `settings`: settings of storage.
 """

@@ -29,6 +29,8 @@ STATE_BYTES_SINCE = 3
 RUN_SINCE = 4
 FORMAT_VERSION_BEFORE = 3
 """The version that `ledgerlog bookie downgrade` writes."""
+NEW_KEYS = ("directory_id", "path", "journals", "starts", "changes", "previous_id")
+"""Keys of the newest version besides `run`. The version before does not have them."""
 JOURNALS_MAX = 8
 """Maximum number of listed runs whose journal files could not be removed yet."""
 NAME = "MANIFEST"
@@ -97,6 +99,9 @@ class Manifest:
     directory_id: str = ""  # 16 random hex digits; "" until the first commit of version 4
     path: str = ""  # absolute path of the directory; "" until the first commit of this release
     journals: tuple[RunJournal, ...] = ()  # runs that may have journal files; at most JOURNALS_MAX
+    starts: int = 0  # number of starts; 0 until the first start of this release
+    changes: int = 0  # rises at starts, at clean stops, and while data is stored
+    previous_id: str = ""  # `directory_id` before the directory was moved; "" if it was not
 
     def with_file(self, entry: FileEntry) -> Manifest:
         """Return a copy of the manifest in which `entry` is added or replaces its older entry."""
@@ -120,11 +125,11 @@ def manifest_encoding(
     files = ",".join(texts)
     fields = {name: getattr(manifest, name) for name in Manifest.__slots__ if name != "files"}
     run: BookieRun | None = fields.pop("run")
-    of_runs = {name: fields.pop(name) for name in ("directory_id", "path", "journals")}
+    new = {name: fields.pop(name) for name in NEW_KEYS}
     if version == FORMAT_VERSION:
         fields["run"] = None if run is None else run.to_json()
-        of_runs["journals"] = [asdict(journal) for journal in manifest.journals]
-        fields |= of_runs
+        new["journals"] = [asdict(journal) for journal in manifest.journals]
+        fields |= new
     else:
         assert run is None
         fields["mark"] = 0

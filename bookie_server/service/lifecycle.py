@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bookie_server.config import BookieSettings
+from bookie_server.core.directory_identity import identity_of
 from bookie_server.core.disk_use import DiskLevel, DiskSettings
 from bookie_server.core.manifest_codec import NAME as MANIFEST
 from bookie_server.core.settings import ModeSettings, StorageSettings
@@ -36,6 +37,7 @@ from bookie_server.service.compaction_clock import CompactionClock
 from bookie_server.service.limits.lanes import Lanes, lane_gauges
 from bookie_server.service.logging import fields_of, get_logger
 from bookie_server.service.membership.cookie_check import check_cookies
+from bookie_server.service.membership.directory_record import DirectoryRecord
 from bookie_server.service.membership.ledger_records import StoreLedgerListing, StoreMetadataCheck
 from bookie_server.service.membership.registration import BookieRegistration, SessionFile
 from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
@@ -47,7 +49,7 @@ from bookie_server.service.v2.shared import V2Shared
 from bookie_server.storage.compaction.cycle import Compacted
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
-from bookie_server.storage.files.manifest import initialize_directory
+from bookie_server.storage.files.manifest import ManifestStore, initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.modes.setup import creation_of, missing_journal
 from bookie_server.storage.shared import Shared
@@ -118,8 +120,12 @@ class Bookie:
             self._open_admin_port()
             stores = await self._reach_metadata()
             await self._check_cookies(stores, files)
+            record = await self._check_directory(stores, files)
             self._storage = await self._open_storage(files, stores)
             closers.push_async_callback(self._storage.close)
+            await record.begin(self._storage)
+            record.follow(self._tasks, settings.change_interval_ms)
+            closers.callback(record.stop)
             collector = self._make_collector(self._storage, stores)
             self._before_serving()
             await self._serve(listener, self._storage, collector)
@@ -187,11 +193,22 @@ class Bookie:
                 self.bookie_id,
                 self.settings.directories,
                 lambda: initialize_directory(files),
+                stores.known_bookies,
             )
         except OSError as error:
             raise StartupError(
                 f"cannot use {error.filename or self.settings.directories[0]}: {error.strerror}"
             ) from error
+
+    async def _check_directory(
+        self, stores: MetadataStores, files: OsFileSystem
+    ) -> DirectoryRecord:
+        """Refuse an older copy of the directory, before the storage changes a file."""
+        record = DirectoryRecord(stores.known_bookies, self.bookie_id, files.path)
+        manifest = await ManifestStore(files).read(await files.names())
+        await record.check(identity_of(manifest))
+        self._closers.push_async_callback(record.close, self.settings.drain_timeout_ms)
+        return record
 
     async def _open_storage(self, files: OsFileSystem, stores: MetadataStores) -> LedgerStorage:
         self._tasks = tasks = OsTasks(self._crashed)

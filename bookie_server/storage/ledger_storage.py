@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bookie_server.core.bookie_run import RunJournal
+from bookie_server.core.directory_identity import DirectoryIdentity, identity_of
 from bookie_server.core.manifest_codec import JOURNALS_MAX
 from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.errors import JournalFailedError, StorageError, journal_failed
@@ -105,6 +106,8 @@ class LedgerStorage:
             # A MANIFEST lists the files before they exist, so that they are removed after a kill.
             shared.journals = (*shared.journals, RunJournal(run.run_id, run.journal))
             shared.journals = shared.journals[-JOURNALS_MAX:]
+        before = shared.store.current
+        shared.starts, shared.changes = before.starts + 1, before.changes + 1
         # From this commit on, the files of the last run are not needed.
         shared.run = run.while_synced()
         await self._keeper.commit(None)
@@ -175,6 +178,26 @@ class LedgerStorage:
         """The place up to which synced entry-log files have the records of the journal, or None."""
         return None if self._mode.ring is None else self._mode.ring.mark
 
+    @property
+    def identity(self) -> DirectoryIdentity:
+        """The identity and the counters of the directory in the durable MANIFEST."""
+        return identity_of(self._shared.store.current)
+
+    @property
+    def records_stored(self) -> int:
+        """Number of records that this process has stored."""
+        return self.counters.journal_records
+
+    async def count_change(self) -> None:
+        """Raise the counter of the directory, so that copies from before are older.
+
+        The new counter is in `identity` on return, unless the storage failed or the MANIFEST had no
+        room. Then the next MANIFEST has it.
+        """
+        if self._shared.changes == self._shared.store.current.changes:
+            self._shared.changes += 1
+        await self._keeper.commit_soon()
+
     def is_fenced(self, ledger_id: int) -> bool:
         """Return whether regular adds of the ledger are refused."""
         state = self._states.get(ledger_id)
@@ -229,6 +252,7 @@ class LedgerStorage:
     async def _end_run(self, *, keep_open: bool) -> None:
         """Commit that all records of the run are in the synced entry-log files."""
         self._shared.run = None
+        self._shared.changes += 1
         await self._keeper.commit(None, keep_open=keep_open)
         await self._journals.remove_files(kept="")
         await self._shared.files.forget_number(number_name(self._shared))

@@ -86,6 +86,7 @@ class Shared:
         self.open_directory = open_directory
         self.run: BookieRun | None = None  # for the next commit of the MANIFEST
         self.journals: tuple[RunJournal, ...] = ()  # for the next commit of the MANIFEST
+        self.starts = self.changes = 0  # for the next commit of the MANIFEST
         self.on_failed_read: OnFailure = lambda *_: None  # for each read that an error ended
         # This is called for each add that an error ended before the journal. Its outcome is
         # unknown.

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bookie_server.core.bookie_run import RunJournal
+from bookie_server.core.kept_identity import NAME as IDENTITY_NAME
 from bookie_server.core.manifest_codec import NAME, FileState
 from bookie_server.core.record import JournalRecordKind
 from bookie_server.errors import MissingFileError
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.files.manifest import (
+    IDENTITY_NEW_NAME,
     NEW_NAME,
     UNCLEAN_NAME,
     is_slot_name,
@@ -23,7 +25,9 @@ from bookie_server.storage.open_files import scan_open_files
 from bookie_server.tools.directory import COOKIE_NAME, SESSION_NAME, locked_files, shared_of
 from ledgerlog_spark.errors import StartupError
 
-SINGLE_NAMES = (NEW_NAME, SESSION_NAME, UNCLEAN_NAME, COOKIE_NAME)
+SINGLE_NAMES = (
+    NEW_NAME, IDENTITY_NAME, IDENTITY_NEW_NAME, SESSION_NAME, UNCLEAN_NAME, COOKIE_NAME,
+)  # fmt: skip
 
 
 @dataclass(slots=True)

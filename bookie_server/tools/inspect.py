@@ -33,6 +33,8 @@ def manifest_fields(directory: RestingDirectory) -> Row:
     return {
         "generation": manifest.generation,
         "directory_id": manifest.directory_id or None,
+        "starts": manifest.starts,
+        "changes": manifest.changes,
         "is_clean": UNCLEAN_NAME not in directory.names,
         "run": None if manifest.run is None else manifest.run.to_json(),
         "next_file_id": manifest.next_file_id,

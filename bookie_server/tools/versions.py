@@ -42,6 +42,7 @@ async def rewrite_manifest(directory: RestingDirectory, version: int) -> int:
         _require_clean_stop(directory)
         files = tuple([await _for_older_program(directory, entry) for entry in manifest.files])
         manifest = replace(manifest, files=files)
+        await shared.store.keep_identity(manifest)
     directory_id = manifest.directory_id or shared.files.random_bytes(8).hex()
 
     def compose() -> Manifest:

@@ -20,6 +20,7 @@ import typer
 from rich.console import Console
 
 from ledgerlog_spark.cli import (
+    bookie_cookies,
     bookie_files,
     bookie_inspect,
     bookie_versions,
@@ -56,6 +57,7 @@ app.add_typer(servers.zookeeper, name="zookeeper")
 servers.bookie.add_typer(bookie_files.app)
 servers.bookie.add_typer(bookie_versions.app)
 servers.bookie.add_typer(bookie_inspect.inspect, name="inspect")
+servers.bookie.add_typer(bookie_cookies.app, name="cookie")
 app.add_typer(servers.bookie, name="bookie")
 app.add_typer(bookies.app, name="bookies")
 app.add_typer(ledgers.app, name="ledgers")

@@ -14,6 +14,7 @@ import typer
 from ledgerlog_spark import connect as connected
 from ledgerlog_spark.cli.output import console
 from ledgerlog_spark.client.password_file import password_from_file
+from ledgerlog_spark.composition import metadata as opened_metadata
 from ledgerlog_spark.composition import registration as registered
 from ledgerlog_spark.errors import (
     ConfigurationError,
@@ -26,6 +27,7 @@ from ledgerlog_spark.local.cluster import USUAL_PORT
 from ledgerlog_spark.local.members import ZOOKEEPER, Members
 from ledgerlog_spark.log.clients import BlockingLogClient
 from ledgerlog_spark.metadata.registration import Registration
+from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import SERVICE_URI_DEFAULT, SERVICE_URI_VARIABLE
 
 LOCAL_DIRECTORY = Path(".ledgerlog")
@@ -101,6 +103,14 @@ async def registration(uri: str) -> AsyncIterator[Registration]:
     require_listener(uri)
     async with registered(uri) as store:
         yield store
+
+
+@contextlib.asynccontextmanager
+async def metadata(uri: str) -> AsyncIterator[MetadataStores]:
+    """Yield the metadata stores of the cluster at `uri`."""
+    require_listener(uri)
+    async with opened_metadata(uri) as stores:
+        yield stores
 
 
 def require_listener(uri: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ledgerlog_spark.metadata.known_bookies import KnownBookies
 from ledgerlog_spark.metadata.leases import Leases
 from ledgerlog_spark.metadata.ledgers.layout import read_layout, settled_layout
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
@@ -43,6 +44,11 @@ class MetadataStores:
     def logs(self) -> LogStore:
         """The store of the cluster's logs. Getting it sends no request."""
         return LogStore(self.tree, self.root, self.ledgers)
+
+    @property
+    def known_bookies(self) -> KnownBookies:
+        """The store of the bookies' records. Getting it sends no request."""
+        return KnownBookies(self.tree, self.root)
 
     async def initialize(self) -> None:
         """Create the missing nodes of the cluster."""

@@ -76,7 +76,7 @@ FROM_CLIENT_PACKAGE = {
     "ports": {"errors", "model"},
     "core": {"errors", "model", "wire"},
     "storage": {"errors", "model", "wire"},
-    "tools": {"errors"},
+    "tools": {"errors", "model", "wire", "metadata"},
     "service": {"errors", "lines", "model", "wire", "metadata", "transport", "composition"},
 }
 

@@ -11,7 +11,7 @@ from bookie_server.core.manifest_codec import NAME
 from bookie_server.errors import CookieMismatchError
 from bookie_server.service.membership.cookie_check import COOKIE_FILE, check_cookies
 from ledgerlog_spark.errors import WireFormatError
-from ledgerlog_spark.metadata.registration import Registration
+from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.testing.cluster import memory_metadata
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.wire.cookie import Cookie
@@ -38,13 +38,13 @@ async def _judged(directory: Path) -> list[tuple[Case, Verdict, str]]:
         (directory / NAME).touch()
 
     registration = stores.registration
-    await check_cookies(registration, BOOKIE_ID, [directory], initialize)
+    await check_cookies(registration, BOOKIE_ID, [directory], initialize, stores.known_bookies)
     path = directory / COOKIE_FILE
     sound = Stored(path.read_bytes())
     verdicts = []
     for case in _cases(sound):
         path.write_bytes(damaged(sound, case).data)
-        verdicts.append((case, *await _judge(registration, directory)))
+        verdicts.append((case, *await _judge(stores, directory)))
     await stores.close()
     return verdicts
 
@@ -55,12 +55,14 @@ def _cases(sound: Stored) -> Iterator[Case]:
     return cases_of(scenario, frozenset(files))
 
 
-async def _judge(registration: Registration, directory: Path) -> tuple[Verdict, str]:
+async def _judge(stores: MetadataStores, directory: Path) -> tuple[Verdict, str]:
     async def never() -> None:
         raise AssertionError("a directory with a damaged cookie was initialized")
 
     try:
-        wanted = await check_cookies(registration, BOOKIE_ID, [directory], never)
+        wanted = await check_cookies(
+            stores.registration, BOOKIE_ID, [directory], never, stores.known_bookies
+        )
     except CookieMismatchError as error:
         return Verdict.DETECTED, type(error).__name__
     except Exception as error:  # noqa: BLE001 - whatever a start raises is judged here

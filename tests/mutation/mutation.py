@@ -101,7 +101,23 @@ _LEADER_TESTS = (
     ),
 )
 
+_IDENTITY = Suite(
+    (),
+    (
+        (
+            f"{_UNIT}/bookie/test_directory_identity.py",
+            "tests/properties/test_directory_identity.py",
+        ),
+        (f"{_UNIT}/bookie_service/test_directory_record.py",),
+        ("tests/crash/test_directory_counters.py",),
+    ),
+)
+
 SUITES = {
+    "bookie_server/core/directory_identity": _IDENTITY,
+    "bookie_server/core/kept_identity": _IDENTITY,
+    "bookie_server/service/membership/directory_record": _IDENTITY,
+    "ledgerlog_spark/wire/known_bookie": _IDENTITY,
     "ledgerlog_spark/protocol/log/": Suite(("lists", "log"), _LOG_TESTS),
     "ledgerlog_spark/protocol/leader/": Suite(
         ("leader", "leader scripts", "handles"),
@@ -130,6 +146,9 @@ SUITES = {
     ),
     "ledgerlog_spark/metadata/registration.py": Suite(
         (), (("tests/contract/test_metadata_registration.py",),)
+    ),
+    "ledgerlog_spark/metadata/known_bookies": Suite(
+        (), (("tests/contract/test_known_bookies.py",),)
     ),
     "ledgerlog_spark/metadata/leases": Suite(
         ("stores",), (("tests/contract/test_metadata_leases.py",),)

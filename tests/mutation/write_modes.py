@@ -374,7 +374,7 @@ MUTATIONS = [
     Mutation(
         "mode_copy_keeps_the_id",
         "bookie_server/storage/files/keeper.py",
-        'directory_id = "" if self._shared.is_moved else before.directory_id',
+        'directory_id = "" if is_moved else before.directory_id',
         "directory_id = before.directory_id",
         "two directories have one id",
     ),

@@ -17,6 +17,7 @@ from ledgerlog_spark.model import (
     Quorum,
 )
 from ledgerlog_spark.wire.cookie import Cookie
+from ledgerlog_spark.wire.known_bookie import KnownBookie, KnownDirectory
 from ledgerlog_spark.wire.ledger_metadata.record import (
     decode_ledger_metadata,
     encode_ledger_metadata,
@@ -31,6 +32,7 @@ METADATA = [bytes.fromhex(record["bytes"]) for record in records("metadata")]
 OTHERS = [bytes.fromhex(record["bytes"]) for record in records("bookie_service_info")] + [
     record["text"].encode() for record in records("cookie", "layout")
 ]
+OTHERS.append(KnownBookie((KnownDirectory("0123456789abcdef", 3, 9),)).encode())
 i64 = st.integers(-(1 << 63), (1 << 63) - 1)
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 
@@ -41,6 +43,8 @@ def decode_everything(data: bytes) -> None:
         assert decode_ledger_metadata(encode_ledger_metadata(metadata)).quorum == metadata.quorum
     with suppress(WireFormatError):
         Cookie.decode(data)
+    with suppress(WireFormatError):
+        KnownBookie.decode(data)
     with suppress(WireFormatError):
         Layout.decode(data)
     with suppress(WireFormatError):

@@ -22,6 +22,7 @@ from bookie_server.errors import REPLACEMENT_ADVICE, CookieMismatchError
 from bookie_server.storage.device.directories import sync_path
 from bookie_server.storage.files.manifest import NEW_NAME, STATE_PREFIX, is_first_manifest
 from ledgerlog_spark.errors import MetadataVersionError, WireFormatError
+from ledgerlog_spark.metadata.known_bookies import KnownBookies
 from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.wire.cookie import Cookie
 
@@ -36,13 +37,17 @@ async def check_cookies(
     bookie_id: str,
     directories: Sequence[Path],
     initialize: Callable[[], Awaitable[None]],
+    known: KnownBookies,
 ) -> Cookie:
     """Return the bookie's cookie, which is now in every directory and in the metadata store.
 
     The caller has locked the directories. A first start writes the cookies of the directories,
     calls `initialize` to write the first MANIFESTs, and writes the cookie of the store. After an
-    interruption, the next start calls `initialize` again. If CookieMismatchError is raised, nothing
-    was changed, unless another process created the cookie in the store at the same time.
+    interruption, the next start calls `initialize` again. `known` is the store of the bookies'
+    records: a bookie with a record does not start for the first time.
+
+    If CookieMismatchError is raised, nothing was changed, unless another process created the cookie
+    in the store at the same time.
     """
     await registration.sync()
     wanted = Cookie(
@@ -62,6 +67,8 @@ async def check_cookies(
                 raise _missing_file(directory / MANIFEST_FILE, bookie_id)
         return wanted
     _refuse_data_nobody_knows(directories, without_cookie, bookie_id)
+    if await known.read(bookie_id) is not None:
+        raise _wiped(directories[0], bookie_id)
     for directory in without_cookie:
         write_atomically(directory / COOKIE_FILE, wanted.encode())
     await initialize()
@@ -136,7 +143,8 @@ def _other_directories(place: str, found: Cookie, wanted: Cookie) -> CookieMisma
     return CookieMismatchError(
         f"bookie {wanted.bookie_id} keeps its data in {', '.join(found.ledger_directories)} "
         f"(according to {place}), but was started with {', '.join(wanted.ledger_directories)}; "
-        "start it with its own directories, or use the new ones for a bookie with another id",
+        "start it with its own directories, or use the new ones for a bookie with another id. If "
+        "the directory was moved, run ledgerlog bookie cookie fix with its new path",
         bookie_id=wanted.bookie_id,
         path=place,
         found=found.ledger_directories,
@@ -150,6 +158,17 @@ def _missing_file(path: Path, bookie_id: str) -> CookieMismatchError:
         f"{REPLACEMENT_ADVICE}",
         bookie_id=bookie_id,
         path=str(path),
+    )
+
+
+def _wiped(directory: Path, bookie_id: str) -> CookieMismatchError:
+    return CookieMismatchError(
+        f"bookie {bookie_id} was in the cluster before, but {directory} has no data, and the "
+        "metadata store has no cookie of this bookie: it was taken out of service, or its cookie "
+        f"was deleted. If another directory has its data: ledgerlog bookie cookie create "
+        f"DIRECTORY. {REPLACEMENT_ADVICE}",
+        bookie_id=bookie_id,
+        path=str(directory),
     )
 
 
@@ -180,8 +199,9 @@ def _refuse_data_nobody_knows(
             message = (
                 f"{directory} holds data of bookie {bookie_id}, but the metadata store has no "
                 "cookie of this bookie: either the bookie was taken out of service, or the "
-                "metadata store lost its data. Keep the files. To add the bookie to the cluster as "
-                "a new bookie, start it with a new directory"
+                "metadata store lost its data. Keep the files. If they are the newest state of the "
+                f"bookie, write its cookie again: ledgerlog bookie cookie create {directory}. "
+                "Otherwise start a bookie with another bookie_id and a new directory"
             )
         raise CookieMismatchError(message, bookie_id=bookie_id, path=str(directory))
 

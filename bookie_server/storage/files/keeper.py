@@ -458,7 +458,8 @@ class FileKeeper:
     def _compose(self, prepared: OpenFile | None, freed: list[str], *, keep_open: bool) -> Manifest:
         before = self._shared.store.current
         # A copy of a directory must not have the id of the original.
-        directory_id = "" if self._shared.is_moved else before.directory_id
+        is_moved = self._shared.is_moved
+        directory_id = "" if is_moved else before.directory_id
         for file in self.finished:
             if file.entry.live_bytes != file.live_bytes:
                 file.entry = replace(file.entry, live_bytes=file.live_bytes)
@@ -484,7 +485,10 @@ class FileKeeper:
             durable_upto=max(before.durable_upto, self._shared.sequences.durable_sequence),
             check_epoch=self._health.check_epoch,
             directory_id=directory_id or self._shared.files.random_bytes(8).hex(),
+            previous_id=before.directory_id if is_moved else before.previous_id,
             path=self._shared.files.path,
+            starts=self._shared.starts,
+            changes=self._shared.changes,
             run=self._shared.run,
             journals=self._shared.journals,
             highest_dropped_ledger_id=self._health.highest_dropped_ledger_id,

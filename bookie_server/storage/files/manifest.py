@@ -7,6 +7,8 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from bookie_server.core.kept_identity import NAME as IDENTITY_NAME
+from bookie_server.core.kept_identity import decode_identity, encode_identity
 from bookie_server.core.ledger_state import (
     HeldLedgers,
     decode_states,
@@ -16,8 +18,10 @@ from bookie_server.core.ledger_state import (
 from bookie_server.core.manifest_codec import (
     FORMAT_VERSION,
     NAME,
+    RUN_SINCE,
     Manifest,
     decode_manifest,
+    decode_version,
     manifest_encoding,
 )
 from bookie_server.errors import (
@@ -36,6 +40,7 @@ SLOT_PREFIX = "slot-"
 _STATE_NAME = re.compile(r"ledgers-[0-9]{10,}")
 _SLOT_NAME = re.compile(r"slot-[0-9]{8,}")
 UNCLEAN_NAME = "UNCLEAN"
+IDENTITY_NEW_NAME = "IDENTITY.new"
 FIRST_GENERATION = 1
 
 
@@ -106,7 +111,7 @@ class ManifestStore:
         """Read the MANIFEST and the ledger states."""
         if NAME not in names:
             raise _missing_manifest()
-        self.current = decode_manifest(await self.read_manifest())
+        self.current = await self.read(names)
         name = self.current.state_file
         if name not in names:
             raise DamagedDirectoryError(
@@ -126,6 +131,20 @@ class ManifestStore:
                 reason="cut off",
             )
         return decode_states(data, name)
+
+    async def read(self, names: list[str]) -> Manifest:
+        """Read only the MANIFEST. After a downgrade, it has the identity from before."""
+        data = await self.read_manifest()
+        manifest = decode_manifest(data)
+        if decode_version(data) >= RUN_SINCE or IDENTITY_NAME not in names:
+            return manifest
+        return decode_identity(await self._read(IDENTITY_NAME), manifest)
+
+    async def keep_identity(self, manifest: Manifest) -> None:
+        """Write what the version before lacks. It is durable on return."""
+        await self._write(IDENTITY_NEW_NAME, encode_identity(manifest))
+        await self._files.rename(IDENTITY_NEW_NAME, IDENTITY_NAME)
+        await self._files.sync_directory()
 
     async def read_manifest(self) -> bytes:
         """Return the bytes of the MANIFEST."""
@@ -230,10 +249,12 @@ class ManifestStore:
 
     async def remove_strays(self) -> None:
         """Remove the files that a crash left and the MANIFEST does not name."""
+        # After a commit, the MANIFEST has everything that a downgrade kept.
+        kept = () if self._base_bytes is None else (IDENTITY_NAME, IDENTITY_NEW_NAME)
         named = {self.current.state_file, *self.current.free_slots}
         named |= {entry.slot for entry in self.current.files}
         for name in await self._files.names():
-            is_ours = is_slot_name(name) or is_state_name(name) or name == NEW_NAME
+            is_ours = is_slot_name(name) or is_state_name(name) or name in (NEW_NAME, *kept)
             if is_ours and name not in named:
                 await self._files.remove(name)
 

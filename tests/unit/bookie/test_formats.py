@@ -252,6 +252,9 @@ MANIFEST = Manifest(
     path="/data/b\u00fccher",
     journals=(RunJournal("0123456789abcdef", "/j"), RunJournal("aa" * 8, "/k")),
     highest_dropped_ledger_id=12,
+    starts=3,
+    changes=14,
+    previous_id="0011223344556677",
 )  # fmt: skip
 
 

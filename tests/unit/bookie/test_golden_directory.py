@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bookie_server.core.bookie_run import BookieWriteMode
+from bookie_server.core.directory_identity import DirectoryIdentity, identity_of
 from bookie_server.core.manifest_codec import FileState, decode_manifest
 from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import LostRunError, MovedDirectoryError
@@ -180,3 +181,17 @@ def test_a_run_that_owed_a_sync_is_refused_without_its_proof_and_at_another_path
     with pytest.raises(MovedDirectoryError):
         machine.start()
     assert len(machine.journal_disks[OLD_JOURNAL].seen_names) == 2
+
+
+def test_a_directory_with_counters_is_read_before_and_after_a_downgrade() -> None:
+    fixture = GOLDEN / "bookie_v4_counted"
+    expected = json.loads((fixture / "expected.json").read_text())
+    identity = DirectoryIdentity(*expected["identity"])
+    assert identity.previous_id
+    assert identity_of(decode_manifest((fixture / "MANIFEST-4").read_bytes())) == identity
+    machine = copied(fixture, expected)
+    assert identity_of(machine.manifest()) == DirectoryIdentity()
+    machine.start()
+    after = replace(identity, starts=identity.starts + 1, changes=identity.changes + 1)
+    assert identity_of(machine.manifest()) == after
+    check_what_is_stored(machine, expected)

@@ -50,7 +50,9 @@ async def check(stores: MetadataStores, bookie_id: str, directory: Path) -> Cook
         finally:
             await files.unlock()
 
-    return await check_cookies(stores.registration, bookie_id, [directory], initialize)
+    return await check_cookies(
+        stores.registration, bookie_id, [directory], initialize, stores.known_bookies
+    )
 
 
 def _contents(directory: Path) -> dict[str, bytes]:
@@ -149,7 +151,9 @@ async def test_first_start_cut_off_before_its_manifest_goes_on(
         raise ConnectionError("cut off")
 
     with pytest.raises(ConnectionError):
-        await check_cookies(stores.registration, BOOKIE_ID, [directory], power_fails)
+        await check_cookies(
+            stores.registration, BOOKIE_ID, [directory], power_fails, stores.known_bookies
+        )
     assert await stores.registration.read_cookie(BOOKIE_ID) is None
     await check(stores, BOOKIE_ID, directory)
     assert (directory / "MANIFEST").exists()

@@ -1,0 +1,157 @@
+"""Decides whether a directory is the newest state of the bookie that it belongs to.
+
+The MANIFEST has the id of the directory and a counter, `changes`, which rises at each start, at a
+clean stop, and while the bookie stores data. The bookie's record in the metadata store has both
+too. The MANIFEST is written first, and the bookie serves only after the record is written. So the
+counter of the newest directory is never smaller than that of the record. The counter of an older
+copy is smaller, unless it has not risen since the copy was made. No clock is compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from bookie_server.core.manifest_codec import Manifest
+from bookie_server.errors import (
+    DirectoryIdentityError,
+    OlderCopyError,
+    RetiredBookieError,
+    SwappedDirectoryError,
+    UncountedDirectoryError,
+)
+from ledgerlog_spark.wire.known_bookie import KnownBookie, KnownDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryIdentity:
+    """The identity of a directory, and its counters, in its MANIFEST."""
+
+    directory_id: str = ""  # "" until the first start of a release with ids
+    starts: int = 0
+    changes: int = 0  # 0 until the first start of a release with counters
+    previous_id: str = ""  # the id before the directory was moved; "" if it was not moved
+
+    def known(self) -> KnownBookie:
+        """Return the record of a bookie with this directory."""
+        return KnownBookie((KnownDirectory(self.directory_id, self.starts, self.changes),))
+
+
+class DirectoryFinding(Enum):
+    """What a directory is, compared with the bookie's record."""
+
+    OWN = "its newest state"
+    UNRECORDED = "the bookie has no record"
+    RETIRED = "the bookie was taken out of service"
+    UNCOUNTED = "a copy from before an upgrade, or lacks its file IDENTITY"
+    SWAPPED = "another directory"
+    OLDER_COPY = "an older copy"
+
+
+ACCEPTED: Final = (DirectoryFinding.OWN, DirectoryFinding.UNRECORDED)
+"""The findings with which a bookie starts."""
+
+
+def identity_of(manifest: Manifest) -> DirectoryIdentity:
+    """Return the identity and the counters of a MANIFEST."""
+    return DirectoryIdentity(
+        manifest.directory_id, manifest.starts, manifest.changes, manifest.previous_id
+    )
+
+
+def compare(local: DirectoryIdentity, known: KnownBookie | None) -> DirectoryFinding:
+    """Compare a directory with the record of its bookie, which is None if there is no record."""
+    if known is None:
+        return DirectoryFinding.UNRECORDED
+    if known.is_retired:
+        return DirectoryFinding.RETIRED
+    return compare_directory(local, known)
+
+
+def compare_directory(local: DirectoryIdentity, known: KnownBookie) -> DirectoryFinding:
+    """Compare a directory with the directories of a record, also of a retired bookie."""
+    if local.changes == 0:
+        return DirectoryFinding.UNCOUNTED
+    for each in known.directories:
+        if each.directory_id == local.directory_id:
+            return _by_counter(is_newest=local.changes >= each.changes)
+    for each in known.directories:
+        if each.directory_id == local.previous_id:
+            # The move itself has raised the counter. If the counters are equal, the original
+            # directory was used after the move.
+            return _by_counter(is_newest=local.changes > each.changes)
+    return DirectoryFinding.SWAPPED
+
+
+def _by_counter(*, is_newest: bool) -> DirectoryFinding:
+    return DirectoryFinding.OWN if is_newest else DirectoryFinding.OLDER_COPY
+
+
+def refusal(
+    finding: DirectoryFinding,
+    path: str,
+    bookie_id: str,
+    local: DirectoryIdentity,
+    known: KnownBookie,
+) -> DirectoryIdentityError:
+    """Return the error for a directory with which the bookie must not start."""
+    seen = _counters(known)
+    fields: dict[str, Any] = {
+        "path": path,
+        "bookie_id": bookie_id,
+        "directory_id": local.directory_id,
+        "starts": local.starts,
+        "changes": local.changes,
+        "known_directory_ids": tuple(each.directory_id for each in known.directories),
+        "known_starts": max((each.starts for each in known.directories), default=0),
+        "known_changes": max((each.changes for each in known.directories), default=0),
+    }
+    if finding is DirectoryFinding.RETIRED:
+        return RetiredBookieError(
+            f"bookie {bookie_id} was taken out of service (`ledgerlog bookie cookie delete`), "
+            f"because its data was gone. If {path} has this data, bring the bookie back: "
+            f"ledgerlog bookie cookie create {path}. Otherwise use another bookie_id and a new "
+            "directory",
+            **fields,
+        )
+    if finding is DirectoryFinding.UNCOUNTED:
+        return UncountedDirectoryError(
+            f"{path} has no counters of bookie {bookie_id}, but the metadata store has ({seen}). "
+            "It is a copy from before an upgrade, or the file IDENTITY, which `ledgerlog bookie "
+            f"downgrade` wrote, is missing. {_advice(bookie_id)}",
+            **fields,
+        )
+    if finding is DirectoryFinding.SWAPPED:
+        return SwappedDirectoryError(
+            f"{path} is not the directory of bookie {bookie_id}: its id is "
+            f"{local.directory_id or 'missing'}, but the metadata store has {seen}. It may "
+            "be the directory of another bookie, or a copy that was moved. Check the mounts and "
+            f"the path. {_advice(bookie_id)}",
+            **fields,
+        )
+    return OlderCopyError(
+        f"{path} is an older copy of the directory of bookie {bookie_id}: it is at start "
+        f"{local.starts}, change {local.changes}, but the metadata store has {seen}. Entries and "
+        f"fences that are newer than the copy are missing. {_advice(bookie_id)}",
+        **fields,
+    )
+
+
+def _counters(known: KnownBookie) -> str:
+    return (
+        "no directory"
+        if not known.directories
+        else ", ".join(
+            f"directory {each.directory_id} at start {each.starts}, change {each.changes}"
+            for each in known.directories
+        )
+    )
+
+
+def _advice(bookie_id: str) -> str:
+    return (
+        "Start the bookie with its newest directory. If that is gone, take the bookie out of "
+        f"service: ledgerlog bookie cookie delete {bookie_id}, and start a bookie with another "
+        "bookie_id and a new directory instead"
+    )

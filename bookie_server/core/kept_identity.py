@@ -1,0 +1,44 @@
+"""The file IDENTITY, with keys of a MANIFEST that a downgrade keeps (FORMATS.md#identity).
+
+The version before has no identity and no counters of a directory, and no place for them. Without
+this file, the next start of this release would take the directory for another one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from bookie_server.core.manifest_codec import Manifest
+from bookie_server.errors import DamagedDirectoryError
+from ledgerlog_spark.wire.digests import crc32c
+
+NAME = "IDENTITY"
+MAGIC = "ledgerlog-identity"
+KEYS = ("directory_id", "path", "starts", "changes", "previous_id")
+
+
+def encode_identity(manifest: Manifest) -> bytes:
+    """Return the file for a MANIFEST: a line as that of a MANIFEST, and a JSON object."""
+    fields = {name: getattr(manifest, name) for name in KEYS}
+    body = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode("ascii")
+    return f"{MAGIC} 1 {len(body)} {crc32c(body):08x}\n".encode() + body
+
+
+def decode_identity(data: bytes, manifest: Manifest) -> Manifest:
+    """Return a MANIFEST of the version before, with the keys in the file.
+
+    Raises:
+        DamagedDirectoryError: The file is damaged.
+    """
+    line, _, body = data.partition(b"\n")
+    if line != f"{MAGIC} 1 {len(body)} {crc32c(body):08x}".encode():
+        raise DamagedDirectoryError(
+            f"{NAME} is damaged. It has the id and the counters that `ledgerlog bookie downgrade` "
+            "kept. Without them, nothing shows whether the directory is an older copy: restore "
+            "the file",
+            path=NAME,
+            reason="its length or its checksum does not match its first line",
+        )
+    fields = json.loads(body)
+    return replace(manifest, **{name: fields[name] for name in KEYS})

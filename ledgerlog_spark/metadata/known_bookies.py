@@ -1,0 +1,126 @@
+"""The store of the bookies' records, which have the counters of their directories.
+
+The nodes are at `<root>-bookies/<bookie id>`, outside the ledgers root, so Apache's tools never see
+them.
+"""
+
+from __future__ import annotations
+
+from ledgerlog_spark.errors import MetadataFormatError, MetadataVersionError, WireFormatError
+from ledgerlog_spark.metadata import tree as znodes
+from ledgerlog_spark.metadata.registration import checked_bookie_id
+from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.wire.known_bookie import KnownBookie
+
+ATTEMPTS_MAX = 4
+
+
+class KnownBookies:
+    """The records of the bookies of the cluster at one root."""
+
+    def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
+        self._tree = tree
+        self._directory = f"{root}-bookies"
+        self._cookies = f"{root}/cookies"
+
+    async def read(self, bookie_id: str) -> Versioned[KnownBookie] | None:
+        """The record of a bookie, read after a sync; None if it has none.
+
+        Raises:
+            MetadataFormatError: A later release wrote the record, or it is damaged.
+        """
+        path = self._path(bookie_id)
+        await self._tree.sync(path)
+        found = await znodes.get_or_none(self._tree, path)
+        if found is None:
+            return None
+        try:
+            return Versioned(KnownBookie.decode(found.value), found.version)
+        except WireFormatError as error:
+            raise MetadataFormatError(
+                f"the node {path} cannot be read: {error.message}", path=path
+            ) from error
+
+    async def write(self, bookie_id: str, known: KnownBookie, version: Version | None) -> Version:
+        """Create (`version` None) or replace the record of a bookie. Return the new version.
+
+        After a lost answer, the same record in the store counts as written.
+
+        Raises:
+            MetadataVersionError: Another process wrote the record first.
+        """
+        path, data = self._path(bookie_id), known.encode()
+        attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
+        for attempt in attempts:
+            with attempt:
+                try:
+                    return await self._write(path, data, version)
+                except (
+                    znodes.NodeExistsError,
+                    znodes.NodeMissingError,
+                    MetadataVersionError,
+                ):
+                    found = await znodes.get_or_none(self._tree, path)
+                    if attempts.lost is None or found is None or found.value != data:
+                        raise _changed(path, bookie_id) from None
+                    return found.version
+        assert attempts.lost is not None, "every attempt that returns nothing has lost its answer"
+        raise attempts.lost
+
+    async def _write(self, path: str, data: bytes, version: Version | None) -> Version:
+        if version is None:
+            return (await self._tree.create(path, data, make_parents=True)).version
+        return await self._tree.set(path, data, version)
+
+    async def write_with_cookie(
+        self,
+        bookie_id: str,
+        known: KnownBookie,
+        version: Version | None,
+        cookie: bytes | None,
+        cookie_version: Version | None,
+    ) -> None:
+        """Write a record and a cookie in one transaction. The cookie None deletes the cookie.
+
+        Args:
+            bookie_id: The bookie.
+            known: Its new record.
+            version: The version of its record; None if it has none.
+            cookie: Its new cookie.
+            cookie_version: The version of its cookie; None if it has none.
+
+        Raises:
+            MetadataVersionError: Another process wrote the record or the cookie first. Nothing was
+                changed.
+        """
+        path, cookie_path = self._path(bookie_id), f"{self._cookies}/{bookie_id}"
+        await znodes.make_persistent(self._tree, self._directory)
+        data = known.encode()
+        operations: list[znodes.NodeOperation] = [
+            znodes.CreateNode(path, data)
+            if version is None
+            else znodes.SetNode(path, data, version)
+        ]
+        if cookie is not None and cookie_version is None:
+            operations.append(znodes.CreateNode(cookie_path, cookie))
+        elif cookie is not None:
+            operations.append(znodes.SetNode(cookie_path, cookie, cookie_version))
+        elif cookie_version is not None:
+            operations.append(znodes.DeleteNode(cookie_path, cookie_version))
+        try:
+            await self._tree.transact(operations)
+        except znodes.TransactionFailedError as failure:
+            raise _changed(path, bookie_id) from failure
+
+    def _path(self, bookie_id: str) -> str:
+        return f"{self._directory}/{checked_bookie_id(bookie_id)}"
+
+
+def _changed(path: str, bookie_id: str) -> MetadataVersionError:
+    return MetadataVersionError(
+        f"another process has just changed the record of bookie {bookie_id} ({path}) or its "
+        "cookie; nothing was changed, so try again",
+        bookie_id=bookie_id,
+        path=path,
+        retriable=True,
+    )

@@ -1,0 +1,219 @@
+"""Real bookies with wiped, swapped, restored, moved and downgraded directories."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledgerlog_spark.model import Code
+from ledgerlog_spark.wire.requests import encode_read
+from tests.fixtures.bookie_process import add_frame, stored_entry
+from tests.fixtures.command_line import Ended, run_here
+from tests.fixtures.patience import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.fixtures.bookie_process import BookieProcess
+
+    MakeBookie = Callable[..., BookieProcess]
+    Run = Callable[..., Ended]
+
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
+
+REFUSED = 3
+FAILED, UNUSABLE = 1, 2
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    service_uri: str,
+) -> Run:
+    """`run("show", directory)` runs `ledgerlog bookie cookie show DIRECTORY` in this process."""
+    monkeypatch.setenv("LEDGERLOG_METADATA_SERVICE_URI", service_uri)
+    return partial(run_here, monkeypatch, capfdbinary, "bookie", "cookie")
+
+
+def add(bookie: BookieProcess, entry_id: int) -> None:
+    with bookie.peer() as peer:
+        assert peer.ask(add_frame(1, entry_id, b"%d" % entry_id)).code is Code.OK
+
+
+def has(bookie: BookieProcess, entry_id: int) -> bool:
+    with bookie.peer() as peer:
+        return peer.read(encode_read(1, entry_id)) == stored_entry(1, entry_id, b"%d" % entry_id)
+
+
+def copied(bookie: BookieProcess) -> Path:
+    copy = bookie.directory.with_name("copy")
+    shutil.copytree(bookie.directory, copy)
+    return copy
+
+
+def put_back(bookie: BookieProcess, copy: Path) -> Path:
+    newest = bookie.directory.rename(bookie.directory.with_name("newest"))
+    shutil.copytree(copy, bookie.directory)
+    return newest
+
+
+def has_counted(bookie: BookieProcess, changes: int) -> bool:
+    return bool(bookie.manifest()["changes"] == changes)
+
+
+def refused(bookie: BookieProcess) -> str:
+    code, log = bookie.refusal()
+    assert code == REFUSED, log
+    return log.splitlines()[-1]
+
+
+def bookie_id(bookie: BookieProcess) -> str:
+    return f"127.0.0.1:{bookie.port}"
+
+
+def test_a_copy_from_an_earlier_run_is_refused_and_the_newest_directory_is_not(
+    make_bookie: MakeBookie, run: Run
+) -> None:
+    bookie = make_bookie().start()
+    add(bookie, 0)
+    assert bookie.stop() == 0
+    copy = copied(bookie)
+    bookie.start()
+    add(bookie, 1)
+    assert bookie.stop() == 0
+    newest = put_back(bookie, copy)
+    message = refused(bookie)
+    assert "older copy" in message
+    assert "at start 1, change 2" in message
+    assert "at start 2, change 4" in message
+    assert f"cookie delete {bookie_id(bookie)}" in message
+    shown = run("show", bookie.directory)
+    assert shown.code == FAILED
+    assert f"{bookie.directory} is an older copy" in shown.out
+    shutil.rmtree(bookie.directory)
+    newest.rename(bookie.directory)
+    bookie.start()
+    assert has(bookie, 1)
+    assert bookie.stop() == 0
+
+
+def test_a_copy_of_the_same_run_is_refused_after_a_rise(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie(change_interval_ms=100).start()
+    copy = None
+    # The third rise begins when the second one is in the record.
+    for entry_id in range(4):
+        add(bookie, entry_id)
+        until(partial(has_counted, bookie, 2 + entry_id))
+        copy = copy or copied(bookie)  # nothing changes while it is made
+    assert copy is not None
+    bookie.stop(signal.SIGKILL)
+    newest = put_back(bookie, copy)
+    message = refused(bookie)
+    assert "change 2, but" in message
+    assert message.count("at start 1") == 2
+    shutil.rmtree(bookie.directory)
+    newest.rename(bookie.directory)
+    bookie.start()
+    assert has(bookie, 3)
+
+
+def test_a_wiped_directory_is_refused(make_bookie: MakeBookie, run: Run) -> None:
+    bookie = make_bookie().start()
+    assert bookie.stop() == 0
+    shutil.rmtree(bookie.directory)
+    assert "its data is missing" in refused(bookie)
+    done = run("delete", bookie_id(bookie), "--yes").done
+    assert "is out of service" in done
+    assert "was in the cluster before" in refused(bookie)
+
+
+def test_a_swapped_directory_is_refused(make_bookie: MakeBookie) -> None:
+    """Only its cookie was edited."""
+    bookie, other = make_bookie("b1").start(), make_bookie("b2").start()
+    assert (bookie.stop(), other.stop()) == (0, 0)
+    cookie = (bookie.directory / "VERSION").read_bytes()
+    shutil.rmtree(bookie.directory)
+    shutil.copytree(other.directory, bookie.directory)
+    assert "belongs to another bookie" in refused(bookie)
+    (bookie.directory / "VERSION").write_bytes(cookie)
+    assert "is not the directory of bookie" in refused(bookie)
+    other.start()
+
+
+def test_a_downgrade_and_an_upgrade_keep_the_identity(
+    make_bookie: MakeBookie, run: Run, monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:  # fmt: skip
+    bookie = make_bookie().start()
+    add(bookie, 0)
+    assert bookie.stop() == 0
+    before = bookie.manifest()
+    assert run_here(monkeypatch, capfdbinary, "bookie", "downgrade", bookie.directory).code == 0
+    assert "changes" not in bookie.manifest()
+    assert run("show", bookie.directory).code == 0
+    bookie.start()
+    assert has(bookie, 0)
+    after = bookie.manifest()
+    assert after["directory_id"] == before["directory_id"]
+    assert (after["starts"], after["changes"]) == (2, before["changes"] + 1)
+    assert not (bookie.directory / "IDENTITY").exists()
+    assert bookie.stop() == 0
+
+
+def test_a_moved_directory_is_fixed_and_keeps_its_entries(
+    make_bookie: MakeBookie, run: Run
+) -> None:
+    bookie = make_bookie().start()
+    add(bookie, 0)
+    assert run("fix", bookie.directory).code == UNUSABLE  # it runs
+    assert bookie.stop() == 0
+    bookie.directory = bookie.directory.rename(bookie.directory.with_name("moved"))
+    assert "ledgerlog bookie cookie fix" in refused(bookie)
+    wrong = run("fix", bookie.directory, "--bookie-id", "bookie-99")
+    assert wrong.code == UNUSABLE
+    assert f"--bookie-id {bookie_id(bookie)}" in wrong.err
+    assert run("fix", bookie.directory, "--json").json["changed"] == [
+        "MANIFEST", "VERSION", "metadata store",
+    ]  # fmt: skip
+    assert "nothing was changed" in run("fix", bookie.directory).done
+    bookie.start()
+    assert has(bookie, 0)
+    assert bookie.stop() == 0
+    assert "can start with" in run("show", bookie.directory).done
+
+
+def test_a_deleted_bookie_comes_back_with_its_directory(make_bookie: MakeBookie, run: Run) -> None:
+    bookie = make_bookie().start()
+    add(bookie, 0)
+    running = run("delete", bookie_id(bookie), "--yes")
+    assert (running.code, "is registered (writable)" in running.err) == (UNUSABLE, True)
+    assert bookie.stop() == 0
+    unconfirmed = run("delete", bookie_id(bookie))
+    assert unconfirmed.code == UNUSABLE
+    assert "pass --yes" in unconfirmed.err
+    assert "copies of entries are lost" in unconfirmed.err
+    assert run("show", "--bookie-id", bookie_id(bookie)).code == 0
+    assert run("delete", bookie_id(bookie), "--yes", "--json").json == {
+        "bookie_id": bookie_id(bookie),
+        "deleted": True,
+    }
+    assert run("delete", bookie_id(bookie), "--yes").code == FAILED
+    assert "cookie create" in refused(bookie)
+    shown = run("show", bookie.directory, "--json")
+    assert shown.code == FAILED
+    assert "was taken out of service" in shown.out
+    assert "again" in run("create", bookie.directory).done
+    bookie.start()
+    assert has(bookie, 0)
+
+
+def test_the_commands_need_a_bookie_or_a_directory(run: Run, tmp_path: Path) -> None:
+    assert "or --bookie-id" in run("show").err
+    assert "pass --bookie-id" in run("show", tmp_path).err
+    assert run("create", tmp_path).code == UNUSABLE

@@ -1,0 +1,236 @@
+"""Mistakes in the recognition of older copies, and in the commands for cookies."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+IDENTITY = "bookie_server/core/directory_identity.py"
+RECORD = "bookie_server/service/membership/directory_record.py"
+COOKIES = "bookie_server/tools/cookies.py"
+KNOWN = "ledgerlog_spark/metadata/known_bookies.py"
+STORAGE = "bookie_server/storage"
+
+MUTATIONS = [
+    Mutation(
+        "identity_counter_per_start",
+        IDENTITY,
+        "is_newest=local.changes >= each.changes",
+        "is_newest=local.starts >= each.starts",
+        "a copy from the same run, months old, has the number of the newest directory",
+    ),
+    Mutation(
+        "identity_ahead_is_refused",
+        IDENTITY,
+        "is_newest=local.changes >= each.changes",
+        "is_newest=local.changes == each.changes",
+        "a crash between the MANIFEST and the record costs the bookie",
+    ),
+    Mutation(
+        "identity_moved_copy_with_equal_counter",
+        IDENTITY,
+        "is_newest=local.changes > each.changes",
+        "is_newest=local.changes >= each.changes",
+        "a copy whose fix was cut off replaces its original, which was used since",
+    ),
+    Mutation(
+        "identity_any_id",
+        IDENTITY,
+        "    return DirectoryFinding.SWAPPED\n",
+        "    return DirectoryFinding.OWN\n",
+        "a bookie starts with the directory of another bookie",
+    ),
+    Mutation(
+        "identity_without_counter_is_accepted",
+        IDENTITY,
+        "    if local.changes == 0:\n        return DirectoryFinding.UNCOUNTED\n",
+        "    if local.changes == 0:\n        return DirectoryFinding.OWN\n",
+        "a copy from before an upgrade is accepted",
+    ),
+    Mutation(
+        "identity_retired_starts",
+        IDENTITY,
+        "    if known.is_retired:\n        return DirectoryFinding.RETIRED\n",
+        "",
+        "a bookie that was taken out of service starts without a cookie",
+    ),
+    Mutation(
+        "identity_record_before_the_manifest",
+        f"{STORAGE}/ledger_storage.py",
+        "        return identity_of(self._shared.store.current)\n",
+        "        current = self._shared.store.current\n"
+        "        return DirectoryIdentity(\n"
+        "            current.directory_id, self._shared.starts, self._shared.changes,\n"
+        "            current.previous_id,\n"
+        "        )\n",
+        "the newest directory is refused after a crash",
+    ),
+    Mutation(
+        "identity_start_raises_nothing",
+        f"{STORAGE}/ledger_storage.py",
+        "shared.starts, shared.changes = before.starts + 1, before.changes + 1",
+        "shared.starts, shared.changes = before.starts + 1, before.changes",
+        "a copy from before the start is accepted",
+    ),
+    Mutation(
+        "identity_clean_stop_raises_nothing",
+        f"{STORAGE}/ledger_storage.py",
+        "        self._shared.changes += 1\n        await self._keeper.commit(None, keep_open",
+        "        await self._keeper.commit(None, keep_open",
+        "a copy from the last minute before a clean stop is accepted",
+    ),
+    Mutation(
+        "identity_move_forgets_the_id",
+        f"{STORAGE}/files/keeper.py",
+        "previous_id=before.directory_id if is_moved else before.previous_id",
+        "previous_id=before.previous_id",
+        "a directory with another path is taken for another directory",
+    ),
+    Mutation(
+        "identity_is_kept_after_the_downgrade",
+        "bookie_server/tools/versions.py",
+        "        await shared.store.keep_identity(manifest)\n",
+        "",
+        "after a downgrade and an upgrade, the bookie is refused",
+    ),
+    Mutation(
+        "identity_file_before_the_manifest",
+        f"{STORAGE}/files/manifest.py",
+        "if decode_version(data) >= RUN_SINCE or IDENTITY_NAME not in names:",
+        "if IDENTITY_NAME not in names:",
+        "a file that a cut downgrade left makes the newest directory an older copy",
+    ),
+    Mutation(
+        "identity_file_is_removed_too_early",
+        f"{STORAGE}/files/manifest.py",
+        "kept = () if self._base_bytes is None else (IDENTITY_NAME, IDENTITY_NEW_NAME)",
+        "kept = (IDENTITY_NAME, IDENTITY_NEW_NAME)",
+        "a crash in the first start after a downgrade costs the bookie",
+    ),
+    Mutation(
+        "identity_record_is_overwritten",
+        RECORD,
+        "            self._is_stopped = True\n            _logger.error(",
+        "            found = await self._known.read(self._bookie_id)\n"
+        "            self._version = None if found is None else found.version\n"
+        "            _logger.error(",
+        "a running bookie brings back the record that an operator retired",
+    ),
+    Mutation(
+        "identity_counter_runs_ahead",
+        RECORD,
+        "if records != self._records and storage.identity == self._written:",
+        "if records != self._records:",
+        "while the store is away, each minute makes a MANIFEST, and older copies look newer",
+    ),
+    Mutation(
+        "identity_idle_bookie_commits",
+        RECORD,
+        "if records != self._records and storage.identity == self._written:",
+        "if storage.identity == self._written:",
+        "an idle bookie writes a MANIFEST and a node each minute",
+    ),
+    Mutation(
+        "identity_records_of_the_commit_are_counted",
+        RECORD,
+        "            self._records = records\n            await storage.count_change()\n",
+        "            await storage.count_change()\n"
+        "            self._records = storage.records_stored\n",
+        "a copy from the commit of the counter is accepted after more writes",
+    ),
+    Mutation(
+        "identity_overtaken_start_is_not_compared",
+        RECORD,
+        "            found = await self._compared(storage.identity)\n",
+        "            found = await self._known.read(self._bookie_id)\n",
+        "two processes with one bookie id, and the last one wins",
+    ),
+    Mutation(
+        "identity_any_record_is_ours_after_a_lost_answer",
+        KNOWN,
+        "if attempts.lost is None or found is None or found.value != data:",
+        "if attempts.lost is None or found is None:",
+        "a bookie continues from the record of another process",
+    ),
+    Mutation(
+        "identity_record_of_another_process_is_ours",
+        KNOWN,
+        "if attempts.lost is None or found is None or found.value != data:",
+        "if found is None or found.value != data:",
+        "two processes that write the same record both win",
+        equivalent="the same record has the same counters of the same directory",
+    ),
+    Mutation(
+        "cookie_create_for_an_older_copy",
+        COOKIES,
+        "        _require_newest(str(path), identity, stored)\n",
+        "",
+        "an older copy replaces a bookie that was deleted",
+    ),
+    Mutation(
+        "cookie_fix_for_an_older_copy",
+        COOKIES,
+        "        if known is not None and finding not in ACCEPTED:\n            local",
+        "        if known is None and finding not in ACCEPTED:\n            local",
+        "a fix makes an older copy the newest directory",
+    ),
+    Mutation(
+        "cookie_fix_raises_nothing",
+        COOKIES,
+        "        changes=before.changes + 1,\n",
+        "        changes=before.changes,\n",
+        "a fix that was cut off cannot be told from a run of the original",
+    ),
+    Mutation(
+        "cookie_fix_keeps_the_id",
+        COOKIES,
+        "        directory_id=shared.files.random_bytes(8).hex(),\n",
+        "        directory_id=before.directory_id,\n",
+        "a copy and its original have one id",
+    ),
+    Mutation(
+        "cookie_fix_of_a_moved_run",
+        COOKIES,
+        "    require_own_directory(directory.shared)\n",
+        "",
+        "the entries in the journal of the original are lost",
+    ),
+    Mutation(
+        "cookie_before_manifest",
+        COOKIES,
+        "        if directory.shared.is_moved:\n"
+        "            await _move(directory)\n"
+        '            changed.append("MANIFEST")\n'
+        "        if cookie != wanted:\n"
+        "            await _write_cookie(directory.shared.files, wanted.encode())\n"
+        "            changed.append(COOKIE_NAME)\n",
+        "        if cookie != wanted:\n"
+        "            await _write_cookie(directory.shared.files, wanted.encode())\n"
+        "            changed.append(COOKIE_NAME)\n"
+        "        if directory.shared.is_moved:\n"
+        "            await _move(directory)\n"
+        '            changed.append("MANIFEST")\n',
+        "the order of the parts is that of the documentation",
+    ),
+    Mutation(
+        "cookie_delete_frees_the_id",
+        COOKIES,
+        "replace(stored.known or KnownBookie(()), is_retired=True)",
+        "replace(stored.known or KnownBookie(()), is_retired=False)",
+        "a bookie that was taken out of service has a record as if it were in service",
+    ),
+    Mutation(
+        "cookie_delete_of_a_running_bookie",
+        COOKIES,
+        "    require_down(stored)\n    if stored.cookie_version",
+        "    if stored.cookie_version",
+        "a running bookie loses its cookie",
+    ),
+    Mutation(
+        "cookie_of_a_known_bookie_is_new",
+        "bookie_server/service/membership/cookie_check.py",
+        "    if await known.read(bookie_id) is not None:\n"
+        "        raise _wiped(directories[0], bookie_id)\n",
+        "",
+        "an empty directory starts with the id of a bookie that was deleted",
+    ),
+]
