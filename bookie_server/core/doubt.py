@@ -1,9 +1,10 @@
 """Decides what a bookie may deny after records of its directory may have been lost.
 
-Each possible loss begins a new *epoch* of doubt about the directory. A ledger is in *limbo* until
-it is cleared up to this epoch. In limbo, the bookie serves the entries that it has and stores adds,
-but it denies nothing: for an entry that it does not have, the last entry and the LAC, it answers
-IO_ERROR, which means "unknown".
+Each possible loss begins a new *epoch* of doubt about the directory. To *clear* a ledger means to
+store that the losses up to an epoch took nothing of the ledger, or that a repair has fetched the
+lost entries again. A ledger is in *limbo* until it is cleared up to the newest epoch. In limbo, the
+bookie serves the entries that it has and stores adds, but it denies nothing: for an entry that it
+does not have, the last entry and the LAC, it answers IO_ERROR, which means "unknown".
 
 A ledger leaves limbo in two ways. A repair (`repair`) fetches from other bookies the entries that
 this bookie must hold. Or the record of the ledger is newer than the loss: then the loss took

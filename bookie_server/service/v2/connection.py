@@ -232,7 +232,8 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     def _work(self, bodies: list[memoryview]) -> list[memoryview]:
         """Handle frames until a turn ends or a lane has no room. Return the frames that are left.
 
-        After a return with frames, the connection is paused, or it is closing and needs none.
+        If frames are left, the connection is paused and handles them later, or it is closing and
+        does not need them.
         """
         left_bytes, left_count, number = QUANTUM_BYTES, FRAMES_PER_TURN, 0
         until = monotonic() + TURNS_SECONDS
