@@ -72,7 +72,7 @@ def stream(ledger: BlockingWriteHandle, payload: bytes, seconds: float, size_max
 def one_at_a_time(
     ledger: BlockingWriteHandle, payload: bytes, seconds: float, size_max: int
 ) -> int:
-    """Append each entry after the acknowledgement of the previous one; return the payload bytes."""
+    """Append entries, each after the previous acknowledgement; return the payload bytes."""
     begun, done = time.perf_counter(), 0
     while time.perf_counter() - begun < seconds and done * len(payload) < size_max:
         ledger.append(payload)

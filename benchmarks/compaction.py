@@ -1,6 +1,6 @@
 """How much slower are appends while the bookies compact their files at the default rate?
 
-Two ledgers share files, and one of them is deleted. The bookies then get the request to collect
+Two ledgers share files, and one ledger is deleted. The bookies then get the request to collect
 garbage and to compact. The appends of a third ledger are measured while all bookies copy, and again
 after they are done. In each round, the bookies have enough to copy for the whole measurement.
 """
@@ -39,7 +39,7 @@ IDLE_POLLS = 8
 
 
 def fill(client: BlockingClient, seconds: float) -> None:
-    """Write two ledgers to the same files, and delete one of them."""
+    """Write two ledgers to the same files, and delete one ledger."""
     stays, goes = (client.create_ledger(ensemble_size=3, write_quorum=3) for _ in range(2))
     payload = os.urandom(SIZE_BYTES)
     # Each live byte is read and written.

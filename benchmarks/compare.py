@@ -1,4 +1,4 @@
-"""How does this checkout compare with another one, in alternating rounds on the same machine?
+"""How does this checkout compare with another checkout, in alternating rounds on the same machine?
 
 `python -m benchmarks.compare BASE append read --pairs 30`: BASE is a directory with another
 checkout (`git worktree add BASE REVISION`). The scripts of this checkout measure the packages of

@@ -1,8 +1,8 @@
 """How fast does a leader append records of 200 bytes, each of which must be on two disks?
 
 The ledgers have E3/Qw3/Qa2 and CRC32C. ZooKeeper, three bookies and the client run on this machine.
-Some figures are for records of random bytes (noise), which LZ4 cannot compress. The others are for
-lines of text, which LZ4 can compress.
+Some figures are for records of random bytes (noise), which LZ4 cannot compress. The other figures
+are for lines of text, which LZ4 can compress.
 """
 
 from __future__ import annotations

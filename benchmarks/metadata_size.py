@@ -5,8 +5,8 @@ its own, which keeps its ledger open from batch to batch. The driver commits wit
 kept from its last commit. Two differences from a long-lived stream increase the figures. First,
 ledgers roll every 360 batches, as with a trigger of ten seconds and `rollMs` of an hour. Second,
 nothing is merged before the end. Unlisted ledgers have a grace period of 1 ms, and unused pages
-have none. So the last sweep deletes these ledgers and pages, and the last figures do not count
-them. The batches have only a few rows, because the script measures only metadata.
+have no grace period. So the last sweep deletes these ledgers and pages, and the last figures do not
+count them. The batches have only a few rows, because the script measures only metadata.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def parsed(
 ) -> argparse.Namespace:
     """The parsed options `--rounds`, `--seconds`, `--directory`, `--json` and `--peer`.
 
-    Some scripts also have `--only` or `--engines`; `engines` parses the value of the latter.
+    Some scripts also have `--only` or `--engines`; `engines` parses the value of `--engines`.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -1,4 +1,4 @@
-"""How fast is a release, and how does it compare with another one?
+"""How fast is a release, and how does it compare with another release?
 
 `python -m benchmarks.releases record 0.2.0` runs all benchmarks and writes their figures to
 `benchmarks/history/0.2.0.json`. With `--checkout`, the scripts of this checkout measure the

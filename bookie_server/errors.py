@@ -68,7 +68,7 @@ class TooManyFilesError(StorageError):
 
 
 class TooManyRangesError(StorageError):
-    """The entries of a ledger on this bookie form too many ranges; has `ledger_id`, `count_max`."""
+    """A ledger has too many stretches for one list of ranges; has `ledger_id`, `count_max`."""
 
     definite = True
 

@@ -1,13 +1,15 @@
 """A bookie's decisions and the bytes of its files: functions and values without I/O.
 
-- `ledger_gate`: decides which requests are accepted, and when a bookie may deny an entry.
+- `ledger_gate`: decides which requests are accepted, and when a bookie may deny that an entry
+  exists.
 - `ledger_state`: the state of a ledger, except its entries.
 - `compaction`: chooses the files to compact, and limits the speed.
 - `replay_decision`: distinguishes torn from damaged records at boot.
 - `record`, `record_codec`, `slot_header`, `manifest_codec`, `index_format`, `group_copy`: the
   formats of docs/FORMATS.md.
-- `doubt`: decides what a bookie may deny after it may have lost records. `repair`: fetches these
-  records from other bookies. Only the simulator runs both modules so far (ADR 39).
+- `doubt`: decides whether a bookie that may have lost records may deny that an entry exists.
+  `repair`: fetches these records from other bookies. Only the simulator runs both modules so far
+  (ADR 39).
 - `bookie_run`: the write modes, and the fields of a MANIFEST about a run.
 - `directory_identity`: recognises an older copy of a directory, and another directory.
   `kept_identity`: what a downgrade keeps of a MANIFEST.

@@ -1,9 +1,11 @@
-"""Decides what a bookie may deny after records of its directory may have been lost.
+"""Decides whether a bookie that may have lost records may deny that an entry exists.
 
-Each possible loss begins a new *epoch* of doubt about the directory. A ledger is in *limbo* until
-it is cleared up to this epoch. In limbo, the bookie serves the entries that it has and stores adds,
-but it denies nothing: for an entry that it does not have, the last entry and the LAC, it answers
-IO_ERROR, which means "unknown".
+Each possible loss begins a new *epoch* of doubt about the directory. To *clear* a ledger means to
+store that the losses up to an epoch took nothing of the ledger, or that a repair has fetched the
+lost entries again. A ledger is in *limbo* until it is cleared up to the newest epoch. In limbo, the
+bookie serves the entries that it has and stores adds, but it never denies that an entry exists. For
+an entry that it does not have, the last entry and the LAC, it answers IO_ERROR, which means
+"unknown".
 
 A ledger leaves limbo in two ways. A repair (`repair`) fetches from other bookies the entries that
 this bookie must hold. Or the record of the ledger is newer than the loss: then the loss took
@@ -116,7 +118,8 @@ def denial(cleared_epoch: int | None, doubt: Doubt, compared_epoch: int) -> Deni
     Args:
         cleared_epoch: The epoch up to which the ledger is cleared; None without a state.
         doubt: The doubt about the directory.
-        compared_epoch: The epoch in which this process last compared the ledger's creation.
+        compared_epoch: The epoch in which the bookie, since its start, last compared the ledger's
+            creation.
     """
     if not is_in_limbo(cleared_epoch, doubt):
         return Denial.ABSENT

@@ -160,7 +160,7 @@ def may_say_absent(state: HeldLedger | None, health: Health) -> bool:
 
 
 def code_of_failure(error: StorageError) -> Code:
-    """Return the answer to a request that an error ended. The answer never denies an entry."""
+    """Return the answer to a request that an error ended. It never means "no such entry"."""
     return Code.BUSY if isinstance(error, TooManyFilesError) else Code.IO_ERROR
 
 

@@ -63,7 +63,7 @@ class FileEntry:
 
     @property
     def is_copies(self) -> bool:
-        """Whether compaction wrote the file. The sequences of its records are its own."""
+        """Whether compaction wrote the file. Its records have the sequences 1, 2, 3, ..."""
         return self.state is FileState.FINISHED and self.last_sequence == 0
 
     @property

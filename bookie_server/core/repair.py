@@ -2,9 +2,9 @@
 
 `LedgerRepair` repairs one ledger: it loads the record of the ledger, and fetches each entry that
 the bookie must hold and does not hold. Then it loads the record again, and clears the ledger if the
-record is the same. It clears only a closed ledger, or an open ledger whose last fragment does not
-name the bookie. A ledger in recovery stays in limbo even if no fragment names the bookie, because
-the closing write may name it for entries that it has lost.
+record has not changed. It clears only a closed ledger, or an open ledger whose last fragment does
+not name the bookie. A ledger in recovery stays in limbo even if no fragment names the bookie,
+because the closing write may name it for entries that it has lost.
 
 `RepairPass` repairs all listed ledgers. Each ledger that is not cleared gets a state, which stays
 in limbo. After that, the doubt about ledgers without a state is over.
@@ -42,7 +42,7 @@ class RepairOutcome(Enum):
     DELETED = "the ledger does not exist"
     WAITING = "in limbo until the ledger is closed"
     INCOMPLETE = "a bookie or the store did not answer; to be tried again"
-    NEEDS_OPERATOR = "all other bookies deny an entry"
+    NEEDS_OPERATOR = "all other bookies deny that an entry exists"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class RepairEnded:
 
     Attributes:
         outcome: How it ended.
-        denied: Entries that all other bookies deny.
+        denied: Ids of the entries whose existence all other bookies deny.
         record: The record that the ledger had at the end; None if it was not read.
         silent_peers: Number of bookies of an open last fragment that did not answer for their LAC.
     """
@@ -197,7 +197,7 @@ def should_recover(ended: RepairEnded, quiet_ms: int, limits: RecoveryLimits) ->
     """Return whether a bookie should recover a ledger, so that it can leave limbo.
 
     An open ledger is left to its writer if an ack quorum may be in limbo. Only the writer can close
-    it then, because the other bookies are too few to deny an entry.
+    it then, because the other bookies are too few to prove that an entry does not exist.
 
     Args:
         ended: The end of the ledger's last repair.
@@ -234,7 +234,7 @@ class LedgerRepair:
         self._peers: deque[str] = deque()
         self._peers_lac = NO_ENTRY
         self._silent_peers = 0
-        self._is_denied = True  # whether all bookies that answered denied the entry
+        self._is_denied = True  # whether all answers denied that the entry exists
         self._changes = 0
 
     def begin(self) -> list[RepairEffect]:

@@ -111,7 +111,7 @@ class Drops:
         )
 
     def _forget_now(self, ledger_ids: Sequence[int], looked_at: set[int]) -> int:
-        """Forget the ledgers in `ledger_ids` that may still be forgotten, and return their number.
+        """Forget the ledgers in `ledger_ids` that may still be forgotten, and count these ledgers.
 
         `looked_at` are the ids of finished files that have no records of these ledgers.
         """

@@ -363,7 +363,7 @@ def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:
 
 
 def append_encoded(record: JournalRecord, buffers: list[Buffer]) -> int:
-    """Append the bytes of a record and its padding to `buffers`, and return their number.
+    """Append the bytes of a record and its padding to `buffers`, and return the number of bytes.
 
     The record must already have its place in the file.
     """

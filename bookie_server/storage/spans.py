@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 
 class Spans:
-    """The first and last ids (inclusive) of ranges, ascending. Each range takes 16 bytes."""
+    """The first and last ids (inclusive) of stretches, ascending. Each stretch takes 16 bytes."""
 
     __slots__ = ("_ids",)
 
@@ -16,9 +16,9 @@ class Spans:
         self.extend(spans)
 
     def extend(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Add ranges in ascending order; none may begin before the last existing range.
+        """Add stretches in ascending order; none may begin before the last existing stretch.
 
-        Ranges that overlap, or that have no id between them, become one range.
+        Stretches that overlap, or that have no id between them, become one stretch.
         """
         ids = self._ids
         for first, last in spans:
@@ -30,7 +30,7 @@ class Spans:
 
     @property
     def last_id(self) -> int:
-        """The largest id, or -1 without ranges."""
+        """The largest id, or -1 without stretches."""
         return self._ids[-1] if self._ids else -1
 
     def __iter__(self) -> Iterator[tuple[int, int]]:

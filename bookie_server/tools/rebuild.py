@@ -43,7 +43,7 @@ async def rebuild_indexes(directory: RestingDirectory, wanted: FileEntry | None)
 
     `wanted` is the only file to look at; None for all finished files. An index is not written if a
     record of the file is not readable and its ledger is unknown. With a new index, a bookie would
-    deny the entries of that record.
+    deny that the entries of that record exist.
     """
     files = directory.entries(FileState.FINISHED) if wanted is None else (wanted,)
     return [await _rebuild(directory, entry) for entry in files]

@@ -37,7 +37,7 @@ class EntryCutter:
     """Joins and cuts batches of one schema.
 
     An entry has at most 65,536 rows, and about `target_entry_bytes` when it is encoded. The number
-    of rows is estimated from the previous entries.
+    of rows is estimated from the entries that were encoded before.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ from ledgerlog_spark.errors import SchemaMismatchError
 _INTEGERS = ("byte", "short", "integer", "long")
 _FRACTIONS = ("float", "double")
 COLLATIONS_KEY = "__COLLATIONS"
-"""Key of the metadata that contains the collations of a field's strings in Spark's JSON."""
+"""The key for the collations of a field's strings, in the field's metadata in Spark's JSON."""
 _DEFAULT_KEY, _EXISTENCE_DEFAULT_KEY = "CURRENT_DEFAULT", "EXISTS_DEFAULT"
 """Spark's keys for the SQL text of two defaults: for new rows, and for rows older than the column.
 """

@@ -115,7 +115,7 @@ def spark_schema(stored: bytes) -> str:
 
 
 def comment_of(stored: bytes) -> str:
-    """The comment of the log, in its stored schema; empty if it has none."""
+    """The comment of the log, in its stored schema; empty if the log has no comment."""
     return bytes((decode_schema(stored).metadata or {}).get(_COMMENT, b"")).decode()
 
 

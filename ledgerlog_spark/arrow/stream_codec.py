@@ -275,7 +275,8 @@ class _EntrySource:
         self._position = 0
         self._entries = iter(entries)
         self.count = 0  # number of entries begun up to now, without the schema
-        # The exception that the iterator raised. Arrow raises another one with only its text.
+        # The exception that the iterator raised. Arrow raises an exception of its own, with only
+        # the text of this exception.
         self.failure: BaseException | None = None
         self.is_exhausted = False
 

@@ -16,8 +16,9 @@ app = typer.Typer()
 def upgrade(directory: Directory, as_json: AsJson = False) -> None:
     """Write the MANIFEST in the newest version.
 
-    Each start of a bookie does the same. After that, older programs refuse the
-    directory until `ledgerlog bookie downgrade` has run.
+    Each start of a bookie also writes the MANIFEST in this version. After
+    that, older programs refuse the directory until `ledgerlog bookie
+    downgrade` has run.
     """
     from bookie_server.core.manifest_codec import FORMAT_VERSION
 

@@ -94,7 +94,7 @@ def run_upkeep(
     The service deletes expired rows and versions, merges small ranges, and
     deletes ledgers that no log needs. Only the process that holds a lease in
     ZooKeeper works, and other processes wait. So the service may run on two
-    machines, and one of them may fail. A process can be killed at any time.
+    machines, and one machine may fail. A process can be killed at any time.
 
     With --once, the exit code is 1 if a log could not be maintained, and 4 if
     another process holds the lease.

@@ -256,10 +256,10 @@ class AppendQueue:
     def fail(self, error: LedgerLogError, *, unknown: range | None = None) -> None:
         """Fail all pending appends. The owner must first set `refusal`.
 
-        Appends that may have been stored fail with `error`, the others with the error of `refusal`.
-        If a part of a batch may have been stored, the whole batch fails with `error`. `unknown`
-        contains the indexes in `in_flight` of the runs that may have been stored. None means all
-        runs in flight.
+        Appends that may have been stored fail with `error`, and the other appends with the error of
+        `refusal`. If a part of a batch may have been stored, the whole batch fails with `error`.
+        `unknown` contains the indexes in `in_flight` of the runs that may have been stored. None
+        means all runs in flight.
         """
         assert self.refusal is not None
         self._stop_linger()

@@ -95,8 +95,8 @@ class Cluster:
             bookies: Number of bookies. None means the number of the earlier start, or 4 for a new
                 cluster. Bookies of an earlier start are never removed.
             upkeep: Also start the process that merges, sweeps and applies retention.
-            owned: Stop the cluster when this process ends for any reason before `disown`. Ignored
-                if the cluster already runs.
+            owned: Stop the cluster when this Python process ends for any reason before `disown`.
+                Ignored if the cluster already runs.
             on_progress: Called with a short text before each step.
 
         Returns:
@@ -113,7 +113,7 @@ class Cluster:
         with locked_directory(self.directory):
             self.refresh()
             # Keep an existing guardian. If its pipe were closed, the guardian would conclude that
-            # this process ended.
+            # this Python process ended.
             if owned and not self.members.running and not self._environment:
                 self._guardian = Guardian(self.directory, is_temporary=self._is_temporary)
             before = len(self.members.bookies)
@@ -210,7 +210,10 @@ class Cluster:
         return member
 
     def disown(self) -> None:
-        """Let an owned cluster continue after this process ends. Do nothing for other clusters."""
+        """Let an owned cluster continue after this Python process ends.
+
+        The call does nothing for other clusters.
+        """
         if self._guardian is not None:
             self._guardian.release()
             self._guardian = None
@@ -261,11 +264,15 @@ class Cluster:
 
     @property
     def _is_port_fixed(self) -> bool:
-        """Whether running bookies use the previous port of ZooKeeper."""
+        """Whether running bookies use the port that ZooKeeper had before."""
         return any(bookie.state != "down" for bookie in self.members.bookies)
 
     def _port_of_zookeeper(self, member: Member) -> int | None:
-        """The previous port, which running bookies use, or the default port; None for any port."""
+        """The port for ZooKeeper; None for any free port.
+
+        The port of the earlier start is used if running bookies need it, or if it is free.
+        Otherwise, the default port is used if it is free.
+        """
         if self._is_port_fixed:
             return member.port
         return next((p for p in (member.port, USUAL_PORT) if p and port_is_free(p)), None)
@@ -381,7 +388,7 @@ class Cluster:
 class OwnedCluster(Cluster):
     """A cluster that is stopped when its `with` block ends. A temporary directory is then deleted.
 
-    If this process ends without leaving the block, a guardian process stops the cluster.
+    If this Python process ends without leaving the block, a guardian process stops the cluster.
     """
 
     def __init__(self, directory: str | Path | None, bookies: int, *, upkeep: bool = True) -> None:

@@ -23,8 +23,9 @@ def spawn(
 ) -> subprocess.Popen[str]:
     """Start a process in its own session, so that Ctrl-C in a terminal does not end it.
 
-    The call and the assignment of its result must be inside `interrupts_deferred`. `environment`
-    is added to the environment of this process. `options` are passed to `Popen`.
+    The call and the assignment of its result must be inside `interrupts_deferred`. The new process
+    gets the environment of this Python process, and the variables in `environment`. `options` are
+    passed to `Popen`.
     """
     options = {"stdin": subprocess.DEVNULL, "text": True, "start_new_session": True, **options}
     variables = os.environ | {"PYTHONUNBUFFERED": "1", **environment}

@@ -163,8 +163,8 @@ class ZooKeeperProcess:
         """Prepare the server, but do not start it.
 
         Without `port`, the server uses the port of the previous start in the directory, or another
-        port if that port is in use. Session timeouts may be 2 to 20 ticks. `environment` is added
-        to the environment of this process.
+        port if that port is in use. Session timeouts may be 2 to 20 ticks. The server gets the
+        environment of this Python process, and the variables in `environment`.
         """
         if port is not None and not 0 < port < 65_536:  # noqa: PLR2004 (TCP ports)
             raise ConfigurationError(f"port must be 1 to 65535, got {port}", port=port)
@@ -366,7 +366,7 @@ class ZooKeeperProcess:
         return False
 
     def _listens(self) -> bool:
-        """Whether this process, and no other server, listens on the port.
+        """Whether the started server, and no other server, listens on the port.
 
         Two servers that start at the same time may both find the same port free. The slower server
         ends when it cannot bind the port. Until then, an answer from the faster server could be

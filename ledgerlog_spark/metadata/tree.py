@@ -218,7 +218,8 @@ class ZnodeTree(Session, Protocol):
         Raises:
             NodeExistsError: A node with this path already exists.
             NodeMissingError: The parent is missing.
-            MetadataUnknownError: The node may exist; a sequential node may have any number.
+            MetadataUnknownError: It is unknown whether the node was created. If a sequential node
+                was created, its number is unknown too.
         """
 
     async def set(self, path: str, data: bytes, version: Version | None) -> Version:

@@ -30,7 +30,7 @@ _CHOSEN_BY_USER: Final = (
 
 
 def keep_freed_memory(*, arenas_max: int | None = None) -> bool:
-    """Make the C library keep the freed memory of this process, and return whether it does so.
+    """Make the C library keep the freed memory of this process, and return whether it can.
 
     `arenas_max` limits the number of heaps that threads share.
     """

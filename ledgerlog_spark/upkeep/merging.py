@@ -54,14 +54,14 @@ class Merged:
     lost: int = 0  # merges that were given up, mostly because the list was changed meanwhile
 
 
-def is_merged(head: LogHead) -> bool:
+def is_mergeable(head: LogHead) -> bool:
     """Whether ranges of this log can be merged (LOGS.md#U14)."""
     return head.kind is LogKind.TRANSACTIONAL and head.content is LogContent.ROWS
 
 
-def check_merged(head: LogHead) -> None:
+def check_mergeable(head: LogHead) -> None:
     """Raise LogKindError unless ranges of this log can be merged."""
-    if not is_merged(head):
+    if not is_mergeable(head):
         raise LogKindError(
             f"log {head.name!r} is a {head.kind.name.lower()} log of "
             f"{head.content.name.lower()}, which cannot be merged: its leader sets the size of its "
@@ -98,12 +98,12 @@ class LogMerger:
         self._ranges_total = 0
 
     async def merge(self) -> Merged:
-        """Merge all runs that are worth merging, one by one. Each run is committed on its own.
+        """Merge all runs that are worth merging, one by one, with a commit for each run.
 
-        If ranges of the log cannot be merged (`is_merged`), the call does nothing.
+        If `is_mergeable` is false for the log, the call does nothing.
         """
         head = (await self._log.state()).head
-        if not is_merged(head):
+        if not is_mergeable(head):
             return Merged(self._log.name, head.items.count, head.items.count)
         snapshot = await self._log.snapshot()
         before = len(snapshot.items)

@@ -50,7 +50,7 @@ def standard_output(*, drain_seconds: float | None = DRAIN_SECONDS) -> Iterator[
     Writing raises `BrokenPipeError` after the reader of the pipe has ended. At its end, the block
     waits up to `drain_seconds` for unwritten lines. None has no limit.
     """
-    if sys.__stdout__ is None:  # it is closed, and another file may have its number now
+    if sys.__stdout__ is None:  # closed; another file may use its descriptor now
         yield lambda _: None
         return
     lines = LogLines(STANDARD_OUTPUT, lambda count: _line("lines_dropped", count=count))

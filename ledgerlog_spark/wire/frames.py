@@ -121,8 +121,8 @@ class FrameSplitter:
     A body stays valid while it is referenced, because memory is reused only when no view of it is
     left. The splitter keeps at most one incomplete frame, of up to `frame_size_max` bytes. If a
     small frame does not end in its chunk, its first part is copied once, to the next chunk. If a
-    large frame leaves no room for another one, the memory that `get_buffer` returns ends at the end
-    of this frame.
+    large frame leaves no room for another frame, the memory that `get_buffer` returns ends at the
+    end of this frame.
 
     Use: `n = receive_into(splitter.get_buffer())`, then `for body in splitter.received(n)`.
 

@@ -85,7 +85,7 @@ class StuckCalls:
 
 
 def close_connections(local_port: int, peers: Iterable[str]) -> int:
-    """Shut down the connections from `peers` to a port of this process, and return their number.
+    """Shut down the connections from `peers` to a port of this bookie, and count these connections.
 
     This takes milliseconds. The peers are named as in gRPC, such as `ipv4:127.0.0.1:4711` and
     `ipv6:%5B::1%5D:4711`.
@@ -109,8 +109,8 @@ def address_of(peer: str) -> Address:
 def _shut_down(descriptor: int, address: Address) -> bool:
     """Shut down a connection, and return whether it was still a connection with this peer."""
     try:
-        # The library may have closed the descriptor, and another file may have its number now. So
-        # check the address of a duplicate, which cannot be closed during the check.
+        # The library may have closed the descriptor, and its number may belong to another file now.
+        # So check the address of a duplicate, which cannot be closed during the check.
         duplicate = os.dup(descriptor)
     except OSError:
         return False

@@ -232,7 +232,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     def _work(self, bodies: list[memoryview]) -> list[memoryview]:
         """Handle frames until a turn ends or a lane has no room. Return the frames that are left.
 
-        After a return with frames, the connection is paused, or it is closing and needs none.
+        If frames are left, the connection is closing, or it is paused and handles them later.
         """
         left_bytes, left_count, number = QUANTUM_BYTES, FRAMES_PER_TURN, 0
         until = monotonic() + TURNS_SECONDS
@@ -276,7 +276,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         return REQUEST_COST_BYTES + taken_bytes
 
     def _acquire(self, share: Share, size_bytes: int) -> int:
-        """Take bytes of a lane, and return their number, or 0 if the connection has to wait.
+        """Take bytes of a lane. Return the number of bytes, or 0 if the connection has to wait.
 
         Bytes that were granted during a wait are used first.
         """
@@ -395,7 +395,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     # Answers.
 
     def _make_fit(self, share: Share, taken_bytes: int, size_bytes: int) -> int:
-        """Take the bytes of an answer, and return their number, or 0 if the lane has no room."""
+        """Take the bytes of an answer. Return the number of bytes, or 0 if the lane has no room."""
         more_bytes = size_bytes - taken_bytes
         if more_bytes <= 0:
             return taken_bytes

@@ -106,7 +106,7 @@ class V2Server:
 
 
 def is_full(open_count: int, connections_max: int, *, is_known_host: bool) -> bool:
-    """Return whether a new connection needs the place of another one."""
+    """Return whether a new connection needs the place of another connection."""
     if is_known_host:
         return open_count >= connections_max
     return open_count >= connections_max - connections_max // KNOWN_HOSTS_PART

@@ -93,7 +93,9 @@ class LiveEntries:
                     await self._add(found, source, total.ledger_id, placed)
                 await self._shared.give_way()
             return found
-        assert source.head is not None, "a file with a damaged index is in doubt"
+        assert source.head is not None, (
+            "only a file in doubt has no valid index, and no file in doubt is compacted"
+        )
         for number in range(len(source.head.keys)):
             offset = source.block_offset(number)
             data = await self._pace.read(source.handle, offset, BLOCK_SIZE)

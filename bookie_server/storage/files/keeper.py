@@ -7,7 +7,7 @@ a full disk, no next file can be prepared. In this case regular adds are refused
 the active file is for control and recovery records.
 
 Each commit frees the finished files without live entries. After the MANIFEST without these files is
-durable, some of their slots are kept for reuse and the others are removed.
+durable, some of their slots are kept for reuse and the other slots are removed.
 """
 
 from __future__ import annotations

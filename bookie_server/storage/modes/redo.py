@@ -114,7 +114,8 @@ async def _scan(shared: Shared, journal: FileSystem, run: BookieRun) -> list[Sca
     scanned: list[ScannedFile] = []
     for number, handle in enumerate(handles):
         # After a SIGKILL, the last copies may be in the page cache only. If a power loss destroyed
-        # one of them after this boot has used it, the next boot would find less than this one.
+        # one of these copies after this boot has used the copy, the next boot would find less than
+        # this boot.
         await handle.datasync()
         file = ScannedFile(handle, min(await handle.size(), await handle.data_end()))
         scanned.append(file)

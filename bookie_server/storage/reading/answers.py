@@ -88,8 +88,9 @@ class ReadAnswers:
         """Read the first entries of a request, and return the number of these entries.
 
         Each stretch of entries is one reading, so a stretch that is read from the device does not
-        delay the others. At most `STRETCHES_PER_CALL_MAX` stretches are read, because each needs a
-        look-up. If `size_bytes_max` bytes are reached after a stretch, no further stretch begins.
+        delay the other stretches. At most `STRETCHES_PER_CALL_MAX` stretches are read, because each
+        needs a look-up. If `size_bytes_max` bytes are reached after a stretch, no further stretch
+        begins.
         """
         ledger_id, ids = request.ledger_id, request.entry_ids
         state = self._states.get(ledger_id)
@@ -180,8 +181,8 @@ class ReadAnswers:
         state = self._states.get(request.ledger_id)
         entry_id = request.entry_id
         if state is not None and entry_id == NO_ENTRY:
-            # An answer with the largest id denies all larger ids, so it needs the same certainty as
-            # the answer NO_ENTRY.
+            # An answer with the largest id denies that entries with larger ids exist, so it needs
+            # the same certainty as the answer NO_ENTRY.
             entry_id = state.last_entry_id if may_say_absent(state, self._health) else NO_ENTRY
         failure = FailedRead(self._shared, request.ledger_id, entry_id, request.peer)
         if state is None or entry_id == NO_ENTRY:
@@ -229,8 +230,8 @@ class ReadAnswers:
         """Return a function that gives the code for a reading that begins now and finds nothing.
 
         While the index of a file is being rebuilt, a reading may not find entries of this file. The
-        rebuild may end before the reading ends. So an entry is denied only if the bookie may deny
-        entries both at the beginning and at the end of the reading.
+        rebuild may end before the reading ends. So the bookie denies that an entry exists only if
+        it may do this both at the beginning and at the end of the reading.
         """
         was_certain = may_say_absent(state, self._health)
         return lambda: absent(state, self._health) if was_certain else Code.IO_ERROR

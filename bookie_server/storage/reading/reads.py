@@ -398,10 +398,11 @@ class Reader:
             raise damage_at(record.identity, record.offset, reason)
 
     async def held(self, ledger_id: int, count_max: int) -> Spans:
-        """Return the stretches of a ledger's stored entries, in ascending order.
+        """Return the first and the last id of each stretch of a ledger's stored entries.
 
-        Raise TooManyRangesError if there are more than `count_max` stretches. Raise StorageError if
-        a damaged file may have more entries of the ledger.
+        The stretches are in ascending order. Raise TooManyRangesError if there are more than
+        `count_max` stretches. Raise StorageError if a damaged file may have more entries of the
+        ledger.
         """
         if not may_say_absent(self._shared.states.get(ledger_id), self._shared.health):
             raise unknown_entries(ledger_id)
@@ -440,7 +441,7 @@ class Reader:
         return spans
 
     async def _joined(self, ledger_id: int, runs: Sequence[Spans], count_max: int) -> Spans:
-        """Return the union of lists of stretches. The lists may overlap."""
+        """Return the stretches of several lists, which may overlap, as one list."""
         runs = [run for run in runs if run]
         joined = Spans()
         if len(runs) == 1:

@@ -1,4 +1,4 @@
-"""Keeps the newest bodies of the journal in memory."""
+"""Keeps the bodies of the newest journal records in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RECORD_COST_BYTES = 512  # memory of a record without its body
 
 
 class RecentBodies:
-    """The newest bodies of durable journal records, for readers at the end of a ledger.
+    """The bodies of the newest durable journal records, for readers at the end of a ledger.
 
     They take at most `size_bytes_max` bytes of memory.
     """

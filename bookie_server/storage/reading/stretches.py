@@ -110,7 +110,7 @@ def read_stretch(reader: Reader, stretch: Stretch) -> Generator[Need | None, byt
     try:
         return (yield from _read_at_once(reader, stretch))
     except StorageError:
-        # A file was freed, or one entry is damaged. The others may still be read.
+        # A file was freed, or one entry is damaged. The other entries may still be read.
         results: Results = []
     for number, entry_id in enumerate(stretch.entry_ids):
         if number and number % RECORDS_PER_TURN == 0:

@@ -63,14 +63,14 @@ def _existing(client: BlockingLogClient, names: Sequence[str] | None) -> list[st
 
 def _to_merge(client: BlockingLogClient, names: Sequence[str] | None) -> list[str]:
     """The names of the logs to merge: the given names, or all logs that can be merged."""
-    from ledgerlog_spark.upkeep.merging import check_merged, is_merged
+    from ledgerlog_spark.upkeep.merging import check_mergeable, is_mergeable
 
     if names:
         logs = [opened(client, name) for name in names]
         for log in logs:
-            check_merged(log.state().head)
+            check_mergeable(log.state().head)
         return [log.name for log in logs]
-    return [name for name in names_of(client) if is_merged(opened(client, name).state().head)]
+    return [name for name in names_of(client) if is_mergeable(opened(client, name).state().head)]
 
 
 def _held(

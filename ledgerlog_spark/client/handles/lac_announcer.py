@@ -75,7 +75,7 @@ class LacAnnouncer:
         self._is_stopped = False
 
     def on_sent(self) -> None:
-        """Record that a run was sent. The run contains the previous LAC."""
+        """Record that a run of entries was sent. The headers of these entries contain the LAC."""
         if self._is_idle:
             self._is_idle = False
             self._was_quick = self._loop.time() - self._idle_since < QUICK_SECONDS
@@ -100,7 +100,7 @@ class LacAnnouncer:
             self.on_confirmed(is_idle=True)
 
     def on_ensemble_changed(self) -> None:
-        """Repeat the announcement for new bookies, because readers may watch one of them."""
+        """Repeat the announcement for new bookies, because readers may watch a new bookie."""
         self._announced_lac = NO_ENTRY
         ensemble = set(self._ensemble())
         self._written = {name: lac for name, lac in self._written.items() if name in ensemble}

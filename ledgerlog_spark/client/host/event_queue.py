@@ -21,7 +21,7 @@ from ledgerlog_spark.errors import InternalError, LedgerLogError
 from ledgerlog_spark.protocol.ledger.messages import StartTimer, TimerFired
 
 E = TypeVar("E")
-"""The events of a machine; `TimerFired` is always one of them."""
+"""The events of a machine; `TimerFired` is always one of these events."""
 
 EVENTS_KEPT = 50
 """Maximum number of events in an `InternalError`. The last events are kept."""

@@ -104,7 +104,7 @@ def names(value: str) -> tuple[str, ...]:
 
 
 def boolean(value: str) -> bool:
-    """Parse `true` or `false`, in upper or lower case."""
+    """Parse `true` or `false`. The case of the letters is ignored."""
     lowered = value.strip().lower()
     if lowered not in {"true", "false"}:
         raise ValueError("true or false")
@@ -112,7 +112,7 @@ def boolean(value: str) -> bool:
 
 
 def choice(*values: str) -> Callable[[str], str]:
-    """Return a parser that accepts the given values, in upper or lower case."""
+    """Return a parser that accepts the given values. The case of the letters is ignored."""
 
     def parse(value: str) -> str:
         for known in values:

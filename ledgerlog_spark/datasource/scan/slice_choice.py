@@ -61,7 +61,7 @@ class _Columns(NamedTuple):
 
 
 class _Pruning(NamedTuple):
-    """A schema of which a scan reads only some columns, or some columns before the others."""
+    """A schema of which a scan reads only some columns, or some columns before the rest."""
 
     columns: int
     every: _Columns
@@ -70,7 +70,7 @@ class _Pruning(NamedTuple):
 
 
 FirstColumns = Callable[[bytes], Collection[int]]
-"""Returns the places of the columns in an encoded schema that a task may read before the others."""
+"""Returns the places of the columns in an encoded schema that a task may read before the rest."""
 
 
 def no_columns(schema: bytes) -> Collection[int]:

@@ -48,7 +48,7 @@ def task_rows(
 
     Raises:
         DataLossError: No bookie has some listed rows.
-        EntryUnknownError: Some bookies did not answer, and the others do not have an entry;
+        EntryUnknownError: Some bookies did not answer, and the other bookies do not have an entry;
             retriable.
         DigestMismatchError: No bookie has a valid copy of an entry.
         SchemaMismatchError: Stored rows cannot be converted to the target schema.

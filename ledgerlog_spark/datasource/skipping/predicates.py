@@ -52,9 +52,10 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class ColumnTest:
-    """An operator with a column as the first operand, and literals of its family as the others.
+    """An operator whose first operand is a column.
 
-    The operator is IN, STARTS_WITH or a comparison. Without literals, it is IS_NULL or IS_NOT_NULL.
+    The other operands are literals of the column's family. The operator is IN, STARTS_WITH or a
+    comparison. Without literals, it is IS_NULL or IS_NOT_NULL.
     """
 
     operator: str

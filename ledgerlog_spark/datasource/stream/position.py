@@ -198,7 +198,7 @@ def committed_ms(versions: Sequence[VersionInterval], offset: int) -> int:
 
 
 def log_deleted(name: str, unread_rows: int | None) -> DataLossError:
-    """The error for a deleted log. `unread_rows` is None if their number is unknown."""
+    """The error for a deleted log. Without `unread_rows`, the number of unread rows is unknown."""
     if unread_rows is None:
         lost = "any rows that the query had not read are lost"
     elif unread_rows:

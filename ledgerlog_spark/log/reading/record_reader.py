@@ -62,7 +62,7 @@ class _Changes:
         self._changed.set()
 
     async def following(self) -> None:
-        """Wait until something has changed since the previous wait."""
+        """Wait until something has changed since the last call."""
         await forever(self._changed.wait(), "a tail waits for the next record")
         self._changed.clear()
         self._ledgers.check_open()

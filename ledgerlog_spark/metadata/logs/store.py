@@ -143,8 +143,8 @@ class LogStore:
 
         Raises MetadataVersionError if the head has another version, or another log has the name.
         With `producers`, these producers are deleted too, and no job can begin afterwards. Then the
-        error is also raised if one of them has another version or a registered ledger, or if the
-        log has another producer.
+        error is also raised if one of these producers has another version or a registered ledger,
+        or if the log has another producer.
         """
         name = self._paths.name(head.name)
         pointer = await znodes.get_or_none(self._tree, name)

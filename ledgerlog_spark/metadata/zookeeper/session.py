@@ -113,7 +113,7 @@ class ZookeeperSession:
         cls,
         hosts: str,
         *,
-        session_timeout_ms: int = SESSION_TIMEOUT_MS,  # requested; the server may set another one
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,  # requested; the server may change it
         connect_timeout_ms: int = REQUEST_TIMEOUT_MS,  # for the first connection
         # for one request, including the wait for the connection
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,

@@ -220,7 +220,7 @@ class LeaderAppends:
             )
 
     def requeue_ordered(self) -> int:
-        """Make all assigned, unacknowledged appends wait again. Return their number.
+        """Make all assigned, unacknowledged appends wait again. Return the number of appends.
 
         A call is allowed only after the ledger was closed without these appends.
         """

@@ -69,7 +69,7 @@ class LeaderSettings:
     """Limits of a leader."""
 
     window: Window = field(default_factory=Window)
-    """Limits of the unacknowledged appends: their number and their bytes."""
+    """Limits for the number and for the bytes of the unacknowledged appends."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     """Delays between attempts to change the list, to create a ledger or to close a ledger. The
     number of attempts has a limit only if the leader is closing or appends wait for another ledger.

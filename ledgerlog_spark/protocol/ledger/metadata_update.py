@@ -66,7 +66,7 @@ Step = tuple[UpdateEffects, UpdateResult | None]
 
 
 _COMPARED = attrgetter("quorum", "fragments", "state", "last_entry_id", "length", "token")
-"""The fields that decide whether metadata is the same. The format of the record does not matter."""
+"""Metadata with the same values in these fields is the same. The format does not matter."""
 
 
 @dataclass(slots=True, eq=False)

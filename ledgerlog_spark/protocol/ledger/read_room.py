@@ -32,8 +32,7 @@ class RoomMade:
 class ReadRoom:
     """A limit for the memory of several readers. Call all methods on one thread.
 
-    When there is more room, readers that were denied room are notified in the order of their
-    places.
+    When there is more room, readers that got no room are notified in the order of their places.
     """
 
     def __init__(
@@ -49,13 +48,13 @@ class ReadRoom:
         self._is_offering = False
 
     def place(self) -> ReadPlace:
-        """Add a place for one more range, after the others. `ReadPlace.leave` removes the place."""
+        """Add a place for one more range, at the end. `ReadPlace.leave` removes the place."""
         place = ReadPlace(self)
         self._places.append(place)
         return place
 
     def offer(self) -> None:
-        """Notify the readers that were denied room, in order, until a reader is denied again."""
+        """Notify the readers that got no room, in order, until a reader again gets no room."""
         if self._is_offering:
             return
         self._is_offering = True
@@ -79,7 +78,7 @@ class ReadPlace:
 
     def __init__(self, room: ReadRoom) -> None:
         self.has_turn = False  # the consumer takes this range now
-        self.is_denied = False  # the reader was denied room, and has not been notified since
+        self.is_denied = False  # the reader got no room, and has not been notified since
         # payload that the consumer took and still uses; it is counted from the next event on
         self.handed_size_bytes = 0
         self._room = room
@@ -133,7 +132,7 @@ class ReadPlace:
     def fits(self, size_bytes: int, spared_size_bytes: int) -> bool:
         """Whether the reader may hold `size_bytes`, including its next request.
 
-        `spared_size_bytes` stay free for hedging requests. After a denial, the reader is notified
+        `spared_size_bytes` stay free for hedging requests. A reader that got no room is notified
         when there may be room.
         """
         room = self._room

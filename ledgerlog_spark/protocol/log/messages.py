@@ -24,7 +24,7 @@ Reply = TypeVar("Reply")
 
 @dataclass(frozen=True, slots=True)
 class LogReply:
-    """The outcome of a request, with its number."""
+    """The outcome of a request, with the number of the request."""
 
     request: int
     outcome: MetadataOutcome
@@ -96,7 +96,7 @@ class StagedRead(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class RegistrationsRead(LogReply):
-    """Reply to `ReadRegistrations`: producers by name, with the requested ledgers of each."""
+    """Reply to `ReadRegistrations`: each producer by name, with its requested ledgers."""
 
     registrations: tuple[tuple[str, Versioned[ProducerRecord], tuple[int, ...]], ...] = ()
 

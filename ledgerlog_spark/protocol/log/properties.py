@@ -126,7 +126,7 @@ _FIXED = {"name", "kind", "content", "schema", "id"}
 
 
 def _field_of(option: str) -> str:
-    """The field of the property with this option name, in upper or lower case."""
+    """The field of the property with this option name. The case of the letters is ignored."""
     name = _FIELD_OF.get(option.lower())
     if name is not None:
         return name

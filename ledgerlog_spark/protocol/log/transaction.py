@@ -180,7 +180,7 @@ class HeadTransaction(LogMachine[R]):
         return None
 
     def _on_unlistable(self, change: HeadChange[R]) -> Steps[None]:
-        """Raise, because no attempt has listed the change's ledgers, and none can do so later."""
+        """Raise: no attempt has listed the change's ledgers, and no later attempt can list them."""
         yield from ()
         raise LedgerNotFoundError(
             f"log {self.log!r} cannot list ledger {', '.join(map(str, change.listed))}, because it "

@@ -1,6 +1,6 @@
 """The transport to bookies over gRPC, for LACs and for entries where v2 cannot be used.
 
-Each bookie has one channel. Adds have one stream, and reads have another one. Fencing, recovery
+Each bookie has one channel. Adds have one stream, and reads have another stream. Fencing, recovery
 reads and recovery adds have separate streams, so that they never wait for megabytes of adds.
 Entries are 16 to 45 times as fast over v2. The v2 transport uses this transport to write, read and
 watch the last add confirmed (LAC), because the v2 protocol has no such operations.

@@ -1,9 +1,9 @@
 """One TCP connection to a bookie: sends frames in batches, and matches answers to requests.
 
-ADD_RUN, BATCH_READ and READ_SLICES answers have a request id. ADD and READ answers have none. So at
-most one such request for each key (operation, ledger, entry) is sent at a time, and later requests
-with the same key wait for its answer. A timed-out request keeps its key until it is answered or the
-connection is closed (WIRE.md#matching-answers-to-requests).
+ADD_RUN, BATCH_READ and READ_SLICES answers have a request id. ADD and READ answers have no request
+id. So at most one ADD or READ request for each key (operation, ledger, entry) is sent at a time,
+and later requests with the same key wait for its answer. A timed-out request keeps its key until it
+is answered or the connection is closed (WIRE.md#matching-answers-to-requests).
 """
 
 from __future__ import annotations

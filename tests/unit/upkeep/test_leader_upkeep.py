@@ -8,7 +8,7 @@ from ledgerlog_spark.errors import ConfigurationError, LogKindError
 from ledgerlog_spark.model import Position
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
-from ledgerlog_spark.upkeep.merging import LogMerger, check_merged
+from ledgerlog_spark.upkeep.merging import LogMerger, check_mergeable
 from ledgerlog_spark.upkeep.upkeep import Upkeep
 from tests.unit.upkeep.upkeep_world import RowsWorld
 
@@ -81,9 +81,9 @@ async def test_leader_log_is_not_merged_and_the_error_says_what_makes_its_ledger
     client, logs = world.opened()
     log = await logs.create("orders", kind=LogKind.LEADER, content=LogContent.RECORDS)
     with pytest.raises(LogKindError, match=r"cannot be merged.*rollBytes and rollMs"):
-        check_merged((await log.state()).head)
+        check_mergeable((await log.state()).head)
     rows = await logs.create("flights")
-    check_merged((await rows.state()).head)
+    check_mergeable((await rows.state()).head)
     merged = await LogMerger(log, client, MergePolicy()).merge()
     assert (merged.ledgers, merged.ranges_before) == (0, 0)
 

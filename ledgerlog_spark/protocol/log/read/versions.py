@@ -105,7 +105,7 @@ def oldest_of(head: LogHead, count: int) -> Walk[Item]:
 
 
 def newest_of(head: LogHead) -> Walk[Item]:
-    """A walk over the items in the head or, if the head has none, in the last page."""
+    """A walk over the items in the head or, if the head has no items, in the last page."""
     items = head.items
     newest = items.recent[0].first_offset if items.recent else head.end_offset - 1
     first = items.pages[-1].first_key if items.pages and not items.recent else newest
