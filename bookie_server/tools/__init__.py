@@ -1,7 +1,7 @@
 """Tools for the files of a bookie that does not run.
 
 Each tool locks the directory, so that no bookie can use it at the same time. The tools read files
-with the code of the storage. Only `rebuild`, `format` and `versions` change files.
+with the code of the storage. Only `rebuild`, `format`, `versions` and `cookies` change files.
 
 - `directory`: opens a directory, and reads its MANIFEST, ledger states and files.
 - `excerpts`: the part of a long list that a command prints.
@@ -12,4 +12,5 @@ with the code of the storage. Only `rebuild`, `format` and `versions` change fil
 - `rebuild`: writes the index of a file again.
 - `versions`: writes the MANIFEST in another version.
 - `format`: deletes the files of a directory.
+- `cookies`: shows, creates, mends and deletes the cookie of a bookie, also in the metadata store.
 """
