@@ -112,11 +112,18 @@ def test_a_bookie_above_the_maximum_is_read_only_until_its_device_is_below_the_l
     check_entries(bookie, count + 2)
 
 
+@pytest.mark.parametrize("mode", ["direct", "journal", "unjournaled"])
 @pytest.mark.parametrize("is_killed_while_full", [False, True])
-def test_no_byte_left_during_appends_and_commits_loses_nothing(
-    device: Device, make_bookie: MakeBookie, is_killed_while_full: bool
+def test_no_byte_left_during_appends_checkpoints_and_commits_loses_nothing(
+    device: Device, make_bookie: MakeBookie, tmp_path: Path, mode: str, is_killed_while_full: bool
 ) -> None:
-    bookie = make_bookie(**SMALL, disk_usage_max=1).start()
+    """The journal is on another device. Checkpoints run all the time."""
+    settings: dict[str, object] = {**SMALL, "disk_usage_max": 1}
+    settings |= {"write_mode": mode, "checkpoint_interval_ms": 100}
+    if mode == "journal":
+        settings["journal_directory"] = tmp_path / "journal"
+        (tmp_path / "journal").mkdir()
+    bookie = make_bookie(**settings).start()
     with bookie.peer() as peer:
         for entry_id in range(20):
             assert accepts(peer, entry_id)
