@@ -25,6 +25,10 @@ JOURNAL = ModeSettings(BookieWriteMode.JOURNAL, "/journal", checkpoint_interval_
 UNJOURNALED = ModeSettings(BookieWriteMode.UNJOURNALED, checkpoint_interval_ms=3_600_000)
 
 
+class PowerCutError(Exception):
+    """The moment of a power loss."""
+
+
 def started(mode: ModeSettings | None = None, **options: Any) -> Machine:
     settings = replace(SMALL, mode_settings=mode or ModeSettings(), **options)
     machine = Machine(1, settings=settings)
@@ -175,6 +179,16 @@ def begun_again() -> tuple[Machine, int]:
     return machine, number
 
 
+def newest_copies(machine: Machine) -> list[tuple[str, int]]:
+    """The copies in journal files in ascending order of their numbers: file and offset."""
+    copies: dict[int, tuple[str, int]] = {}
+    for name, content in machine.journal_disk.seen_names.items():
+        for at in range(0, len(content.seen), SECTOR):
+            if content.seen[at : at + 4] == COPY_MAGIC:
+                copies[int.from_bytes(content.seen[at + 16 : at + 24], "big")] = name, at
+    return [copies[number] for number in sorted(copies)]
+
+
 def test_copies_are_redone_in_their_order_after_the_journal_began_again() -> None:
     machine, number = begun_again()
     lose_entry_log(machine)
@@ -187,17 +201,61 @@ def test_the_newest_copy_proves_the_one_before_it_after_the_journal_began_again(
     """The power failed during the last write, and the copy before it has rotted."""
     machine, number = begun_again()
     lose_entry_log(machine)
-    copies: dict[int, tuple[str, int]] = {}
-    for name, content in machine.journal_disk.seen_names.items():
-        for at in range(0, len(content.seen), SECTOR):
-            if content.seen[at : at + 4] == COPY_MAGIC:
-                copies[int.from_bytes(content.seen[at + 16 : at + 24], "big")] = name, at
-    for each in sorted(copies)[-2:]:
-        name, at = copies[each]
+    for name, at in newest_copies(machine)[-2:]:
         machine.journal_disk.flip_bit(name, at + SECTOR + 300, 3)
     machine.start()
     assert [machine.read(1, each)[0] for each in range(number - 2)] == [Code.OK] * (number - 2)
     assert machine.read(1, number - 2)[0] is Code.IO_ERROR, "it was acknowledged"
+
+
+def test_a_power_loss_during_a_start_takes_no_copy_that_the_start_has_used() -> None:
+    """A SIGKILL came before the sync of the newest copy, and it proves the copy before it.
+
+    That copy has rotted, and so has the record in the entry log. The first start writes the newest
+    record into the entry log. Without its copy, the next start would take the rot for a torn write.
+    """
+    machine = started(JOURNAL, file_size_bytes=1 << 18)
+    for number in range(3):
+        assert machine.add(1, (number,), bytes(600)) is Code.OK
+    answers: list[Code] = []
+    for number in (3, 4):  # two full groups, which are written one after the other
+        machine.serving.add(add_request(1, (number,), bytes(17_000)), answers.append)
+    contents = machine.journal_disk.seen_names.values()
+    machine.scheduler.run_until(
+        lambda: bool(answers) and any(content.unsynced for content in contents)
+    )
+    assert answers == [Code.OK]
+    piece = machine.serving._keeper.active.index.find(1, 3)
+    assert piece is not None
+    assert piece.target.identity is not None
+    slot, offset = piece.target.identity.name, piece.target.offset
+    machine.crash()
+    (name, at) = newest_copies(machine)[-2]
+    machine.journal_disk.flip_bit(name, at + SECTOR + 300, 3)
+    machine.disk.seen_names[slot].seen[offset + 20] ^= 1
+    machine.disk.seen_names[slot].unsynced.append(
+        (offset, bytes(machine.disk.seen_names[slot].seen[offset : offset + SECTOR]))
+    )
+
+    def cut(_number: int, name: str) -> None:
+        if name.startswith("open ledgers") and machine.disk.counters.writes:
+            raise PowerCutError
+
+    machine.disk.counters.writes = 0
+    machine.disk.on_operation = cut
+    with pytest.raises(PowerCutError):
+        machine.start()
+    machine.disk.on_operation = None
+    machine.host.kill()
+    for disk in machine.disks:
+        for content in disk.seen_names.values():
+            content.unsynced = []
+            content.seen = bytearray(content.durable)
+        disk.holder = None
+    machine._replace_host()
+    machine.start()
+    assert [machine.read(1, each)[0] for each in range(3)] == [Code.OK] * 3
+    assert machine.read(1, 3)[0] is Code.IO_ERROR, "it was acknowledged"
 
 
 def test_nothing_is_written_after_a_stop_during_a_compaction() -> None:

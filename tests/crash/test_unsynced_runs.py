@@ -21,7 +21,7 @@ from bookie_server.storage.modes.writers import HAS_FAILED
 from ledgerlog_spark.model import Code
 from tests.crash.invariants import check_origins
 from tests.crash.machine import KEY, SMALL, Machine, add_request, unsynced_bytes
-from tests.sim.disk import Faults
+from tests.sim.disk import Faults, SimNumber
 
 RUN = JournalRecordKind.RUN
 
@@ -158,10 +158,24 @@ def test_a_failed_write_costs_nothing_if_all_earlier_records_are_synced(*, is_fe
     assert machine.read(1, 0)[0] is Code.OK
 
 
-def test_a_failed_checkpoint_is_not_forgotten_when_a_later_write_ends() -> None:
-    """After a failed sync, the next sync succeeds without the pages that were lost."""
+def test_a_failed_checkpoint_is_not_forgotten_when_a_later_write_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a failed sync, the next sync succeeds without the pages that were lost.
+
+    The number keeps the failure at each moment, because a SIGKILL may come at any.
+    """
+    numbers: list[int] = []
+    set_number = SimNumber.set
+
+    def noted(self: SimNumber, number: int) -> None:
+        numbers.append(number)
+        set_number(self, number)
+
+    monkeypatch.setattr(SimNumber, "set", noted)
 
     def play(seed: int) -> None:
+        numbers.clear()
         machine = weak_machine(seed)
         assert machine.add(1, (0,)) is Code.OK
         machine.disk.faults.sync_errors = 1
@@ -169,6 +183,8 @@ def test_a_failed_checkpoint_is_not_forgotten_when_a_later_write_ends() -> None:
         answers: list[Code] = []
         machine.serving.add(add_request(1, (1,)), answers.append)
         machine.scheduler.run_until(lambda: bool(answers and machine.serving.failure))
+        machine.scheduler.run_for(10)  # until the write has ended too
+        assert set(numbers[numbers.index(HAS_FAILED) :]) == {HAS_FAILED}
         assert [number.get() for number in machine.disk.numbers.values()] == [HAS_FAILED]
         machine.crash()
         with pytest.raises(LostRunError, match="failed"):

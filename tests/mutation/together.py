@@ -97,8 +97,8 @@ MUTATIONS = [
     Mutation(
         "cold_stretch_grows",
         STRETCHES,
-        "        if self.is_fixed:\n            return places\n",
-        "",
+        "return 0 if self.is_fixed else max(0, self._ids[-1] - self.first)",
+        "return max(0, self._ids[-1] - self.first)",
         "an entry is read and answered twice",
     ),
     Mutation(

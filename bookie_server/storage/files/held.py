@@ -49,7 +49,11 @@ class HeldFiles:
         files = self._holding.get(ledger_id, [])
         if not self._counted_again:
             return files
-        others = [file for file in self._counted_again if file not in files]
+        others = [
+            file
+            for file in self._counted_again
+            if file not in files and file.entry.file_id in self._files
+        ]
         return sorted([*files, *others], key=_by_id)
 
     def adding(self, file: FinishedFile) -> Iterator[None]:

@@ -86,8 +86,6 @@ class Stretch:
         base = sum(lengths[:place])
         places = [(base, base + ends[1])]
         self.size_bytes = ends[1]
-        if self.is_fixed:
-            return places
         last, end = 0, ends[1]
         for entry_id in self._ids[self._start + 1 :]:
             number = entry_id - first

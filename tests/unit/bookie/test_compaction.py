@@ -880,6 +880,8 @@ def test_file_that_is_freed_while_it_is_counted_again_is_not_found_any_more(
     steps = [counting, *[removing] * pace]
     while steps:
         steps = [step for step in steps if next(step, "ended") != "ended"]
+        is_found = any(file in held.holding(ledger_id) for ledger_id in range(1, 100))
+        assert not is_found or file.entry.file_id in held
     assert file.entry.file_id not in held
     assert [ledger_id for ledger_id in range(1, 100) if file in held.holding(ledger_id)] == []
     assert (len(file.live), file.live_bytes) == (0, 0)
