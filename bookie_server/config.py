@@ -82,7 +82,7 @@ class BookieSettings(BaseSettings):
             including incomplete frames, and unsent answers. 128 KiB are reserved for each
             connection. All connections share the rest.
         connections_max: Maximum number of data connections. At the maximum, a new connection
-            replaces an idle connection. If no connection is idle, the new one is refused.
+            replaces an idle connection. If no connection is idle, the new connection is refused.
         stall_timeout_ms: Time in which a peer must make progress. A connection is closed if answers
             wait, but its peer accepts less than 16 KiB of them in this time. It is also closed if a
             frame is incomplete, but the peer neither completes the frame nor sends 16 KiB of it in

@@ -246,7 +246,7 @@ class LogKindError(LogError):
 
 
 class ConcurrentCommitError(LogError):
-    """Another commit conflicts with this one, or the log's id or version is unexpected."""
+    """Another commit conflicts with this commit, or the log's id or version is unexpected."""
 
 
 class CommitUnknownError(LogError):

@@ -11,8 +11,8 @@ next block. All numbers are big-endian. A block is
                         2 limbo, 4 has a key, 8 unverified, 16 forgotten), master key 20, dropped
                         (seconds since the epoch, 0 without a tombstone) u32, LAC bound + 1 u64
 
-If a ledger has several records, the last one is valid. If that record has the flag `forgotten`, the
-bookie has no state for the ledger. A file of version 1 has one head, and records of 64 bytes
+If a ledger has several records, the last record is valid. If that record has the flag `forgotten`,
+the bookie has no state for the ledger. A file of version 1 has one head, and records of 64 bytes
 without the LAC bound.
 """
 

@@ -88,7 +88,7 @@ class Manifest:
     generation: int = 0
     next_file_id: int = 1  # the id of the next file, which was never used before
     durable_upto: int = 0  # all records up to this sequence are known to be synced
-    state_file: str = ""  # name of the ledger-state file; empty before the first one
+    state_file: str = ""  # name of the ledger-state file; empty before the first file
     check_epoch: int = 0  # number of times that ledger states may have been lost
     files: tuple[FileEntry, ...] = ()  # in ascending order of id
     free_slots: tuple[str, ...] = ()  # slots that hold no used data

@@ -242,7 +242,7 @@ class LedgerRepair:
         return [LoadRecord()]
 
     def handle(self, event: RepairEvent) -> list[RepairEffect]:
-        """Return the next effect after the answer to the last one."""
+        """Return the next effect after the answer to the last effect."""
         if isinstance(event, RecordLoaded):
             return self._on_loaded(event)
         if isinstance(event, PeerLacRead):

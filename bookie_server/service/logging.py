@@ -91,7 +91,7 @@ def _dropped(count: int) -> str:
 
 
 class LibraryHandler(logging.Handler):
-    """Writes log records of libraries as warnings. Peers may cause many of them.
+    """Writes log records of libraries as warnings. Peers may cause many warnings.
 
     `RateLimit` drops frequent warnings, but never errors.
     """

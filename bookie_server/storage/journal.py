@@ -97,7 +97,7 @@ class Journal:
         self._watermark_sequence = sequences.durable_sequence = sequences.next_sequence - 1
         self.failure: StorageError | None = None  # the first error; no record is submitted after it
         self.last_ticket = 0  # durable_ticket <= last_ticket
-        self.durable_ticket = 0  # the records of all tickets up to this one are synced
+        self.durable_ticket = 0  # the records of all tickets up to this ticket are synced
         self._written_ticket = 0  # durable_ticket <= _written_ticket <= last_ticket
 
     def records_queued(self) -> int:
@@ -306,7 +306,7 @@ class Journal:
             self._writer.sync_soon()
 
     def note_synced(self, sequence: int, ticket: int) -> None:
-        """Report that written records up to this one are synced."""
+        """Report that written records up to this sequence are synced."""
         self._advance(sequence, ticket)
         self._wake_waiters()
 

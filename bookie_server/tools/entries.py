@@ -24,7 +24,7 @@ RANGES_REPORTED_MAX = 20
 
 @dataclass(slots=True)
 class Ranges:
-    """Ranges of entry ids: the first ones, and the number of all ids."""
+    """Ranges of entry ids: the first ranges, and the number of all ids."""
 
     count: int = 0
     first_ones: list[tuple[int, int]] = field(default_factory=list)  # inclusive

@@ -55,7 +55,7 @@ def storable(schema_json: str) -> str:
     """
     struct = with_strings(struct_of(schema_json))
     if not struct["fields"]:
-        raise SchemaMismatchError("a log needs at least one column, but the rows have none.")
+        raise SchemaMismatchError("a log needs at least one column, but the rows have no column.")
     for path, fields in _structs(struct):
         if (doubles := first_double(field["name"] for field in fields)) is not None:
             one, other = (path + name for name in doubles)

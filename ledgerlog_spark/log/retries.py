@@ -107,9 +107,9 @@ class Retries:
         """Wait until all earlier members have left the queue. Remove idle members.
 
         A member waits until the member before it leaves. With n members before it, the member waits
-        at most n times TURN_MS. If the first member is still in the queue after this time, none of
-        the members after it has removed it. So all n members are idle, and this member removes all
-        of them.
+        at most n times TURN_MS. If the first member is still in the queue after this time, no later
+        member has removed the first member. So all n members are idle, and this member removes
+        these n members.
         """
         self._name = await self._queue.join(f"{self._random.getrandbits(64):016x}")
         while True:

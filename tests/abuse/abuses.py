@@ -1,6 +1,6 @@
 """The abuses of misbehaving peers. Each abuse continues until it is cancelled.
 
-`python -m tests.abuse.abuses NAME PORTS GRPC_PORTS` plays one of them until standard input ends.
+`python -m tests.abuse.abuses NAME PORTS GRPC_PORTS` plays one abuse until standard input ends.
 """
 
 from __future__ import annotations

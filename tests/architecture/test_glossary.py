@@ -66,7 +66,7 @@ def long_terms() -> tuple[tuple[str, ...], ...]:
 
 
 def defined_in(path: Path) -> Iterator[tuple[str, int]]:
-    """The names that a module defines, including its own, and their lines."""
+    """The name of a module and the names that it defines, with their lines."""
     yield path.stem, 1
     for node in nodes(path):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

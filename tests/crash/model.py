@@ -20,7 +20,7 @@ class Model:
 
     Attributes:
         acked: Bytes that acknowledged adds stored or that a read returned, with the time of the
-            answer. If several adds were pending together, any of them may be the newest.
+            answer. If several adds were pending together, any of these adds may be the newest.
         possible: Bytes of adds with an unknown outcome, and the number of these adds. Also bytes
             that were acknowledged before a drop, with the age of the ledger at that time.
         age: For each ledger, the number of drops that were sent.

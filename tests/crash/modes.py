@@ -1,4 +1,4 @@
-"""The write modes. A random run chooses one of them at each start."""
+"""The write modes. A random run chooses a mode at each start."""
 
 from __future__ import annotations
 

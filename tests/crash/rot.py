@@ -123,7 +123,7 @@ class RotRun:
         """Flip a bit of a file at a place where it cannot look like a torn write.
 
         The bit is often in the headers of the records, or in the index after them. Sometimes, one
-        bit flips in a record and another one in the index.
+        bit flips in a record and another bit in the index.
         """
         where = self.random.choice(("anywhere", "heads", "index"))
         disk = self.machine.disk
@@ -165,7 +165,7 @@ class RotRun:
             raise ViolationError(f"only an index is damaged, and these are in doubt: {doubts}")
 
     def check(self) -> None:
-        """Check that no answer has wrong bytes, and that no written entry is denied."""
+        """Check that no answer has wrong bytes, or denies that a written entry exists."""
         run, machine, model = self.run, self.machine, self.run.model
         for ledger_id in range(run.ledgers_made):
             for entry_id in range(run.next_id[ledger_id] + 2):

@@ -21,7 +21,7 @@ from tests.crash.modes import DIRECT, Mode
 from tests.crash.requests import Requests
 
 LEDGERS = 3
-"""Number of ledgers that are in use at a time. Sometimes a new ledger replaces another one."""
+"""Number of ledgers that are in use at a time. Sometimes a new ledger replaces another ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Run:
         requests: The requests to the storage.
         modes: The write modes, one of which each start uses, with the setting that only `journal`
             has: whether it syncs its data.
-        intervals_ms: Intervals between checkpoints; each start uses one of them.
+        intervals_ms: Intervals between checkpoints; each start uses one interval.
         has_lost: A power loss ended a run that acknowledged before its syncs. The next start has
             refused the directory.
         excused: Codes that a present fault explains.
@@ -426,7 +426,7 @@ class Run:
         self.requests.send(f"reads from {first} of {ledger_id}", call, done)
 
     def read_for_recovery(self, ledger_id: int) -> None:
-        """Check that this read waits for earlier adds, so it denies no acknowledged entry."""
+        """Check that this read waits for earlier adds, so it finds each acknowledged entry."""
         entry_id = max(0, self.next_id[ledger_id] - self.random.randrange(1, 4))
         key, age = (ledger_id, entry_id), self.model.age[ledger_id]
         pending = set(self.accepted.get(key, ()))

@@ -14,7 +14,7 @@ SEEDS = 160
 def play_all(
     seeds: Iterable[int], play: Callable[[int], Counter[str]], marks: Iterable[str]
 ) -> None:
-    """Play each seed; a failure names its own.
+    """Play each seed; a failure names the seed.
 
     Args:
         seeds: The seeds, in the order in which they are played.

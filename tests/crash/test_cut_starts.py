@@ -47,7 +47,9 @@ def is_cut(machine: Machine, at: int) -> bool:
 
 
 def cut_at_each_operation(make: Make, way: str, check: Callable[[Machine, int], None]) -> None:
-    """Cut the next start of a bookie at each operation, and check the bookie after another one."""
+    """Cut the next start of a bookie at each operation, and check the bookie after one more
+    start.
+    """
     for number in count(1):
         machine = make()
         if not is_cut(machine, number):

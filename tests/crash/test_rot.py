@@ -1,4 +1,4 @@
-"""After a flipped bit, no entry is denied or invented, and no deleted entry comes back."""
+"""After a flipped bit, no stored entry is absent, none is invented, and no deleted one returns."""
 
 from __future__ import annotations
 

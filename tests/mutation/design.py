@@ -203,7 +203,7 @@ DESIGNED = {
 
 
 def main() -> int:
-    """Run each script with its mistake. Return 1 if one of them passes."""
+    """Run each script with its mistake. Return 1 if a script passes."""
     from tests.mutation.lists import all_mutations
     from tests.mutation.run import Workspace
 

@@ -96,7 +96,8 @@ class Audit:
             require(up, "V1", f"{name} does not start")
 
     def ask_damaged(self) -> None:
-        """Check that a bookie with damage never denies what it acknowledged (PROTOCOL.md#L32).
+        """Check that a bookie with damage never denies that an acknowledged entry exists
+        (PROTOCOL.md#L32).
 
         After a start, a damaged file is in doubt until its last entry is deleted. So the bookie is
         asked again after one more start.

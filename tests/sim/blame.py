@@ -1,4 +1,4 @@
-"""Lists which faults explain a failure that a client reports: one of them must have happened."""
+"""Lists which faults explain a failure that a client reports: one fault must have happened."""
 
 from __future__ import annotations
 

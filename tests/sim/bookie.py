@@ -185,7 +185,9 @@ class SimBookie:
             host.call_later(8_000, lambda: self.world.stop_failed(self.name, host))
 
     def _ask_failed(self, storage: LedgerStorage) -> None:
-        """Check PROTOCOL.md#L38: after a failed write or sync, nothing is denied or stored."""
+        """Check PROTOCOL.md#L38: after a failed write or sync, no answer means "absent", and
+        nothing is stored.
+        """
 
         def judge(code: Code, *_: object) -> None:
             is_silent = code is not Code.OK and not code.is_absent

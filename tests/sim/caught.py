@@ -99,7 +99,7 @@ def caught(
     Args:
         mutation: Folder and name.
         match: Pattern of the expected violation.
-        play: Runs schedules until one of them raises a violation.
+        play: Runs schedules until one schedule raises a violation.
         schedules_max: The number of schedules, one of which must notice the mutation.
     """
     last, *others = seeds(mutation, schedules_max)

@@ -43,7 +43,7 @@ FROZEN_MS_MAX = 500
 
 
 class Violation(AssertionError):  # noqa: N818 - it is one
-    """An invariant does not hold; `name` is its number."""
+    """An invariant does not hold; `name` is the number of the invariant."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")

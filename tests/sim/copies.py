@@ -2,7 +2,8 @@
 
 Copies are distinguished by their stored bytes: an entry that recovery writes back has another
 header than the writer's copy. A bookie serves only bytes that were sent to it, and never a copy
-that is older than the last copy that it acknowledged. It never denies what it acknowledged.
+that is older than the last copy that it acknowledged. It never denies that an acknowledged entry
+exists.
 """
 
 from __future__ import annotations

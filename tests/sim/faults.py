@@ -13,7 +13,7 @@ FELT_US = 500_000
 """A fault may have effects until this time after its end, because of retries and restarts."""
 
 HARMLESS = frozenset({"duplicate", "late", "refused", "stale", "tail"})
-"""Kinds of deviations that stop no client, so their number is not limited."""
+"""Kinds of deviations that stop no client, so the number of deviations is not limited."""
 
 
 class Faults:

@@ -122,7 +122,7 @@ class Network:
         message.deliver()
 
     def release(self, match: Match) -> int:
-        """Deliver the matching held messages, and return their number."""
+        """Deliver the matching held messages, and count them."""
         free = [message for message in self.held if match(message)]
         self.held = [message for message in self.held if not match(message)]
         for message in free:

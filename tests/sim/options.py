@@ -33,7 +33,7 @@ class Options:
         span_ms: Approximate duration of the workload. Faults happen in this time.
         streams: Number of applications that each write one ledger after the other.
         roll_entries: Number of entries after which a stream begins another ledger.
-        restarts: How often a stream whose writer died seals its ledger and begins another one.
+        restarts: How often a stream whose writer died seals its ledger and begins another ledger.
         floor: The floor that recoveries get: None, "confirmed" for the confirmed end, or "beyond"
             for a floor after the last entry.
         faults_max: Maximum number of random faults.

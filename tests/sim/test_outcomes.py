@@ -73,7 +73,9 @@ def test_a_recovery_goes_on_without_a_bookie_that_has_no_successor() -> None:
 
 
 def test_a_recovery_goes_on_behind_a_late_batch_of_what_seemed_absent() -> None:
-    """b0 alone has four entries. Two are on their way back when b1 and b2 deny the third one."""
+    """b0 alone has four entries. Two are on their way back when b1 and b2 deny that the third
+    exists.
+    """
     world = world_with(rpc_timeout_ms=2_000, recovery_batch_entries=2)
     lose(world, ("add", "w", "b1"), ("add", "w", "b2"))
     for _ in range(4):

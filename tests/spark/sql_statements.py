@@ -1,8 +1,8 @@
 """The SQL statements of Spark for tables of `format("ledger")`. `test_sql_statements` runs them.
 
 Names in braces: `t` and `u` are tables over the logs (or Parquet directories) `a` and `b`, `v` and
-`w` are temporary views over the same; `n` is a new table, `x` a new log; `p` is a Parquet directory
-that was written from `t`. `df` has one row, (3, 'z').
+`w` are temporary views over `a` and `b`; `n` is a new table, `x` a new log; `p` is a Parquet
+directory that was written from `t`. `df` has one row, (3, 'z').
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from ledgerlog_spark.wire.frames import ChunkPool
 RECEIVE_POOL_BYTES: Final = 64 << 20
 BATCH_COUNT_MAX: Final = 65_536
 JOINED_BYTES_MAX: Final = 65_536
-"""Answers up to this size are copied into one buffer; larger ones are written without a copy."""
+"""Answers up to this size are copied into one buffer; larger answers are written without a copy."""
 
 TURNS_SECONDS: Final = 0.002
 """Time limit within one turn of the loop. It applies to the requests of one connection, and to all

@@ -148,7 +148,7 @@ class TogetherConnection(PeerConnection):
         ids: Sequence[int],
         entries: Sequence[bytes],
     ) -> None:
-        """Answer some of the reads. For each of them, `of_one` bytes were taken."""
+        """Answer some of the reads. For each read, `of_one` bytes were taken."""
         count, taken_bytes = len(ids), of_one * len(ids)
         size_bytes = sum(map(len, entries))
         self._read_reserve.learn(max(map(len, entries), default=0))

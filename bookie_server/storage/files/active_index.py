@@ -11,7 +11,7 @@ from bookie_server.storage.slices import UNITS_PER_TURN
 
 ITEM_BYTES = 8
 NUMBER_BYTES = 32
-SHARED_NUMBER_MAX = 256  # Python keeps one shared object for each number up to this one
+SHARED_NUMBER_MAX = 256  # Python keeps one shared object for each number up to this value
 
 
 def lists_bytes_at_most(record: JournalRecord) -> int:

@@ -161,7 +161,8 @@ class ManifestStore:
         `compose` is called once and returns the MANIFEST, to which the commit adds a generation and
         a state file. State changes after the call of `compose` are not in the commit, and on return
         `states.changed` has only these changes. After a DiskFullError or TooManyFilesError, the old
-        MANIFEST is still valid. After a SyncFailedError, either the old or the new one is valid.
+        MANIFEST is still valid. After a SyncFailedError, either the old or the new MANIFEST is
+        valid.
         """
         generation = self.current.generation + 1
         appended = self.current.state_bytes - (self._base_bytes or 0)

@@ -36,7 +36,7 @@ class RecordedRun:
         self._shared = shared
         self._run = run
         self._commits = commits
-        self._is_listed = False  # the durable MANIFEST lists the run, and the next one will
+        self._is_listed = False  # the durable MANIFEST and the next MANIFEST list the run
         self._listing: Future[None] | None = None  # ends when a group may be written
         self.groups = 0  # groups that are being written; their writer changes this number
 

@@ -329,7 +329,7 @@ async def require_journals(shared: Shared, journals: Journals) -> None:
     Raises:
         DirectoryLockedError: Another process has locked a needed journal directory.
         ForeignJournalError: The directory for the new run has the journal of another directory, or
-            of a copy of this one.
+            of a copy of this directory.
         MissingJournalError: A needed journal directory does not exist.
     """
     last = shared.store.current.run

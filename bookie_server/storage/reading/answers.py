@@ -47,7 +47,7 @@ class FailedRead:
     peer: object
 
     def code_of(self, error: StorageError) -> Code:
-        """Report an error, and return the code for it."""
+        """Report an error, and return the code of the answer."""
         self.shared.on_failed_read(self.ledger_id, self.entry_id, self.peer, error)
         return code_of_failure(error)
 

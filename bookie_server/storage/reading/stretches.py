@@ -23,7 +23,7 @@ class Stretch:
     """Entries that were requested together and are near each other in one record.
 
     Attributes:
-        ledger_id: Their ledger.
+        ledger_id: The ledger of the entries.
         count: Number of entries. It is 1 until the record of the first entry is found.
         size_bytes: Number of bytes that are read; 0 until the record is found.
         is_fixed: Whether `count` no longer changes, because the other entries are read elsewhere.
@@ -78,7 +78,7 @@ class Stretch:
 
         The first entry has the index `place` in the record, and `following` consecutive entries
         after it have the next indexes. Each place is a start and an end in the body. An id that is
-        not larger than the previous one, or whose entry is far away, ends the stretch.
+        not larger than the id before it, or whose entry is far away, ends the stretch.
         """
         lengths, first = record.lengths, self.first
         following = min(following, self.following_max)

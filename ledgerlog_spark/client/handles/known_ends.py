@@ -38,7 +38,7 @@ class KnownEnds:
         self._ends: OrderedDict[int, _End] = OrderedDict()
 
     def last_add_confirmed(self, ledger_id: int) -> int:
-        """Return the largest last add confirmed that was seen; NO_ENTRY if none was seen."""
+        """Return the largest LAC that was seen; NO_ENTRY if no LAC was seen."""
         return self._of(ledger_id).last_entry_id
 
     def rise(self, ledger_id: int, last_add_confirmed: int) -> None:

@@ -68,7 +68,7 @@ class LedgerBytes:
         return StoredEntry(found_id, confirmed, length, payload)
 
     def verified_batch(self, stored: Sequence[bytes], first_entry_id: int) -> EntryBatch | None:
-        """Return the entries before the first invalid one; None if the first one is invalid."""
+        """Return the entries before the first invalid entry; None if no entry is before it."""
         columns = self.codec.decode_prefix(stored, self.ledger_id, first_entry_id)
         return None if columns is None else EntryBatch(first_entry_id, *columns)
 
@@ -91,7 +91,7 @@ class LedgerBytes:
     def verified_slices(
         self, effect: SendReadSlices, received: Sequence[bytes]
     ) -> EntryBatch | None:
-        """Return the entries before the first one with invalid slices; None if there are none."""
+        """Return the entries before the first with invalid slices; None without such entries."""
         payloads = []
         ids = range(effect.first_entry_id, effect.last_entry_id + 1)
         for entry_id, data in zip(ids, received, strict=False):

@@ -170,7 +170,7 @@ class ReadHandle:
             self._watched = self._bytes.verified_batch(rise.entries, rise.first_entry_id)
 
     def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Entry]:
-        """Return the first entries of a range, up to the first one that no follower has received.
+        """Return the first entries of a range, up to the first entry that no follower has received.
 
         The handle keeps only the entries that a follower received last. Entries that are missing in
         the result may still be in the ledger, and the caller must read them.
@@ -214,7 +214,7 @@ class ReadHandle:
     async def read(
         self, first_entry_id: int = 0, last_entry_id: int | None = None
     ) -> AsyncGenerator[Entry, None]:
-        """Yield the entries from the first to the last one, both inclusive, in order.
+        """Yield the entries of a range, including the last entry, in order.
 
         Entries are read ahead within the limits of the settings: at most 64 MiB by default. The
         arguments and errors are those of `read_batches`.
@@ -233,7 +233,7 @@ class ReadHandle:
         place: ReadPlace | None = None,
         slices: SliceSource | None = None,
     ) -> AsyncGenerator[Sequence[Entry], None]:
-        """Yield the entries from the first to the last one, both inclusive, in batches, in order.
+        """Yield the entries of a range, including the last entry, in batches, in order.
 
         Entries are read ahead within the limits of the settings: at most 64 MiB by default. No
         entry is omitted: the iteration ends after the last entry, or with an error.

@@ -3,7 +3,7 @@
 A range of a transactional log has an index entry (`RangeIndex`). A ledger of a leader log has no
 index entry, but each of its entries contains the offsets of its rows. `entries_between` reads the
 headers of a few entries to find the first and the last entry of a scan. It chooses these entries by
-interpolation and bisection. An entry is omitted only if none of its rows is in the scan.
+interpolation and bisection. An entry is omitted only if no row of the entry is in the scan.
 """
 
 from __future__ import annotations

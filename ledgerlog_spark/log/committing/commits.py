@@ -98,8 +98,8 @@ class LogCommits:
             app: The producer. None creates a UUID, so the batch is never skipped as a duplicate.
             batch_id: Number of the batch, at least 0.
             run: The query run; None creates a UUID.
-            kind: Decides what happens if the app has already committed this batch or a later one: a
-                batch job is skipped, and a stream gets an error for an older batch.
+            kind: Decides what happens if the app has already committed this batch or a later batch:
+                a batch job is skipped, and a stream gets an error for an older batch.
             overwrite_if_changed: Overwrite even rows that other jobs commit after this call.
             password: Password of the new ledgers. A log with rows has one password for all.
             planned: The state of the log for which the caller decided on `schema`; None reads the
@@ -300,7 +300,7 @@ class LogCommits:
             await delete_new_log(self._host, job)
 
     async def has_batch(self, app: str, batch_id: int) -> bool:
-        """Return whether the producer has committed the batch or a later one. Changes nothing.
+        """Return whether the producer has committed the batch or a later batch. Changes nothing.
 
         Args:
             app: The producer.

@@ -166,7 +166,7 @@ class RangeWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether the task should finish this range and continue in a new one."""
+        """Whether the task should finish this range and continue in a new range."""
         return self._ledger.is_full
 
     async def append(self, payload: Payload, rows: int) -> None:

@@ -253,7 +253,7 @@ def _entries_to_check(item: Item, every_entry: bool) -> Iterable[int]:
 def _answers_text(answers: Iterable[tuple[str, Code]]) -> str:
     words = {Code.UNAVAILABLE: "cannot be reached", Code.TIMEOUT: "does not answer"}
     parts = [
-        f"{bookie} {'has none' if code.is_absent else words.get(code, code.name.lower())}"
+        f"{bookie} {'does not have it' if code.is_absent else words.get(code, code.name.lower())}"
         for bookie, code in answers
         if code is not Code.OK
     ]

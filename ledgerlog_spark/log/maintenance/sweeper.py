@@ -211,7 +211,7 @@ class _LogSweep:
         return unlisted
 
     async def _sweep_staged(self, now_ms: int) -> int:
-        """Delete registrations that are too old, and determine when the next one is too old."""
+        """Delete registrations that are too old, and determine when the next pass is due."""
         ttl_ms = self._properties.staging_ttl_ms
         deregistered, next_due_ms = 0, now_ms + ttl_ms + 1
         for app in await self._producers.names(self._log_id):

@@ -89,8 +89,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         self._opening = LeaderOpening(log, token=self._take_token(), numbers=numbers)
         self._list: HeadTransaction[LogHead] = self._opening  # the newest change of the list
         self._change: Change | None = None  # stays until an attempt settles it (LOGS.md#J4)
-        # `_closing` and `_creating` number their requests. For the other two attempts, the machines
-        # `_list` and `_look` do this.
+        # `_closing` and `_creating` number their requests; `_list` and `_look` number the others.
         attempts = [Attempts(self._settings.retry, numbers) for _ in range(4)]
         self._closing, self._creating, self._listing, self._looking = attempts
         self._look: HeadMachine | None = None  # the newest read of the head (LOGS.md#J12)

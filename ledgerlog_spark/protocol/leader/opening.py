@@ -113,7 +113,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         return self._list_own(head, closed)
 
     def _on_unlistable(self, _: HeadChange[LogHead]) -> Steps[None]:
-        """Drop the ledger, because it is older than `stagingTtlMs`. The retry creates a new one."""
+        """Drop the ledger, because it is older than `stagingTtlMs`. A retry creates another."""
         return self._drop_own()
 
     def _drop_own(self) -> Steps[None]:

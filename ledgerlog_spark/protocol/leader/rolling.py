@@ -1,4 +1,4 @@
-"""The ledgers of one leader: the current ledger, the next one, and the ledgers to close.
+"""The ledgers of one leader: the current ledger, the next ledger, and the ledgers to close.
 
 LOGS.md#J5-J9. At most two ledgers of the list are open. A leader that rolls creates the next
 ledger, and lists it while appends still go to the current ledger. The leader switches to the next

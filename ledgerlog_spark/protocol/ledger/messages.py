@@ -361,7 +361,7 @@ class LedgerFailed:
 
     failure: Failure
     is_definite: bool  # True: the requested change did not happen and will not happen
-    last_add_confirmed: int = NO_ENTRY  # all entries up to and including this one are confirmed
+    last_add_confirmed: int = NO_ENTRY  # all entries up to and including this entry are confirmed
     first_unknown_entry_id: int | None = None  # None when no add was pending
     is_retriable: bool = False
     entry_id: int | None = None
@@ -406,7 +406,7 @@ class LacRead:
     """The largest LAC that the last ensemble reported. The LAC read has ended."""
 
     last_add_confirmed: int
-    is_covered: bool  # True: every later recovery finds this LAC or a larger one
+    is_covered: bool  # True: every later recovery finds this LAC or a larger LAC
 
 
 Indication = (

@@ -178,8 +178,8 @@ class WriteHead(LogRequest[Written]):
     The transaction also compares the version of the pages' node. If one version differs, nothing
     changes. `listed` are ledgers of a leader that the new head adds. The outcome is `GONE` when one
     of these ledgers was deleted or is being deleted. After this outcome, no transaction that lists
-    the ledger has succeeded, and none can succeed later. `unlisted` are ledgers that no retained
-    version names any more.
+    the ledger has succeeded, and no such transaction can succeed later. `unlisted` are ledgers that
+    no retained version names any more.
     """
 
     token: str

@@ -226,7 +226,7 @@ class MemoryTree:
         self._call_all_watches()
 
     def expire_session(self) -> None:
-        """Replace the session by a new one. Ephemeral nodes are deleted, and watches are called."""
+        """Begin a new session. Ephemeral nodes are deleted, and watches are called."""
         old = self.session_id
         self.session_id = self.nodes.new_session_id(self.expire_session)
         self._delayed.clear()

@@ -123,7 +123,7 @@ class V2Link:
         self._close_retired()
 
     def on_run_not_understood(self, run: PendingRun) -> None:
-        """Send this run, and all later ones, entry by entry."""
+        """Send this run, and all later runs, entry by entry."""
         self._runs_are_refused = True
         if self._connection is not None:
             self._connection.takes_runs = False

@@ -177,7 +177,7 @@ class SimBookie:
         )
 
     def _refuse(self, connection: Any, request: Any) -> bool:
-        """Answer as a bookie that does not support the operation; return whether it does so."""
+        """Answer as a bookie that does not support the operation. Return whether it answered."""
         if self.is_older and refuse_runs(connection, request):
             return True
         return not self.takes_lacs and refuse_lacs(connection, request)

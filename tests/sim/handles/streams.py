@@ -216,7 +216,7 @@ async def _task(
     begun: Job,
     payloads: Sequence[bytes],
 ) -> list[StagedRange]:
-    """Write the rows of a task. If another process seals the ledger, continue in another one."""
+    """Write the rows of a task. If another process seals the ledger, continue in a new ledger."""
     done: list[StagedRange] = []
     for _ in range(3):
         writer = await ended(process, "open_range", ledgers.open_range(log.commits, begun))

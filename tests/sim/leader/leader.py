@@ -132,7 +132,7 @@ class SimLeader:
         if self.is_free and self.machine.can_add:
             offset = self.machine.next_offset
             self.appends.append(Append(self.world.now, records, offset))
-            # The server of the store may be another one, or its clock may have been set.
+            # The store may have another server now, or the server's clock may have been set.
             is_set_back = self.world.ledgers.fails(0.03)
             set_back_ms = self.world.set_back_ms if is_set_back else 0
             now_ms = self.world.now + self.number * 7 - set_back_ms

@@ -66,7 +66,7 @@ def wider_schema(random: Random, state: LogState) -> bytes:
 
 
 def drawn_password(random: Random) -> bytes:
-    """Return the random password of a log. Most logs have none."""
+    """Return the random password of a log. Most logs have no password."""
     return PASSWORD if random.random() < 0.4 else b""
 
 

@@ -257,7 +257,7 @@ class LossBookie(LossLife):
         decide(may_ask=True)
 
     def _deny_more(self, ledger_id: int, then: Callable[[Code], None]) -> None:
-        """Decide on the answer for the last entry or the LAC, which deny all later entries."""
+        """Decide on the last entry or the LAC: the answer denies that later entries exist."""
         self._deny(ledger_id, then)
 
     def _ask_creation(self, ledger_id: int, then: Callable[[], None]) -> None:

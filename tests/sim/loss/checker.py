@@ -1,7 +1,7 @@
 """The invariants of ledgers whose bookies lose records.
 
 They are those of `tests.sim.checker` with these differences. A bookie that lost records may serve
-an older copy of an entry. It may deny an entry that it lost if no client counts on it
+an older copy of an entry. It may deny that a lost entry exists if no client counts on it
 (`LossChecker.owes`). A forced recovery may reopen a closed ledger, as Apache's tools do, and never
 closes it at an earlier entry after this.
 """

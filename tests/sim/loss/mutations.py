@@ -191,7 +191,7 @@ def _recovers_at_once(ended: r.RepairEnded, _quiet_ms: int, limits: r.RecoveryLi
 
 
 def _peer_is_silent(self: LedgerRepair, event: r.EntryFetched) -> list[r.RepairEffect]:
-    """Treat each answer without the entry as a denial, and stop if all bookies deny it."""
+    """Treat each answer without the entry as a denial. Stop if all answers are denials."""
     if event.code is not Code.OK and not self._peers:
         self._owed.popleft()
         return self._fetch_next()

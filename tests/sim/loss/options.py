@@ -31,8 +31,8 @@ class LossOptions(Options):
 
     Attributes:
         limit: How many bookies may have lost records at the same time: "one", "quorum" for one less
-            than an ack quorum, or "any". With "any", records may be lost for ever, but nothing may
-            be denied.
+            than an ack quorum, or "any". With "any", records may be lost for ever, but no answer
+            may deny that an entry exists.
         weak_part: Part of the bookies that acknowledge before a sync.
         power_cuts, wipes, old_copies, lost_records, failed_syncs: Number of losses of each kind.
         forced: Number of forced recoveries of closed ledgers.

@@ -1,4 +1,6 @@
-"""The invariants of requests and connections, checked whenever one of them changes."""
+"""The invariants of requests and connections, checked whenever a request or a connection
+changes.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,9 @@ PROMPT_SECONDS = 0.12
 """Time limit of the answer to a request without faults."""
 
 LOOSE_SECONDS = CONNECT_SECONDS + 0.02
-"""Maximum time for which a request may be neither sent, nor behind another one, nor about to be
-sent."""
+"""Maximum time for which a request may be neither sent, nor behind another request, nor about to be
+sent.
+"""
 
 TOLD_SECONDS = 0.002
 NUMBERED = ("batch", "slices")
@@ -475,7 +478,7 @@ class Judge:
             world.require(is_wanted, f"a retired connection to {lane.bookie.name} stays")
 
     def check_open(self, lane: Lane) -> None:
-        """Check that each open request is sent, behind another one, or about to be sent."""
+        """Check that each open request is sent, behind another request, or about to be sent."""
         world, now = self.world, self.world.loop.time()
         busy_lines = [line for line in lane.open_lines if line.is_held]
         is_trying = now - lane.attempt_at < CONNECT_SECONDS

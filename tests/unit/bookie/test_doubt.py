@@ -1,4 +1,6 @@
-"""A file in doubt may hold any entry, so no read that began meanwhile denies an entry."""
+"""A file in doubt may hold any entry, so no read that began meanwhile denies that an entry
+exists.
+"""
 
 from __future__ import annotations
 

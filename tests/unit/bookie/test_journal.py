@@ -53,7 +53,7 @@ class HeldDevice:
 
 
 class OneFile:
-    """A file that never fills, unless the test says that the next record needs another one."""
+    """A file that never fills, unless the test decides that the next record needs another file."""
 
     def __init__(self, host: Host) -> None:
         self.device = HeldDevice(host)

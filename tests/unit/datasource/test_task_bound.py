@@ -90,7 +90,7 @@ class Cluster:
         self.client.close()
 
     def written(self, entries: int, *, fragments: int = 1) -> int:
-        """A closed ledger. Every entry is on one bookie, another one for each fragment."""
+        """A closed ledger. Every entry is on one bookie. Each fragment has another bookie."""
 
         async def work(client: LedgerClient) -> int:
             ledger = await client.create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1)

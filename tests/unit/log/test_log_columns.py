@@ -177,7 +177,7 @@ async def test_of_two_appends_of_different_columns_the_second_is_refused(world: 
 async def test_columns_that_were_replaced_meanwhile_are_not_concluded_from_kept_state(
     world: LogWorld,
 ) -> None:
-    """This process has just added the columns, but another one has replaced them since then."""
+    """This process has just added the columns, but another process has replaced them since then."""
     log, known = await world.logs().create("flights"), KnownLogs()
     await commit(log, "x")
     jobs = [await log.begin(schema=WIDER, app="app", run="r", batch_id=n) for n in range(2)]

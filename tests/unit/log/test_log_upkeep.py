@@ -331,7 +331,7 @@ async def test_check_names_what_is_missing_and_what_nobody_knows_of(world: LogWo
     assert [(c.ledger_id, c.state, c.copies) for c in broken.findings] == [
         (first, "missing", 0), (second, "closed", 1),
     ]  # fmt: skip
-    assert "has none" in broken.findings[1].finding
+    assert "does not have it" in broken.findings[1].finding
     assert broken.orphans == (orphan.id,)
 
 

@@ -343,7 +343,7 @@ def listed(items: Sequence[Item], start: int = 0) -> LongLog:
 
 
 def retain_all(log: LongLog, ms: int, size_bytes: int) -> int:
-    """Run passes until nothing is due, and return their number."""
+    """Run passes until nothing is due, and return the number of passes."""
     sizes: PageSizes = {}
     for passes in range(1, 10):
         done, _ = retain(log, ms, size_bytes, sizes)

@@ -209,7 +209,7 @@ def test_an_entry_is_absent_only_after_all_members_said_so_twice() -> None:
 
 
 def test_each_entry_is_looked_for_again_after_a_load_of_its_own() -> None:
-    """At first, every bookie denies every entry. Meanwhile, a recovery writes them back."""
+    """At first, no bookie has an entry. Meanwhile, a recovery writes the entries back."""
     written_back: set[tuple[str, int]] = set()
 
     def refuse(bookie_id: str, entry_id: int) -> Code | None:

@@ -445,7 +445,7 @@ def test_entries_that_wait_for_a_slow_bookie_are_in_the_closed_ledger() -> None:
 def test_a_run_that_lost_its_quorum_ends_the_attempt_once_it_is_the_oldest(
     batch_entries_max: int,
 ) -> None:
-    """b2 and b1 are given up while the first run still has its quorum. The second has none."""
+    """b2 and b1 are given up while the first run still has a quorum. The second run has none."""
     if batch_entries_max == 1_024:
         pytest.skip("one batch makes one run")
     metadata = replace(OPEN, state=LedgerState.IN_RECOVERY)

@@ -66,7 +66,7 @@ async def test_leader_log_is_truncated_at_a_position_and_has_no_versions_to_rest
     assert await log.truncate(0) == await log.truncate(1)
     with pytest.raises(ConfigurationError, match="end at 3"):
         await log.truncate(4)
-    with pytest.raises(ConfigurationError, match="another log"):
+    with pytest.raises(ConfigurationError, match="belongs to log of another, not to"):
         await log.truncate(Position("of another", 1))
     with pytest.raises(LogKindError):
         await log.restore(0)

@@ -27,7 +27,7 @@ def rows(first: int, count: int, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
 
 
 class RowsWorld(LogWorld):
-    """Writes and reads rows whose first column is their number."""
+    """Writes and reads rows. The first column is the number of the row."""
 
     is_virtual = False
 

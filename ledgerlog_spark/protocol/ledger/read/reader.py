@@ -7,8 +7,8 @@ the reader sends the request to the next bookie (PROTOCOL.md#E3). If the caller 
 the entries, the reader requests slices (PROTOCOL.md#E13). The reader reports an entry absent only
 after three steps. First, every bookie of the write set reports the entry absent. Second, the reader
 reloads the metadata, and the ensemble is still the same. Third, every bookie reports the entry
-absent again (PROTOCOL.md#E2). If the ensemble has changed, the steps are repeated with the new one.
-After `ReaderSettings.reloads_max` reloads, one report of each bookie is enough.
+absent again (PROTOCOL.md#E2). If the ensemble has changed, the steps are repeated with the new
+ensemble. After `ReaderSettings.reloads_max` reloads, one report of each bookie is enough.
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)

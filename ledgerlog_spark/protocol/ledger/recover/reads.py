@@ -105,7 +105,7 @@ class PresenceBatches:
     """
 
     ensemble: tuple[str, ...]
-    order: list[int]  # indexes; the first one gets the next batch
+    order: list[int]  # indexes; the bookie at the first index gets the next batch
     last_entry_ids: Mapping[int, int]  # ids by index, from the fencing answers
     read_ahead: ReadAhead
     numbers: RequestNumbers

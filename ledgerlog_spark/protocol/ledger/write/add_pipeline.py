@@ -101,7 +101,7 @@ class AddPipeline:
         self.ledger_id = ledger_id
         self.quorum = quorum
         self.ensemble = ensemble  # by index; only `replace` changes it
-        # all entries up to and including this one are confirmed (PROTOCOL.md#A4)
+        # all entries up to and including this entry are confirmed (PROTOCOL.md#A4)
         self.last_add_confirmed = last_add_confirmed
         self.length = length  # payload bytes up to and including last_add_confirmed
         self.next_entry_id = last_add_confirmed + 1  # first entry of the next run

@@ -13,8 +13,8 @@ head and the producer record again:
   be in flight. The machine sends the same transaction again. Only one of the two can succeed.
 - If only the head changed, the transaction did not happen, and cannot happen any more.
 - If the producer record changed, its last batch id decides, because each commit sets this id and
-  the id never decreases. If it is the id of this batch or of a later one, the batch is committed.
-  Otherwise the batch is not committed.
+  the id never decreases. If it is the id of this batch or of a later batch, this batch is
+  committed. Otherwise the batch is not committed.
 
 A producer with consecutive commits need not read its own writes, because the machine may start from
 the state after the last commit (LOGS.md#K11). After a conflict, a commit reads only the new head,
@@ -101,7 +101,8 @@ class CommitMachine(HeadTransaction[CommitResult]):
     Ends with `Finished(CommitResult)`, or `Failed` with one of `LogNotFoundError`, `LogKindError`,
     `ProducerFencedError`, `ConcurrentCommitError`, `SchemaMismatchError`, `UnauthorizedError`,
     `DataLossError`, `MetadataFormatError`, `MetadataUnavailableError`, or `CommitUnknownError`. All
-    except the last one are definite: this commit has changed nothing, and will change nothing.
+    except `CommitUnknownError` are definite: this commit has changed nothing, and will change
+    nothing.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         self.known_after: KnownLog | None = None
         """The state after a commit that ended with `COMMITTED`; None when unknown."""
         self._begin: Callable[[], Steps[Ended | None]] = self._read_all
-        """The start of the next attempt. The attempt after that one reads all records."""
+        """The start of the next attempt. After that, it is `_read_all` again."""
         if known is not None and known.may_precede(request):
             self._begin = lambda: self._start_from(known)
 
@@ -245,7 +246,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return None
 
     def _is_replay(self, record: ProducerRecord) -> bool:
-        """Whether the log already has the batch, or a later one (LOGS.md#K2)."""
+        """Whether the log already has the batch, or a later batch (LOGS.md#K2)."""
         return record.last_batch_id >= self._request.batch_id
 
     def _check_registered(self) -> Steps[None]:

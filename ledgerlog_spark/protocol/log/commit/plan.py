@@ -33,7 +33,8 @@ class CommitRequest:
 
     Attributes:
         app: The name of the producer.
-        batch_id: If the producer has committed this batch or a later one, the commit does nothing.
+        batch_id: If the producer has committed this batch or a later batch, the commit does
+            nothing.
         ranges: Sorted by partition, then by their order in the partition.
         schema: The schema of the rows; empty for a log of records.
         schema_id: The log's id of `schema`; None when the log does not have this schema.

@@ -69,7 +69,7 @@ def cut_ranges(interval: VersionInterval, items: Iterable[Item]) -> tuple[CutRan
 
 
 class RestoreMachine(CommitMachine):
-    """Makes a new version with the rows of an older one; ends with `Finished(CommitResult)`.
+    """Makes a new version with the rows of an older version; ends with `Finished(CommitResult)`.
 
     The status is `NOTHING_TO_COMMIT` when the newest version already has exactly these rows. Fails
     with the errors of a commit, or with `VersionNotAvailableError`. `ConcurrentCommitError` may

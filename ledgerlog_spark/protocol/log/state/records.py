@@ -131,7 +131,7 @@ class OpenLedger:
     first_offset: int
     """Offset of the first record. In the oldest open ledger it is exact, and equal to the head's
     `end_offset`. In the younger ledger it is a lower bound, because that ledger is listed while
-    records are still being appended to the older one (LOGS.md#J5)."""
+    records are still being appended to the older ledger (LOGS.md#J5)."""
     opened_ms: int  # when the leader listed the ledger, by the store's clock, ms since the epoch
 
 

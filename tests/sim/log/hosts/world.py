@@ -276,7 +276,9 @@ async def _damage(world: HostWorld, process: Process) -> None:
 
 
 async def _crossed(world: HostWorld) -> None:
-    """Check that a pass ends even if other changes of the heads come before each of its own."""
+    """Check that a pass ends even if other changes of the heads come before each change of the
+    pass.
+    """
     process = Process(world, "crossed")
     process.tree.is_crossed = True
     try:
