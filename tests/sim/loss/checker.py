@@ -133,7 +133,9 @@ class LossChecker(Checker):
 
     def lac_answered(self, bookie: str, code: Code, lac: int, promise: Promise) -> None:
         is_named = any(bookie in one.ensemble for one in self.record.fragments)
-        if self.ignores_answers or (bookie in self._lossy and not is_named):
+        # The record shows a reader that the entries before the last fragment are confirmed.
+        is_shown = promise.lac < self.record.last_fragment.first_entry_id
+        if self.ignores_answers or (bookie in self._lossy and (is_shown or not is_named)):
             return
         is_closed = self.record.is_closed and not self.is_deleted
         if is_closed and lac < promise.lac and bookie in self._lossy:
