@@ -46,7 +46,7 @@ class Health:
 
     @property
     def is_short_of_room(self) -> bool:
-        """Whether regular adds are refused because the device has no room, or too little."""
+        """Whether regular adds are refused because the device has too little room."""
         return not self.is_writable or self.is_disk_full
 
     @property

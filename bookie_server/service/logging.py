@@ -168,7 +168,7 @@ def black_out_secrets(
 
 
 def fields_of(error: BaseException) -> dict[str, Any]:
-    """Return the fields of an error for a log record, with its message as `reason`."""
+    """Return the fields of an error for a log record, with the error's message as `reason`."""
     if isinstance(error, LedgerLogError):
         return {**error.fields, "reason": error.message}
     return {"reason": str(error) or type(error).__name__}

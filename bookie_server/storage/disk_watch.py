@@ -55,7 +55,7 @@ class DiskWatch:
             self.measure_soon()
 
     def measure_soon(self) -> None:
-        """Measure in the background. A call during a measurement requests one more."""
+        """Measure in the background. A call during a measurement requests another measurement."""
         self._is_due = True
         if not self._is_measuring and not self._is_closing:
             self._is_measuring = True

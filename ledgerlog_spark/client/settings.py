@@ -31,8 +31,8 @@ class ClientSettings:
     """Limits of one client. All numbers are positive.
 
     Raises:
-        ConfigurationError: A setting is not positive, or has another type. The message contains its
-            name and its value.
+        ConfigurationError: A setting is not positive, or has another type. The message contains the
+            name and the value of the setting.
 
     Attributes:
         add_timeout_ms: Deadline of one add on one bookie. After the deadline, the bookie counts as

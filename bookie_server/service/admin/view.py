@@ -220,7 +220,7 @@ class _Change:
                 self._has_run.set()
 
     def is_done_within(self, seconds: float) -> bool:
-        """Wait for the change, and return whether it was made. If False, it will never be made."""
+        """Wait for the change, and return whether it was made. After False, it is never made."""
         self._has_run.wait(seconds)
         with self._lock:
             self._is_withdrawn = True

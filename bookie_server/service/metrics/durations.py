@@ -53,7 +53,7 @@ class Durations:
             return DurationSummary(self._count, self._sum_ms, found)
 
     def _advance(self) -> None:
-        """Begin a new window if the current one has ended."""
+        """Begin a new window if the current window has ended."""
         now = self._clock()
         if now < self._until:
             return

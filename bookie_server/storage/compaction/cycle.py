@@ -164,7 +164,7 @@ class Cycle:
         return True
 
     async def _switch(self, draft: Draft, copied: list[FinishedFile]) -> bool:
-        """Make the copies durable and free their sources. Return False if that is impossible."""
+        """Make the copies durable and free their sources. Return False if this failed."""
         keeper, handover = self._keeper, self._handover
         if not draft.records and not copied:
             return True

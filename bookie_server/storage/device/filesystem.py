@@ -419,7 +419,8 @@ class OsFile:
             try:
                 self._files.end_writing(self._descriptor, offset, size)
             except OSError as error:
-                # The other thread may have closed the file meanwhile. It was synced before that.
+                # The other thread may have closed the file meanwhile. The file was synced before
+                # the close.
                 if error.errno == errno.EBADF and self._is_closed:
                     return
                 self._has_lost_pages = True

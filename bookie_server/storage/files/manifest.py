@@ -141,7 +141,7 @@ class ManifestStore:
         return decode_identity(await self._read(IDENTITY_NAME), manifest)
 
     async def keep_identity(self, manifest: Manifest) -> None:
-        """Write what the version before lacks. It is durable on return."""
+        """Write the identity durably, because the MANIFEST of the version before lacks it."""
         await self._write(IDENTITY_NEW_NAME, encode_identity(manifest))
         await self._files.rename(IDENTITY_NEW_NAME, IDENTITY_NAME)
         await self._files.sync_directory()

@@ -304,7 +304,7 @@ class MachineHost(EventQueue[Event]):
 
 
 class StallWatch:
-    """Ends the wait for a machine that gets no more replies, on the event loop's thread.
+    """Ends the wait for a machine that gets no more replies. Runs in the event loop.
 
     Each request of a machine is answered by its deadline at the latest. So a waiting machine gets
     an answer within the longest deadline. A machine that gets only events of its own timers is

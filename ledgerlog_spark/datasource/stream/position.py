@@ -3,8 +3,8 @@
 Spark stores the end of a batch as `{log: {"id": log id, "offset": next row}}`. Merging does not
 change the offset of a row, so stored offsets remain valid. The id shows if the log was deleted and
 replaced. Spark does not store the start of the first batch, but requests this start again after a
-crash. So either the second answer is the same, or Spark has already stored the start, as the end of
-a batch without rows.
+crash. So either the second answer equals the first answer, or Spark has already stored the start,
+as the end of a batch without rows.
 
 If a stream cannot continue, its error states what happened, what it means for the rows, and what to
 do.

@@ -14,7 +14,7 @@ A leader has these phases. It accepts appends only while it is LEADING:
 
 A LEADING leader rolls to a next ledger in these steps:
 
-    create the next ledger, when the list has only the current one (LOGS.md#J5)
+    create the next ledger, when the list has only the current ledger (LOGS.md#J5)
      │
     list the next ledger; a failed change is repeated unchanged (LOGS.md#J4)
      ├─ the current ledger works: acknowledge its appends (LOGS.md#J7)

@@ -117,7 +117,7 @@ class LeaderLedgers:
         return not appends.has_ordered
 
     def switch(self, now_ms: int) -> None:
-        """Make the next ledger the current one."""
+        """Make the next ledger the current ledger."""
         assert self.next is not None
         self.current, self.next = self.next, None
         self.current.opened_ms = now_ms

@@ -72,7 +72,7 @@ class RetentionMachine(TruncateMachine):
         ages = [_items_from(head, first)]
         dropped = ages[0]
         is_prefix_unread = first > head.oldest_offset
-        if is_prefix_unread:  # the step drops items from the oldest one on, so read the oldest too
+        if is_prefix_unread:  # the step drops items from the oldest item on, so read this item too
             dropped = oldest_of(head, STEP_ITEMS_MAX)
             yield from self._walk(dropped)
         yield from self._walk(ages[0])

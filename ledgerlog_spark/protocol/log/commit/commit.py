@@ -83,7 +83,7 @@ from ledgerlog_spark.protocol.log.transaction import (
 )
 
 UNKNOWN_MAX = 10
-"""Limit of unknown outcomes plus failed reads after them. After one more, the machine fails."""
+"""Limit of unknown outcomes plus failed reads after them. Beyond the limit, the machine fails."""
 
 REBASES_MAX = 3
 """After more conflicts in a row than this, the producer record is read again too (LOGS.md#K14)."""
@@ -206,7 +206,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return None
 
     def _read_all(self) -> Steps[Ended | None]:
-        """Read both records. Return the machine's end if the log has the batch, otherwise None."""
+        """Read both records. Return `Finished` if the log has the batch, otherwise None."""
         self._is_synced = True
         self._rebases = 0
         yield from self._read_records()

@@ -147,7 +147,7 @@ class NewVersion:
 def plan_commit(
     head: LogHead, request: CommitRequest, *, now_ms: int, current_schema: bytes | None
 ) -> NewVersion:
-    """The change of `head` for `request`, which the caller checked against the producer record.
+    """The change of `head` for a request that the caller has checked against the producer record.
 
     `current_schema` is needed if `needs_current_schema` is true. The errors are definite.
 

@@ -46,7 +46,7 @@ class RecordKind(Generic[T]):
     first_key: Callable[[T], int]
     """The smallest key that the record covers."""
     end_key: Callable[[T], int]
-    """The key after the largest one that the record covers."""
+    """The key after the largest key that the record covers."""
     fields: Callable[[T], tuple[int | bytes, ...]]
     """The values of the record's row."""
     record: Callable[[tuple[Any, ...], ByteReader], T]
