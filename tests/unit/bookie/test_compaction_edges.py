@@ -204,6 +204,7 @@ def test_copies_of_a_large_file_have_room_in_smaller_ones(size: int) -> None:
     check_files(machine)
     copies = [file for file in keeper_of(machine).finished if file.entry.is_copies]
     assert len(copies) > 1
+    assert all(file.end <= file.entry.size_bytes for file in copies)
     for entry_id in range(entries):
         wanted = entry(1, entry_id, bytes([entry_id]) * size)
         assert machine.read(1, entry_id) == (Code.OK, wanted)
