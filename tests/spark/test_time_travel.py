@@ -69,7 +69,7 @@ def test_starting_and_ending_timestamp_choose_rows_by_their_commit(
     same_rows(load(spark, LOG, startingTimestamp="-1d"), spark.range(50, 53))
     after = {"startingTimestamp": str(times_ms[3] + 1)}
     assert load(spark, LOG, startingOffsetsByTimestampStrategy="latest", **after).count() == 0
-    with pytest.raises(Exception, match="its newest commit is of"):
+    with pytest.raises(Exception, match="its newest commit was at"):
         load(spark, LOG, **after).count()
 
 

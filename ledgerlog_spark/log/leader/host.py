@@ -120,7 +120,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
             self._ordered = self._written[effect.ledger_id]
             self._ordered.order(self._entry_of(effect))
         elif kind in self._requests:
-            self._spawn(self._answer(self._requests[kind](effect)))
+            self._spawn(self._answer(effect))
         elif kind is StartTimer:
             self._start_timer(effect)
         else:
@@ -135,8 +135,8 @@ class LeaderHost(EventQueue[LeaderEvent]):
         if ordered is not None:
             ordered.send_now()
 
-    async def _answer(self, work: Coroutine[Any, Any, Any]) -> None:
-        self.post(await work)
+    async def _answer(self, effect: Any) -> None:
+        self.post(await self._requests[type(effect)](effect))
 
     # --- ledgers ---
 
