@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
 from typing import Any
 
@@ -287,3 +287,24 @@ class Machine:
             return list(self.scheduler.run(listing, self.host))
         except StorageError as error:
             return error
+
+
+def is_cut(machine: Machine, work: Callable[[], Coroutine[Any, Any, Any]], number: int) -> bool:
+    """Run `work`, and end the process after a disk operation. Return False if it ended before."""
+    ended: list[object] = []
+    reached, left = False, number
+
+    def count(_number: int, _name: str) -> None:
+        nonlocal left, reached
+        left -= 1
+        reached |= left == 0
+
+    async def watched() -> None:
+        ended.append(await work())
+
+    machine.disk.on_operation = count
+    machine.host.spawn("work", watched())
+    machine.scheduler.run_until(lambda: reached or bool(ended))
+    machine.disk.on_operation = None
+    (machine.lose_power if number % 3 else machine.crash)()
+    return reached

@@ -6,7 +6,6 @@ no crash changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -33,7 +32,7 @@ from bookie_server.tools.versions import rewrite_manifest
 from ledgerlog_spark.errors import MetadataVersionError
 from ledgerlog_spark.model import Code, Version, Versioned
 from ledgerlog_spark.wire.known_bookie import KnownBookie
-from tests.crash.machine import SMALL, Machine, add_request
+from tests.crash.machine import SMALL, Machine, add_request, is_cut
 from tests.sim.disk import SimDisk
 
 BOOKIE_ID = "b1"
@@ -150,7 +149,7 @@ def test_after_a_crash_at_each_operation_the_directory_is_the_newest() -> None:
     while True:
         number += 1
         member = Member()
-        if not is_cut(member, partial(life, member), number):
+        if not is_cut(member.machine, partial(life, member), number):
             break
         assert member.machine.is_new or member.identity().changes >= member.known_changes
         if not member.machine.is_new:
@@ -163,27 +162,6 @@ def test_after_a_crash_at_each_operation_the_directory_is_the_newest() -> None:
         member.start()
     assert number > 40
     assert ahead > 3, "no crash came between the two writes"
-
-
-def is_cut(member: Member, work: Callable[[], Coroutine[Any, Any, Any]], number: int) -> bool:
-    """Run `work` up to a disk operation, and crash. Return False if it ended before."""
-    ended: list[object] = []
-    machine, left, reached = member.machine, number, False
-
-    def count(_number: int, _name: str) -> None:
-        nonlocal left, reached
-        left -= 1
-        reached |= left == 0
-
-    async def watched() -> None:
-        ended.append(await work())
-
-    machine.disk.on_operation = count
-    machine.host.spawn("life", watched())
-    machine.scheduler.run_until(lambda: reached or bool(ended))
-    machine.disk.on_operation = None
-    (machine.lose_power if number % 3 else machine.crash)()
-    return reached
 
 
 @pytest.mark.parametrize("end", ["stop", "kill", "power"])
@@ -298,7 +276,7 @@ def test_a_crash_in_the_first_start_after_a_downgrade_costs_nothing() -> None:
         member.stop()
         before = member.identity()
         rewrite(member.machine, FORMAT_VERSION_BEFORE)
-        is_over = not is_cut(member, member.opening, number)
+        is_over = not is_cut(member.machine, member.opening, number)
         member.start()
         after = member.identity()
         assert after.directory_id == before.directory_id

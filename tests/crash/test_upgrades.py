@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from bookie_server.storage.shared import Shared
 from bookie_server.tools.directory import NoMetadata, RestingDirectory
 from bookie_server.tools.versions import rewrite_manifest
 from ledgerlog_spark.model import Code
-from tests.crash.machine import SMALL, Machine, entry
+from tests.crash.machine import SMALL, Machine, entry, is_cut
 from tests.sim.disk import Content
 from tests.sim.runtime import Host
 
@@ -49,27 +48,6 @@ def stopped() -> Machine:
     assert machine.serving.counters.compaction_bytes_freed
     machine.stop()
     return machine
-
-
-def is_cut(machine: Machine, work: Callable[[], Coroutine[Any, Any, Any]], number: int) -> bool:
-    """Run `work`, and end the process after a disk operation. Return False if it ended before."""
-    ended: list[object] = []
-    reached, left = False, number
-
-    def count(_number: int, _name: str) -> None:
-        nonlocal left, reached
-        left -= 1
-        reached |= left == 0
-
-    async def watched() -> None:
-        ended.append(await work())
-
-    machine.disk.on_operation = count
-    machine.host.spawn("work", watched())
-    machine.scheduler.run_until(lambda: reached or bool(ended))
-    machine.disk.on_operation = None
-    (machine.lose_power if number % 3 else machine.crash)()
-    return reached
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
