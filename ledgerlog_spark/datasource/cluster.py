@@ -26,7 +26,7 @@ def client_of(uri: str) -> BlockingLogClient:
 
     with _lock:
         client = _clients.get(uri)
-        if client is not None and client.is_orphaned():
+        if client is not None and (client.is_closed or client.is_orphaned()):
             # A notebook can start several clusters, one after another, at the same address. So the
             # client of an earlier cluster is replaced.
             client.close()

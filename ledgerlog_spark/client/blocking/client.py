@@ -78,6 +78,11 @@ class BlockingClient(Blocking[LedgerClient], Closing):
         while batch := thread.call(some()):
             yield from batch
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closed
+
     def is_orphaned(self) -> bool:
         """Whether another cluster answers at the address of this client's cluster.
 

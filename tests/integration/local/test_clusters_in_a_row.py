@@ -44,3 +44,8 @@ def test_client_kept_by_a_process_is_replaced_when_another_cluster_has_its_addre
         assert list(later.list_ledgers()) == []
         assert client_of(uri) is later
         later.close()
+        # The clusters of two tests of one process may have the same address, too.
+        again = client_of(uri)
+        assert again is not later
+        assert list(again.list_ledgers()) == []
+        again.close()
