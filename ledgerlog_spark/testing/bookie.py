@@ -149,7 +149,7 @@ class MemoryStorage:
     def write_lac(
         self, ledger_id: int, lac: int, master_key: bytes, on_done: Callable[[Code], None]
     ) -> None:
-        """Store an explicit last add confirmed."""
+        """Store a last add confirmed that was sent without an entry."""
         ledger = self.ledgers.setdefault(ledger_id, MemoryLedger(master_key))
         if master_key != ledger.master_key:
             on_done(Code.UNAUTHORIZED)

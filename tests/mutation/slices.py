@@ -193,7 +193,7 @@ MUTATIONS = [
     Mutation(
         "slices_that_were_left_out_are_looked_up",
         CHOICE,
-        "            return False  # the writer has left them out\n",
+        "            return False  # the writer stored no slices\n",
         "            pass\n",
         "a task reads an index that lists no slices",
     ),

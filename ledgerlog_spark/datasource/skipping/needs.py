@@ -50,7 +50,7 @@ class Needs:
         include_metadata: bool = False,
         first_columns: FirstColumns = no_columns,
     ) -> None:
-        assert top is None or not filters, "the first rows are those that pass the filters"
+        assert top is None or not filters, "filters may drop the first rows"
         self._filters = tuple(filters)
         self._top = top
         self._include_metadata = include_metadata
