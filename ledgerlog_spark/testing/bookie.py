@@ -26,7 +26,7 @@ class MemoryLedger:
 
 
 class MemoryStorage:
-    """The storage of one bookie in memory, which checks master keys and fences like a real bookie.
+    """The storage of one bookie in memory. Master keys and fences work as in a real bookie.
 
     It answers OK to each add that a real bookie would accept. It is never read-only or busy,
     deletes nothing, and writes nothing to a disk.
