@@ -34,7 +34,12 @@ class DirectoryIdentity:
     previous_id: str = ""  # the id before the directory was moved; "" if it was not moved
 
     def known(self) -> KnownBookie:
-        """Return the record of a bookie with this directory."""
+        """Return the record of a bookie with this directory.
+
+        Without counters there is nothing to record: an older release used the directory last.
+        """
+        if self.changes == 0:
+            return KnownBookie(())
         return KnownBookie((KnownDirectory(self.directory_id, self.starts, self.changes),))
 
 
@@ -42,7 +47,7 @@ class DirectoryFinding(Enum):
     """What a directory is, compared with the bookie's record."""
 
     OWN = "its newest state"
-    UNRECORDED = "the bookie has no record"
+    UNRECORDED = "the bookie has no record of a directory"
     RETIRED = "the bookie was taken out of service"
     UNCOUNTED = "a copy from before an upgrade, or lacks its file IDENTITY"
     SWAPPED = "another directory"
@@ -62,10 +67,10 @@ def identity_of(manifest: Manifest) -> DirectoryIdentity:
 
 def compare(local: DirectoryIdentity, known: KnownBookie | None) -> DirectoryFinding:
     """Compare a directory with the record of its bookie, which is None if there is no record."""
-    if known is None:
-        return DirectoryFinding.UNRECORDED
-    if known.is_retired:
+    if known is not None and known.is_retired:
         return DirectoryFinding.RETIRED
+    if known is None or not known.directories:
+        return DirectoryFinding.UNRECORDED
     return compare_directory(local, known)
 
 

@@ -47,6 +47,9 @@ def show(
 
     held = None if directory is None else held_in(directory.absolute())
     stored = asyncio.run(_look(uri, _chosen(held, bookie_id)))
+    if directory is not None:
+        # The bookie may run. Its MANIFEST is written before its record, so it is read after it.
+        held = held_in(directory.absolute())
     found = differences(stored, held)
     columns = {"metadata store": _stored_fields(stored)}
     if held is not None:

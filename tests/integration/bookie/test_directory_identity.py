@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bookie_server.tools import cookies
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.requests import encode_read
 from tests.fixtures.bookie_process import add_frame, stored_entry
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from ledgerlog_spark.metadata.stores import MetadataStores
     from tests.fixtures.bookie_process import BookieProcess
 
     MakeBookie = Callable[..., BookieProcess]
@@ -121,6 +123,23 @@ def test_a_copy_of_the_same_run_is_refused_after_a_rise(make_bookie: MakeBookie)
     newest.rename(bookie.directory)
     bookie.start()
     assert has(bookie, 3)
+
+
+def test_the_comparison_of_a_bookie_that_runs_is_not_disturbed_by_a_rise(
+    make_bookie: MakeBookie, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bookie = make_bookie(change_interval_ms=100).start()
+    look = cookies.stored_about
+
+    async def look_later(stores: MetadataStores, of: str) -> cookies.Stored:
+        """Two rises: the second one begins when the first one is in the record."""
+        for changes in (2, 3):
+            add(bookie, changes)
+            until(partial(has_counted, bookie, changes))
+        return await look(stores, of)
+
+    monkeypatch.setattr(cookies, "stored_about", look_later)
+    assert "can start with" in run("show", bookie.directory).done
 
 
 def test_a_wiped_directory_is_refused(make_bookie: MakeBookie, run: Run) -> None:

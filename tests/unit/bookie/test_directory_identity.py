@@ -50,7 +50,7 @@ def known(directory_id: str = A, changes: int = 9, *, is_retired: bool = False) 
         (LOCAL, known(B, changes=99), Found.SWAPPED),
         (LOCAL, known(is_retired=True), Found.RETIRED),
         (LOCAL, KnownBookie((), is_retired=True), Found.RETIRED),
-        (LOCAL, KnownBookie(()), Found.SWAPPED),
+        (LOCAL, KnownBookie(()), Found.UNRECORDED),
         (DirectoryIdentity(), known(), Found.UNCOUNTED),
         (DirectoryIdentity(A), known(changes=0), Found.UNCOUNTED),
         # The store has the id from before a move.
@@ -141,6 +141,12 @@ def test_each_damaged_bit_of_a_kept_identity_is_noticed() -> None:
     for size in range(len(kept)):
         with pytest.raises(DamagedDirectoryError):
             decode_identity(kept[:size], Manifest())
+
+
+def test_a_directory_without_counters_makes_a_record_without_directories() -> None:
+    assert DirectoryIdentity().known() == KnownBookie(())
+    assert DirectoryIdentity(A).known() == KnownBookie(())
+    assert LOCAL.known() == known()
 
 
 def test_a_record_reads_back() -> None:

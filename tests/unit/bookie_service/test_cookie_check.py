@@ -14,6 +14,7 @@ from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.testing.cluster import memory_metadata
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.wire.cookie import Cookie
+from ledgerlog_spark.wire.known_bookie import KnownBookie
 from tests.fixtures.metadata_worlds import delete_cookie
 
 if TYPE_CHECKING:
@@ -195,6 +196,14 @@ async def test_data_of_a_bookie_that_the_cluster_forgot_is_refused(
     (directory / "MANIFEST").write_bytes(b"data")
     await delete_cookie(stores, BOOKIE_ID)
     assert "metadata store has no cookie" in await _refusal(stores, directory)
+
+
+async def test_an_empty_directory_of_a_bookie_with_a_record_is_refused(
+    stores: MetadataStores, directory: Path
+) -> None:
+    await stores.known_bookies.write(BOOKIE_ID, KnownBookie((), is_retired=True), None)
+    assert "was in the cluster before" in await _refusal(stores, directory)
+    assert _contents(directory) == {}
 
 
 @pytest.mark.parametrize("data", [b"", b"4\nhost\n", b"\xff\xfe", b"5\nbookieHost: 7\n"])
