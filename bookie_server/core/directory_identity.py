@@ -184,9 +184,9 @@ def refusal(
             **fields,
         )
     return OlderCopyError(
-        f"{older_copy(path, local, known)}. Bring the newest directory back. If that is gone, start "
-        "the bookie with this copy: it then starts in doubt, and denies no entry that it may have "
-        "lost",
+        f"{older_copy(path, local, known)}. Bring the newest directory back. If that is gone, "
+        "start the bookie with this copy: it then starts in doubt, and denies no entry that it "
+        "may have lost",
         **fields,
     )
 

@@ -260,7 +260,7 @@ def test_a_check_that_a_loss_overtakes_reads_the_record_again() -> None:
     machine = started()
     raise_doubt(machine)
     standings = [Standing.OPEN_WITH_ME, Standing.NOT_WRITABLE]
-    raised = []
+    raised: list[int] = []
 
     async def check(ledger_id: int) -> MetadataAnswer:
         machine.metadata.asked.append(ledger_id)
