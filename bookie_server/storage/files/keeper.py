@@ -478,7 +478,7 @@ class FileKeeper:
         if keep_open:
             files += opened
         else:
-            free += {entry.slot for entry in opened} - {entry.slot for entry in files}
+            free += sorted({entry.slot for entry in opened} - {entry.slot for entry in files})
         return replace(
             before,
             next_file_id=max(
