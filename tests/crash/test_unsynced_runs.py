@@ -13,7 +13,7 @@ from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.record_codec import MAGIC
 from bookie_server.core.settings import ModeSettings
-from bookie_server.errors import DiskFullError, LostRunError, SyncFailedError
+from bookie_server.errors import DiskFullError, SyncFailedError
 from bookie_server.ports import Priority
 from bookie_server.storage.journal import GROUP_RECORDS_MAX
 from bookie_server.storage.ledger_storage import LedgerStorage
@@ -43,6 +43,18 @@ def weak_machine(seed: int = 1, mode: ModeSettings = UNSYNCED[0]) -> Machine:
     return machine
 
 
+def start_in_doubt(machine: Machine, reason: str) -> None:
+    """Start, and check that nothing is denied because of this reason."""
+    epoch = machine.manifest().doubt.epoch
+    machine.start()
+    assert machine.serving.doubt.epoch == epoch + 1
+    assert any(reason in each for each in machine.serving.found_losses)
+    assert machine.manifest().doubt == machine.serving.doubt
+    for ledger_id in (1, 99):
+        assert machine.read(ledger_id, 50)[0] is Code.IO_ERROR
+        assert machine.read(ledger_id, -1)[0] is Code.IO_ERROR
+
+
 Ask = Callable[[Machine], object]
 
 
@@ -53,8 +65,10 @@ Ask = Callable[[Machine], object]
         lambda machine: machine.drop(1),
         lambda machine: machine.read(1, 0, is_recovery=True),
         lambda machine: machine.ask(lambda done: machine.serving.write_lac(1, 0, KEY, done)),
+        lambda machine: machine.add(1, (1,), is_recovery=True),
+        lambda machine: machine.add(1, (0,), is_recovery=True),
     ],
-    ids=["fence", "drop", "recovery read", "LAC"],
+    ids=["fence", "drop", "recovery read", "LAC", "recovery add", "repeated recovery add"],
 )
 def test_without_syncs_of_adds_everything_else_is_answered_after_a_sync(ask: Ask) -> None:
     machine = weak_machine()
@@ -104,8 +118,7 @@ def test_lost_pages_under_a_valid_proof_are_noticed() -> None:
     content = machine.disk.seen_names[active.entry.slot]
     offset, data = content.unsynced.pop()
     content.seen[offset : offset + len(data)] = bytes(len(data))
-    with pytest.raises(LostRunError, match="not all of its records"):
-        machine.start()
+    start_in_doubt(machine, "has lost records")
 
 
 def test_pages_that_only_the_cache_has_prove_nothing() -> None:
@@ -118,8 +131,7 @@ def test_pages_that_only_the_cache_has_prove_nothing() -> None:
     active = machine.serving._keeper.active
     machine.crash()
     machine.disk.seen_names[active.entry.slot].unsynced.clear()
-    with pytest.raises(LostRunError, match="not all of its records"):
-        machine.start()
+    start_in_doubt(machine, "has lost records")
 
 
 @pytest.mark.parametrize("fault", ["sync_errors", "write_errors"])
@@ -131,8 +143,7 @@ def test_a_run_whose_write_or_sync_failed_is_not_trusted(fault: str) -> None:
     machine.fence(1)
     machine.crash()
     machine.disk.faults = Faults()
-    with pytest.raises(LostRunError, match="failed"):
-        machine.start()
+    start_in_doubt(machine, "failed")
 
 
 @pytest.mark.parametrize("is_fenced", [False, True])
@@ -187,8 +198,7 @@ def test_a_failed_checkpoint_is_not_forgotten_when_a_later_write_ends(
         assert set(numbers[numbers.index(HAS_FAILED) :]) == {HAS_FAILED}
         assert [number.get() for number in machine.disk.numbers.values()] == [HAS_FAILED]
         machine.crash()
-        with pytest.raises(LostRunError, match="failed"):
-            machine.start()
+        start_in_doubt(machine, "failed")
 
     for seed in range(20):  # in some of them, the write ends after the sync
         play(seed)
@@ -272,8 +282,7 @@ def test_a_failed_sync_after_another_failure_is_recorded() -> None:
     machine.scheduler.run_for(100)
     machine.disk.on_operation = None
     machine.crash()
-    with pytest.raises(LostRunError, match="failed"):
-        machine.start()
+    start_in_doubt(machine, "failed")
 
 
 def test_a_sync_that_fails_at_a_start_is_not_forgotten_at_the_next_start() -> None:
@@ -290,8 +299,7 @@ def test_a_sync_that_fails_at_a_start_is_not_forgotten_at_the_next_start() -> No
         machine.start()
     machine.disk.on_operation = None
     machine.crash()
-    with pytest.raises(LostRunError, match="failed"):
-        machine.start()
+    start_in_doubt(machine, "failed")
 
 
 def test_a_full_device_at_a_clean_stop_does_not_cost_the_bookie() -> None:
@@ -358,8 +366,7 @@ def test_the_number_of_another_run_proves_nothing() -> None:
     machine.crash()
     (number,) = machine.disk.numbers.values()
     number.run_id = "00" * 8
-    with pytest.raises(LostRunError, match="missing"):
-        machine.start()
+    start_in_doubt(machine, "missing")
 
 
 @pytest.mark.parametrize("mode", UNSYNCED)
@@ -382,8 +389,7 @@ def test_a_power_loss_costs_an_idle_bookie_nothing_and_a_busy_one_all(mode: Mode
         assert machine.read(1, number)[0] is Code.OK
     assert machine.add(1, (3,)) is Code.OK
     machine.lose_power()
-    with pytest.raises(LostRunError, match="missing"):
-        machine.start()
+    start_in_doubt(machine, "missing")
 
 
 def test_a_control_record_of_an_idle_bookie_is_written_with_its_sync() -> None:
@@ -430,6 +436,35 @@ def test_no_manifest_has_a_deletion_that_a_power_loss_can_take_from_an_idle_book
     check_origins(machine)
     assert machine.add(1, (0,), is_recovery=True) is Code.OK
     assert machine.read(1, 0)[0] is Code.OK
+
+
+def test_after_a_lost_tombstone_no_later_record_counts_as_deleted() -> None:
+    """The MANIFEST of a busy run has a tombstone whose record is not synced."""
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+    storage = machine.serving
+    opened = storage._keeper.active.handle.opened
+    assert opened is not None
+
+    async def no_sync(priority: Priority = Priority.FOREGROUND) -> None:
+        await machine.host.future()
+
+    opened.datasync = no_sync
+    storage.drop(1, lambda _code: None)
+    machine.scheduler.run_until(lambda: storage._states[1].tombstone > 0)
+    machine.host.spawn("commit", storage._keeper.commit_soon())
+    machine.scheduler.run_for(100)
+    assert machine.stored_states()[1].tombstone
+    machine.crash()
+    for name, content in machine.disk.seen_names.items():
+        if name.startswith("slot-"):
+            content.unsynced = []
+            content.seen = bytearray(content.durable)
+    machine.disk.numbers.clear()
+    machine.start()
+    check_origins(machine)
+    assert machine.add(1, (1,), is_recovery=True) is Code.OK
+    assert machine.read(1, 1)[0] is Code.OK
 
 
 def test_the_manifest_is_written_twice_for_each_busy_time() -> None:
