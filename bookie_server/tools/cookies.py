@@ -45,7 +45,7 @@ NEW_COOKIE_NAME = "VERSION.new"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The content of the metadata store about a bookie. A damaged cookie has only a version."""
+    """The nodes of a bookie in the metadata store. A damaged cookie has only a version."""
 
     bookie_id: str
     cookie: Cookie | None
@@ -174,7 +174,7 @@ def cookie_of(path: Path) -> Cookie | None:
 
 
 def decoded(data: bytes, place: str) -> Cookie:
-    """Return the cookie in the bytes of a file or node.
+    """Decode the cookie of a file or a node.
 
     Raises:
         CookieMismatchError: The cookie is damaged.

@@ -186,7 +186,7 @@ def delete(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Take a bookie whose data is gone out of service: delete its cookie.
+    """Delete the cookie of a bookie whose data is lost, to take the bookie out of service.
 
     The copies of entries on this bookie count as lost, and ledgerlog does not
     copy them from other bookies yet. No bookie can start with this ID and an

@@ -40,7 +40,7 @@ MUTATIONS = [
         "        changed, states.changed = states.changed, set()\n"
         "        taken |= changed\n"
         "        block = encode_states(generation, states, changed)\n",
-        "a tombstone is forgotten after the MANIFEST was composed, and its fence is gone",
+        "a tombstone is forgotten after the MANIFEST was composed, and its fence is lost",
     ),
     Mutation(
         "read_before_journal_sync",
@@ -67,7 +67,7 @@ MUTATIONS = [
         "    if run.needs_journal:\n        proved",
         "    settings = shared.settings.mode_settings\n"
         "    if run.is_synced and run.journal and settings.journal_directory:\n        proved",
-        "a start in another write mode ignores what is only in the journal",
+        "a start in another write mode ignores records that are only in the journal",
     ),
     Mutation(
         "mode_from_settings",
@@ -75,7 +75,7 @@ MUTATIONS = [
         "    if not run.is_synced:\n        number = ",
         "    is_direct = shared.settings.mode_settings.write_mode is BookieWriteMode.DIRECT\n"
         "    if not run.is_synced and not is_direct:\n        number = ",
-        "a start in direct mode denies what a run without syncs acknowledged",
+        "a start in direct mode denies entries that a run without syncs acknowledged",
     ),
 ]
 

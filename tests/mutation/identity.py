@@ -178,7 +178,7 @@ MUTATIONS = [
         COOKIES,
         "        changes=before.changes + (not was_interrupted),\n",
         "        changes=before.changes,\n",
-        "a fix that was cut off cannot be told from a run of the original",
+        "an interrupted fix cannot be distinguished from a run of the original directory",
     ),
     Mutation(
         "cookie_fix_keeps_the_id",

@@ -161,7 +161,7 @@ MUTATIONS = [
         "bookie_server/core/compaction.py",
         "        pause_ms = min(2 * last_ms, RETRY_PAUSE_MS_MAX)\n",
         "        pause_ms = RETRY_PAUSE_MS\n",
-        "a file that stays damaged is read every ten minutes for ever",
+        "a file that stays damaged is read every ten minutes forever",
     ),
     Mutation(
         "pauses_of_freed_files_are_kept",
@@ -240,13 +240,13 @@ MUTATIONS = [
         "                return\n        for _ in self._count(file):\n            yield\n"
         "            if file.entry.file_id not in self._files:\n                return\n",
         "                return\n        yield from self._count(file)\n",
-        "readers look for entries in a file that is gone",
+        "readers look for entries in a file that was freed",
     ),
     Mutation(
         "indexes_of_others_are_read_like_those_of_clients",
         f"{COMPACTION}/live.py",
         "data = await self._pace.read(file.handle, file.block_offset(number), BLOCK_SIZE)",
         "data = await file.handle.read(file.block_offset(number), BLOCK_SIZE)",
-        "clients wait behind reads of compaction, which do not count for its rate",
+        "clients wait for reads of compaction, which do not count for its rate",
     ),
 ]

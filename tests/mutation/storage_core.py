@@ -19,7 +19,7 @@ _DECISIONS = [
         f"{CORE}/ledger_state.py",
         "return (self.tombstone > 0 or self.drop_ticket > 0) and self.last_accepted_id < 0",
         "return self.tombstone > 0 and self.last_accepted_id < 0",
-        "two deletions at once write two tombstones",
+        "two concurrent deletions write two tombstones",
     ),
     Mutation(
         "state_forgets_that_a_check_is_due",
@@ -54,21 +54,21 @@ _DECISIONS = [
         f"{CORE}/ledger_state.py",
         "        return self.lac >= self.lac_bound\n",
         "        return self.lac >= self.lac_bound - 1\n",
-        "a LAC is told although a damaged entry may have had a larger one",
+        "a LAC is reported although a damaged entry may have had a larger LAC",
     ),
     Mutation(
         "gate_trusts_what_it_made_unverified",
         f"{CORE}/ledger_gate.py",
         "    return state.is_unverified or state.check_epoch < health.check_epoch\n",
         "    return state.check_epoch < health.check_epoch\n",
-        "the fence of a forgotten ledger is gone",
+        "the fence of a forgotten ledger is lost",
     ),
     Mutation(
         "gate_line_excludes_its_ledger",
         f"{CORE}/ledger_gate.py",
         "return health.check_epoch > 0 or ledger_id <= health.highest_dropped_ledger_id",
         "return health.check_epoch > 0 or ledger_id < health.highest_dropped_ledger_id",
-        "the fence of the ledger that was forgotten last is gone",
+        "the fence of the ledger that was forgotten last is lost",
     ),
     Mutation(
         "gate_epoch_counts_for_known_ledgers_only",
@@ -117,14 +117,14 @@ _DECISIONS = [
         f"{CORE}/replay_decision.py",
         "    cut_at = min((g.offset for g in torn), default=None)\n",
         "    cut_at = max((g.offset for g in torn), default=None)\n",
-        "records behind a torn one are taken",
+        "records after a torn record are accepted",
     ),
     Mutation(
         "replay_tear_without_records_is_nothing",
         f"{CORE}/replay_decision.py",
         "was_cut=len(rewritten) < len(tail) or any(not g.is_blank for g in torn),",
         "was_cut=len(rewritten) < len(tail),",
-        "a fence in a torn record is lost, and nobody asks",
+        "a fence in a torn record is lost, and no metadata check detects this",
     ),
     Mutation(
         "replay_index_overwrites_what_is_copied",
@@ -162,7 +162,7 @@ _COMPACTION = [
         f"{CORE}/compaction.py",
         "        if ALL_PERCENT * file.live_bytes < live_percent * file.data_bytes\n",
         "        if ALL_PERCENT * file.live_bytes <= live_percent * file.data_bytes\n",
-        "files without a deleted entry are copied for ever",
+        "files without a deleted entry are copied forever",
     ),
     Mutation(
         "major_compaction_is_no_minor_one",
@@ -301,7 +301,7 @@ _FORMATS = [
         f"{CORE}/manifest_codec.py",
         "    if words[1] not in [str(version).encode() for version in FORMAT_VERSIONS_READ]:\n",
         "    if not words[1].isdigit():\n",
-        "a bookie guesses what a later version means",
+        "a bookie reads a MANIFEST of a later version, whose meaning may differ",
     ),
     Mutation(
         "copies_hold_what_is_behind_their_end",
