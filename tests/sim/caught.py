@@ -47,7 +47,7 @@ CAUGHT_AT: Mapping[str, int] = {
     "log expected_version_is_not_compared": 2,
     "log failed_write_deletes_its_producer_first": 230,
     "log failed_write_deletes_the_log_of_others": 33,
-    "log failed_write_deletes_what_was_changed": 202,
+    "log failed_write_deletes_what_was_changed": 200,
     "log first_commit_stands_beside_others": 185,
     "log jobs_are_never_forgotten": 2,
     "log mark_is_not_looked_at_again": 16,
