@@ -96,12 +96,13 @@ def _clear_what_does_not_name_me(
 
 def _clear_by_the_first_record(self: LedgerRepair) -> list[r.RepairEffect]:
     """Clear by the record that was loaded first."""
-    return _fetch_next(self) if self._owed else self._conclude(self._metadata)
+    effects = _fetch_next(self)
+    return self._conclude(self._metadata) if effects == [r.LoadRecord()] else effects
 
 
 def _clear_open_ledgers(self: LedgerRepair, metadata: LedgerMetadata) -> list[r.RepairEffect]:
     """Clear an open ledger when the entries up to the LAC are back."""
-    if metadata.state is LedgerState.OPEN and not (self._is_incomplete or self._denied):
+    if metadata.state is LedgerState.OPEN and not (self._is_incomplete or self._denied_count):
         return [r.ClearLedger(self._epoch, self._peers_lac)]
     return _conclude(self, metadata)
 
