@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -127,6 +128,19 @@ class RepairProgress:
             "ledgersRecovered": counters.recoveries,
             "passes": self.passes,
         }
+
+
+def repair_gauges(progress: RepairProgress) -> dict[str, Callable[[], float]]:
+    """Return the functions of the gauges about a repair."""
+    counters = progress.counters
+    return {
+        "repair_ledgers_left": lambda: progress.ledgers_left,
+        "repair_needs_operator": lambda: progress.needs_operator,
+        "repair_ledgers_cleared": lambda: counters.ledgers_cleared,
+        "repair_entries_fetched": lambda: counters.entries_fetched,
+        "repair_bytes_fetched": lambda: counters.bytes_fetched,
+        "repair_entries_refused": lambda: counters.entries_refused,
+    }
 
 
 def quiet_key(report: RepairReport, last_accepted_id: int = NO_ENTRY) -> object:
