@@ -122,7 +122,7 @@ class _Repair:
         self._ledger_id = ledger_id
         self._digests: Digests | None = None
         self._stores = Stores(parts.tasks)
-        self._ahead: dict[tuple[str, int], bytes] = {}  # entries that were read together
+        self._ahead: dict[int, bytes] = {}  # entries that were read together with an earlier one
         self._problem = ""
 
     async def run(self, doubt: Doubt, *, has_state: bool) -> RepairReport:
@@ -199,11 +199,12 @@ class _Repair:
 
     async def _fetch(self, effect: FetchEntry) -> EntryFetched:
         parts, bookie_id, entry_id = self._parts, effect.bookie_id, effect.entry_id
+        stored = self._ahead.pop(entry_id, None)
+        if stored is not None and self._checked.is_intact(entry_id, stored):
+            return self._fetched(stored)
         if parts.is_silent(bookie_id):
             return self._not_fetched(bookie_id, entry_id, Code.TIMEOUT)
-        stored = self._ahead.pop((bookie_id, entry_id), None)
-        if stored is None and effect.count > 1:
-            stored = await self._read_together(effect)
+        stored = await self._read_together(effect) if effect.count > 1 else None
         code = Code.OK
         if stored is None:
             code, stored = await parts.peers.read(bookie_id, self._ledger_id, entry_id)
@@ -214,17 +215,20 @@ class _Repair:
         if not self._checked.is_intact(entry_id, stored):
             parts.counters.entries_refused += 1
             return self._not_fetched(bookie_id, entry_id, Code.DIGEST_MISMATCH)
-        parts.counters.entries_fetched += 1
-        parts.counters.bytes_fetched += len(stored)
+        return self._fetched(stored)
+
+    def _fetched(self, stored: bytes) -> EntryFetched:
+        self._parts.counters.entries_fetched += 1
+        self._parts.counters.bytes_fetched += len(stored)
         return EntryFetched(Code.OK, stored)
 
     async def _read_together(self, effect: FetchEntry) -> bytes | None:
         """Read an entry and the missing entries after it, and return the entry."""
-        bookie_id, first = effect.bookie_id, effect.entry_id
-        batch = await self._parts.peers.read_batch(bookie_id, self._ledger_id, first, effect.count)
+        peers, first = self._parts.peers, effect.entry_id
+        batch = await peers.read_batch(effect.bookie_id, self._ledger_id, first, effect.count)
         await self._parts.pace.spend(sum(map(len, batch)))
-        self._ahead = {(bookie_id, each): stored for each, stored in enumerate(batch, first)}
-        return self._ahead.pop((bookie_id, first), None)
+        self._ahead = dict(enumerate(batch, first))
+        return self._ahead.pop(first, None)
 
     def _not_fetched(self, bookie_id: str, entry_id: int, code: Code) -> EntryFetched:
         if not code.is_absent:
