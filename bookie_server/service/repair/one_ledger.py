@@ -124,6 +124,7 @@ class _Repair:
         self._stores = Stores(parts.tasks)
         self._ahead: dict[int, bytes] = {}  # entries that were read together with an earlier one
         self._problem = ""
+        self._entry_problem: tuple[int, str] | None = None  # of the entry that is fetched now
 
     async def run(self, doubt: Doubt, *, has_state: bool) -> RepairReport:
         machine = LedgerRepair(self._parts.bookie_id, doubt, has_state=has_state)
@@ -136,6 +137,7 @@ class _Repair:
                 (effect,) = machine.handle(await self._perform(effect))
         except _NotStoredError as error:
             return RepairReport(RepairEnded(RepairOutcome.INCOMPLETE), str(error))
+        self._begin_entry(NO_ENTRY)
         is_incomplete = effect.outcome is RepairOutcome.INCOMPLETE
         return RepairReport(effect, self._problem if is_incomplete else "")
 
@@ -199,6 +201,7 @@ class _Repair:
 
     async def _fetch(self, effect: FetchEntry) -> EntryFetched:
         parts, bookie_id, entry_id = self._parts, effect.bookie_id, effect.entry_id
+        self._begin_entry(entry_id)
         stored = self._ahead.pop(entry_id, None)
         if stored is not None and self._checked.is_intact(entry_id, stored):
             return self._fetched(stored)
@@ -218,6 +221,7 @@ class _Repair:
         return self._fetched(stored)
 
     def _fetched(self, stored: bytes) -> EntryFetched:
+        self._entry_problem = None
         self._parts.counters.entries_fetched += 1
         self._parts.counters.bytes_fetched += len(stored)
         return EntryFetched(Code.OK, stored)
@@ -232,8 +236,14 @@ class _Repair:
 
     def _not_fetched(self, bookie_id: str, entry_id: int, code: Code) -> EntryFetched:
         if not code.is_absent:
-            self._problem = f"bookie {bookie_id}, entry {entry_id}: {self._meaning(code)}"
+            problem = f"bookie {bookie_id}, entry {entry_id}: {self._meaning(code)}"
+            self._entry_problem = (entry_id, problem)
         return EntryFetched(code)
+
+    def _begin_entry(self, entry_id: int) -> None:
+        """Keep the problem of the last entry, unless another bookie had this entry."""
+        if self._entry_problem is not None and self._entry_problem[0] != entry_id:
+            self._problem, self._entry_problem = self._entry_problem[1], None
 
     def _meaning(self, code: Code) -> str:
         if code is Code.DIGEST_MISMATCH and not self._checked.can_be_checked:
