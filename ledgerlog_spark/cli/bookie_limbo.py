@@ -7,6 +7,8 @@ import getpass
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +19,7 @@ from ledgerlog_spark.cli.options import (
     Yes,
     confirm,
     group,
+    metadata,
     registration,
 )
 from ledgerlog_spark.cli.output import (
@@ -24,6 +27,7 @@ from ledgerlog_spark.cli.output import (
     console,
     counted,
     print_json,
+    print_listing,
     print_outcome,
     print_table,
 )
@@ -35,6 +39,7 @@ from ledgerlog_spark.errors import (
 
 if TYPE_CHECKING:
     from ledgerlog_spark.transport import control_pb2 as pb
+    from ledgerlog_spark.wire.accepted_loss import AcceptedLoss
 
 PAGE_LEDGERS = 1_000
 CALL_SECONDS = 30.0
@@ -63,6 +68,10 @@ Grpc = Annotated[
 def list_limbo(
     bookie_id: BookieId = None,
     grpc: Grpc = None,
+    accepted: Annotated[
+        bool,
+        typer.Option("--accepted", help="List the accepted losses of the bookie, from ZooKeeper."),
+    ] = False,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
@@ -71,6 +80,9 @@ def list_limbo(
     In limbo, the bookie serves the entries that it has, but it does not deny
     that other entries exist. The exit code is 1 if a ledger needs an operator.
     """
+    if accepted:
+        _print_accepted(uri, bookie_id, as_json=as_json)
+        return
     replies = asyncio.run(_pages(uri, bookie_id, grpc))
     last = replies[-1]
     ledgers = [_fields(each) for reply in replies for each in reply.ledgers]
@@ -148,6 +160,29 @@ def accept(
         "entry_ids": list(reply.entry_ids),
     }
     print_outcome(outcome, text, as_json=as_json)
+
+
+def _print_accepted(uri: str, bookie_id: str | None, *, as_json: bool) -> None:
+    if bookie_id is None:
+        raise ConfigurationError("--accepted needs --bookie-id")
+
+    async def read() -> list[AcceptedLoss]:
+        async with metadata(uri) as stores:
+            return await stores.accepted_losses.of_bookie(bookie_id)
+
+    print_listing(
+        [asdict(loss) for loss in asyncio.run(read())],
+        lambda loss: (
+            loss["ledger_id"],
+            loss["entries_count"],
+            datetime.fromtimestamp(loss["accepted_ms"] / 1_000, UTC).isoformat(timespec="seconds"),
+            loss["accepted_by"],
+            loss["reason"],
+        ),
+        title=f"accepted losses of bookie {bookie_id}",
+        columns=("ledger", "entries", "time", "accepted by", "reason"),
+        as_json=as_json,
+    )
 
 
 async def _pages(uri: str, bookie_id: str | None, grpc: str | None) -> list[pb.ListLimboReply]:

@@ -32,7 +32,7 @@ class AcceptedLoss:
         entry_ids: The first entries whose existence all bookies deny, at most `ENTRIES_MAX`.
         entries_count: Number of all these entries.
         accepted_ms: Time by the clock of the bookie, in milliseconds since 1970.
-        accepted_by: Who ran the command.
+        accepted_by: Name of the operator, and of the computer on which the command ran.
         reason: The reason that the operator gave.
     """
 

@@ -1,8 +1,8 @@
 """Ends the limbo of a ledger whose entries are lost, by the word of an operator.
 
 A bookie never gives up an entry by itself. If an operator accepts the loss, the ledger is repaired
-once more. What is still missing then is written to the file AUDIT and to the metadata store. After
-that, the ledger is cleared.
+once more. The entries that are still missing are written to the file AUDIT and to the metadata
+store. After that, the ledger is cleared.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Acceptance:
 
     Attributes:
         reason: Why the loss is accepted.
-        accepted_by: Who accepts it.
+        accepted_by: Name of the operator.
         is_unclosed: Whether a ledger in recovery may be given up too. The bookie then denies
             entries that only it may have had, so the recovery may close the ledger before them.
     """
@@ -59,7 +59,7 @@ class LossAcceptance:
         self._clock = clock
 
     async def accept(self, acceptance: Acceptance) -> AcceptedLoss | None:
-        """End the limbo of a ledger, and return what was given up.
+        """End the limbo of a ledger, and return the loss.
 
         The result is None if the repair has cleared the ledger, so that nothing is lost.
 
@@ -104,7 +104,7 @@ class LossAcceptance:
         _logger.warning(
             "loss_accepted",
             ledger_id=ledger_id,
-            entries=loss.entries_count,
+            entries_count=loss.entries_count,
             accepted_by=loss.accepted_by,
             reason=loss.reason,
         )
@@ -113,7 +113,7 @@ class LossAcceptance:
     def _require_in_limbo(self, ledger_id: int, doubt: Doubt) -> None:
         if not doubt.may_be_repaired and not doubt.is_over:
             raise LedgerError(
-                "the bookie is in doubt, and has not yet told the metadata store: check that "
+                "the metadata store does not have the doubt of the bookie yet: check that "
                 "ZooKeeper runs, then run this command again",
                 ledger_id=ledger_id,
                 retriable=True,

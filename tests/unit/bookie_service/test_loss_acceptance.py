@@ -152,7 +152,7 @@ def test_a_ledger_without_a_state_may_be_given_up_during_the_doubt(world: World)
 def test_nothing_is_given_up_before_the_store_has_the_doubt(world: World) -> None:
     world.lost()
     world.storage.doubt = Doubt(epoch=1)
-    with pytest.raises(LedgerError, match="has not yet told the metadata store"):
+    with pytest.raises(LedgerError, match="does not have the doubt"):
         world.accept()
 
 
