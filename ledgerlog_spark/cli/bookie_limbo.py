@@ -115,6 +115,14 @@ def accept(
     reason: Annotated[
         str, typer.Option(metavar="TEXT", help="Why the loss is accepted; it is recorded.")
     ],
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Also give up entries that another bookie may still have, because it does not "
+            "answer, or has lost entries too.",
+        ),
+    ] = False,
     unclosed: Annotated[
         bool,
         typer.Option(
@@ -133,8 +141,8 @@ def accept(
 
     The bookie repairs the ledger once more. If entries are still missing, it
     records them in its file AUDIT and in ZooKeeper, and denies from then on
-    that they exist. Nothing is given up while another bookie may still have
-    them.
+    that they exist. Without --force, nothing is given up while another
+    bookie may still have them.
     """
     if not reason.strip():
         raise ConfigurationError("--reason is empty: write why the loss is accepted")
@@ -144,12 +152,12 @@ def accept(
             err=True,
         )
         confirm(f"accept the loss of ledger {ledger_id}", otherwise="nothing was given up")
-    reply = asyncio.run(_accept(uri, bookie_id, grpc, (ledger_id, reason, unclosed)))
+    reply = asyncio.run(_accept(uri, bookie_id, grpc, (ledger_id, reason, force, unclosed)))
     if reply.refusal:
         raise LedgerError(reply.refusal, ledger_id=ledger_id, retriable=reply.is_retriable)
     lost = counted(reply.entries_count, "entry", "entries")
     text = (
-        f"gave up ledger {ledger_id}: all other bookies deny {lost}. It has left limbo"
+        f"gave up {lost} of ledger {ledger_id}, which has left limbo"
         if reply.is_lost
         else f"ledger {ledger_id} is repaired, so nothing was given up"
     )
@@ -201,15 +209,16 @@ async def _pages(uri: str, bookie_id: str | None, grpc: str | None) -> list[pb.L
 
 
 async def _accept(
-    uri: str, bookie_id: str | None, grpc: str | None, what: tuple[int, str, bool]
+    uri: str, bookie_id: str | None, grpc: str | None, what: tuple[int, str, bool, bool]
 ) -> pb.AcceptLossReply:
     from ledgerlog_spark.transport import control_pb2 as messages
 
-    ledger_id, reason, is_unclosed = what
+    ledger_id, reason, is_forced, is_unclosed = what
     request = messages.AcceptLossRequest(
         ledger_id=ledger_id,
         reason=reason,
         accepted_by=f"{getpass.getuser()}@{socket.gethostname()}",
+        is_forced=is_forced,
         is_unclosed=is_unclosed,
     )
     async with _bookie(uri, bookie_id, grpc) as stub:
@@ -260,16 +269,18 @@ def _fields(ledger: pb.LimboLedger) -> dict[str, Any]:
         "outcome": ledger.outcome or None,
         "state": ledger.state or None,
         "problem": ledger.problem or None,
-        "denied": list(ledger.denied),
-        "denied_count": ledger.denied_count,
+        "missing": list(ledger.missing),
+        "missing_count": ledger.missing_count,
     }
 
 
 def _why(ledger: dict[str, Any]) -> str | None:
-    if not ledger["denied_count"]:
+    if not ledger["missing_count"]:
         problem: str | None = ledger["problem"]
         return problem
-    first = ", ".join(map(str, ledger["denied"]))
-    more = "" if ledger["denied_count"] == len(ledger["denied"]) else ", ..."
-    lost = counted(ledger["denied_count"], "entry", "entries")
-    return f"all other bookies deny {lost}: {first}{more}"
+    first = ", ".join(map(str, ledger["missing"]))
+    more = "" if ledger["missing_count"] == len(ledger["missing"]) else ", ..."
+    lost = counted(ledger["missing_count"], "entry", "entries")
+    if ledger["outcome"] == "needs_operator":
+        return f"all other bookies deny {lost}: {first}{more}"
+    return f"{lost} missing: {first}{more} ({ledger['problem']})"

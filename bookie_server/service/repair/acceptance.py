@@ -31,6 +31,8 @@ class Acceptance:
     Attributes:
         reason: Why the loss is accepted.
         accepted_by: Name of the operator.
+        is_forced: Whether entries may be given up that another bookie may still have, because it
+            does not answer, or has lost entries too.
         is_unclosed: Whether a ledger in recovery may be given up too. The bookie then denies
             entries that only it may have had, so the recovery may close the ledger before them.
     """
@@ -38,6 +40,7 @@ class Acceptance:
     ledger_id: int
     reason: str
     accepted_by: str
+    is_forced: bool = False
     is_unclosed: bool = False
 
 
@@ -83,8 +86,8 @@ class LossAcceptance:
             epoch=doubt.epoch,
             state=metadata.state.name.lower(),
             last_entry_id=metadata.last_entry_id if metadata.is_closed else NO_ENTRY,
-            entry_ids=report.ended.denied,
-            entries_count=report.ended.denied_count,
+            entry_ids=report.ended.missing,
+            entries_count=report.ended.missing_count,
             accepted_ms=self._clock.wall_ms(),
             accepted_by=acceptance.accepted_by[:TEXT_MAX],
             reason=acceptance.reason[:TEXT_MAX],
@@ -134,8 +137,14 @@ class LossAcceptance:
         if ended.outcome is RepairOutcome.DELETED:
             why, advice = "does not exist", "the next garbage collection deletes its entries"
         elif metadata is None:
+            why = f"could not be repaired: {report.problem or ended.outcome.value}"
+            advice = "wait for the next attempt"
+        elif ended.outcome is RepairOutcome.INCOMPLETE and not acceptance.is_forced:
             why = f"may still be repaired: {report.problem or ended.outcome.value}"
-            advice = "start the bookies that have its entries, and wait for the repair"
+            advice = (
+                "start the bookies that have its entries, and wait for the repair. If they have "
+                "lost the entries too, pass --force"
+            )
         elif metadata.state is LedgerState.OPEN:
             why = "is open"
             advice = f"close it first, with `ledgerlog ledgers seal {ledger_id}`"

@@ -306,7 +306,7 @@ def test_a_ledger_that_needs_an_operator_is_counted_until_it_is_found(world: Rep
         del world.peers.entries[name][7, 1]
     world.begin(10_000)
     assert world.progress.needs_operator == 1
-    assert world.progress.in_limbo[7].denied == (1,)
+    assert world.progress.in_limbo[7].missing == (1,)
     world.peers.entries["b2"][7, 1] = stored(7, 1)
     world.scheduler.run_for(70_000)
     assert world.progress.needs_operator == 0
