@@ -129,7 +129,7 @@ def test_a_limbo_whose_end_is_not_stored_stays(world: RepairWorld) -> None:
 
 
 def test_a_bookie_that_does_not_answer_is_not_asked_again_at_once(world: RepairWorld) -> None:
-    world.closed(7, held=[1])
+    world.closed(7, 5, held=[1, 2, 4, 5])  # b1 would be the first choice for the others
     world.peers.codes["b1"] = Code.TIMEOUT
     assert world.repair(7).ended.outcome is RepairOutcome.CLEARED
     assert len([one for one in world.peers.requests if one[1] == "b1"]) == 1
