@@ -249,14 +249,15 @@ def test_a_state_that_is_not_written_ends_no_doubt(world: RepairWorld) -> None:
     assert not world.storage.doubt.is_over
 
 
+@pytest.mark.parametrize("when", [7, 8])
 def test_a_ledger_whose_state_an_add_makes_during_the_listing_is_not_skipped(
-    world: RepairWorld,
+    world: RepairWorld, when: int
 ) -> None:
     world.ledger(7, OPEN)
     world.closed(8)
 
     def add(ledger_id: int) -> None:
-        if ledger_id == 8:
+        if ledger_id == when:
             world.storage.hold(7, {5: stored(7, 5)})
 
     world.records.on_listed = add
