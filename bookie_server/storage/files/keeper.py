@@ -90,8 +90,7 @@ class FileKeeper:
 
     def has_file(self, file_id: int) -> bool:
         """Return whether the directory has this file and the file has not been freed."""
-        is_open = any(file_id == file.entry.file_id for file in self.opened)
-        return is_open or file_id in self.finished
+        return file_id in self.finished or any(file_id == f.entry.file_id for f in self.opened)
 
     def new_file_id(self) -> int:
         """Return a file id that this process has not used, and that no MANIFEST lists."""
@@ -479,8 +478,7 @@ class FileKeeper:
         if keep_open:
             files += opened
         else:
-            known = {entry.slot for entry in files}
-            free += [e.slot for e in opened if e.slot not in known]
+            free += sorted({entry.slot for entry in opened} - {entry.slot for entry in files})
         return replace(
             before,
             next_file_id=max(
