@@ -96,8 +96,8 @@ def run(losses: int, seed: int, directory: Path) -> int:
         print(f"broken: {sentence}")
     print(
         f"{losses} losses, {len(tally.ledgers):,} ledgers, {tally.reads:,} reads, "
-        f"{tally.lost} lost, {tally.wrongly_absent} wrongly absent, {not_whole} copies missing, whole after "
-        f"{slowest:.0f} s"
+        f"{tally.lost} lost, {tally.wrongly_absent} wrongly absent, {not_whole} copies missing, "
+        f"whole after {slowest:.0f} s"
     )
     return int(bool(tally.lost or tally.wrongly_absent or not_whole or tally.broken))
 
