@@ -64,7 +64,8 @@ def repair_of(bookie: BookieProcess) -> dict[str, Any]:
 def is_whole(bookie: BookieProcess) -> bool:
     """Whether the doubt about a bookie has ended, and none of its ledgers is in limbo."""
     shown = repair_of(bookie)
-    return bool(shown["doubt"]["epoch"] and shown["repairState"] == "nothing to do")
+    is_over = shown["doubt"]["epoch"] and shown["doubt"]["isOver"]
+    return bool(is_over and shown["repairState"] == "nothing to do")
 
 
 def run(losses: int, seed: int, directory: Path) -> int:

@@ -97,7 +97,8 @@ def repair_of(bookie: BookieProcess) -> dict[str, Any]:
 def is_whole(bookie: BookieProcess) -> bool:
     """Whether the doubt has ended, and no ledger is in limbo."""
     shown = repair_of(bookie)
-    return bool(shown["doubt"]["epoch"] and shown["repairState"] == "nothing to do")
+    is_over = shown["doubt"]["epoch"] and shown["doubt"]["isOver"]
+    return bool(is_over and shown["repairState"] == "nothing to do")
 
 
 def test_a_wiped_bookie_is_whole_again(cluster: BookieCluster, run: Run) -> None:
