@@ -134,6 +134,11 @@ class BookieSettings(BaseSettings):
             disables them.
         compaction_bytes_per_s: Number of bytes that compaction reads and writes in a second; 0 sets
             no limit.
+        scrub_interval_ms: Time between the beginnings of two scrubs. A scrub reads all files that
+            are not written any more from the device, and looks for damage. A scrub that takes
+            longer is followed by the next one. 0 disables scrubs, except those that an
+            administrator requests.
+        scrub_bytes_per_s: Number of bytes that a scrub reads in a second; 0 sets no limit.
         drain_timeout_ms: Maximum time that a stopping bookie takes to answer accepted requests.
         log_level: `debug`, `info`, `warning` or `error`.
     """
@@ -181,6 +186,8 @@ class BookieSettings(BaseSettings):
     compaction_minor_interval_ms: Annotated[int, Field(ge=0, le=2_592_000_000)] = 3_600_000
     compaction_major_interval_ms: Annotated[int, Field(ge=0, le=2_592_000_000)] = 86_400_000
     compaction_bytes_per_s: Annotated[int, Field(ge=0)] = 32 * MEBIBYTE
+    scrub_interval_ms: Annotated[int, Field(ge=0, le=31_536_000_000)] = 604_800_000
+    scrub_bytes_per_s: Annotated[int, Field(ge=0)] = 8 * MEBIBYTE
     drain_timeout_ms: TimeMs = 5_000
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
 

@@ -32,8 +32,8 @@ from bookie_server.errors import ExitCode, StorageError
 from bookie_server.service.admin.routes import AdminApplication
 from bookie_server.service.admin.server import AdminServer
 from bookie_server.service.admin.view import BookieView
+from bookie_server.service.background_clock import BackgroundClock, log_scrubs
 from bookie_server.service.collector import Collected, Collector
-from bookie_server.service.compaction_clock import CompactionClock
 from bookie_server.service.limits.lanes import Lanes, lane_gauges
 from bookie_server.service.logging import fields_of, get_logger
 from bookie_server.service.membership.cookie_check import check_cookies
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from bookie_server.service.grpc.server import GrpcServer
     from bookie_server.service.grpc.service import BookieServicer
 
+MILLISECONDS: Final = 1_000
 GC_THRESHOLDS: Final = (10_000, 500, 1_000)
 MALLOC_ARENAS_MAX: Final = 2
 
@@ -131,7 +132,7 @@ class Bookie:
             await self._serve(listener, self._storage, collector)
             await self._register(stores, self._storage)
             collector.start()
-            self._start_compaction(self._storage)
+            self._start_background_work(self._storage)
             self._view.is_running = True
         except BaseException:
             await closers.aclose()
@@ -233,6 +234,8 @@ class Bookie:
             compaction_minor_interval_ms=self.settings.compaction_minor_interval_ms,
             compaction_major_interval_ms=self.settings.compaction_major_interval_ms,
             compaction_bytes_per_s=self.settings.compaction_bytes_per_s,
+            scrub_bytes_per_s=self.settings.scrub_bytes_per_s,
+            scrub_interval_ms=self.settings.scrub_interval_ms,
             disk=DiskSettings(
                 self.settings.disk_usage_warn,
                 self.settings.disk_usage_max,
@@ -256,9 +259,10 @@ class Bookie:
         self._closers.callback(collector.stop)
         return collector
 
-    def _start_compaction(self, storage: LedgerStorage) -> None:
+    def _start_background_work(self, storage: LedgerStorage) -> None:
         storage.compactor.on_compacted = self._log_compaction
-        clock = CompactionClock(storage.compactor, self._tasks)
+        log_scrubs(storage.scrubber)
+        clock = BackgroundClock(storage.compactor, storage.scrubber, self._tasks)
         clock.start()
         self._closers.callback(clock.stop)
 
@@ -386,6 +390,8 @@ def bookie_gauges(
         "ledgers": lambda: storage.ledgers_count,
         "writable": view.status_number,
         "entry_log_files": lambda: storage.files_count,
+        "scrub_ended_seconds": lambda: storage.scrubber.position.ended_ms / MILLISECONDS,
+        "scrub_damaged_waiting": lambda: len(storage.scrubber.damaged),
         "disk_used_part": lambda: storage.disk.space.used_part,
         "disk_free_bytes": lambda: storage.disk.space.free,
         "disk_total_bytes": lambda: storage.disk.space.total,

@@ -92,7 +92,7 @@ class Reader:
         self._keeper = keeper
         self._shared = shared
         self._tombstone_of = shared.states.tombstone_of
-        self._rebuilds = IndexRebuilds(shared, keeper.finished)
+        self.rebuilds = IndexRebuilds(shared, keeper.finished)
         self._records: OrderedDict[tuple[int, int], JournalRecord] = OrderedDict()
         self._lengths_cached = 0
         self._blocks: OrderedDict[tuple[int, int], FinishedFile] = OrderedDict()
@@ -201,6 +201,12 @@ class Reader:
         self._cache(key, record)
         return record
 
+    def forget_record(self, file: FinishedFile, offset: int) -> None:
+        """Read the header of a record from its file again when it is needed next."""
+        record = self._records.pop((file.entry.file_id, offset), None)
+        if record is not None:
+            self._lengths_cached -= len(record.lengths)
+
     def _cache(self, key: tuple[int, int], record: JournalRecord) -> None:
         records = self._records
         if key in records:  # another reading has read this record at the same time
@@ -222,7 +228,7 @@ class Reader:
         If the file was freed during the read, nothing is damaged, and the error is FreedFileError.
         """
         if self._keeper.has_file(identity.file_id):
-            self._rebuilds.on_damage(index_of)
+            self.rebuilds.on_damage(index_of)
             return error
         return freed(identity.name)
 
@@ -393,7 +399,7 @@ class Reader:
         if entry_head(data, 0)[:2] != (ledger_id, entry_id):
             record = found.record
             assert record.identity is not None
-            self._rebuilds.on_damage(None)
+            self.rebuilds.on_damage(None)
             reason = f"the index points to another entry than {entry_id} of ledger {ledger_id}"
             raise damage_at(record.identity, record.offset, reason)
 

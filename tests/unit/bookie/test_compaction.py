@@ -766,7 +766,7 @@ def test_compaction_keeps_to_its_rate(bytes_per_s: int, seconds: float) -> None:
 def test_full_disk_is_compacted_without_pauses(flag: str, value: object, seconds: int) -> None:
     machine = started(settings=replace(WIDE, compaction_bytes_per_s=1_000))
     setattr(machine.serving._health, flag, value)
-    pace, began_ms = Pace(machine.serving._shared), machine.host.monotonic_ms()
+    pace, began_ms = Pace(machine.serving._shared, 1_000), machine.host.monotonic_ms()
     machine.scheduler.run(pace.spend(1_000_100), machine.host)
     assert (machine.host.monotonic_ms() - began_ms) // 1_000 == seconds
 
@@ -833,7 +833,7 @@ def test_damage_found_during_a_switch_leaves_no_doubt_about_the_freed_file(
     roll(machine)
     assert machine.drop(1) is Code.OK
     keeper, doubts = machine.serving._keeper, machine.serving._health.files_in_doubt
-    rebuilds = machine.serving._reader._rebuilds
+    rebuilds = machine.serving._reader.rebuilds
     sources: list[FinishedFile] = []
     rebuild = index_rebuilds.rebuild_index
 
