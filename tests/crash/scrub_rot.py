@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections import Counter
 
 from bookie_server.core.manifest_codec import FileState
-from bookie_server.core.requests import StoredRead
 from bookie_server.core.slot_header import RECORDS_START
 from ledgerlog_spark.model import Code
-from tests.crash.machine import add_request, entry
+from tests.crash.machine import entry
 from tests.crash.model import ViolationError
 from tests.crash.run import Run
 
@@ -55,7 +54,7 @@ class ScrubRotRun:
         self.seen["scrubs"] += machine.serving.counters.scrubs
         self.seen["damaged records"] += machine.serving.counters.scrub_damaged_records
         self.seen["damaged indexes"] += machine.serving.counters.scrub_damaged_indexes
-        in_doubt = bool(machine.serving._health.files_in_doubt)
+        in_doubt = self.is_in_doubt
         self.seen["in doubt"] += in_doubt
         reported = {
             (ledger_id, entry_id)
@@ -82,6 +81,17 @@ class ScrubRotRun:
         (machine.crash if self.random.random() < 0.5 else machine.stop)()
         machine.start()
         self.check_readable("after a restart")
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a read may answer "unknown" without a report.
+
+        The index of a file is damaged, and one of its records too, so the ledger of the record is
+        unknown. This raises the doubt of the directory, and the repair of all ledgers fetches the
+        entries.
+        """
+        health = self.machine.serving._health
+        return bool(health.files_in_doubt or health.doubt.epoch)
 
     def flip(self) -> int:
         """Flip bits of finished files on the device. The page cache keeps the right bytes."""
@@ -126,15 +136,13 @@ class ScrubRotRun:
         self.run.let_run(self.random.randrange(30))
 
     def check_readable(self, when: str) -> None:
-        doubts = self.machine.serving._health.files_in_doubt
         for key, stored in self.run.model.acked.items():
             code, data = self.machine.read(*key)
-            if code is Code.IO_ERROR and doubts:
-                # The read has found a damaged index, and is repeated after the rebuild. In a file
-                # whose index and record are damaged, the ledger of the record is unknown.
+            if code is Code.IO_ERROR and self.is_in_doubt:
+                # The read has found a damaged index, and is repeated after the rebuild.
                 self.machine.scheduler.run_for(REBUILD_MS)
                 code, data = self.machine.read(*key)
-                if code is Code.IO_ERROR and doubts:
+                if code is Code.IO_ERROR and self.is_in_doubt:
                     self.seen["unknown"] += 1
                     continue
             if code is not Code.OK or data not in stored:

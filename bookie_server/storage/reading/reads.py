@@ -15,7 +15,6 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from bookie_server.core.index_format import LedgerTotal
-from bookie_server.core.ledger_gate import may_say_absent
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record import FileIdentity, JournalRecord
 from bookie_server.core.record_codec import CHUNK_SIZE, damage_at
@@ -31,7 +30,6 @@ from bookie_server.errors import (
     FreedFileError,
     TooManyRangesError,
     freed,
-    unknown_entries,
 )
 from bookie_server.storage import slices
 from bookie_server.storage.files.entry_log_file import (
@@ -407,11 +405,8 @@ class Reader:
         """Return the first and the last id of each stretch of a ledger's stored entries.
 
         The stretches are in ascending order. Raise TooManyRangesError if there are more than
-        `count_max` stretches. Raise StorageError if a damaged file may have more entries of the
-        ledger.
+        `count_max` stretches.
         """
-        if not may_say_absent(self._shared.states.get(ledger_id), self._shared.health):
-            raise unknown_entries(ledger_id)
         for _ in range(LOOKS_MAX - 1):
             with suppress(FreedFileError):
                 return await self._held(ledger_id, count_max)
