@@ -19,6 +19,7 @@ FORMAT_VERSION = 1
 TRIES_MAX = 3
 """A pass begins to read a file at most this number of times."""
 DAMAGED_ENTRIES_MAX = 16_384
+DAMAGED_LEDGERS_MAX = 1_000
 
 _position = Struct(">4sHHQQQQ")
 _checksum = Struct(">I")
@@ -93,9 +94,10 @@ def decode_position(data: bytes) -> ScrubPosition:
 
 
 class DamagedEntries:
-    """The damaged entries that no repair has taken yet: at most `DAMAGED_ENTRIES_MAX`, each once.
+    """The damaged entries that no repair has taken yet, each once.
 
-    If there is no room for an entry, the next pass finds the entry again.
+    There are at most `DAMAGED_ENTRIES_MAX` entries of at most `DAMAGED_LEDGERS_MAX` ledgers. If
+    there is no room for an entry, the next pass finds the entry again.
     """
 
     def __init__(self) -> None:
@@ -107,7 +109,8 @@ class DamagedEntries:
 
     def add(self, ledger_id: int, entry_ids: Collection[int]) -> None:
         """Add entries of a ledger while there is room."""
-        room = DAMAGED_ENTRIES_MAX - self._count
+        is_full = ledger_id not in self._entries and len(self._entries) >= DAMAGED_LEDGERS_MAX
+        room = 0 if is_full else DAMAGED_ENTRIES_MAX - self._count
         entries = self._entries.get(ledger_id, set())
         new = [entry_id for entry_id in entry_ids if entry_id not in entries][:room]
         if new:

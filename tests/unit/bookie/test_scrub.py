@@ -15,6 +15,7 @@ from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.record_codec import CHUNK_SIZE
 from bookie_server.core.scrub import (
     DAMAGED_ENTRIES_MAX,
+    DAMAGED_LEDGERS_MAX,
     NAME,
     POSITION_SIZE,
     DamagedEntries,
@@ -107,8 +108,12 @@ def test_damaged_entries_are_taken_once_and_bounded() -> None:
     damaged.add(2, [1])
     assert len(damaged) == DAMAGED_ENTRIES_MAX
     assert damaged.take() == [(1, tuple(range(DAMAGED_ENTRIES_MAX)))]
-    damaged.add(2, [1])
-    assert damaged.take() == [(2, (1,))]
+    for ledger_id in range(DAMAGED_LEDGERS_MAX + 5):
+        damaged.add(ledger_id, [1])
+    damaged.add(3, [2])
+    taken = damaged.take()
+    assert len(taken) == DAMAGED_LEDGERS_MAX
+    assert taken[3] == (3, (1, 2))
 
 
 @given(
