@@ -121,6 +121,10 @@ class BookieSettings(BaseSettings):
             and the group is not full. 0 writes and syncs the first record immediately.
         change_interval_ms: Time between two rises of the counter of the directory while the bookie
             stores data. A copy of the directory that is younger is not recognised as an older copy.
+        allow_lost_directory: Start with an empty directory although the cluster has the cookie of
+            this bookie, because its data is lost. The bookie then starts in doubt: it denies no
+            entry that it may have lost. Without this setting, such a start is refused, because the
+            disk may only not be mounted.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
         compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts the
             files of which less than this percentage is not deleted: it copies the remaining entries
@@ -139,6 +143,12 @@ class BookieSettings(BaseSettings):
             longer is followed by the next one. 0 disables scrubs, except those that an
             administrator requests.
         scrub_bytes_per_s: Number of bytes that a scrub reads in a second; 0 sets no limit.
+        repair_bytes_per_s: Number of bytes that a repair fetches from other bookies in a second; 0
+            sets no limit. A repair fetches the entries that the bookie may have lost.
+        repair_idle_ms: An open ledger that keeps the bookie in limbo, and gets no entry for this
+            time, is recovered and closed.
+        repair_stuck_ms: A ledger in recovery that keeps the bookie in limbo, and does not change
+            for this time, is recovered again and closed.
         drain_timeout_ms: Maximum time that a stopping bookie takes to answer accepted requests.
         log_level: `debug`, `info`, `warning` or `error`.
     """
@@ -180,6 +190,7 @@ class BookieSettings(BaseSettings):
     )
     group_wait_ms: Annotated[int, Field(ge=0, le=1_000)] = ModeSettings.group_wait_ms
     change_interval_ms: Annotated[int, Field(ge=100, le=600_000)] = 60_000
+    allow_lost_directory: bool = False
     gc_interval_ms: Annotated[int, Field(ge=1_000, le=86_400_000)] = 600_000
     compaction_minor_percent: Percent = 20
     compaction_major_percent: Percent = 80
@@ -188,6 +199,9 @@ class BookieSettings(BaseSettings):
     compaction_bytes_per_s: Annotated[int, Field(ge=0)] = 32 * MEBIBYTE
     scrub_interval_ms: Annotated[int, Field(ge=0, le=31_536_000_000)] = 604_800_000
     scrub_bytes_per_s: Annotated[int, Field(ge=0)] = 8 * MEBIBYTE
+    repair_bytes_per_s: Annotated[int, Field(ge=0)] = 32 * MEBIBYTE
+    repair_idle_ms: TimeMs = 600_000
+    repair_stuck_ms: TimeMs = 600_000
     drain_timeout_ms: TimeMs = 5_000
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
 

@@ -1,34 +1,29 @@
-"""The life of a bookie process, from its settings to its exit code.
+"""The life of a bookie, from its settings to its stop.
 
 A starting bookie locks the directory, binds the ports, connects to the metadata store, checks the
-cookie, opens and replays storage, serves, registers, and prints one line. After SIGTERM or SIGINT,
-the bookie withdraws the registration, accepts no more requests, answers accepted requests for a
-limited time, and closes storage. After a permanent failure of storage, the bookie takes the same
-steps, but ends with another exit code.
+cookie, opens and replays storage, serves, and registers. A stopping bookie withdraws the
+registration, accepts no more requests, answers accepted requests for a limited time, and closes
+storage. A permanent failure of storage stops it too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import json
-import os
-import signal
 import socket
-import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from bookie_server.config import BookieSettings
-from bookie_server.core.directory_identity import identity_of
+from bookie_server.core.directory_identity import FoundOutside, identity_of
 from bookie_server.core.disk_use import DiskLevel, DiskSettings
 from bookie_server.core.manifest_codec import NAME as MANIFEST
 from bookie_server.core.settings import ModeSettings, StorageSettings
-from bookie_server.descriptors import CALLERS_MAX, FILES_MAX, divided, raise_limit
-from bookie_server.errors import ExitCode, StorageError
+from bookie_server.descriptors import CALLERS_MAX, FILES_MAX
+from bookie_server.errors import StorageError
 from bookie_server.service.admin.routes import AdminApplication
 from bookie_server.service.admin.server import AdminServer
 from bookie_server.service.admin.view import BookieView
@@ -44,6 +39,7 @@ from bookie_server.service.metrics.counters import ServiceCollector, ServiceCoun
 from bookie_server.service.metrics.durations import Durations
 from bookie_server.service.metrics.loop_lag import LoopLag
 from bookie_server.service.port_claim import claim
+from bookie_server.service.repair.progress import RepairProgress, repair_gauges
 from bookie_server.service.v2.server import V2Server, listen
 from bookie_server.service.v2.shared import V2Shared
 from bookie_server.storage.compaction.cycle import Compacted
@@ -56,16 +52,12 @@ from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, BookieInfo
-from ledgerlog_spark.transport.allocator import keep_freed_memory
 from ledgerlog_spark.wire.registration import OPERATIONS, OPERATIONS_PROPERTY
 
 if TYPE_CHECKING:
     from bookie_server.service.grpc.server import GrpcServer
     from bookie_server.service.grpc.service import BookieServicer
-
-MILLISECONDS: Final = 1_000
-GC_THRESHOLDS: Final = (10_000, 500, 1_000)
-MALLOC_ARENAS_MAX: Final = 2
+    from bookie_server.service.repair.composed import BookieRepair
 
 _logger = get_logger("lifecycle")
 
@@ -97,6 +89,7 @@ class Bookie:
         self._lanes = Lanes.of(settings)
         self._closers = contextlib.AsyncExitStack()
         self._claims = contextlib.ExitStack()
+        self._found = FoundOutside()
         self._storage: LedgerStorage | None = None
         self._registration: BookieRegistration | None = None
 
@@ -126,12 +119,16 @@ class Bookie:
             closers.push_async_callback(self._storage.close)
             await record.begin(self._storage)
             record.follow(self._tasks, settings.change_interval_ms)
+            self._storage.losses.on_raised = partial(self._note_doubt, record)
+            record.note_doubt(self._tasks)  # of this start, or of one that could not date it
             closers.callback(record.stop)
             collector = self._make_collector(self._storage, stores)
+            repair = self._make_repair(self._storage, stores, files, collector)
             self._before_serving()
-            await self._serve(listener, self._storage, collector)
+            await self._serve(listener, self._storage, collector, repair)
             await self._register(stores, self._storage)
             collector.start()
+            repair.repairs.start()
             self._start_background_work(self._storage)
             self._view.is_running = True
         except BaseException:
@@ -193,8 +190,9 @@ class Bookie:
                 stores.registration,
                 self.bookie_id,
                 self.settings.directories,
-                lambda: initialize_directory(files),
+                partial(initialize_directory, files),
                 stores.known_bookies,
+                allow_lost_directory=self.settings.allow_lost_directory,
             )
         except OSError as error:
             raise StartupError(
@@ -204,10 +202,10 @@ class Bookie:
     async def _check_directory(
         self, stores: MetadataStores, files: OsFileSystem
     ) -> DirectoryRecord:
-        """Refuse an older copy of the directory, before the storage changes a file."""
+        """Compare the directory with the bookie's record, before the storage changes a file."""
         record = DirectoryRecord(stores.known_bookies, self.bookie_id, files.path)
         manifest = await ManifestStore(files).read(await files.names())
-        await record.check(identity_of(manifest))
+        self._found = await record.check(identity_of(manifest))
         self._closers.push_async_callback(record.close, self.settings.drain_timeout_ms)
         return record
 
@@ -246,7 +244,11 @@ class Bookie:
         metadata = StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms)
         shared = Shared(files, OsClock(), tasks, limits, metadata, self._directory)
         shared.on_failed_read, shared.on_failed_add = _log_failed_read, _log_failed_add
-        return await LedgerStorage.open(shared)
+        shared.found = self._found
+        storage = await LedgerStorage.open(shared)
+        for reason in storage.found_losses:
+            _logger.warning("doubt_raised", epoch=storage.doubt.epoch, reason=reason)
+        return storage
 
     def _make_collector(self, storage: LedgerStorage, stores: MetadataStores) -> Collector:
         collector = Collector(
@@ -258,6 +260,29 @@ class Bookie:
         )
         self._closers.callback(collector.stop)
         return collector
+
+    def _make_repair(
+        self,
+        storage: LedgerStorage,
+        stores: MetadataStores,
+        files: OsFileSystem,
+        collector: Collector,
+    ) -> BookieRepair:
+        # Imported only here, as in `_serve`: a start that is refused needs no client.
+        from bookie_server.service.repair.composed import BookieRepair
+
+        repair = BookieRepair(
+            self.bookie_id,
+            self.settings,
+            storage,
+            stores,
+            files,
+            self._tasks,
+            OsClock(),
+            on_deleted=collector.request,
+        )
+        self._closers.push_async_callback(repair.stop)
+        return repair
 
     def _start_background_work(self, storage: LedgerStorage) -> None:
         storage.compactor.on_compacted = self._log_compaction
@@ -277,10 +302,15 @@ class Bookie:
             _logger.info("collected", **asdict(collected))
 
     async def _serve(
-        self, listener: socket.socket, storage: LedgerStorage, collector: Collector
+        self,
+        listener: socket.socket,
+        storage: LedgerStorage,
+        collector: Collector,
+        repair: BookieRepair,
     ) -> None:
         # Imported only here, because the import of grpc takes 0.2 s, and a start that is refused
         # does not need it.
+        from bookie_server.service.grpc.limbo import LimboCalls
         from bookie_server.service.grpc.server import GrpcServer
         from bookie_server.service.grpc.service import BookieServicer
 
@@ -292,6 +322,7 @@ class Bookie:
             self.bookie_id,
             storage,
             collector,
+            LimboCalls(storage, repair.progress, repair.acceptance),
             self._lanes,
             self._counters,
             lambda: v2.connections_count,
@@ -308,12 +339,19 @@ class Bookie:
             loop_lag.start()
             self._closers.callback(loop_lag.stop)
             gauges = bookie_gauges(
-                self._view, storage, v2, grpc, servicer, self._lanes, self._log_lines_dropped
+                self._view,
+                storage,
+                v2,
+                grpc,
+                servicer,
+                self._lanes,
+                repair.progress,
+                self._log_lines_dropped,
             )
             metrics = ServiceCollector(
                 self._counters, gauges, storage.counters.by_metric, loop_lag, self._sync_times
             )
-            self._view.serve(storage, collector, metrics)
+            self._view.serve(storage, collector, metrics, repair.progress)
 
     async def _register(self, stores: MetadataStores, storage: LedgerStorage) -> None:
         settings = self.settings
@@ -351,6 +389,12 @@ class Bookie:
             self.failed.set()
         self._registration.set_read_only(read_only=not self._storage.is_writable)
 
+    def _note_doubt(self, record: DirectoryRecord) -> None:
+        """Date a doubt that the storage has raised while the bookie serves."""
+        assert self._storage is not None, "storage reports before it is open"
+        _logger.warning("doubt_raised", epoch=self._storage.doubt.epoch)
+        record.note_doubt(self._tasks)
+
     def _log_disk_level(self) -> None:
         """Write one line for each change of the level of the device."""
         assert self._storage is not None, "storage reports before it is open"
@@ -382,6 +426,7 @@ def bookie_gauges(
     grpc: GrpcServer,
     servicer: BookieServicer,
     lanes: Lanes,
+    repair: RepairProgress,
     log_lines_dropped: Callable[[], int],
 ) -> dict[str, Callable[[], float]]:
     """Return a map from gauge names without prefix to the functions that return the values."""
@@ -390,8 +435,11 @@ def bookie_gauges(
         "ledgers": lambda: storage.ledgers_count,
         "writable": view.status_number,
         "entry_log_files": lambda: storage.files_count,
-        "scrub_ended_seconds": lambda: storage.scrubber.position.ended_ms / MILLISECONDS,
+        "scrub_ended_seconds": lambda: storage.scrubber.position.ended_ms / 1_000,
         "scrub_damaged_waiting": lambda: len(storage.scrubber.damaged),
+        "doubt_epoch": lambda: storage.doubt.epoch,
+        "in_doubt": lambda: not storage.doubt.is_over,
+        "ledgers_in_limbo": lambda: storage.ledgers_in_limbo,
         "disk_used_part": lambda: storage.disk.space.used_part,
         "disk_free_bytes": lambda: storage.disk.space.free,
         "disk_total_bytes": lambda: storage.disk.space.total,
@@ -403,76 +451,6 @@ def bookie_gauges(
         "watches_refused": lambda: servicer.watch_slots.refused,
         "watches_ended": lambda: servicer.watch_slots.ended,
         "log_lines_dropped": log_lines_dropped,
+        **repair_gauges(repair),
         **lane_gauges(lanes),
     }
-
-
-async def run_bookie(
-    settings: BookieSettings, log_lines_dropped: Callable[[], int] = lambda: 0
-) -> ExitCode:
-    """Serve until a signal or a failure, close everything, and return the exit code."""
-    keep_freed_memory(arenas_max=MALLOC_ARENAS_MAX)
-    stop_requested = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop_requested.set)
-    budget = divided(raise_limit(settings.connections_max), settings.connections_max)
-    if budget.connections < settings.connections_max:
-        _logger.warning("connections_limited", **asdict(budget))
-        settings = settings.model_copy(update={"connections_max": budget.connections})
-    bookie = Bookie(
-        settings, budget.files, budget.callers, _tune_garbage_collector, log_lines_dropped
-    )
-    started = asyncio.create_task(bookie.start())
-    await _first_of(stop_requested.wait(), started)
-    if not started.done():
-        started.cancel()
-        await asyncio.gather(started, return_exceptions=True)
-        return ExitCode.STOPPED
-    await started
-    _print_ready_line(bookie)
-    await _first_of(stop_requested.wait(), bookie.failed.wait())
-    failure = bookie.failure
-    _logger.info("stopping", bookie_id=bookie.bookie_id, failure=failure and str(failure))
-    await bookie.close()
-    failure = bookie.failure  # after the close, a failed journal may no longer be needed
-    if bookie.crash is not None:
-        return ExitCode.INTERNAL_ERROR
-    if failure is not None:
-        _logger.error("storage_failed", bookie_id=bookie.bookie_id, **fields_of(failure))
-        return ExitCode.STORAGE_FAILED
-    return ExitCode.STOPPED
-
-
-async def _first_of(*waits: Coroutine[Any, Any, object] | asyncio.Task[None]) -> None:
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for wait, task in zip(waits, tasks, strict=True):
-        if task is not wait:
-            task.cancel()
-
-
-def _print_ready_line(bookie: Bookie) -> None:
-    line = {
-        "bookie_id": bookie.bookie_id,
-        "port": bookie.port,
-        "grpc_port": bookie.grpc_port,
-        "pid": os.getpid(),
-    }
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
-    _logger.info("ready", **line)
-
-
-def _tune_garbage_collector() -> None:
-    """Make Python's garbage collector scan old objects almost never.
-
-    Such scans would find nothing, because requests create no reference cycles. After a start with
-    100,000 ledgers, a scan of all objects takes 0.2 s. So one scan runs here, before any client is
-    served, and the objects that exist then are never scanned again. With Python's default
-    thresholds and adds of 1 KiB, the garbage collector scanned the pieces of the active file five
-    times in 8 s, and stopped the bookie for 287 ms.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)

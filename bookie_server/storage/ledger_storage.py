@@ -25,8 +25,9 @@ from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.lacs import Lacs
 from bookie_server.storage.limbo.denials import Denials
+from bookie_server.storage.limbo.limbo_count import LimboCount
 from bookie_server.storage.limbo.losses import Losses
-from bookie_server.storage.limbo.repaired import LimboCount, RepairedLedgers
+from bookie_server.storage.limbo.repaired import RepairedLedgers
 from bookie_server.storage.modes.ring import JournalPlace
 from bookie_server.storage.modes.setup import (
     Mode,
@@ -41,7 +42,7 @@ from bookie_server.storage.reading.recent import RecentBodies
 from bookie_server.storage.scrub.scrubber import Scrubber
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import call_back
-from ledgerlog_spark.model import Code
+from ledgerlog_spark.model import NO_ENTRY, Code
 
 
 class LedgerStorage:
@@ -98,7 +99,8 @@ class LedgerStorage:
         self.verify_held, self.store_repaired = repaired.verify_held, repaired.store_repaired
         self.clear_ledger, self.keep_in_limbo = repaired.clear_ledger, repaired.keep_in_limbo
         self.limbo_ledgers, self.take_asked = repaired.in_limbo, denials.take_asked
-        self._limbo_count = LimboCount(shared)
+        self._limbo_count = count = LimboCount(shared)
+        losses.on_change = repaired.on_cleared = count.note
 
     @classmethod
     async def open(cls, shared: Shared) -> LedgerStorage:
@@ -152,6 +154,8 @@ class LedgerStorage:
         self._shared.tasks.spawn("file maintenance", self._keeper.maintain())
         await self.disk.measure()
         self.disk.start()
+        if self._health.doubt.epoch:
+            self._limbo_count.note()
 
     @property
     def is_writable(self) -> bool:
@@ -200,6 +204,11 @@ class LedgerStorage:
     def is_known(self, ledger_id: int) -> bool:
         """Return whether the ledger has a state."""
         return ledger_id in self._states
+
+    def last_accepted_id(self, ledger_id: int) -> int:
+        """Return the largest entry id that the bookie has accepted; NO_ENTRY if there is none."""
+        state = self._states.get(ledger_id)
+        return NO_ENTRY if state is None else state.last_accepted_id
 
     @property
     def ledgers_in_limbo(self) -> int:

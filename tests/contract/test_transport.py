@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from bookie_server.config import BookieSettings
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead, StoredSliceRead
 from bookie_server.core.settings import StorageSettings
-from bookie_server.ports import CheckedLedger, Standing
+from bookie_server.ports import MetadataAnswer, Standing
 from bookie_server.service.collector import Collector
 from bookie_server.service.grpc.server import GrpcServer
 from bookie_server.service.grpc.service import BookieServicer
@@ -136,7 +136,9 @@ async def control_service(storage: Any, tmp_path: Path) -> AsyncIterator[int]:
         tasks=OsTasks(),
         interval_ms=settings.gc_interval_ms,
     )
-    servicer = BookieServicer(BOOKIE, storage, collector, lanes, ServiceCounters(), lambda: 0, 100)
+    servicer = BookieServicer(
+        BOOKIE, storage, collector, cast("Any", None), lanes, ServiceCounters(), lambda: 0, 100
+    )
     server = GrpcServer(settings, servicer)
     port = await server.start()
     try:
@@ -161,8 +163,8 @@ async def memory_storage(tmp_path: Path) -> AsyncIterator[MemoryStorage]:
 
 
 class EveryLedgerIsOpen:
-    async def check(self, ledger_id: int) -> CheckedLedger:  # noqa: ARG002
-        return CheckedLedger(Standing.OPEN_WITH_ME)
+    async def check(self, ledger_id: int) -> MetadataAnswer:  # noqa: ARG002
+        return MetadataAnswer(Standing.OPEN_WITH_ME)
 
 
 @asynccontextmanager

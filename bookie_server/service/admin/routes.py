@@ -151,6 +151,10 @@ def _scrub(view: BookieView, request: Request) -> Answer:
     return _scrub_details(view, request)
 
 
+def _repair(view: BookieView, _request: Request) -> Answer:
+    return _json({"doubt": view.doubt(), **view.repair()})
+
+
 def _configuration(view: BookieView, _request: Request) -> Answer:
     return _json(view.configuration())
 
@@ -179,6 +183,7 @@ ROUTES: Final[dict[str, dict[str, Handler]]] = {
     "/api/v1/bookie/scrub": {"GET": _scrub_details, "PUT": _scrub},
     "/api/v1/bookie/info": {"GET": _info},
     "/api/v1/bookie/last_log_mark": {"GET": _last_log_mark},
+    "/api/v1/bookie/repair": {"GET": _repair},
     "/api/v1/bookie/status": {"GET": _status},
     "/api/v1/config/server_config": {"GET": _configuration},
 }

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector as Metrics
 from bookie_server.config import BookieSettings
 from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.logging import black_out_secrets
+from bookie_server.service.repair.progress import RepairProgress
 from bookie_server.storage.compaction.cycle import Compacted
 from bookie_server.storage.ledger_storage import LedgerStorage
 
@@ -36,6 +37,7 @@ class Serving:
     storage: LedgerStorage
     collector: Collector
     registry: CollectorRegistry
+    repair: RepairProgress
 
 
 class BookieView:
@@ -57,11 +59,17 @@ class BookieView:
 
     # Called by the bookie.
 
-    def serve(self, storage: LedgerStorage, collector: Collector, metrics: Metrics) -> None:
+    def serve(
+        self,
+        storage: LedgerStorage,
+        collector: Collector,
+        metrics: Metrics,
+        repair: RepairProgress,
+    ) -> None:
         """Show the parts of an open storage from now on."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(metrics)
-        self._serving = Serving(storage, collector, registry)
+        self._serving = Serving(storage, collector, registry, repair)
 
     def note_pass(self, collected: Collected) -> None:
         """Record the result of a pass of garbage collection."""
@@ -187,10 +195,25 @@ class BookieView:
             "entriesToRepair": len(scrubber.damaged),
         }
 
+    def repair(self) -> dict[str, Any]:
+        """Return the progress of the repair."""
+        return self.serving.repair.as_fields()
+
     def disk_info(self) -> dict[str, int]:
         """Return the free bytes and the size of the device, with BookKeeper's names."""
         space = self.serving.storage.disk.space
         return {"freeSpace": space.free, "totalSpace": space.total}
+
+    def doubt(self) -> dict[str, int | bool]:
+        """Return whether the directory may have lost entries, and how many ledgers are in limbo."""
+        storage = self.serving.storage
+        doubt = storage.doubt
+        return {
+            "epoch": doubt.epoch,
+            "isOver": doubt.is_over,
+            "isDated": doubt.epoch == 0 or doubt.transaction > 0,
+            "ledgersInLimbo": storage.ledgers_in_limbo,
+        }
 
     def journal_mark(self) -> dict[str, str]:
         """Return the mark of the journal in BookKeeper's form, or {} without a journal."""
@@ -219,6 +242,8 @@ class BookieView:
             "uptimeSeconds": round(time.monotonic() - self._began, 3),
             "state": self.state(),
             "disk": self.disk_info(),
+            "repair": self.repair(),
+            "doubt": self.doubt(),
             "garbageCollection": self.garbage_collection(),
             "scrub": self.scrub_details(),
             "metrics": self.metrics(),

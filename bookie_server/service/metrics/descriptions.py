@@ -97,6 +97,18 @@ MEANINGS: Final = {
     "scrub_damaged_waiting": (
         "Damaged entries that the scrub found, and that wait for copies from other bookies."
     ),
+    "doubt_epoch": (
+        "Number of times that the directory may have lost entries. The bookie does not deny that "
+        "an entry of a ledger in limbo exists."
+    ),
+    "in_doubt": (
+        "1 while ledgers without a state on this bookie are in limbo, because not all ledgers are "
+        "repaired after a possible loss."
+    ),
+    "ledgers_in_limbo": (
+        "Ledgers with a state on this bookie that may have lost entries, at the last count. The "
+        "bookie counts them after changes, at most once in a second."
+    ),
     "disk_used_part": (
         "The used part of the device of the entries, from 0 to 1. Freed files that the bookie "
         "keeps for reuse count as free."
@@ -119,6 +131,21 @@ MEANINGS: Final = {
     "watches": "Watches of a last add confirmed that are open.",
     "watches_refused": "Watches that were refused because too many watches were open.",
     "watches_ended": "Watches that were ended to make room for a watch of another client.",
+    "repair_ledgers_left": (
+        "Ledgers that the repair still has to try, because the bookie may have lost entries of "
+        "them. 0 while nothing is in limbo."
+    ),
+    "repair_needs_operator": (
+        "Ledgers with entries whose existence all other bookies deny. **Above 0: `ledgerlog bookie "
+        "limbo list` shows them.**"
+    ),
+    "repair_ledgers_cleared": "Ledgers that left limbo by a repair since the start.",
+    "repair_entries_fetched": "Entries that the repair fetched from other bookies since the start.",
+    "repair_bytes_fetched": "Bytes of the entries in `repair_entries_fetched`.",
+    "repair_entries_refused": (
+        "Entries of other bookies that the repair refused, because their digest was wrong. **Above "
+        "0: another bookie has damaged data.**"
+    ),
     "log_lines_dropped": "Log lines that were dropped because standard error did not accept them.",
     "in_flight_bytes": "Bytes that the bookie holds for its peers, in all lanes.",
     "loop_lag_seconds": "Delay of the event loop, which is measured every 20 ms.",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +32,7 @@ from bookie_server.storage.scrub import device_reads
 from bookie_server.storage.scrub.file_check import entries_in
 from bookie_server.storage.scrub.pointers import Pointer, Pointers
 from ledgerlog_spark.model import Code
+from tests.corruption.test_scrub import RealBookie
 from tests.crash.machine import SMALL, Machine, entry
 from tests.sim.disk import SimFile
 from tests.unit.bookie.test_drops import started
@@ -549,3 +553,41 @@ def test_a_rebuilt_index_is_counted_piece_by_piece() -> None:
     machine.scrub()
     assert machine.serving.counters.scrub_counts_corrected == 1
     assert file.live_bytes == file.live.total() > 0
+
+
+# On a real device.
+
+
+async def test_the_pages_of_a_file_are_dropped_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The calls are made in the threads of background work, so no client waits for them."""
+    calls: list[tuple[str, str, int]] = []
+    drop, pread = os.posix_fadvise, os.pread
+
+    def noted_drop(descriptor: int, offset: int, size: int, advice: int) -> None:
+        assert (offset, size, advice) == (0, 0, os.POSIX_FADV_DONTNEED)
+        calls.append(("drop", threading.current_thread().name, descriptor))
+        drop(descriptor, offset, size, advice)
+
+    def noted_read(descriptor: int, size: int, offset: int) -> bytes:
+        calls.append(("read", threading.current_thread().name, descriptor))
+        return pread(descriptor, size, offset)
+
+    bookie = RealBookie(tmp_path / "data")
+    await bookie.start()
+    await bookie.fill()
+    finished = len(bookie.storage._keeper.finished)
+    monkeypatch.setattr(os, "posix_fadvise", noted_drop)
+    monkeypatch.setattr(os, "pread", noted_read)
+    await bookie.storage.scrubber.scrub()
+    monkeypatch.undo()
+    await bookie.stop()
+    assert [name for name, _, _ in calls].count("drop") == finished > 1
+    dropped: set[int] = set()
+    for name, thread, descriptor in calls:
+        assert thread.startswith("background")
+        if name == "drop":
+            dropped.add(descriptor)
+        elif descriptor not in dropped:
+            assert calls.index((name, thread, descriptor)) == 0, "only the position is read before"
