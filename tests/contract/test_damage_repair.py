@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -29,7 +30,7 @@ def filled() -> Machine:
     for entry_id in range(LAST + 1):
         data = entry_of(entry_id)
         request = StoredAdd(LEDGER, (entry_id,), (len(data),), data, KEY)
-        assert machine.ask(lambda done, add=request: machine.serving.add(add, done)) == (Code.OK,)
+        assert machine.ask(partial(machine.serving.add, request)) == (Code.OK,)
     machine.scheduler.run_for(500)
     return machine
 
