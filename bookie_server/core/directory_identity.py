@@ -183,7 +183,12 @@ def refusal(
             f"the path. {_advice(bookie_id)}",
             **fields,
         )
-    return OlderCopyError(f"{older_copy(path, local, known)}. {_advice(bookie_id)}", **fields)
+    return OlderCopyError(
+        f"{older_copy(path, local, known)}. Bring the newest directory back. If that is gone, "
+        "start the bookie with this copy: it then starts in doubt, and denies no entry that it "
+        "may have lost",
+        **fields,
+    )
 
 
 def older_copy(path: str, local: DirectoryIdentity, known: KnownBookie) -> str:

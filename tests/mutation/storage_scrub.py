@@ -186,4 +186,34 @@ MUTATIONS = [
         "if entry_id not in entries]\n",
         "a failing disk fills the memory",
     ),
+    Mutation(
+        "damage_is_not_tried_again",
+        "bookie_server/service/repair/damaged.py",
+        "        if not is_over and tries < TRIES_MAX:\n",
+        "        if False:\n",
+        "damage stays until the next scrub, because another bookie was away for a moment",
+    ),
+    Mutation(
+        "damage_is_tried_for_ever",
+        "bookie_server/service/repair/damaged.py",
+        "        if not is_over and tries < TRIES_MAX:\n",
+        "        if not is_over:\n",
+        "a ledger that no bookie can repair is read again and again",
+    ),
+    Mutation(
+        "damage_recovers_an_open_ledger",
+        "bookie_server/service/repair/repairs.py",
+        "            report = await repair_ledger(self._parts, ledger_id, doubt, has_state=True)\n"
+        "            outcome, now_ms",
+        "            report = await self._repair(ledger_id, doubt, has_state=True)\n"
+        "            outcome, now_ms",
+        "the ledger of a writer that is idle is closed, because an entry is damaged",
+    ),
+    Mutation(
+        "damage_is_taken_without_room",
+        "bookie_server/service/repair/repairs.py",
+        "        if self._damaged.has_room:\n",
+        "        if self._damaged:\n",
+        "damaged ledgers fill the memory while the other bookies are away",
+    ),
 ]
