@@ -484,6 +484,22 @@ def test_compaction_takes_a_file_from_the_scrub_and_the_scrub_reads_it_later() -
     assert machine.serving.counters.scrub_bytes > seen
 
 
+def test_a_file_whose_index_is_being_rebuilt_is_read_after_the_rebuild() -> None:
+    machine = filled()
+    keeper, scrubber = machine.serving._keeper, machine.serving.scrubber
+    first = next(iter(keeper.finished)).entry.file_id
+    running = machine.serving._reader.rebuilds._running
+    running.add(first)
+    scrubber.request()
+    machine.scheduler.run_for(10_000)
+    assert machine.serving.counters.scrub_files == len(keeper.finished) - 1
+    assert scrubber.is_running
+    running.discard(first)
+    machine.scheduler.run_until(lambda: not scrubber.is_running)
+    assert machine.serving.counters.scrub_files == len(keeper.finished)
+    assert machine.serving.counters.scrub_files_skipped == 0
+
+
 def test_nothing_is_read_of_a_file_that_compaction_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = filled()
     keeper = machine.serving._keeper
