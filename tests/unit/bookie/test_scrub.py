@@ -501,6 +501,23 @@ def test_a_file_whose_index_is_being_rebuilt_is_read_after_the_rebuild() -> None
     assert machine.serving.counters.scrub_files_skipped == 0
 
 
+def test_a_file_of_compaction_and_a_file_in_doubt_are_not_counted_again() -> None:
+    machine = filled()
+    keeper, recount = machine.serving._keeper, machine.serving.scrubber._recount
+    doubts = machine.serving._health.files_in_doubt
+    file = next(iter(keeper.finished))
+    file.live_bytes -= 100
+    wrong = file.live_bytes
+    for owners in (keeper.handover.owned, doubts):
+        owners.add(file.entry.file_id)
+        machine.scheduler.run(recount.recount(file), machine.host)
+        assert file.live_bytes == wrong
+        assert file.entry.file_id in owners
+        owners.discard(file.entry.file_id)
+    machine.scheduler.run(recount.recount(file), machine.host)
+    assert file.live_bytes == wrong + 100
+
+
 def test_nothing_is_read_of_a_file_that_compaction_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = filled()
     keeper = machine.serving._keeper
