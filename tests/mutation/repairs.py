@@ -10,6 +10,18 @@ ONE = f"{REPAIR}/one_ledger.py"
 ALL = f"{REPAIR}/repairs.py"
 ACCEPT = f"{REPAIR}/acceptance.py"
 
+_LISTING = """\
+        unknown, is_whole = array("q"), True
+        try:
+            async for ledger_id in self._parts.records.ids():
+                if not self._storage.is_known(ledger_id):
+                    unknown.append(ledger_id)
+        except MetadataError as error:
+            self._report("listing", fields_of(error))
+            is_whole = False
+"""
+_LIMBO = "        limbo = self._storage.limbo_ledgers()\n"
+
 MUTATIONS = [
     Mutation(
         "repair_of_the_first_stretch_only",
@@ -91,16 +103,14 @@ MUTATIONS = [
     Mutation(
         "repair_skips_states_of_adds",
         ALL,
-        "                if not self._storage.is_known(ledger_id):\n"
-        "                    unknown.append(ledger_id)\n",
-        "                unknown.append(ledger_id)\n"
-        "            unknown = array('q', [i for i in unknown if not self._storage.is_known(i)])\n",
+        _LISTING + _LIMBO,
+        _LIMBO + _LISTING,
         "the state that an add made is not durable when the doubt ends",
     ),
     Mutation(
         "repair_lists_only_unknown_ledgers",
         ALL,
-        "_merged(unknown, self._storage.limbo_ledgers())",
+        "_merged(unknown, limbo)",
         "_merged(unknown)",
         "a ledger with a state gets no durable state in limbo before the doubt ends",
     ),
