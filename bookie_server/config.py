@@ -138,6 +138,11 @@ class BookieSettings(BaseSettings):
             disables them.
         compaction_bytes_per_s: Number of bytes that compaction reads and writes in a second; 0 sets
             no limit.
+        scrub_interval_ms: Time between the beginnings of two scrubs. A scrub reads all files that
+            are not written any more from the device, and looks for damage. A scrub that takes
+            longer is followed by the next one. 0 disables scrubs, except those that an
+            administrator requests.
+        scrub_bytes_per_s: Number of bytes that a scrub reads in a second; 0 sets no limit.
         repair_bytes_per_s: Number of bytes that a repair fetches from other bookies in a second; 0
             sets no limit. A repair fetches the entries that the bookie may have lost.
         repair_idle_ms: An open ledger that keeps the bookie in limbo, and gets no entry for this
@@ -192,6 +197,8 @@ class BookieSettings(BaseSettings):
     compaction_minor_interval_ms: Annotated[int, Field(ge=0, le=2_592_000_000)] = 3_600_000
     compaction_major_interval_ms: Annotated[int, Field(ge=0, le=2_592_000_000)] = 86_400_000
     compaction_bytes_per_s: Annotated[int, Field(ge=0)] = 32 * MEBIBYTE
+    scrub_interval_ms: Annotated[int, Field(ge=0, le=31_536_000_000)] = 604_800_000
+    scrub_bytes_per_s: Annotated[int, Field(ge=0)] = 8 * MEBIBYTE
     repair_bytes_per_s: Annotated[int, Field(ge=0)] = 32 * MEBIBYTE
     repair_idle_ms: TimeMs = 600_000
     repair_stuck_ms: TimeMs = 600_000

@@ -85,7 +85,7 @@ class File(Protocol):
             SyncFailedError: Same meaning as in `write_synced`, also if the device has no room.
         """
 
-    async def drop_cache(self) -> None:
+    async def drop_cache(self, priority: Priority = Priority.FOREGROUND) -> None:
         """Let later reads take synced bytes from the device, and not from the page cache.
 
         If a write of an earlier process failed, the cache may still have its bytes. A sync by this

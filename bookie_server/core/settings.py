@@ -22,6 +22,8 @@ MAY_BE_0 = (
     "compaction_minor_interval_ms",
     "compaction_major_interval_ms",
     "compaction_bytes_per_s",
+    "scrub_bytes_per_s",
+    "scrub_interval_ms",
 )
 JOURNAL_FILES_MIN = 2
 
@@ -70,6 +72,8 @@ class StorageSettings:
     compaction_minor_interval_ms: int = 3_600_000  # time between two minor compactions; 0: never
     compaction_major_interval_ms: int = 24 * 3_600_000  # the same for major compactions
     compaction_bytes_per_s: int = 32 * MEBIBYTE  # bytes read and written; 0: no limit
+    scrub_bytes_per_s: int = 8 * MEBIBYTE  # bytes that the scrub reads; 0: no limit
+    scrub_interval_ms: int = 7 * 24 * 3_600_000  # time between the beginnings of scrubs; 0: never
     disk: DiskSettings = NO_THRESHOLDS  # disk usage at which regular adds are refused
 
     def __post_init__(self) -> None:

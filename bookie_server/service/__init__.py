@@ -6,5 +6,6 @@
 - `limits`: limits of the memory held for peers. `metrics`: counters and gauges. `admin`: the HTTP
   server, which shows them, and the routes of administrators.
 - `membership`: access to the metadata store. `collector`: deletes the entries of deleted ledgers.
-  `compaction_clock`: starts the compactions that are due. `repair`: fetches lost entries.
+  `background_clock`: starts the compactions and scrubs that are due.
+- `repair`: fetches lost entries.
 """

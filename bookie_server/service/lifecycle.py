@@ -27,8 +27,8 @@ from bookie_server.errors import StorageError
 from bookie_server.service.admin.routes import AdminApplication
 from bookie_server.service.admin.server import AdminServer
 from bookie_server.service.admin.view import BookieView
+from bookie_server.service.background_clock import BackgroundClock, log_scrubs
 from bookie_server.service.collector import Collected, Collector
-from bookie_server.service.compaction_clock import CompactionClock
 from bookie_server.service.limits.lanes import Lanes, lane_gauges
 from bookie_server.service.logging import fields_of, get_logger
 from bookie_server.service.membership.cookie_check import check_cookies
@@ -129,7 +129,7 @@ class Bookie:
             await self._register(stores, self._storage)
             collector.start()
             repair.repairs.start()
-            self._start_compaction(self._storage)
+            self._start_background_work(self._storage)
             self._view.is_running = True
         except BaseException:
             await closers.aclose()
@@ -232,6 +232,8 @@ class Bookie:
             compaction_minor_interval_ms=self.settings.compaction_minor_interval_ms,
             compaction_major_interval_ms=self.settings.compaction_major_interval_ms,
             compaction_bytes_per_s=self.settings.compaction_bytes_per_s,
+            scrub_bytes_per_s=self.settings.scrub_bytes_per_s,
+            scrub_interval_ms=self.settings.scrub_interval_ms,
             disk=DiskSettings(
                 self.settings.disk_usage_warn,
                 self.settings.disk_usage_max,
@@ -282,9 +284,10 @@ class Bookie:
         self._closers.push_async_callback(repair.stop)
         return repair
 
-    def _start_compaction(self, storage: LedgerStorage) -> None:
+    def _start_background_work(self, storage: LedgerStorage) -> None:
         storage.compactor.on_compacted = self._log_compaction
-        clock = CompactionClock(storage.compactor, self._tasks)
+        log_scrubs(storage.scrubber)
+        clock = BackgroundClock(storage.compactor, storage.scrubber, self._tasks)
         clock.start()
         self._closers.callback(clock.stop)
 
@@ -432,6 +435,8 @@ def bookie_gauges(
         "ledgers": lambda: storage.ledgers_count,
         "writable": view.status_number,
         "entry_log_files": lambda: storage.files_count,
+        "scrub_ended_seconds": lambda: storage.scrubber.position.ended_ms / 1_000,
+        "scrub_damaged_waiting": lambda: len(storage.scrubber.damaged),
         "doubt_epoch": lambda: storage.doubt.epoch,
         "in_doubt": lambda: not storage.doubt.is_over,
         "ledgers_in_limbo": lambda: storage.ledgers_in_limbo,

@@ -39,6 +39,7 @@ from bookie_server.storage.modes.writers import DirectWriter
 from bookie_server.storage.reading.answers import ReadAnswers
 from bookie_server.storage.reading.reads import Reader
 from bookie_server.storage.reading.recent import RecentBodies
+from bookie_server.storage.scrub.scrubber import Scrubber
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import call_back
 from ledgerlog_spark.model import NO_ENTRY, Code
@@ -78,6 +79,8 @@ class LedgerStorage:
         self._drops = Drops(shared, keeper, journal)
         self.compactor = Compactor(shared, keeper, self._fail)
         keeper.on_short = self.disk.on_full = self.compactor.compact_when_short
+        self.scrubber = Scrubber(shared, keeper, self._reader)
+        self.take_damaged = self.scrubber.damaged.take
         fences = Fences(shared, keeper, journal)
         reads = ReadAnswers(shared, journal, self._reader, fences, denials)
         adds = AddPath(shared, keeper, journal, self._reader, fences, denials)
@@ -254,6 +257,7 @@ class LedgerStorage:
         self._health.is_closing = True
         try:
             await self._journal.close()
+            await self.scrubber.stop()
             await self.compactor.stop()
             await self._mode.stop()
             await self._keeper.stop()

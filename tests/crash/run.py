@@ -11,6 +11,7 @@ from random import Random
 from bookie_server.core.requests import StoredBatchRead, StoredRead
 from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
+from bookie_server.storage.shared import StorageCounters
 from ledgerlog_spark.model import Code
 from tests.crash.invariants import check_files, check_origins, check_runs
 from tests.crash.losses import Losses
@@ -150,6 +151,11 @@ class Run:
         self.seen["compacted"] += counters.compaction_bytes_freed > 0
         if counters.compaction_sources_withdrawn:
             raise ViolationError("a file was taken for an unreadable one, and nothing is damaged")
+        found = {name: count for name, count in noticed_by_scrubs(counters).items() if count}
+        if found:
+            raise ViolationError(f"nothing is damaged, and scrubs found {found}")
+        self.seen["scrubs"] += counters.scrubs
+        self.seen["scrubbed files"] += counters.scrub_files
         self.seen["recycled"] += counters.files_recycled
         names = [name for name in self.machine.disk.seen_names if name.startswith("slot")]
         self.seen["rolls"] += len(names) > 4
@@ -505,3 +511,11 @@ class Run:
                 raise ViolationError(f"{lost} is lost, and {one}, which came after it, is held")
             if all(data is None for data in held):
                 lost = one
+
+
+def noticed_by_scrubs(counters: StorageCounters) -> dict[str, int]:
+    """The counters of scrubs that stay 0 without damage."""
+    names = (
+        "files_skipped", "damaged_records", "damaged_indexes", "wrong_pointers", "counts_corrected",
+    )  # fmt: skip
+    return {name: getattr(counters, f"scrub_{name}") for name in names}

@@ -6,7 +6,6 @@ designs cannot occur here:
 - An origin that comes from another sequence, or a mark of a journal that was replaced: a directory
   has one sequence of records and no marks (ADR 31). The name of a journal file contains its run, so
   a replaced journal counts as missing: `mode_missing_journal_is_an_empty_one`.
-- A background check that reads from the page cache: the bookie has no such check.
 
 The mistakes `slot_reused_under_pin` and `freed_file_does_not_wait_for_readers`, in other modules,
 free a slot during a reading of its file.
@@ -82,6 +81,7 @@ MUTATIONS = [
 _CRASH = "tests/crash"
 _FULL_FILES = f"{_CRASH}/test_full_files.py"
 _CRASH_COMPACTION = f"{_CRASH}/test_compaction.py"
+_SCRUB = "tests/unit/bookie/test_scrub.py"
 _DROPS = "tests/unit/bookie/test_drops.py"
 _SCRIPTS = f"{_CRASH}/test_storage_scripts.py"
 _MODES = f"{_CRASH}/test_modes.py"
@@ -189,6 +189,10 @@ DESIGNED = {
             "tests/unit/bookie/test_drops.py"
             "::test_reading_under_way_keeps_its_slot_from_being_used_again"
         ),
+    ),
+    "scrub_reads_cache": (
+        "scrub_reads_cache",
+        f"{_SCRUB}::test_damage_under_the_page_cache_is_found_and_reads_answer_unknown",
     ),
     "burst_passes_fence": (
         "burst_passes_fence",

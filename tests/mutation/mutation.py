@@ -114,6 +114,11 @@ _IDENTITY = Suite(
     ),
 )
 
+_SCRUB = (
+    (f"{_UNIT}/bookie/test_scrub.py", "tests/crash/test_scrub.py"),
+    ("tests/corruption/test_scrub.py",),
+)
+
 _REPAIR = Suite(
     ("loss",),
     (
@@ -247,6 +252,8 @@ SUITES = {
         ("service",), ((f"{_UNIT}/bookie_service",), ("tests/contract/test_transport.py",))
     ),
     "bookie_server/tools/": Suite((), ((f"{_UNIT}/bookie_tools",),)),
+    "bookie_server/storage/scrub/": Suite((), _SCRUB),
+    "bookie_server/core/scrub": Suite((), _SCRUB),
     "bookie_server/storage/modes/redo": Suite(
         ("storage", "crash"), (("tests/corruption/test_sample.py",), (f"{_UNIT}/bookie",))
     ),

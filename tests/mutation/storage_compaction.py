@@ -195,14 +195,14 @@ MUTATIONS = [
     Mutation(
         "compaction_ignores_its_rate",
         f"{COMPACTION}/pace.py",
-        "while pause_ms > 0 and not self._shared.health.is_short_of_room and not self.must_end:",
+        "while pause_ms > 0 and not self._is_urgent and not self.must_end:",
         "while False:",
         "compaction takes the whole disk",
     ),
     Mutation(
         "full_disk_is_compacted_slowly",
         f"{COMPACTION}/pace.py",
-        "while pause_ms > 0 and not self._shared.health.is_short_of_room and not self.must_end:",
+        "while pause_ms > 0 and not self._is_urgent and not self.must_end:",
         "while pause_ms > 0 and not self.must_end:",
         "a full bookie refuses adds for minutes longer than needed",
     ),
@@ -216,8 +216,8 @@ MUTATIONS = [
     Mutation(
         "device_above_its_threshold_is_compacted_slowly",
         f"{COMPACTION}/pace.py",
-        "not self._shared.health.is_short_of_room and",
-        "self._shared.health.is_writable and",
+        "self._frees_room and self._shared.health.is_short_of_room",
+        "self._frees_room and not self._shared.health.is_writable",
         "a full bookie refuses adds for minutes longer than needed",
     ),
     Mutation(

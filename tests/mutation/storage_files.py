@@ -384,7 +384,8 @@ _HELD = [
     Mutation(
         "rebuild_is_not_tried_again",
         f"{FILES}/index_rebuilds.py",
-        "            self._running.discard(file_id)\n",
+        "            # The file is still in doubt. The next read that finds the damage starts a "
+        "new rebuild.\n            self._running.discard(file_id)\n",
         "            pass\n",
         "after one read error, a damaged index is never rebuilt",
     ),

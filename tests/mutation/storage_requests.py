@@ -284,8 +284,8 @@ _COMPACTION = [
     Mutation(
         "stop_waits_for_the_rate_of_compaction",
         f"{COMPACTION}/pace.py",
-        "not self._shared.health.is_short_of_room and not self.must_end:\n",
-        "not self._shared.health.is_short_of_room:\n",
+        "not self._is_urgent and not self.must_end:\n",
+        "not self._is_urgent:\n",
         "a bookie does not stop for minutes",
     ),
     Mutation(

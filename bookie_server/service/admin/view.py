@@ -174,6 +174,27 @@ class BookieView:
             "lastLedgersDeleted": last.ledgers_dropped,
         }
 
+    def scrub(self) -> None:
+        """Continue the scrub that has not ended, or begin one."""
+        self._change(self.serving.storage.scrubber.request)
+
+    def scrub_details(self) -> dict[str, Any]:
+        """Return how far the scrub has come, and what the scrubs of this process found."""
+        scrubber, counters = self.serving.storage.scrubber, self.serving.storage.counters
+        position = scrubber.position
+        return {
+            "scrubbing": scrubber.is_running,
+            "lastScrubBeginTime": position.began_ms,
+            "lastScrubEndTime": position.ended_ms,
+            "filesLeft": scrubber.files_left,
+            "filesRead": counters.scrub_files,
+            "bytesRead": counters.scrub_bytes,
+            "damagedRecords": counters.scrub_damaged_records,
+            "damagedEntries": counters.scrub_damaged_entries,
+            "damagedIndexes": counters.scrub_damaged_indexes,
+            "entriesToRepair": len(scrubber.damaged),
+        }
+
     def repair(self) -> dict[str, Any]:
         """Return the progress of the repair."""
         return self.serving.repair.as_fields()
@@ -224,6 +245,7 @@ class BookieView:
             "repair": self.repair(),
             "doubt": self.doubt(),
             "garbageCollection": self.garbage_collection(),
+            "scrub": self.scrub_details(),
             "metrics": self.metrics(),
         }
 

@@ -91,6 +91,12 @@ MEANINGS: Final = {
         "forgets them."
     ),
     "entry_log_files": "Entry-log files that may hold entries, including the file that is written.",
+    "scrub_ended_seconds": (
+        "When the last whole scrub ended, in seconds since 1970; 0 if none has ended."
+    ),
+    "scrub_damaged_waiting": (
+        "Damaged entries that the scrub found, and that wait for copies from other bookies."
+    ),
     "doubt_epoch": (
         "Number of times that the directory may have lost entries. The bookie does not deny that "
         "an entry of a ledger in limbo exists."
@@ -208,6 +214,32 @@ MEANINGS: Final = {
     "storage_compaction_sources_withdrawn": (
         "How often compaction could not read a file, which then stays. **Above 0: the disk lost "
         "data.**"
+    ),
+    "storage_scrubs": "Scrubs that reached their last file.",
+    "storage_scrub_files": "Files that scrubs read.",
+    "storage_scrub_files_skipped": (
+        "How often a scrub could not read a file in several attempts. **Above 0: the disk lost "
+        "data.**"
+    ),
+    "storage_scrub_bytes": "Bytes that scrubs read from the device.",
+    "storage_scrub_damaged_records": (
+        "Damaged records that scrubs found; each scrub counts a record again until its file is "
+        "freed. **Above 0: the disk lost data.**"
+    ),
+    "storage_scrub_damaged_entries": (
+        "Entries in these records that are not deleted and have no newer copy. Reads of these "
+        "entries fail until copies from other bookies replace them."
+    ),
+    "storage_scrub_damaged_indexes": (
+        "Damaged indexes that scrubs found. The bookie rebuilds them from the records."
+    ),
+    "storage_scrub_wrong_pointers": (
+        "Index entries that pointed to another record. The bookie rebuilds such an index. **Above "
+        "0: please report this defect.**"
+    ),
+    "storage_scrub_counts_corrected": (
+        "Files whose number of live bytes was wrong, and was corrected. **Above 0: please report "
+        "this defect.**"
     ),
     "sync_times": (
         "Times of the syncs that adds wait for: number and sum since the start, and quantiles of "

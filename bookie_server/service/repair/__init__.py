@@ -4,6 +4,7 @@
 - `one_ledger`: performs the effects of the repair of one ledger. `held_bytes`: the digests of its
   entries. `pace`: the limit of bytes per second, and of the copies that are being stored.
 - `repairs`: decides which ledger is repaired next, and recovers ledgers that stay open.
+  `damaged`: the ledgers whose damaged entries the scrub found.
   `progress`: what administrators see of it.
 - `adapters`: the ports on the metadata stores and on the transport of clients.
 - `acceptance`: ends the limbo of a ledger whose entries are lost, by the word of an operator.

@@ -28,6 +28,9 @@ class RepairStorage(Protocol):
     def take_asked(self) -> list[int]:
         """Return the ledgers of which a client got "unknown" because of limbo, and forget them."""
 
+    def take_damaged(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Return the damaged entries that the scrub found, by ledger, and forget them."""
+
     def last_accepted_id(self, ledger_id: int) -> int:
         """Return the largest entry id that the bookie has accepted; NO_ENTRY if there is none."""
 

@@ -30,6 +30,7 @@ from bookie_server.core.repair import (
 from bookie_server.errors import StorageError
 from bookie_server.ports import Priority
 from bookie_server.service.logging import fields_of
+from bookie_server.service.repair.damaged import DamagedLedgers
 from bookie_server.service.repair.one_ledger import (
     RepairParts,
     RepairReport,
@@ -109,6 +110,7 @@ class Repairs:
         self._tried_ms: dict[int, int] = {}  # of ledgers that clients wait for
         self._quiet_since: dict[int, tuple[object, int]] = {}
         self._recovering: set[int] = set()
+        self._damaged = DamagedLedgers()
 
     def start(self) -> None:
         """Repair until `stop`, whenever something is in limbo."""
@@ -119,7 +121,7 @@ class Repairs:
         self._parts.is_stopped = self._parts.pace.is_stopped = True
 
     def request(self, ledger_id: int) -> None:
-        """Repair a ledger soon, even if it is not in limbo: an entry of it is damaged."""
+        """Repair a ledger soon."""
         if len(self._asked) < ASKED_MAX:
             self._tried_ms.pop(ledger_id, None)
             self._asked[ledger_id] = None
@@ -148,6 +150,7 @@ class Repairs:
             self.progress.state = RepairState.WAITS_FOR_STORE
             return
         await self._repair_asked(doubt)
+        await self._repair_damaged(doubt)
         if self._clock.monotonic_ms() < self._next_ms:
             return
         if not doubt.is_over:
@@ -177,6 +180,30 @@ class Repairs:
             await self._repair(ledger_id, doubt, has_state=True)
             del self._asked[ledger_id]
             self._tried_ms[ledger_id] = self._clock.monotonic_ms()
+
+    async def _repair_damaged(self, doubt: Doubt) -> None:
+        """Fetch the entries that the scrub found damaged.
+
+        The ledgers need not be in limbo. So they are never recovered for this, and an open ledger
+        stays open. Its entries up to the LAC of the other bookies are fetched.
+        """
+        if self._damaged.has_room:
+            reported = self._storage.take_damaged()
+            self._damaged.add((each for each, _ in reported), self._clock.monotonic_ms())
+        for ledger_id in self._damaged.due(self._clock.monotonic_ms()):
+            if self._parts.is_stopped:
+                return
+            report = await repair_ledger(self._parts, ledger_id, doubt, has_state=True)
+            outcome, now_ms = report.ended.outcome, self._clock.monotonic_ms()
+            is_over = outcome is not RepairOutcome.INCOMPLETE
+            self._damaged.note(ledger_id, now_ms, is_over=is_over)
+            if not is_over:
+                fields = {"ledger_id": ledger_id, "reason": report.problem}
+                self._report("damage_not_repaired", fields)
+            if outcome is RepairOutcome.DELETED:
+                self._on_deleted(ledger_id)
+            elif outcome is RepairOutcome.CLEARED:
+                self.progress.note(ledger_id, report)
 
     # The pass.
 

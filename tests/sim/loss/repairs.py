@@ -159,6 +159,9 @@ class Repairs:
         asked, self._asked = self._asked, {}
         return list(asked)
 
+    def take_damaged(self) -> list[tuple[int, tuple[int, ...]]]:
+        return []
+
     def last_accepted_id(self, ledger_id: int) -> int:
         state = self._bookie.states.get(ledger_id)
         return NO_ENTRY if state is None else state.last_accepted_id

@@ -8,6 +8,7 @@ import pytest
 
 from bookie_server.core.doubt import Doubt
 from bookie_server.core.repair import RepairOutcome
+from bookie_server.service.repair.damaged import LEDGERS_MAX, RETRY_PAUSE_MS, TRIES_MAX
 from bookie_server.service.repair.pace import STORED_ENTRIES_MAX
 from bookie_server.service.repair.progress import LEDGERS_SHOWN_MAX, RepairProgress, RepairState
 from bookie_server.service.repair.repairs import RECOVERIES_MAX
@@ -416,3 +417,85 @@ def test_me_is_never_asked(world: RepairWorld) -> None:
     world.closed(7)
     world.repair(7)
     assert all(bookie != ME for _, bookie, *_ in world.peers.requests)
+
+
+# Damaged entries, which the scrub found.
+
+NO_DOUBT = Doubt()
+
+
+def damaged_world(*, is_open: bool = False) -> RepairWorld:
+    """A bookie without doubt that has lost entry 1 of ledger 7."""
+    world = RepairWorld()
+    world.storage.doubt = NO_DOUBT
+    if is_open:
+        world.ledger(7, OPEN, held=[0, 2])
+        world.peers.lacs["b1", 7] = 1
+    else:
+        world.closed(7, held=[0, 2])
+    world.storage.cleared[7] = 0
+    world.storage.damaged = [(7, (1,))]
+    return world
+
+
+def run_repairs(world: RepairWorld, duration_ms: int) -> None:
+    world.repairs.start()
+    world.scheduler.run_for(duration_ms)
+    world.repairs.stop()
+    world.scheduler.run_for(5_000)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_damaged_entry_is_fetched_without_any_doubt(*, is_open: bool) -> None:
+    world = damaged_world(is_open=is_open)
+    run_repairs(world, 2_000)
+    assert world.storage.entries[7][1] == stored(7, 1)
+    assert world.storage.damaged == []
+    assert world.recovered == []
+    assert world.failures == []
+    assert world.progress.in_limbo == {}
+
+
+def test_a_ledger_with_a_damaged_entry_is_never_recovered_for_it() -> None:
+    world = damaged_world(is_open=True)
+    world.repairs.start()
+    for _ in range(20):
+        world.storage.damaged = [(7, (1,))]
+        world.scheduler.run_for(60_000)
+    world.repairs.stop()
+    assert world.recovered == []
+
+
+def test_damage_is_repaired_when_another_bookie_answers_again() -> None:
+    world = damaged_world()
+    world.peers.codes = dict.fromkeys(("b1", "b2"), Code.IO_ERROR)
+    world.repairs.start()
+    world.scheduler.run_for(RETRY_PAUSE_MS - 1_000)
+    assert [event for event, _ in world.failures] == ["damage_not_repaired"]
+    world.peers.codes.clear()
+    assert 1 not in world.storage.entries[7]
+    world.scheduler.run_for(5_000)
+    assert world.storage.entries[7][1] == stored(7, 1)
+    world.repairs.stop()
+
+
+def test_damage_that_no_bookie_can_repair_is_tried_with_longer_and_longer_pauses() -> None:
+    world = damaged_world()
+    world.peers.codes = dict.fromkeys(("b1", "b2"), Code.IO_ERROR)
+    run_repairs(world, RETRY_PAUSE_MS << (TRIES_MAX + 1))
+    assert len(world.failures) == TRIES_MAX
+
+
+def test_many_damaged_ledgers_wait_in_the_storage() -> None:
+    world = damaged_world()
+    world.peers.codes = dict.fromkeys(("b1", "b2"), Code.IO_ERROR)
+    ids = range(100, 100 + LEDGERS_MAX)
+    for ledger_id in ids:
+        world.closed(ledger_id, 0)
+    world.storage.damaged = [(ledger_id, (0,)) for ledger_id in ids]
+    world.repairs.start()
+    world.scheduler.run_for(10_000)
+    world.storage.damaged = [(7, (1,))]
+    world.scheduler.run_for(10_000)
+    assert world.storage.damaged == [(7, (1,))]
+    world.repairs.stop()
