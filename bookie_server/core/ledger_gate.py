@@ -42,6 +42,7 @@ class Health:
     # if a ledger up to this id has no state, the bookie may have forgotten its fence
     highest_dropped_ledger_id: int = -1
     is_closing: bool = False  # adds that are not yet accepted get the answer IO_ERROR
+    add_period: int = 0  # number of the current period (core/release.py)
     in_flight_bytes: int = 0  # bytes of accepted and deferred adds that have no answer yet
 
     @property
@@ -151,12 +152,13 @@ def key_fits(state: HeldLedger, key: bytes) -> bool:
 def may_say_absent(state: HeldLedger | None, health: Health) -> bool:
     """Return whether the bookie may answer NO_ENTRY, NO_LEDGER or a LAC.
 
-    The result is False while the ledger is in limbo, and after a failed write or sync. It is also
-    False while any file is in doubt, because such a file may hold entries of any ledger.
+    The result is False while the ledger is in limbo or is being released, and after a failed write
+    or sync. It is also False while any file is in doubt, because such a file may hold entries of
+    any ledger.
     """
     if health.has_failed or health.files_in_doubt:
         return False
-    return state is None or not state.in_limbo
+    return state is None or not (state.in_limbo or state.is_releasing)
 
 
 def code_of_failure(error: StorageError) -> Code:

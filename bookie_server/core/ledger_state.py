@@ -64,6 +64,8 @@ class HeldLedger:
     last_accepted_id: int = -1  # largest accepted entry id, durable or not; -1 without adds
     last_ticket: int = 0  # ticket of the last record accepted since the start; 0 without a record
     drop_ticket: int = 0  # ticket of the last tombstone since the start; 0 without a tombstone
+    added_in: int = 0  # number of the period of the last add (core/release.py); 0 without an add
+    is_releasing: bool = False  # the entries may be deleted soon, unless an add arrives
 
     @property
     def lac(self) -> int:
@@ -80,9 +82,12 @@ class HeldLedger:
         """Whether a tombstone deletes all entries that were ever accepted."""
         return (self.tombstone > 0 or self.drop_ticket > 0) and self.last_accepted_id < 0
 
-    def bury(self, origin: int, dropped_s: int) -> None:
+    def bury(self, origin: int, dropped_s: int, *, is_release: bool = False) -> None:
         """Apply a tombstone. Tombstones and adds may be applied in any order."""
-        self.is_fenced = True
+        if is_release:
+            self.is_unverified = True
+        else:
+            self.is_fenced = True
         if origin > self.tombstone:
             self.tombstone, self.dropped_s = origin, dropped_s
 

@@ -6,5 +6,6 @@
 - `limits`: limits of the memory held for peers. `metrics`: counters and gauges. `admin`: the HTTP
   server, which shows them, and the routes of administrators.
 - `membership`: access to the metadata store. `collector`: deletes the entries of deleted ledgers.
-  `compaction_clock`: starts the compactions that are due.
+  `releaser`: deletes those of ledgers that no longer name the bookie. `compaction_clock`: starts
+  the compactions that are due.
 """

@@ -90,7 +90,12 @@ class AddPath:
             self._check_first(request, lac, guarded(self._tasks, on_done))
         elif verdict is not None:
             on_done(verdict)
-        elif state is None or is_compared or request.entry_ids[0] > state.last_accepted_id:
+        elif (
+            state is None
+            or is_compared
+            or state.is_releasing
+            or request.entry_ids[0] > state.last_accepted_id
+        ):
             self._store(request, lac, on_done)
         else:
             health.in_flight_bytes += size
@@ -120,6 +125,8 @@ class AddPath:
         record.last_add_confirmed = lac
         record.on_done = on_done
         state.last_accepted_id = max(state.last_accepted_id, ids[-1])
+        # An add ends a release: its entries must stay.
+        state.added_in, state.is_releasing = self._health.add_period, False
         self._health.in_flight_bytes += record.body_size
         state.last_ticket = self._journal.submit(record)
 
@@ -152,7 +159,9 @@ class AddPath:
                 on_done(code_of_failure(error))
             return
         self._health.in_flight_bytes -= len(request.body)
-        if is_repeated and state.drop_ticket <= covered:
+        # While the ledger is being released, a run is stored again, which ends the release.
+        if is_repeated and state.drop_ticket <= covered and not state.is_releasing:
+            state.added_in = self._health.add_period
             self._answer_repeated(request, lac, on_done)
             return
         if is_overlap and not request.is_recovery:

@@ -31,10 +31,12 @@ class Drops:
         self._journal = journal
 
     async def candidates(self) -> list[int]:
-        """Return the ids of all known ledgers that are not dropped, in ascending order."""
+        """Return the ids of all known ledgers that `drop` has not dropped, in ascending order."""
         found: list[int] = []
         for part in parts(list(self._shared.states.values())):
-            found += [state.ledger_id for state in part if not state.is_dropped]
+            found += [
+                state.ledger_id for state in part if not (state.is_dropped and state.is_fenced)
+            ]
             await self._shared.give_way()
         return sorted(found)
 
@@ -49,7 +51,7 @@ class Drops:
         if state is None:
             on_done(Code.NO_LEDGER)
             return
-        if state.is_dropped:
+        if state.is_dropped and state.is_fenced:
             self._journal.when_durable(state.drop_ticket, on_done)
             return
         code = self._keeper.refuses_control(is_drop=True)
@@ -73,11 +75,14 @@ class Drops:
     def on_durable(self, record: JournalRecord) -> None:
         """Apply a durable tombstone: delete the entries before the tombstone in the journal."""
         state = self._shared.states[record.ledger_id]
-        state.bury(record.origin_sequence, record.value)
+        state.bury(record.origin_sequence, record.value, is_release=record.is_release)
         self._shared.states.changed.add(record.ledger_id)
         state.last_entry_id = -1
         self._keeper.drop(record.ledger_id)
-        self._shared.counters.drops += 1
+        if record.is_release:
+            self._shared.counters.releases += 1
+        else:
+            self._shared.counters.drops += 1
 
     async def forget(self) -> int:
         """Forget old tombstones that no record needs any more, and return the number of tombstones.

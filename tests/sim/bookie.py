@@ -15,6 +15,7 @@ from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
 from bookie_server.service.collector import Collector
+from bookie_server.service.releaser import Releaser
 from bookie_server.storage.compaction.cycle import Compacted
 from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
@@ -23,6 +24,7 @@ from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState
 from tests.sim.checker import require
 from tests.sim.disk import SECTOR, SimDisk, SimFileSystem, tear_tail
 from tests.sim.late_add import late_add
+from tests.sim.records import RecordsFromStore
 from tests.sim.runtime import Host
 
 if TYPE_CHECKING:
@@ -157,6 +159,9 @@ class SimBookie:
         self.collector = Collector(
             storage=storage,
             listing=ListingFromStore(self.world, host),
+            releaser=Releaser(
+                storage, RecordsFromStore(self.world, self.name, host), host, self.name
+            ),
             tasks=host,
             interval_ms=COLLECTOR_INTERVAL_MS,
             on_pass=lambda collected: self.world.note(self.name, collected),

@@ -164,6 +164,7 @@ class BookieView:
             "lastCollectionIsWhole": last.is_whole,
             "lastLedgersHeld": last.ledgers_held,
             "lastLedgersDeleted": last.ledgers_dropped,
+            "lastLedgersReleased": last.ledgers_released,
         }
 
     def disk_info(self) -> dict[str, int]:
