@@ -33,7 +33,7 @@ class AddPeriods:
             return
         self._begun_ms.append(now_ms)
         self.current += 1
-        while now_ms - self._begun_ms[1] >= self._wait_ms:
+        while len(self._begun_ms) > 1 and now_ms - self._begun_ms[1] >= self._wait_ms:
             self._begun_ms.popleft()
 
     def quiet_before(self, now_ms: int) -> int:

@@ -1,4 +1,4 @@
-"""Releases ledgers: gives back the space of closed ledgers that no longer name this bookie (ADR 43).
+"""Releases closed ledgers that no longer name this bookie: gives back their space (ADR 43).
 
 A ledger is released in three steps:
 
@@ -40,12 +40,18 @@ class Releaser:
     """Releases a limited number of ledgers in each pass, and continues after them in the next."""
 
     def __init__(
-        self, storage: LedgerStorage, records: LedgerRecords, tasks: Tasks, bookie_id: str
+        self,
+        storage: LedgerStorage,
+        records: LedgerRecords,
+        tasks: Tasks,
+        bookie_id: str,
+        pause_ms: int = PAUSE_MS,
     ) -> None:
         self._storage = storage
         self._records = records
         self._tasks = tasks
         self._bookie_id = bookie_id
+        self._pause_ms = pause_ms
         self._is_stopped = False
         self._last_ledger_id = -1  # the ledger that was looked up last
 
@@ -64,7 +70,7 @@ class Releaser:
             record = await self._records.peek(ledger_id)
             if record is None or not is_released_by(record.value, self._bookie_id):
                 continue
-            await self._tasks.sleep(PAUSE_MS)
+            await self._tasks.sleep(self._pause_ms)
             is_released = not self._is_stopped and await self._release(ledger_id)
             released += is_released
             kept += not is_released

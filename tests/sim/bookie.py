@@ -45,6 +45,7 @@ SETTINGS = StorageSettings(
 
 EVERY_FILE_PERCENT = 101
 """Files without a deleted entry are compacted too, because few files in a schedule have one."""
+RELEASE_PAUSE_MS = 1
 COLLECTOR_INTERVAL_MS = 3_600_000
 """Longer than any schedule, so passes run only when a schedule requests them."""
 
@@ -160,7 +161,11 @@ class SimBookie:
             storage=storage,
             listing=ListingFromStore(self.world, host),
             releaser=Releaser(
-                storage, RecordsFromStore(self.world, self.name, host), host, self.name
+                storage,
+                RecordsFromStore(self.world, self.name, host),
+                host,
+                self.name,
+                RELEASE_PAUSE_MS,
             ),
             tasks=host,
             interval_ms=COLLECTOR_INTERVAL_MS,
