@@ -34,9 +34,7 @@ class Drops:
         """Return the ids of all known ledgers that `drop` has not dropped, in ascending order."""
         found: list[int] = []
         for part in parts(list(self._shared.states.values())):
-            found += [
-                state.ledger_id for state in part if not (state.is_dropped and state.is_fenced)
-            ]
+            found += [state.ledger_id for state in part if not state.is_deleted]
             await self._shared.give_way()
         return sorted(found)
 
@@ -51,7 +49,7 @@ class Drops:
         if state is None:
             on_done(Code.NO_LEDGER)
             return
-        if state.is_dropped and state.is_fenced:
+        if state.is_deleted:
             self._journal.when_durable(state.drop_ticket, on_done)
             return
         code = self._keeper.refuses_control(is_drop=True)
@@ -60,7 +58,7 @@ class Drops:
             return
         # Change the state before any await, because the next records of the ledger follow the
         # tombstone in the journal.
-        state.is_fenced = True
+        state.is_fenced, state.is_released = True, False
         state.last_accepted_id = -1
         self._shared.states.changed.add(ledger_id)
         record = JournalRecord(

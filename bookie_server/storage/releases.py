@@ -86,7 +86,7 @@ class Releases:
         # Change the state before any await, because the next records of the ledger follow the
         # tombstone in the journal.
         state.is_releasing = False
-        state.is_unverified = True
+        state.is_released = state.is_unverified = True
         state.last_accepted_id = -1
         self._shared.states.changed.add(ledger_id)
         record = JournalRecord(
