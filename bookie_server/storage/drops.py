@@ -80,6 +80,8 @@ class Drops:
         if record.is_release:
             self._shared.counters.releases += 1
         else:
+            # Nothing of a deleted ledger needs a repair.
+            state.cleared_epoch = self._shared.health.doubt.epoch
             self._shared.counters.drops += 1
 
     async def forget(self) -> int:
