@@ -80,6 +80,7 @@ class Model:
     def release_sent(self, ledger_id: int) -> int:
         """From now on, acknowledged entries may be gone. Return the age of later entries."""
         going = {key: self.acked.pop(key) for key in list(self.acked) if key[0] == ledger_id}
+        self.lost.difference_update(going)
         self.dropping[ledger_id] = going
         for key, stored in going.items():
             possible = self.possible.setdefault(key, Counter())
