@@ -144,6 +144,10 @@ class DamagedDirectoryError(StartupError):
     """The MANIFEST or the ledger-state file is missing or damaged; has `path` and `reason`."""
 
 
+class UnrepairedDirectoryError(StartupError):
+    """The directory may have lost entries, and a tool needs a repaired directory; has `path`."""
+
+
 class UncleanDirectoryError(StartupError):
     """The bookie did not stop cleanly, and a tool needs a clean stop; has `path`."""
 

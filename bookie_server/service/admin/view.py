@@ -172,6 +172,17 @@ class BookieView:
         space = self.serving.storage.disk.space
         return {"freeSpace": space.free, "totalSpace": space.total}
 
+    def doubt(self) -> dict[str, int | bool]:
+        """Return whether the directory may have lost entries, and how many ledgers are in limbo."""
+        storage = self.serving.storage
+        doubt = storage.doubt
+        return {
+            "epoch": doubt.epoch,
+            "isOver": doubt.is_over,
+            "isDated": doubt.epoch == 0 or doubt.transaction > 0,
+            "ledgersInLimbo": storage.ledgers_in_limbo,
+        }
+
     def journal_mark(self) -> dict[str, str]:
         """Return the mark of the journal in BookKeeper's form, or {} without a journal."""
         mark = self.serving.storage.journal_mark
@@ -199,6 +210,7 @@ class BookieView:
             "uptimeSeconds": round(time.monotonic() - self._began, 3),
             "state": self.state(),
             "disk": self.disk_info(),
+            "doubt": self.doubt(),
             "garbageCollection": self.garbage_collection(),
             "metrics": self.metrics(),
         }

@@ -118,17 +118,14 @@ class FileKeeper:
 
     @property
     def missing(self) -> list[FileEntry]:
-        """The listed files that do not exist. They are listed until the doubt about them is over.
-
-        If such a file comes back before, its entries can be read again after a start.
-        """
+        """The files that do not exist. They are listed until the doubt about them is over."""
         return [] if self._health.doubt.is_over else self._missing
 
     def has_room_for(self, size: int, *, is_drop: bool = False) -> bool:
         """Return whether a record of `size` bytes fits after the records in flight.
 
-        The record must not be a regular add. As long as regular adds are accepted, the result is
-        always True, because there is a next file. Some room is left to deletions.
+        The record is no regular add. While regular adds are accepted, there is a next file, so the
+        result is True. Some room is left to deletions.
         """
         health = self._health
         if health.is_writable:
@@ -191,8 +188,7 @@ class FileKeeper:
     async def finish_all(self) -> None:
         """Write and sync the indexes of all files with entries, at a clean stop."""
         await self._finish_full()
-        # A file with only control records is not kept, because the ledger-state file has their
-        # contents.
+        # The ledger-state file has the contents of a file with only control records.
         if self.active.index.pieces:
             self._retire_active()
             await self._finish_full()
@@ -249,8 +245,7 @@ class FileKeeper:
         """
         if self._ended.done():
             return
-        committed: Future[None] = self._tasks.future()
-        self._committed.append(committed)
+        self._committed.append(committed := self._tasks.future())
         self.wake()
         await committed
 
@@ -369,7 +364,7 @@ class FileKeeper:
         kept = self._health.unknown_files | self.handover.owned
         dead = self.finished.dead(kept)
         for file in dead:
-            # From now on, no read finds an entry in the file. The slot is in use until the commit.
+            # From now on, no read finds an entry in it. The slot is in use until the commit.
             self.finished.remove(file)
             self._freed.append(file.entry.slot)
             self._leaving[file.entry.slot] = file.handle
@@ -455,7 +450,7 @@ class FileKeeper:
         """Close a freed file, and remove it unless it is kept for reuse."""
         try:
             if slot in self._leaving:
-                # Until the close, the slot cannot be used: a call for the file may still run.
+                # Until the close, a call for the file may still run.
                 await self._leaving[slot].close()
                 del self._leaving[slot]
             if not is_kept:
