@@ -4,11 +4,12 @@ A ledger is released in three steps:
 
 1. Hide: the storage no longer lists the entries of the ledger, and each add ends the release.
 2. Touch: under the lock of re-replication, the record is read after a sync. It must be CLOSED and
-   must not name this bookie. Then the same record is written again, with a compare-and-swap.
+   must not name this bookie. Then the same record is rewritten with a compare-and-swap.
 3. Drop: the storage deletes the entries, without a fence.
 
-A worker of re-replication that listed the entries before step 1 has read the record before step 2,
-so its write fails. A worker that lists them later finds nothing. If a step fails, the entries stay.
+So PROTOCOL.md#F8 holds. A worker of re-replication that listed the entries before step 1 has read
+the record before step 2, so its write fails. A worker that lists them later finds nothing. If a
+step fails, the entries stay.
 """
 
 from __future__ import annotations

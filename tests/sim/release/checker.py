@@ -1,8 +1,8 @@
 """The invariants of ledgers whose copies are moved and released.
 
-They are those of `tests.sim.loss.checker` without losses, and these: a bookie drops no ledger whose
-record names it, and a worker names only a bookie that holds its part of the fragment (R1). A bookie
-that has released a ledger may deny its entries.
+They are those of `tests.sim.loss.checker` without losses, and "HELD": a bookie drops no ledger
+whose record names it, and a worker names only a bookie that holds its part of the fragment. A
+bookie that has released a ledger may deny its entries.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ReleaseChecker(LossChecker):
         """Check that the record does not name a bookie that begins to drop the ledger."""
         fragments = self.record.fragments
         is_named = any(bookie in fragment.ensemble for fragment in fragments)
-        require(not is_named, "R1", f"{bookie} drops the ledger, whose record names it")
+        require(not is_named, "HELD", f"{bookie} drops the ledger, whose record names it")
         self.mark("released")
         self.copies.release(bookie)
         self._held.pop(bookie, None)
@@ -112,7 +112,7 @@ class ReleaseChecker(LossChecker):
             for bookie in set(now.ensemble) - set(was.ensemble):
                 owed = set(owed_of(now, end, new.quorum, bookie))
                 missing = sorted(owed - self._held.get(bookie, set()))
-                require(not missing, "R1", f"{client} names {bookie}, which lacks {missing}")
+                require(not missing, "HELD", f"{client} names {bookie}, which lacks {missing}")
 
 
 class ReleaseCheckers(LossCheckers):

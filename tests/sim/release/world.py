@@ -161,7 +161,7 @@ class ReleaseAudit(Audit):
         if world.checkers.of(ledger_id).is_thin:
             return
         freed = world.run_until(partial(self._is_released, ledger_id), HEALTHY_MS)
-        require(freed, "R2", f"ledger {ledger_id} stays where {metadata.fragments} names nobody")
+        require(freed, "FREED", f"ledger {ledger_id} stays where {metadata.fragments} names nobody")
         super().check_ledger(ledger_id, world.store.records[ledger_id].value)
 
     def _is_released(self, ledger_id: int) -> bool:
