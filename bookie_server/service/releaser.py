@@ -71,8 +71,7 @@ class Releaser:
             record = await self._records.peek(ledger_id)
             if record is None or not is_released_by(record.value, self._bookie_id):
                 continue
-            await self._tasks.sleep(self._pause_ms)
-            is_released = not self._is_stopped and await self._release(ledger_id)
+            is_released = await self._release(ledger_id)
             released += is_released
             kept += not is_released
         return Released(looked_up, released, kept)
@@ -86,7 +85,8 @@ class Releaser:
 
     async def _release(self, ledger_id: int) -> bool:
         """Hide, touch and drop one ledger. Return whether its entries are deleted."""
-        if not await self._records.lock(ledger_id):
+        await self._tasks.sleep(self._pause_ms)
+        if self._is_stopped or not await self._records.lock(ledger_id):
             return False
         is_released = False
         if self._storage.hide(ledger_id):

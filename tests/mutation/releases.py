@@ -118,8 +118,8 @@ MUTATIONS = [
     Mutation(
         "release_without_lock",
         RELEASER,
-        "        if not await self._records.lock(ledger_id):\n",
-        "        if not await self._records.lock(ledger_id) and False:\n",
+        "        if self._is_stopped or not await self._records.lock(ledger_id):\n",
+        "        if self._is_stopped:\n",
         "a release races with each worker of Apache",
     ),
     Mutation(

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from bookie_server.core.record import JournalRecord
+from bookie_server.core.release import is_released_by
 from bookie_server.service import releaser
 from bookie_server.service.releaser import Releaser
 from bookie_server.storage.adds import AddPath
@@ -38,13 +39,13 @@ def _closed_or_in_recovery(metadata: LedgerMetadata, bookie_id: str) -> bool:
 async def _only_read(self: Releaser, ledger_id: int) -> bool:
     """Read the record, and do not touch it."""
     record = await self._records.load(ledger_id)
-    return record is not None and releaser.is_released_by(record.value, self._bookie_id)
+    return record is not None and is_released_by(record.value, self._bookie_id)
 
 
 async def _touch_with_any_outcome(self: Releaser, ledger_id: int) -> bool:
     """Drop the ledger even if another client has written the record first."""
     record = await self._records.load(ledger_id)
-    if record is None or not releaser.is_released_by(record.value, self._bookie_id):
+    if record is None or not is_released_by(record.value, self._bookie_id):
         return False
     await self._records.touch(ledger_id, record.version)
     return True

@@ -19,7 +19,7 @@ from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.shared import Shared
 from ledgerlog_spark.metadata.stores import MetadataStores
-from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, LedgerState, Quorum
+from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, LedgerState, Quorum, Version
 from ledgerlog_spark.testing.cluster import memory_metadata
 from ledgerlog_spark.testing.memory.tree import Fault
 from tests.crash.machine import add_request
@@ -145,7 +145,7 @@ async def test_a_conflict_keeps_the_entries(world: World, monkeypatch: pytest.Mo
     await world.wait()
     touch = world.stores.ledgers.touch
 
-    async def write_and_touch(ledger_id: int, version: object) -> object:
+    async def write_and_touch(ledger_id: int, version: Version) -> object:
         record = await world.stores.ledgers.load(ledger_id)
         named = replace(record.value, fragments=(Fragment(0, (ME,)),))
         await world.stores.ledgers.write(ledger_id, named, record.version)
@@ -182,7 +182,7 @@ async def test_an_unknown_outcome_of_the_touch_keeps_the_entries(
     await world.wait()
     touch = world.stores.ledgers.touch
 
-    async def touch_unheard(ledger_id: int, version: object) -> object:
+    async def touch_unheard(ledger_id: int, version: Version) -> object:
         memory_tree(world.stores).inject(Fault.REPLY_LOST)
         return await touch(ledger_id, version)
 
