@@ -60,7 +60,7 @@ class FoundOutside:
 
 
 def found_outside(known: KnownBookie | None, loss: str = "") -> FoundOutside:
-    """Return what a record shows; `known` is None if the bookie has no record."""
+    """Return the values of a record; `known` is None if the bookie has no record."""
     directories = () if known is None else known.directories
     return FoundOutside(
         loss,
@@ -192,7 +192,7 @@ def refusal(
 
 
 def older_copy(path: str, local: DirectoryIdentity, known: KnownBookie) -> str:
-    """Return what is wrong with an older copy."""
+    """Return the description of an older copy."""
     return (
         f"{path} is an older copy of the directory of the bookie: it is at start {local.starts}, "
         f"change {local.changes}, but the metadata store has {_counters(known)}. Entries and "

@@ -90,8 +90,7 @@ class FileKeeper:
 
     def has_file(self, file_id: int) -> bool:
         """Return whether the directory has this file and the file has not been freed."""
-        is_open = any(file_id == file.entry.file_id for file in self.opened)
-        return is_open or file_id in self.finished
+        return file_id in self.finished or any(file_id == f.entry.file_id for f in self.opened)
 
     def new_file_id(self) -> int:
         """Return a file id that this process has not used, and that no MANIFEST lists."""
@@ -114,11 +113,10 @@ class FileKeeper:
     @property
     def is_in_doubt(self) -> bool:
         """Whether any file is missing or in doubt. Such a file may contain any ledger's records."""
-        return bool(self.missing or self._health.unknown_files)
+        return bool(self._still_missing() or self._health.unknown_files)
 
-    @property
-    def missing(self) -> list[FileEntry]:
-        """The files that do not exist. They are listed until the doubt about them is over."""
+    def _still_missing(self) -> list[FileEntry]:
+        """Return the missing files that are listed, because their doubt is not over."""
         return [] if self._health.doubt.is_over else self._missing
 
     def has_room_for(self, size: int, *, is_drop: bool = False) -> bool:
@@ -345,7 +343,7 @@ class FileKeeper:
             self._on_state_change()
 
     def _notify(self) -> None:
-        """Wake a roll that waits for a next file or for the index of the full file."""
+        """Wake a roll that waits for a next file, or for the index of the full file."""
         changed, self._changed = self._changed, self._tasks.future()
         resolve(changed, None)
 
@@ -468,7 +466,8 @@ class FileKeeper:
             if file.entry.live_bytes != file.live_bytes:
                 file.entry = replace(file.entry, live_bytes=file.live_bytes)
         unlisted = self.handover.unlisted
-        files = [file.entry for file in self.finished if file not in unlisted] + self.missing
+        files = [file.entry for file in self.finished if file not in unlisted]
+        files += self._still_missing()
         opened = [
             replace(opened.entry, first_sequence=opened.first_sequence)
             for opened in (self.full, self.active, self.spare, prepared)
@@ -479,8 +478,7 @@ class FileKeeper:
         if keep_open:
             files += opened
         else:
-            known = {entry.slot for entry in files}
-            free += [e.slot for e in opened if e.slot not in known]
+            free += sorted({entry.slot for entry in opened} - {entry.slot for entry in files})
         return replace(
             before,
             next_file_id=max(
