@@ -101,12 +101,7 @@ class AddPath:
             self._check_first(request, lac, guarded(self._tasks, on_done))
         elif verdict is not None:
             on_done(verdict)
-        elif (
-            state is None
-            or is_compared
-            or state.is_releasing
-            or request.entry_ids[0] > state.last_accepted_id
-        ):
+        elif state is None or is_compared or request.entry_ids[0] > state.last_accepted_id:
             self._store(request, lac, on_done)
         else:
             health.in_flight_bytes += size

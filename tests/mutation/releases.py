@@ -89,14 +89,6 @@ MUTATIONS = [
     Mutation(
         "repeat_answers_from_released",
         f"{STORAGE}/adds.py",
-        "            or state.is_releasing\n",
-        "",
-        "a repeated add is compared and not stored at once",
-        equivalent="the comparison ends with the same check, and the run is stored then",
-    ),
-    Mutation(
-        "compared_repeat_answers_from_released",
-        f"{STORAGE}/adds.py",
         "if is_repeated and state.drop_ticket <= covered and not state.is_releasing:",
         "if is_repeated and state.drop_ticket <= covered:",
         "a repeated add is acknowledged, and its entry is deleted by the release",
