@@ -182,8 +182,8 @@ def may_say_absent(state: HeldLedger | None, health: Health, newer_epoch: int = 
     """
     if health.has_failed or health.files_in_doubt:
         return False
-    is_releasing = state is not None and state.is_releasing
-    return not is_releasing and not is_in_limbo(state, health.doubt, newer_epoch)
+    is_hidden = state is not None and state.is_hidden
+    return not is_hidden and not is_in_limbo(state, health.doubt, newer_epoch)
 
 
 def code_of_failure(error: StorageError) -> Code:

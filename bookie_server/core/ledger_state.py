@@ -72,6 +72,7 @@ class HeldLedger:
     drop_ticket: int = 0  # ticket of the last tombstone since the start; 0 without a tombstone
     added_in: int = 0  # number of the period of the last add (core/release.py); 0 without an add
     is_releasing: bool = False  # the entries may be deleted soon, unless an add arrives
+    is_hidden: bool = False  # releasing, or the tombstone of the release is not durable yet
 
     @property
     def lac(self) -> int:
@@ -92,6 +93,11 @@ class HeldLedger:
     def is_deleted(self) -> bool:
         """Whether the ledger is dropped because its metadata was deleted."""
         return self.is_dropped and not self.is_released
+
+    def end_release(self) -> None:
+        """End a release whose tombstone was not submitted. The entries stay."""
+        if self.is_releasing:
+            self.is_releasing = self.is_hidden = False
 
     def bury(self, origin: int, dropped_s: int, *, is_release: bool = False) -> None:
         """Apply a tombstone. Tombstones and adds may be applied in any order."""

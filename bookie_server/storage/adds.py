@@ -131,7 +131,8 @@ class AddPath:
         record.on_done = on_done
         state.last_accepted_id = max(state.last_accepted_id, ids[-1])
         # An add ends a release: its entries must stay.
-        state.added_in, state.is_releasing = self._health.add_period, False
+        state.added_in = self._health.add_period
+        state.end_release()
         self._health.in_flight_bytes += record.body_size
         state.last_ticket = self._journal.submit(record)
 

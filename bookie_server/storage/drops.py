@@ -78,6 +78,7 @@ class Drops:
         state.last_entry_id = -1
         self._keeper.drop(record.ledger_id)
         if record.is_release:
+            state.is_hidden = False
             self._shared.counters.releases += 1
         else:
             # Nothing of a deleted ledger needs a repair.

@@ -59,14 +59,14 @@ class Releases:
         state = self._shared.states.get(ledger_id)
         if state is None or not self._may_begin(state, self._quiet_before()):
             return False
-        state.is_releasing = True
+        state.is_releasing = state.is_hidden = True
         return True
 
     def unhide(self, ledger_id: int) -> None:
         """End the release of a ledger whose entries stay. Otherwise, do nothing."""
         state = self._shared.states.get(ledger_id)
         if state is not None:
-            state.is_releasing = False
+            state.end_release()
 
     def release(self, ledger_id: int, on_done: OnAdd) -> None:
         """Delete all entries of a hidden ledger, without a fence.
@@ -84,7 +84,8 @@ class Releases:
             on_done(code)
             return
         # Change the state before any await, because the next records of the ledger follow the
-        # tombstone in the journal.
+        # tombstone in the journal. The ledger stays hidden until the tombstone is durable, because
+        # the files still list the entries.
         state.is_releasing = False
         state.is_released = state.is_unverified = True
         state.last_accepted_id = -1

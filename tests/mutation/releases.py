@@ -54,9 +54,16 @@ MUTATIONS = [
     Mutation(
         "release_is_not_hidden",
         f"{STORAGE}/releases.py",
+        "        state.is_releasing = state.is_hidden = True\n",
         "        state.is_releasing = True\n",
-        "",
-        "nothing is released",
+        "a worker lists entries that are about to be deleted",
+    ),
+    Mutation(
+        "release_is_shown_before_it_is_durable",
+        f"{STORAGE}/releases.py",
+        "        state.is_releasing = False\n",
+        "        state.is_releasing = state.is_hidden = False\n",
+        "a worker lists entries whose deletion is under way",
     ),
     Mutation(
         "release_sets_a_fence",
@@ -82,8 +89,8 @@ MUTATIONS = [
     Mutation(
         "add_does_not_end_a_release",
         f"{STORAGE}/adds.py",
-        "        state.added_in, state.is_releasing = self._health.add_period, False\n",
-        "        state.added_in = self._health.add_period\n",
+        "        state.end_release()\n",
+        "",
         "an acknowledged add is deleted by the release that was under way",
     ),
     Mutation(

@@ -64,6 +64,11 @@ def _release_what_is_not_hidden(self: Releases, ledger_id: int, on_done: Any) ->
     _release(self, ledger_id, on_done)
 
 
+def _show_before_it_is_durable(self: Releases, ledger_id: int, on_done: Any) -> None:
+    _release(self, ledger_id, on_done)
+    self._shared.states[ledger_id].is_hidden = False
+
+
 _admit = AddPath._admit
 
 
@@ -99,6 +104,9 @@ MUTATIONS: dict[str, Mutation] = {
             (Releases, "hide", _hide_nothing),
             (Releases, "release", _release_what_is_not_hidden),
         ),
+    ),
+    "release_is_shown_before_it_is_durable": Mutation(
+        "ADR 43", ((Releases, "release", _show_before_it_is_durable),)
     ),
     "repeat_answers_from_released": Mutation(
         "ADR 43", ((AddPath, "_admit", _answer_from_the_held_copy),)

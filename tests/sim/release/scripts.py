@@ -164,6 +164,20 @@ def a_list_during_a_release_shows_nothing() -> ReleaseWorld:
     return world
 
 
+def a_list_during_the_drop_shows_nothing() -> ReleaseWorld:
+    """b2 has submitted the drop, and its disk is slow. A worker reads the record, and lists b2."""
+    world = closed_world()
+    begin_release(world, "b2", "touch_reply")
+    world.bookies["b2"].make_slow((15_000, 15_000))
+    let_pass(world, "touch_reply")
+    dropping = world.run_until(lambda: not world.holds("b2", LEDGER), 20)
+    require(dropping, "SCRIPT", "b2 keeps its entries")
+    world.store.locks.clear()
+    move(world, "worker", "b3", "b2")
+    world.run_for(300)
+    return world
+
+
 def a_repeated_add_ends_a_release() -> ReleaseWorld:
     """The same with Apache's worker, which sends all entries to b2 again, and lists nothing."""
     world = closed_world()

@@ -18,6 +18,7 @@ COUNTEREXAMPLES = [
     (s.a_list_from_before_the_release_meets_the_touch, "conflict_keeps_copies", "HELD"),
     (s.a_workers_write_that_comes_first_ends_the_release, "release_beats_cas", "HELD"),
     (s.a_list_during_a_release_shows_nothing, "drop_without_hide", "HELD"),
+    (s.a_list_during_the_drop_shows_nothing, "release_is_shown_before_it_is_durable", "HELD"),
     (s.a_repeated_add_ends_a_release, "repeat_answers_from_released", "HELD"),
     (s.an_unnamed_bookie_may_have_what_a_recovery_wrote, "release_in_recovery", "L5"),
     (s.a_record_that_is_restored_names_the_bookie_again, "release_fences", "L31"),

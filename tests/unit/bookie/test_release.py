@@ -69,7 +69,7 @@ def quiet_state() -> HeldLedger:
         ({"last_accepted_id": -1}, False),
         ({"added_in": 2}, False),
         ({"last_ticket": 10}, False),
-        ({"is_releasing": True}, False),
+        ({"is_hidden": True}, False),
         ({"is_fenced": True}, True),
     ],
 )
@@ -307,6 +307,21 @@ def test_a_released_ledger_keeps_its_fence(machine: Machine, way: str | None) ->
     assert machine.add(LEDGER, (1,), b"back", is_recovery=True) is Code.OK
     assert machine.read(LEDGER, 1) == (Code.OK, entry(LEDGER, 1, b"back"))
     assert machine.held(LEDGER) == [(1, 1)]
+
+
+def test_a_ledger_is_hidden_until_its_deletion_is_durable(machine: Machine) -> None:
+    filled(machine)
+    wait(machine)
+    assert machine.serving.hide(LEDGER)
+    codes: list[Code] = []
+    machine.serving.release(LEDGER, codes.append)
+    machine.serving.unhide(LEDGER)
+    assert isinstance(machine.held(LEDGER), StorageError)
+    machine.serving.add(add_request(LEDGER, (2,), b"2" * 300, is_recovery=True), codes.append)
+    assert isinstance(machine.held(LEDGER), StorageError)
+    machine.scheduler.run_until(lambda: len(codes) == 2)
+    assert codes == [Code.OK, Code.OK]
+    assert machine.held(LEDGER) == [(2, 2)]
 
 
 def test_a_released_ledger_can_be_released_again(machine: Machine) -> None:
