@@ -126,6 +126,9 @@ class BookieSettings(BaseSettings):
             entry that it may have lost. Without this setting, such a start is refused, because the
             disk may only not be mounted.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
+        release_wait_ms: Time without an add after which a pass also deletes the entries of a
+            closed ledger whose metadata no longer names the bookie, for example because the entries
+            were copied to another bookie. A start begins this time again. 0 keeps such entries.
         compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts each
             file in which less than this percentage is live: it copies the live entries to another
             file, and frees the old file. 0 disables these compactions.
@@ -192,6 +195,7 @@ class BookieSettings(BaseSettings):
     change_interval_ms: Annotated[int, Field(ge=100, le=600_000)] = 60_000
     allow_lost_directory: bool = False
     gc_interval_ms: Annotated[int, Field(ge=1_000, le=86_400_000)] = 600_000
+    release_wait_ms: Annotated[int, Field(ge=0, le=2_592_000_000)] = 86_400_000
     compaction_minor_percent: Percent = 20
     compaction_major_percent: Percent = 80
     compaction_minor_interval_ms: Annotated[int, Field(ge=0, le=2_592_000_000)] = 3_600_000

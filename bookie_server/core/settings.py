@@ -24,6 +24,7 @@ MAY_BE_0 = (
     "compaction_bytes_per_s",
     "scrub_bytes_per_s",
     "scrub_interval_ms",
+    "release_wait_ms",
 )
 JOURNAL_FILES_MIN = 2
 
@@ -66,6 +67,7 @@ class StorageSettings:
     # A new ledger-state file is begun only after more than this number of bytes was appended to it.
     state_deltas_bytes_min: int = 16 * KIBIBYTE
     tombstone_keep_s: int = 7 * 24 * 3_600  # minimum time for which a tombstone is kept
+    release_wait_ms: int = 24 * 3_600_000  # time without adds before a release; 0: never
     mode_settings: ModeSettings = ModeSettings()  # where adds are before their answers
     compaction_minor_percent: int = 20  # files are compacted below this live part; 0: never
     compaction_major_percent: int = 80  # the same for major compactions

@@ -33,12 +33,17 @@ from bookie_server.service.limits.lanes import Lanes, lane_gauges
 from bookie_server.service.logging import fields_of, get_logger
 from bookie_server.service.membership.cookie_check import check_cookies
 from bookie_server.service.membership.directory_record import DirectoryRecord
-from bookie_server.service.membership.ledger_records import StoreLedgerListing, StoreMetadataCheck
+from bookie_server.service.membership.ledger_records import (
+    StoreLedgerListing,
+    StoreLedgerRecords,
+    StoreMetadataCheck,
+)
 from bookie_server.service.membership.registration import BookieRegistration, SessionFile
 from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
 from bookie_server.service.metrics.durations import Durations
 from bookie_server.service.metrics.loop_lag import LoopLag
 from bookie_server.service.port_claim import claim
+from bookie_server.service.releaser import Releaser
 from bookie_server.service.repair.progress import RepairProgress, repair_gauges
 from bookie_server.service.v2.server import V2Server, listen
 from bookie_server.service.v2.shared import V2Shared
@@ -234,6 +239,7 @@ class Bookie:
             compaction_bytes_per_s=self.settings.compaction_bytes_per_s,
             scrub_bytes_per_s=self.settings.scrub_bytes_per_s,
             scrub_interval_ms=self.settings.scrub_interval_ms,
+            release_wait_ms=self.settings.release_wait_ms,
             disk=DiskSettings(
                 self.settings.disk_usage_warn,
                 self.settings.disk_usage_max,
@@ -251,9 +257,11 @@ class Bookie:
         return storage
 
     def _make_collector(self, storage: LedgerStorage, stores: MetadataStores) -> Collector:
+        records = StoreLedgerRecords(stores.ledgers, stores.replication_locks, self.bookie_id)
         collector = Collector(
             storage=storage,
             listing=StoreLedgerListing(stores.ledgers, stores.registration, self.bookie_id),
+            releaser=Releaser(storage, records, self._tasks, self.bookie_id),
             tasks=self._tasks,
             interval_ms=self.settings.gc_interval_ms,
             on_pass=self._log_pass,
@@ -298,7 +306,8 @@ class Bookie:
 
     def _log_pass(self, collected: Collected) -> None:
         self._view.note_pass(collected)
-        if collected.ledgers_dropped or not collected.is_whole:
+        has_changed = collected.ledgers_dropped or collected.ledgers_released
+        if has_changed or collected.ledgers_kept or not collected.is_whole:
             _logger.info("collected", **asdict(collected))
 
     async def _serve(

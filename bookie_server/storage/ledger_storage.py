@@ -39,6 +39,7 @@ from bookie_server.storage.modes.writers import DirectWriter
 from bookie_server.storage.reading.answers import ReadAnswers
 from bookie_server.storage.reading.reads import Reader
 from bookie_server.storage.reading.recent import RecentBodies
+from bookie_server.storage.releases import Releases
 from bookie_server.storage.scrub.scrubber import Scrubber
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import call_back
@@ -90,6 +91,9 @@ class LedgerStorage:
         self.read_lac, self.write_lac = self._lacs.read, self._lacs.write
         self.announce_lac, self.watch_lac = self._lacs.announce, self._lacs.watch
         self.drop, self.droppable = self._drops.drop, self._drops.candidates
+        releases = Releases(shared, keeper, journal)
+        self.releasable, self.release = releases.candidates, releases.release
+        self.hide, self.unhide = releases.hide, releases.unhide
         self.entries_held = reads.entries_held
         self.losses = losses = Losses(shared, keeper)
         self._reader.rebuilds.on_lost_record = losses.lose_record

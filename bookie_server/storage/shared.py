@@ -46,6 +46,7 @@ class StorageCounters:
     fences: int = 0
     damage: int = 0
     drops: int = 0
+    releases: int = 0
     tombstones_forgotten: int = 0
     checkpoints: int = 0
     boot_redone_groups: int = 0

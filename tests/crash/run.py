@@ -64,6 +64,7 @@ class Run:
             pieces_max=self.random.choice((5, 50)),
             tombstone_keep_s=self.random.choice((1, 604_800)),
             state_deltas_bytes_min=self.random.choice((1, 1 << 14)),
+            release_wait_ms=1,
         )
         self.machine = Machine(seed, settings=settings)
         self.model = Model()
@@ -214,8 +215,10 @@ class Run:
             self.write_lac(ledger_id)
         elif choice < 0.91:
             self.drop(ledger_id)
-        elif choice < 0.94:
+        elif choice < 0.93:
             self.machine.host.spawn("reclaim", self.machine.serving.reclaim())
+        elif choice < 0.95:
+            self.release(ledger_id)
         elif choice < 0.96:
             self.compact()
         elif choice < 0.97:
@@ -360,6 +363,31 @@ class Run:
 
         call = partial(self.machine.serving.drop, ledger_id)
         self.requests.send(f"drop of {ledger_id}", call, done)
+
+    def release(self, ledger_id: int) -> None:
+        """Release a ledger, if all of its adds are durable and some milliseconds old."""
+        model, storage = self.model, self.machine.serving
+        if not storage.hide(ledger_id):
+            # In this listing, another period of adds begins.
+            self.machine.host.spawn("candidates", self._list_candidates())
+            return
+        age = model.release_sent(ledger_id)
+
+        def done(code: Code) -> None:
+            if code in self.excused:
+                return
+            if code is not Code.OK:
+                raise ViolationError(f"release of ledger {ledger_id} answered {code}")
+            self.seen["releases"] += 1
+            model.dropped[ledger_id] = max(age, model.dropped[ledger_id])
+            if age == model.age[ledger_id]:
+                model.dropping.pop(ledger_id, None)
+
+        call = partial(storage.release, ledger_id)
+        self.requests.send(f"release of {ledger_id}", call, done)
+
+    async def _list_candidates(self) -> None:
+        await self.machine.serving.releasable()
 
     def write_lac(self, ledger_id: int) -> None:
         lac = self.random.randrange(100)

@@ -252,11 +252,9 @@ _STORAGE = [
     Mutation(
         "repeated_add_of_dropped_ledger",
         f"{STORAGE}/adds.py",
-        "if is_repeated and state.drop_ticket <= covered:",
-        "if is_repeated:",
-        "a repeated add is answered from a copy that a drop has buried",
-        equivalent="the add was sent before the drop, so the bookie could also have stored it "
-        "before the drop",
+        "if is_repeated and state.drop_ticket <= covered and not state.is_releasing:",
+        "if is_repeated and not state.is_releasing:",
+        "a repeated add is answered from a copy that a release has deleted",
     ),
     Mutation(
         "repeated_add_ignores_fence",
@@ -440,8 +438,8 @@ _STORAGE = [
     Mutation(
         "tombstone_forgets_fence",
         f"{STORAGE}/drops.py",
-        "        state.is_fenced = True\n",
-        "",
+        "        state.is_fenced, state.is_released = True, False\n",
+        "        state.is_released = False\n",
         "a deleted ledger takes adds until its tombstone is durable",
     ),
     Mutation(

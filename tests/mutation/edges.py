@@ -209,7 +209,7 @@ _STORES = [
     ),
     Mutation(
         "release_deletes_the_lease_of_the_next_holder",
-        "ledgerlog_spark/metadata/leases.py",
+        "ledgerlog_spark/metadata/held_nodes.py",
         "await self._tree.delete(path, stat.version)",
         "await self._tree.delete(path)",
         "two passes of upkeep run at the same time",

@@ -225,7 +225,7 @@ _LOGS = [
     ),
     Mutation(
         "lease_of_an_earlier_session",
-        f"{METADATA}/leases.py",
+        f"{METADATA}/held_nodes.py",
         "                    return stat.owner == self._tree.session_id\n",
         "                    return True\n",
         "two processes do upkeep at the same time",

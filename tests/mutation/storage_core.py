@@ -24,8 +24,8 @@ _DECISIONS = [
     Mutation(
         "state_forgets_that_a_check_is_due",
         f"{CORE}/ledger_state.py",
-        "                + FLAG_UNVERIFIED * state.is_unverified,\n",
-        ",\n",
+        "                + FLAG_UNVERIFIED * state.is_unverified\n",
+        "",
         "after a restart, an add of a forgotten ledger is not checked",
     ),
     Mutation(

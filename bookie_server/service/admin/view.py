@@ -172,6 +172,7 @@ class BookieView:
             "lastCollectionIsWhole": last.is_whole,
             "lastLedgersHeld": last.ledgers_held,
             "lastLedgersDeleted": last.ledgers_dropped,
+            "lastLedgersReleased": last.ledgers_released,
         }
 
     def scrub(self) -> None:

@@ -37,6 +37,7 @@ RELATED: Final = {
     "ledgers": "bookie_gc_ACTIVE_LEDGER_TOTAL",
     "storage_log_bytes_written": "bookie_journal_JOURNAL_WRITE_BYTES",
     "storage_compactions": "bookie_gc_MAJOR_COMPACTION_TOTAL",
+    "storage_releases": "bookie_gc_NUM_OVER_REPLICATED_LEDGERS",
     "disk_free_bytes": "bookie_ledger_dir_..._usage",
 }
 """The most similar metric of BookKeeper, which counts something else."""
@@ -198,7 +199,11 @@ MEANINGS: Final = {
     "storage_add_overlap": "Adds of an entry that was stored already, with other bytes.",
     "storage_fences": "Ledgers that were fenced.",
     "storage_damage": "Reads that found a damaged entry. **Above 0: the disk lost data.**",
-    "storage_drops": "Ledgers whose entries were deleted.",
+    "storage_drops": "Deleted ledgers whose entries were deleted.",
+    "storage_releases": (
+        "Closed ledgers whose entries were deleted because their metadata no longer names the "
+        "bookie."
+    ),
     "storage_tombstones_forgotten": (
         "Deleted ledgers that the bookie forgot after their grace period."
     ),
