@@ -57,6 +57,7 @@ class MetadataStores:
         """The store of the losses that operators accepted. Getting it sends no request."""
         return AcceptedLosses(self.tree, self.root)
 
+    @property
     def replication_locks(self) -> ReplicationLocks:
         """The locks of re-replication. Getting it sends no request."""
         return ReplicationLocks(self.tree, self.root)
