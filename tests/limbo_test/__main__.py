@@ -1,0 +1,145 @@
+"""`python -m tests.limbo_test --ledgers 1200 --seed 1`.
+
+A cluster of five bookies works under load. One bookie after the other loses something. After each
+loss, the test asks the bookie for every entry that it held before. The bookie must never deny that
+one of them exists, and must have all of them again after a while. At the end, every ledger is
+closed, and all copies are read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+
+import ledgerlog_spark as ll
+from benchmarks.options import positive
+from tests.fixtures.bookie_process import MEBIBYTE, BookieProcess
+from tests.fixtures.ports import free_port
+from tests.fixtures.replicas import Copies
+from tests.fixtures.stage import Stage
+from tests.limbo_test.held import Held, Recovered, wait_until_whole
+from tests.limbo_test.load import Load
+from tests.limbo_test.losses import LOSSES, Loss
+from tests.limbo_test.power import kill_traced, trace
+
+BOOKIES = 5
+SETTINGS = {
+    "file_size_bytes": 8 * MEBIBYTE,
+    "free_bytes_min": 0,
+    "disk_usage_max": 1,
+    "checkpoint_interval_ms": 1_000,
+    "change_interval_ms": 1_000,
+    "gc_interval_ms": 5_000,
+}
+
+
+def before_start(bookie: BookieProcess) -> None:
+    """Trace the unjournaled bookie from its first start on."""
+    if bookie.settings.get("write_mode") == "unjournaled":
+        trace(bookie)
+
+
+def end_traced(stage: Stage) -> None:
+    """End a bookie that is still traced. The end of its strace would let it run on."""
+    for bookie in stage.bookies.values():
+        if bookie.launcher and bookie.process is not None and bookie.process.poll() is None:
+            kill_traced(bookie)
+
+
+def settings_of(directory: Path, number: int) -> dict[str, object]:
+    """The settings of a bookie."""
+    settings: dict[str, object] = {**SETTINGS, "metrics_port": free_port()}
+    if number == 0:
+        return settings | {"write_mode": "unjournaled"}
+    if number == 1:
+        journal = directory / "journal-1"
+        journal.mkdir()
+        return settings | {
+            "write_mode": "journal",
+            "journal_directory": journal,
+            "journal_files": 2,
+        }
+    return settings
+
+
+def play(loss: Loss, stage: Stage, load: Load, ledgers: int, random: Random) -> Recovered:
+    """Let a bookie lose something under load, and wait until it is whole."""
+    name, bookie = list(stage.bookies.items())[loss.bookie]
+    loss.before(bookie)
+    load.wait_for_ledgers(len(load.closed()) + ledgers)
+    held = Held(name, bookie)
+    with ll.connect(stage.uri) as client:
+        held.take(client, load.closed())
+    loss.lose(bookie, random)
+    recovered = wait_until_whole(held)
+    print(
+        f"{loss.name}: {recovered.lost:,} of {recovered.entries:,} entries were not there, "
+        f"{recovered.absent} wrongly absent, whole after {recovered.seconds:.1f} s",
+        flush=True,
+    )
+    return recovered
+
+
+def run(ledgers: int, seed: int, directory: Path) -> int:
+    """Play all losses, and return the exit code."""
+    random = Random(seed)
+    recovered: list[Recovered] = []
+    with ExitStack() as stack:
+        stage = Stage(
+            directory, stack, BOOKIES, lambda number: settings_of(directory, number), before_start
+        )
+        stack.callback(end_traced, stage)
+        load = Load(stage.uri, seed)
+        load.start()
+        try:
+            for loss in LOSSES:
+                recovered.append(play(loss, stage, load, ledgers // len(LOSSES), random))
+        finally:
+            load.stop()
+        load.check_log()
+        copies = Copies()
+        with ll.connect(stage.uri) as client:
+            for ledger_id in load.closed():
+                copies.check(ledger_id, client.ledger_metadata(ledger_id), stage.bookies)
+    return report(load, recovered, copies)
+
+
+def report(load: Load, recovered: list[Recovered], copies: Copies) -> int:
+    """Print the findings, and return the exit code."""
+    findings = load.findings
+    sentences = [*findings.broken, *copies.broken, *(s for one in recovered for s in one.broken)]
+    for sentence in sentences:
+        print(f"broken: {sentence}")
+    counts = ", ".join(f"{count:,} {name}" for name, count in sorted(findings.counts.items()))
+    print(f"{counts}; {len(load.led):,} records of a leader")
+    print(f"{copies.entries:,} entries, {copies.read:,} copies read, {copies.wrong} wrong")
+    absent = sum(one.absent for one in recovered)
+    wrong = findings.invented + findings.wrong + findings.unclosed + copies.wrong
+    seconds = max(one.seconds for one in recovered)
+    print(
+        f"{len(recovered)} losses, {len(load.ledgers):,} ledgers, {findings.lost} lost, "
+        f"{absent} wrongly absent, {wrong} wrong, whole after {seconds:.0f} s"
+    )
+    is_right = not (findings.lost or absent or wrong) and seconds < float("inf")
+    return 0 if is_right else 1
+
+
+def main() -> int:
+    """Return 0 if nothing was lost or denied, and each bookie became whole."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ledgers", type=positive, default=1_200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--directory", type=Path, help="keep data and logs there")
+    chosen = parser.parse_args()
+    if chosen.directory is not None:
+        return run(chosen.ledgers, chosen.seed, chosen.directory)
+    with tempfile.TemporaryDirectory(prefix="ledgerlog-limbo-") as directory:
+        return run(chosen.ledgers, chosen.seed, Path(directory))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

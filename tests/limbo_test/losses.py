@@ -1,0 +1,95 @@
+"""The kinds of loss. Each ends with a bookie that serves, and that may lack entries."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from tests.fixtures.bookie_process import BookieProcess
+from tests.limbo_test.power import cut_power, kill_traced
+
+FLIPPED_BYTES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One loss of one bookie.
+
+    Attributes:
+        name: Its name in the report.
+        bookie: Number of the bookie.
+        before: Called while the bookie serves, before the entries that will be lost are written.
+        lose: Called at the loss.
+    """
+
+    name: str
+    bookie: int
+    lose: Callable[[BookieProcess, Random], None]
+    before: Callable[[BookieProcess], None] = lambda _bookie: None
+
+
+def lose_power(bookie: BookieProcess, random: Random) -> None:
+    """Cut the power of a traced bookie in mode `unjournaled`."""
+    kill_traced(bookie)
+    assert cut_power(bookie, random), "no change was at risk"
+    bookie.start()
+
+
+def wipe(bookie: BookieProcess, _random: Random) -> None:
+    """Start with an empty directory, as after a replaced device."""
+    bookie.kill()
+    shutil.rmtree(bookie.directory)
+    bookie.settings["allow_lost_directory"] = True
+    bookie.start()
+    del bookie.settings["allow_lost_directory"]
+
+
+def backup_of(bookie: BookieProcess) -> Path:
+    """The copy of a directory."""
+    return bookie.directory.with_suffix(".copy")
+
+
+def keep_copy(bookie: BookieProcess) -> None:
+    """Copy the directory of a bookie, which is stopped meanwhile."""
+    assert bookie.stop() == 0
+    shutil.copytree(bookie.directory, backup_of(bookie))
+    bookie.start()
+
+
+def restore_copy(bookie: BookieProcess, _random: Random) -> None:
+    """Replace the directory of a bookie by its older copy."""
+    bookie.kill()
+    shutil.rmtree(bookie.directory)
+    backup_of(bookie).rename(bookie.directory)
+    bookie.start()
+
+
+def finish_files(bookie: BookieProcess) -> None:
+    """Let a bookie finish its files: a clean stop finishes the file of the last entries."""
+    assert bookie.stop() == 0
+    bookie.start()
+
+
+def flip_bytes(bookie: BookieProcess, random: Random) -> None:
+    """Flip bytes in the finished files of a bookie that serves."""
+    finish_files(bookie)
+    files = [file for file in bookie.manifest()["files"] if file["data_end"] > 512]
+    for _ in range(FLIPPED_BYTES):
+        file = random.choices(files, [file["data_end"] for file in files])[0]
+        with (bookie.directory / file["slot"]).open("r+b") as slot:
+            offset = random.randrange(512, file["data_end"])
+            slot.seek(offset)
+            byte = slot.read(1)[0]
+            slot.seek(offset)
+            slot.write(bytes([byte ^ (1 << random.randrange(8))]))
+
+
+LOSSES = (
+    Loss("power cut of an unjournaled bookie", 0, lose_power),
+    Loss("wiped directory", 1, wipe),
+    Loss("older copy of a directory", 2, restore_copy, keep_copy),
+    Loss("1,000 flipped bytes", 3, flip_bytes),
+)
