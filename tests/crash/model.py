@@ -30,6 +30,9 @@ class Model:
         fence_answers: The last entry in the first answer to a fence, or -1.
         being_dropped: Ledgers for which this process got a drop.
         lac: Largest explicit LAC that was acknowledged.
+        in_doubt: The bookie may have lost records, and they are not repaired. It may answer
+            "unknown" for everything that it does not have, but it may not deny anything.
+        lost: Acknowledged entries that the bookie did not have when everything was read.
     """
 
     def __init__(self) -> None:
@@ -44,6 +47,8 @@ class Model:
         self.fence_answers: dict[int, int] = {}
         self.being_dropped: set[int] = set()
         self.lac: dict[int, int] = {}
+        self.in_doubt = False
+        self.lost: set[tuple[int, int]] = set()
 
     def settle(self, key: tuple[int, int], data: bytes, sent_at: int) -> None:
         """An add that was sent at `sent_at` was acknowledged. It overwrites earlier answers."""
@@ -99,7 +104,7 @@ class Model:
             key for key, stored in going.items() if read[key] in stored and key not in sent_again
         ]
         gone = [key for key in going if read[key] is None]
-        if kept and gone:
+        if kept and gone and not self.in_doubt:
             raise ViolationError(f"a drop left {kept} and took {gone}")
 
     def check_read(
@@ -122,6 +127,8 @@ class Model:
             allowed |= self.acked.get(key, {}).keys()
             if data not in allowed:
                 raise ViolationError(f"{key}: bytes that nobody wrote")
+        elif code is Code.IO_ERROR and self.in_doubt:
+            return
         elif key in self.acked:
             raise ViolationError(f"{key}: acknowledged, and answered {code}")
         elif not code.is_absent:
