@@ -12,7 +12,6 @@ from tests.interop.stage import (
     OUTSTANDING,
     STRIPED,
     WHOLE,
-    OurBookies,
     Scenario,
     Shape,
     Stage,

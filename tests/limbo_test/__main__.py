@@ -87,7 +87,6 @@ def play(loss: Loss, stage: Stage, load: Load, ledgers: int, random: Random) -> 
 def run(ledgers: int, seed: int, directory: Path) -> int:
     """Play all losses, and return the exit code."""
     random = Random(seed)
-    recovered: list[Recovered] = []
     with ExitStack() as stack:
         stage = Stage(
             directory, stack, BOOKIES, lambda number: settings_of(directory, number), before_start
@@ -96,8 +95,8 @@ def run(ledgers: int, seed: int, directory: Path) -> int:
         load = Load(stage.uri, seed)
         load.start()
         try:
-            for loss in LOSSES:
-                recovered.append(play(loss, stage, load, ledgers // len(LOSSES), random))
+            count = ledgers // len(LOSSES)
+            recovered = [play(loss, stage, load, count, random) for loss in LOSSES]
         finally:
             load.stop()
         load.check_log()

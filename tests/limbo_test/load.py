@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ledgerlog_spark as ll
 from ledgerlog_spark.errors import LedgerLogError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ledgerlog_spark.client.blocking.client import BlockingClient
 
-QUORUM = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
+QUORUM: dict[str, Any] = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
 ENTRIES_MAX = 20
 PAUSE_SECONDS = 0.02
 SEAL_SECONDS_MAX = 120.0
