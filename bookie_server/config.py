@@ -134,6 +134,12 @@ class BookieSettings(BaseSettings):
             disables them.
         compaction_bytes_per_s: Number of bytes that compaction reads and writes in a second; 0 sets
             no limit.
+        repair_bytes_per_s: Number of bytes that a repair fetches from other bookies in a second; 0
+            sets no limit. A repair fetches the entries that the bookie may have lost.
+        repair_idle_ms: An open ledger that keeps the bookie in limbo, and gets no entry for this
+            time, is recovered and closed.
+        repair_stuck_ms: A ledger in recovery that keeps the bookie in limbo, and does not change
+            for this time, is recovered again and closed.
         drain_timeout_ms: Maximum time that a stopping bookie takes to answer accepted requests.
         log_level: `debug`, `info`, `warning` or `error`.
     """
@@ -181,6 +187,9 @@ class BookieSettings(BaseSettings):
     compaction_minor_interval_ms: Annotated[int, Field(ge=0, le=2_592_000_000)] = 3_600_000
     compaction_major_interval_ms: Annotated[int, Field(ge=0, le=2_592_000_000)] = 86_400_000
     compaction_bytes_per_s: Annotated[int, Field(ge=0)] = 32 * MEBIBYTE
+    repair_bytes_per_s: Annotated[int, Field(ge=0)] = 32 * MEBIBYTE
+    repair_idle_ms: TimeMs = 600_000
+    repair_stuck_ms: TimeMs = 600_000
     drain_timeout_ms: TimeMs = 5_000
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
 

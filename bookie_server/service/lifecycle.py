@@ -1,34 +1,28 @@
-"""The life of a bookie process, from its settings to its exit code.
+"""The life of a bookie, from its settings to its stop.
 
 A starting bookie locks the directory, binds the ports, connects to the metadata store, checks the
-cookie, opens and replays storage, serves, registers, and prints one line. After SIGTERM or SIGINT,
-the bookie withdraws the registration, accepts no more requests, answers accepted requests for a
-limited time, and closes storage. After a permanent failure of storage, the bookie takes the same
-steps, but ends with another exit code.
+cookie, opens and replays storage, serves, and registers. A stopping bookie withdraws the
+registration, accepts no more requests, answers accepted requests for a limited time, and closes
+storage. A permanent failure of storage stops it too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import json
-import os
-import signal
 import socket
-import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from bookie_server.config import BookieSettings
 from bookie_server.core.directory_identity import identity_of
 from bookie_server.core.disk_use import DiskLevel, DiskSettings
 from bookie_server.core.manifest_codec import NAME as MANIFEST
 from bookie_server.core.settings import ModeSettings, StorageSettings
-from bookie_server.descriptors import CALLERS_MAX, FILES_MAX, divided, raise_limit
-from bookie_server.errors import ExitCode, StorageError
+from bookie_server.descriptors import CALLERS_MAX, FILES_MAX
+from bookie_server.errors import StorageError
 from bookie_server.service.admin.routes import AdminApplication
 from bookie_server.service.admin.server import AdminServer
 from bookie_server.service.admin.view import BookieView
@@ -44,6 +38,7 @@ from bookie_server.service.metrics.counters import ServiceCollector, ServiceCoun
 from bookie_server.service.metrics.durations import Durations
 from bookie_server.service.metrics.loop_lag import LoopLag
 from bookie_server.service.port_claim import claim
+from bookie_server.service.repair.progress import RepairProgress, repair_gauges
 from bookie_server.service.v2.server import V2Server, listen
 from bookie_server.service.v2.shared import V2Shared
 from bookie_server.storage.compaction.cycle import Compacted
@@ -56,15 +51,12 @@ from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, BookieInfo
-from ledgerlog_spark.transport.allocator import keep_freed_memory
 from ledgerlog_spark.wire.registration import OPERATIONS, OPERATIONS_PROPERTY
 
 if TYPE_CHECKING:
     from bookie_server.service.grpc.server import GrpcServer
     from bookie_server.service.grpc.service import BookieServicer
-
-GC_THRESHOLDS: Final = (10_000, 500, 1_000)
-MALLOC_ARENAS_MAX: Final = 2
+    from bookie_server.service.repair.composed import BookieRepair
 
 _logger = get_logger("lifecycle")
 
@@ -127,10 +119,12 @@ class Bookie:
             record.follow(self._tasks, settings.change_interval_ms)
             closers.callback(record.stop)
             collector = self._make_collector(self._storage, stores)
+            repair = self._make_repair(self._storage, stores, files, collector)
             self._before_serving()
-            await self._serve(listener, self._storage, collector)
+            await self._serve(listener, self._storage, collector, repair)
             await self._register(stores, self._storage)
             collector.start()
+            repair.repairs.start()
             self._start_compaction(self._storage)
             self._view.is_running = True
         except BaseException:
@@ -256,6 +250,29 @@ class Bookie:
         self._closers.callback(collector.stop)
         return collector
 
+    def _make_repair(
+        self,
+        storage: LedgerStorage,
+        stores: MetadataStores,
+        files: OsFileSystem,
+        collector: Collector,
+    ) -> BookieRepair:
+        # Imported only here, as in `_serve`: a start that is refused needs no client.
+        from bookie_server.service.repair.composed import BookieRepair
+
+        repair = BookieRepair(
+            self.bookie_id,
+            self.settings,
+            storage,
+            stores,
+            files,
+            self._tasks,
+            OsClock(),
+            on_deleted=collector.request,
+        )
+        self._closers.push_async_callback(repair.stop)
+        return repair
+
     def _start_compaction(self, storage: LedgerStorage) -> None:
         storage.compactor.on_compacted = self._log_compaction
         clock = CompactionClock(storage.compactor, self._tasks)
@@ -273,10 +290,15 @@ class Bookie:
             _logger.info("collected", **asdict(collected))
 
     async def _serve(
-        self, listener: socket.socket, storage: LedgerStorage, collector: Collector
+        self,
+        listener: socket.socket,
+        storage: LedgerStorage,
+        collector: Collector,
+        repair: BookieRepair,
     ) -> None:
         # Imported only here, because the import of grpc takes 0.2 s, and a start that is refused
         # does not need it.
+        from bookie_server.service.grpc.limbo import LimboCalls
         from bookie_server.service.grpc.server import GrpcServer
         from bookie_server.service.grpc.service import BookieServicer
 
@@ -288,6 +310,7 @@ class Bookie:
             self.bookie_id,
             storage,
             collector,
+            LimboCalls(storage, repair.progress, repair.acceptance),
             self._lanes,
             self._counters,
             lambda: v2.connections_count,
@@ -304,12 +327,19 @@ class Bookie:
             loop_lag.start()
             self._closers.callback(loop_lag.stop)
             gauges = bookie_gauges(
-                self._view, storage, v2, grpc, servicer, self._lanes, self._log_lines_dropped
+                self._view,
+                storage,
+                v2,
+                grpc,
+                servicer,
+                self._lanes,
+                repair.progress,
+                self._log_lines_dropped,
             )
             metrics = ServiceCollector(
                 self._counters, gauges, storage.counters.by_metric, loop_lag, self._sync_times
             )
-            self._view.serve(storage, collector, metrics)
+            self._view.serve(storage, collector, metrics, repair.progress)
 
     async def _register(self, stores: MetadataStores, storage: LedgerStorage) -> None:
         settings = self.settings
@@ -378,6 +408,7 @@ def bookie_gauges(
     grpc: GrpcServer,
     servicer: BookieServicer,
     lanes: Lanes,
+    repair: RepairProgress,
     log_lines_dropped: Callable[[], int],
 ) -> dict[str, Callable[[], float]]:
     """Return a map from gauge names without prefix to the functions that return the values."""
@@ -397,76 +428,6 @@ def bookie_gauges(
         "watches_refused": lambda: servicer.watch_slots.refused,
         "watches_ended": lambda: servicer.watch_slots.ended,
         "log_lines_dropped": log_lines_dropped,
+        **repair_gauges(repair),
         **lane_gauges(lanes),
     }
-
-
-async def run_bookie(
-    settings: BookieSettings, log_lines_dropped: Callable[[], int] = lambda: 0
-) -> ExitCode:
-    """Serve until a signal or a failure, close everything, and return the exit code."""
-    keep_freed_memory(arenas_max=MALLOC_ARENAS_MAX)
-    stop_requested = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop_requested.set)
-    budget = divided(raise_limit(settings.connections_max), settings.connections_max)
-    if budget.connections < settings.connections_max:
-        _logger.warning("connections_limited", **asdict(budget))
-        settings = settings.model_copy(update={"connections_max": budget.connections})
-    bookie = Bookie(
-        settings, budget.files, budget.callers, _tune_garbage_collector, log_lines_dropped
-    )
-    started = asyncio.create_task(bookie.start())
-    await _first_of(stop_requested.wait(), started)
-    if not started.done():
-        started.cancel()
-        await asyncio.gather(started, return_exceptions=True)
-        return ExitCode.STOPPED
-    await started
-    _print_ready_line(bookie)
-    await _first_of(stop_requested.wait(), bookie.failed.wait())
-    failure = bookie.failure
-    _logger.info("stopping", bookie_id=bookie.bookie_id, failure=failure and str(failure))
-    await bookie.close()
-    failure = bookie.failure  # after the close, a failed journal may no longer be needed
-    if bookie.crash is not None:
-        return ExitCode.INTERNAL_ERROR
-    if failure is not None:
-        _logger.error("storage_failed", bookie_id=bookie.bookie_id, **fields_of(failure))
-        return ExitCode.STORAGE_FAILED
-    return ExitCode.STOPPED
-
-
-async def _first_of(*waits: Coroutine[Any, Any, object] | asyncio.Task[None]) -> None:
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for wait, task in zip(waits, tasks, strict=True):
-        if task is not wait:
-            task.cancel()
-
-
-def _print_ready_line(bookie: Bookie) -> None:
-    line = {
-        "bookie_id": bookie.bookie_id,
-        "port": bookie.port,
-        "grpc_port": bookie.grpc_port,
-        "pid": os.getpid(),
-    }
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
-    _logger.info("ready", **line)
-
-
-def _tune_garbage_collector() -> None:
-    """Make Python's garbage collector scan old objects almost never.
-
-    Such scans would find nothing, because requests create no reference cycles. After a start with
-    100,000 ledgers, a scan of all objects takes 0.2 s. So one scan runs here, before any client is
-    served, and the objects that exist then are never scanned again. With Python's default
-    thresholds and adds of 1 KiB, the garbage collector scanned the pieces of the active file five
-    times in 8 s, and stopped the bookie for 287 ms.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)

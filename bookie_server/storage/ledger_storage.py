@@ -40,7 +40,7 @@ from bookie_server.storage.reading.reads import Reader
 from bookie_server.storage.reading.recent import RecentBodies
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import call_back
-from ledgerlog_spark.model import Code
+from ledgerlog_spark.model import NO_ENTRY, Code
 
 
 class LedgerStorage:
@@ -197,6 +197,11 @@ class LedgerStorage:
     def is_known(self, ledger_id: int) -> bool:
         """Return whether the ledger has a state."""
         return ledger_id in self._states
+
+    def last_accepted_id(self, ledger_id: int) -> int:
+        """Return the largest entry id that the bookie has accepted; NO_ENTRY if there is none."""
+        state = self._states.get(ledger_id)
+        return NO_ENTRY if state is None else state.last_accepted_id
 
     @property
     def ledgers_in_limbo(self) -> int:

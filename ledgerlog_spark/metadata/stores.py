@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ledgerlog_spark.metadata.accepted_losses import AcceptedLosses
 from ledgerlog_spark.metadata.known_bookies import KnownBookies
 from ledgerlog_spark.metadata.leases import Leases
 from ledgerlog_spark.metadata.ledgers.layout import read_layout, settled_layout
@@ -49,6 +50,11 @@ class MetadataStores:
     def known_bookies(self) -> KnownBookies:
         """The store of the bookies' records. Getting it sends no request."""
         return KnownBookies(self.tree, self.root)
+
+    @property
+    def accepted_losses(self) -> AcceptedLosses:
+        """The store of the losses that operators accepted. Getting it sends no request."""
+        return AcceptedLosses(self.tree, self.root)
 
     async def initialize(self) -> None:
         """Create the missing nodes of the cluster."""

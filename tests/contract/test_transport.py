@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -136,7 +136,9 @@ async def control_service(storage: Any, tmp_path: Path) -> AsyncIterator[int]:
         tasks=OsTasks(),
         interval_ms=settings.gc_interval_ms,
     )
-    servicer = BookieServicer(BOOKIE, storage, collector, lanes, ServiceCounters(), lambda: 0, 100)
+    servicer = BookieServicer(
+        BOOKIE, storage, collector, cast("Any", None), lanes, ServiceCounters(), lambda: 0, 100
+    )
     server = GrpcServer(settings, servicer)
     port = await server.start()
     try:

@@ -37,9 +37,7 @@ class Losses:
         epoch = run.machine.serving.doubt.epoch
         was_raised = epoch > self.epoch
         if self.is_certain and not was_raised:
-            raise ViolationError(
-                "entries may be lost, and the start raises no doubt"
-            )
+            raise ViolationError("entries may be lost, and the start raises no doubt")
         if was_raised and not (self.is_certain or self.is_possible):
             raise ViolationError("nothing is lost, and the start is in doubt")
         self.epoch, self.is_certain, self.is_possible = epoch, False, False

@@ -141,6 +141,10 @@ def _collections(view: BookieView, _request: Request) -> Answer:
     return _json([view.garbage_collection()])
 
 
+def _repair(view: BookieView, _request: Request) -> Answer:
+    return _json(view.repair())
+
+
 def _configuration(view: BookieView, _request: Request) -> Answer:
     return _json(view.configuration())
 
@@ -168,6 +172,7 @@ ROUTES: Final[dict[str, dict[str, Handler]]] = {
     "/api/v1/bookie/gc_details": {"GET": _collections},
     "/api/v1/bookie/info": {"GET": _info},
     "/api/v1/bookie/last_log_mark": {"GET": _last_log_mark},
+    "/api/v1/bookie/repair": {"GET": _repair},
     "/api/v1/bookie/status": {"GET": _status},
     "/api/v1/config/server_config": {"GET": _configuration},
 }

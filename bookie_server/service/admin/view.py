@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector as Metrics
 from bookie_server.config import BookieSettings
 from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.logging import black_out_secrets
+from bookie_server.service.repair.progress import RepairProgress
 from bookie_server.storage.compaction.cycle import Compacted
 from bookie_server.storage.ledger_storage import LedgerStorage
 
@@ -36,6 +37,7 @@ class Serving:
     storage: LedgerStorage
     collector: Collector
     registry: CollectorRegistry
+    repair: RepairProgress
 
 
 class BookieView:
@@ -57,11 +59,17 @@ class BookieView:
 
     # Called by the bookie.
 
-    def serve(self, storage: LedgerStorage, collector: Collector, metrics: Metrics) -> None:
+    def serve(
+        self,
+        storage: LedgerStorage,
+        collector: Collector,
+        metrics: Metrics,
+        repair: RepairProgress,
+    ) -> None:
         """Show the parts of an open storage from now on."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(metrics)
-        self._serving = Serving(storage, collector, registry)
+        self._serving = Serving(storage, collector, registry, repair)
 
     def note_pass(self, collected: Collected) -> None:
         """Record the result of a pass of garbage collection."""
@@ -166,6 +174,16 @@ class BookieView:
             "lastLedgersDeleted": last.ledgers_dropped,
         }
 
+    def repair(self) -> dict[str, Any]:
+        """Return whether the directory is in doubt, and the progress of the repair."""
+        serving = self.serving
+        doubt = serving.storage.doubt
+        return {
+            "doubtEpoch": doubt.epoch,
+            "isInDoubt": not doubt.is_over,
+            **serving.repair.as_fields(),
+        }
+
     def disk_info(self) -> dict[str, int]:
         """Return the free bytes and the size of the device, with BookKeeper's names."""
         space = self.serving.storage.disk.space
@@ -198,6 +216,7 @@ class BookieView:
             "uptimeSeconds": round(time.monotonic() - self._began, 3),
             "state": self.state(),
             "disk": self.disk_info(),
+            "repair": self.repair(),
             "garbageCollection": self.garbage_collection(),
             "metrics": self.metrics(),
         }

@@ -113,6 +113,21 @@ MEANINGS: Final = {
     "watches": "Watches of a last add confirmed that are open.",
     "watches_refused": "Watches that were refused because too many watches were open.",
     "watches_ended": "Watches that were ended to make room for a watch of another client.",
+    "repair_ledgers_left": (
+        "Ledgers that the repair still has to try, because the bookie may have lost entries of "
+        "them. 0 while nothing is in limbo."
+    ),
+    "repair_needs_operator": (
+        "Ledgers with entries whose existence all other bookies deny. **Above 0: `ledgerlog bookie "
+        "limbo list` shows them.**"
+    ),
+    "repair_ledgers_cleared": "Ledgers that left limbo by a repair since the start.",
+    "repair_entries_fetched": "Entries that the repair fetched from other bookies since the start.",
+    "repair_bytes_fetched": "Bytes of the entries in `repair_entries_fetched`.",
+    "repair_entries_refused": (
+        "Entries of other bookies that the repair refused, because their digest was wrong. **Above "
+        "0: another bookie has damaged data.**"
+    ),
     "log_lines_dropped": "Log lines that were dropped because standard error did not accept them.",
     "in_flight_bytes": "Bytes that the bookie holds for its peers, in all lanes.",
     "loop_lag_seconds": "Delay of the event loop, which is measured every 20 ms.",
