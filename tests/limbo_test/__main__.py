@@ -31,7 +31,6 @@ SETTINGS = {
     "file_size_bytes": 8 * MEBIBYTE,
     "free_bytes_min": 0,
     "disk_usage_max": 1,
-    "checkpoint_interval_ms": 1_000,
     "change_interval_ms": 1_000,
     "gc_interval_ms": 5_000,
 }
@@ -77,7 +76,7 @@ def play(loss: Loss, stage: Stage, load: Load, ledgers: int, random: Random) -> 
     loss.lose(bookie, random)
     recovered = wait_until_whole(held)
     print(
-        f"{loss.name}: {recovered.lost:,} of {recovered.entries:,} entries were not there, "
+        f"{loss.name}: {recovered.entries:,} entries before, {recovered.fetched:,} fetched, "
         f"{recovered.absent} wrongly absent, whole after {recovered.seconds:.1f} s",
         flush=True,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.wire.entry import EntryCodec
+from tests.abuse.loop_lags import samples_of
 from tests.fixtures.replicas import answers, stored_on
 from tests.kill_test.payload import payload
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 WHOLE_SECONDS_MAX = 300.0
 PAUSE_SECONDS = 0.5
+FETCHED = "ledgerlog_bookie_repair_entries_fetched"
 
 
 @dataclass(slots=True)
@@ -101,14 +103,14 @@ class Recovered:
 
     Attributes:
         entries: Number of entries that the bookie held.
-        lost: Number of these entries that it did not have at the first look after the loss.
+        fetched: Number of entries that it fetched from other bookies.
         absent: Number of answers that denied one of these entries, in all looks.
         seconds: Time until each copy was there again; infinite if that did not happen.
         broken: Sentences about answers that must not occur.
     """
 
     entries: int
-    lost: int = 0
+    fetched: int = 0
     absent: int = 0
     seconds: float = float("inf")
     broken: list[str] = field(default_factory=list)
@@ -118,15 +120,14 @@ def wait_until_whole(held: Held) -> Recovered:
     """Ask for all entries again and again until each copy is there."""
     began = time.monotonic()
     recovered = Recovered(held.count)
-    is_first = True
     while time.monotonic() - began < WHOLE_SECONDS_MAX:
         seen = held.look()
-        if is_first:
-            recovered.lost, is_first = recovered.entries - seen.intact, False
         recovered.absent += seen.absent
         recovered.broken += seen.broken[: max(0, 20 - len(recovered.broken))]
         if seen.is_whole:
             recovered.seconds = time.monotonic() - began
             break
         time.sleep(PAUSE_SECONDS)
+    samples = samples_of(int(str(held.bookie.settings["metrics_port"])))
+    recovered.fetched = int(samples[FETCHED])
     return recovered
