@@ -116,7 +116,7 @@ def test_lost_pages_under_a_valid_proof_are_noticed() -> None:
     content = machine.disk.seen_names[active.entry.slot]
     offset, data = content.unsynced.pop()
     content.seen[offset : offset + len(data)] = bytes(len(data))
-    start_in_doubt(machine, "not all records")
+    start_in_doubt(machine, "has lost records")
 
 
 def test_pages_that_only_the_cache_has_prove_nothing() -> None:
@@ -129,7 +129,7 @@ def test_pages_that_only_the_cache_has_prove_nothing() -> None:
     active = machine.serving._keeper.active
     machine.crash()
     machine.disk.seen_names[active.entry.slot].unsynced.clear()
-    start_in_doubt(machine, "not all records")
+    start_in_doubt(machine, "has lost records")
 
 
 @pytest.mark.parametrize("fault", ["sync_errors", "write_errors"])
