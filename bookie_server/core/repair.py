@@ -38,8 +38,8 @@ STRETCH_ENTRIES_MAX = 4_096
 """Number of entries that a repair verifies before it fetches the missing ones of them."""
 FETCH_AHEAD_MAX = 256
 """Number of entries that may be read from another bookie together."""
-DENIED_MAX = 1_000
-"""Number of denied entries whose ids a repair reports."""
+MISSING_MAX = 1_000
+"""Number of missing entries whose ids a repair reports."""
 
 
 class RepairOutcome(Enum):
@@ -113,15 +113,15 @@ class RepairEnded:
 
     Attributes:
         outcome: How it ended.
-        denied: Ids of entries whose existence all other bookies deny, at most `DENIED_MAX`.
-        denied_count: Number of these entries.
+        missing: Ids of entries that no other bookie returned, at most `MISSING_MAX`.
+        missing_count: Number of these entries.
         record: The record that the ledger had at the end; None if it was not read.
         silent_peers: Number of bookies of an open last fragment that did not answer for their LAC.
     """
 
     outcome: RepairOutcome
-    denied: tuple[int, ...] = ()
-    denied_count: int = 0
+    missing: tuple[int, ...] = ()
+    missing_count: int = 0
     record: Versioned[LedgerMetadata] | None = None
     silent_peers: int = 0
 
@@ -257,8 +257,8 @@ class LedgerRepair:
         self._record: Versioned[LedgerMetadata] | None = None
         self._unverified: Iterator[int] = iter(())  # what the bookie must hold, not verified yet
         self._owed: deque[int] = deque()  # the entries of the current stretch that are missing
-        self._denied: list[int] = []
-        self._denied_count = 0
+        self._missing: list[int] = []
+        self._missing_count = 0
         self._is_incomplete = False
         self._peers: deque[str] = deque()
         self._peers_lac = NO_ENTRY
@@ -303,7 +303,7 @@ class LedgerRepair:
         if self._changes > RECORD_CHANGES_MAX:
             return [RepairEnded(RepairOutcome.INCOMPLETE)]
         metadata = event.record.value
-        self._denied, self._denied_count, self._is_incomplete = [], 0, False
+        self._missing, self._missing_count, self._is_incomplete = [], 0, False
         if metadata.state is LedgerState.OPEN and self._is_in(metadata.last_fragment):
             others = (one for one in metadata.last_fragment.ensemble if one != self._bookie_id)
             self._peers, self._peers_lac, self._silent_peers = deque(others), NO_ENTRY, 0
@@ -358,12 +358,10 @@ class LedgerRepair:
         if self._peers:
             return [FetchEntry(self._peers.popleft(), self._owed[0], self._consecutive())]
         entry_id = self._owed.popleft()
-        if self._is_denied:
-            self._denied_count += 1
-            if len(self._denied) < DENIED_MAX:
-                self._denied.append(entry_id)
-        else:
-            self._is_incomplete = True
+        self._is_incomplete |= not self._is_denied
+        self._missing_count += 1
+        if len(self._missing) < MISSING_MAX:
+            self._missing.append(entry_id)
         return self._fetch_next()
 
     def _consecutive(self) -> int:
@@ -381,14 +379,11 @@ class LedgerRepair:
         """End the repair. The record is the same as at the first read."""
         last = metadata.last_fragment
         is_open_without_me = metadata.state is LedgerState.OPEN and not self._is_in(last)
+        missing = tuple(self._missing), self._missing_count, self._record
         if self._is_incomplete:
-            return [RepairEnded(RepairOutcome.INCOMPLETE)]
-        if self._denied_count:
-            denied = tuple(self._denied)
-            needs = RepairEnded(
-                RepairOutcome.NEEDS_OPERATOR, denied, self._denied_count, self._record
-            )
-            return [needs]
+            return [RepairEnded(RepairOutcome.INCOMPLETE, *missing)]
+        if self._missing:
+            return [RepairEnded(RepairOutcome.NEEDS_OPERATOR, *missing)]
         if not (metadata.is_closed or is_open_without_me):
             waiting = RepairEnded(
                 RepairOutcome.WAITING, record=self._record, silent_peers=self._silent_peers

@@ -13,11 +13,12 @@ import contextlib
 import socket
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bookie_server.config import BookieSettings
-from bookie_server.core.directory_identity import identity_of
+from bookie_server.core.directory_identity import FoundOutside, identity_of
 from bookie_server.core.disk_use import DiskLevel, DiskSettings
 from bookie_server.core.manifest_codec import NAME as MANIFEST
 from bookie_server.core.settings import ModeSettings, StorageSettings
@@ -88,6 +89,7 @@ class Bookie:
         self._lanes = Lanes.of(settings)
         self._closers = contextlib.AsyncExitStack()
         self._claims = contextlib.ExitStack()
+        self._found = FoundOutside()
         self._storage: LedgerStorage | None = None
         self._registration: BookieRegistration | None = None
 
@@ -117,6 +119,8 @@ class Bookie:
             closers.push_async_callback(self._storage.close)
             await record.begin(self._storage)
             record.follow(self._tasks, settings.change_interval_ms)
+            self._storage.losses.on_raised = partial(self._note_doubt, record)
+            record.note_doubt(self._tasks)  # of this start, or of one that could not date it
             closers.callback(record.stop)
             collector = self._make_collector(self._storage, stores)
             repair = self._make_repair(self._storage, stores, files, collector)
@@ -186,8 +190,9 @@ class Bookie:
                 stores.registration,
                 self.bookie_id,
                 self.settings.directories,
-                lambda: initialize_directory(files),
+                partial(initialize_directory, files),
                 stores.known_bookies,
+                allow_lost_directory=self.settings.allow_lost_directory,
             )
         except OSError as error:
             raise StartupError(
@@ -197,10 +202,10 @@ class Bookie:
     async def _check_directory(
         self, stores: MetadataStores, files: OsFileSystem
     ) -> DirectoryRecord:
-        """Refuse an older copy of the directory, before the storage changes a file."""
+        """Compare the directory with the bookie's record, before the storage changes a file."""
         record = DirectoryRecord(stores.known_bookies, self.bookie_id, files.path)
         manifest = await ManifestStore(files).read(await files.names())
-        await record.check(identity_of(manifest))
+        self._found = await record.check(identity_of(manifest))
         self._closers.push_async_callback(record.close, self.settings.drain_timeout_ms)
         return record
 
@@ -237,7 +242,11 @@ class Bookie:
         metadata = StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms)
         shared = Shared(files, OsClock(), tasks, limits, metadata, self._directory)
         shared.on_failed_read, shared.on_failed_add = _log_failed_read, _log_failed_add
-        return await LedgerStorage.open(shared)
+        shared.found = self._found
+        storage = await LedgerStorage.open(shared)
+        for reason in storage.found_losses:
+            _logger.warning("doubt_raised", epoch=storage.doubt.epoch, reason=reason)
+        return storage
 
     def _make_collector(self, storage: LedgerStorage, stores: MetadataStores) -> Collector:
         collector = Collector(
@@ -377,6 +386,12 @@ class Bookie:
             self.failed.set()
         self._registration.set_read_only(read_only=not self._storage.is_writable)
 
+    def _note_doubt(self, record: DirectoryRecord) -> None:
+        """Date a doubt that the storage has raised while the bookie serves."""
+        assert self._storage is not None, "storage reports before it is open"
+        _logger.warning("doubt_raised", epoch=self._storage.doubt.epoch)
+        record.note_doubt(self._tasks)
+
     def _log_disk_level(self) -> None:
         """Write one line for each change of the level of the device."""
         assert self._storage is not None, "storage reports before it is open"
@@ -417,6 +432,9 @@ def bookie_gauges(
         "ledgers": lambda: storage.ledgers_count,
         "writable": view.status_number,
         "entry_log_files": lambda: storage.files_count,
+        "doubt_epoch": lambda: storage.doubt.epoch,
+        "in_doubt": lambda: not storage.doubt.is_over,
+        "ledgers_in_limbo": lambda: storage.ledgers_in_limbo,
         "disk_used_part": lambda: storage.disk.space.used_part,
         "disk_free_bytes": lambda: storage.disk.space.free,
         "disk_total_bytes": lambda: storage.disk.space.total,

@@ -7,6 +7,8 @@ import getpass
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +19,7 @@ from ledgerlog_spark.cli.options import (
     Yes,
     confirm,
     group,
+    metadata,
     registration,
 )
 from ledgerlog_spark.cli.output import (
@@ -24,6 +27,7 @@ from ledgerlog_spark.cli.output import (
     console,
     counted,
     print_json,
+    print_listing,
     print_outcome,
     print_table,
 )
@@ -35,6 +39,7 @@ from ledgerlog_spark.errors import (
 
 if TYPE_CHECKING:
     from ledgerlog_spark.transport import control_pb2 as pb
+    from ledgerlog_spark.wire.accepted_loss import AcceptedLoss
 
 PAGE_LEDGERS = 1_000
 CALL_SECONDS = 30.0
@@ -63,6 +68,10 @@ Grpc = Annotated[
 def list_limbo(
     bookie_id: BookieId = None,
     grpc: Grpc = None,
+    accepted: Annotated[
+        bool,
+        typer.Option("--accepted", help="List the accepted losses of the bookie, from ZooKeeper."),
+    ] = False,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
@@ -71,6 +80,9 @@ def list_limbo(
     In limbo, the bookie serves the entries that it has, but it does not deny
     that other entries exist. The exit code is 1 if a ledger needs an operator.
     """
+    if accepted:
+        _print_accepted(uri, bookie_id, as_json=as_json)
+        return
     replies = asyncio.run(_pages(uri, bookie_id, grpc))
     last = replies[-1]
     ledgers = [_fields(each) for reply in replies for each in reply.ledgers]
@@ -103,6 +115,14 @@ def accept(
     reason: Annotated[
         str, typer.Option(metavar="TEXT", help="Why the loss is accepted; it is recorded.")
     ],
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Also give up entries that another bookie may still have, because it does not "
+            "answer, or has lost entries too.",
+        ),
+    ] = False,
     unclosed: Annotated[
         bool,
         typer.Option(
@@ -121,8 +141,8 @@ def accept(
 
     The bookie repairs the ledger once more. If entries are still missing, it
     records them in its file AUDIT and in ZooKeeper, and denies from then on
-    that they exist. Nothing is given up while another bookie may still have
-    them.
+    that they exist. Without --force, nothing is given up while another
+    bookie may still have them.
     """
     if not reason.strip():
         raise ConfigurationError("--reason is empty: write why the loss is accepted")
@@ -132,12 +152,12 @@ def accept(
             err=True,
         )
         confirm(f"accept the loss of ledger {ledger_id}", otherwise="nothing was given up")
-    reply = asyncio.run(_accept(uri, bookie_id, grpc, (ledger_id, reason, unclosed)))
+    reply = asyncio.run(_accept(uri, bookie_id, grpc, (ledger_id, reason, force, unclosed)))
     if reply.refusal:
         raise LedgerError(reply.refusal, ledger_id=ledger_id, retriable=reply.is_retriable)
     lost = counted(reply.entries_count, "entry", "entries")
     text = (
-        f"gave up ledger {ledger_id}: all other bookies deny {lost}. It has left limbo"
+        f"gave up {lost} of ledger {ledger_id}, which has left limbo"
         if reply.is_lost
         else f"ledger {ledger_id} is repaired, so nothing was given up"
     )
@@ -148,6 +168,29 @@ def accept(
         "entry_ids": list(reply.entry_ids),
     }
     print_outcome(outcome, text, as_json=as_json)
+
+
+def _print_accepted(uri: str, bookie_id: str | None, *, as_json: bool) -> None:
+    if bookie_id is None:
+        raise ConfigurationError("--accepted needs --bookie-id")
+
+    async def read() -> list[AcceptedLoss]:
+        async with metadata(uri) as stores:
+            return await stores.accepted_losses.of_bookie(bookie_id)
+
+    print_listing(
+        [asdict(loss) for loss in asyncio.run(read())],
+        lambda loss: (
+            loss["ledger_id"],
+            loss["entries_count"],
+            datetime.fromtimestamp(loss["accepted_ms"] / 1_000, UTC).isoformat(timespec="seconds"),
+            loss["accepted_by"],
+            loss["reason"],
+        ),
+        title=f"accepted losses of bookie {bookie_id}",
+        columns=("ledger", "entries", "time", "accepted by", "reason"),
+        as_json=as_json,
+    )
 
 
 async def _pages(uri: str, bookie_id: str | None, grpc: str | None) -> list[pb.ListLimboReply]:
@@ -166,15 +209,16 @@ async def _pages(uri: str, bookie_id: str | None, grpc: str | None) -> list[pb.L
 
 
 async def _accept(
-    uri: str, bookie_id: str | None, grpc: str | None, what: tuple[int, str, bool]
+    uri: str, bookie_id: str | None, grpc: str | None, what: tuple[int, str, bool, bool]
 ) -> pb.AcceptLossReply:
     from ledgerlog_spark.transport import control_pb2 as messages
 
-    ledger_id, reason, is_unclosed = what
+    ledger_id, reason, is_forced, is_unclosed = what
     request = messages.AcceptLossRequest(
         ledger_id=ledger_id,
         reason=reason,
         accepted_by=f"{getpass.getuser()}@{socket.gethostname()}",
+        is_forced=is_forced,
         is_unclosed=is_unclosed,
     )
     async with _bookie(uri, bookie_id, grpc) as stub:
@@ -225,16 +269,18 @@ def _fields(ledger: pb.LimboLedger) -> dict[str, Any]:
         "outcome": ledger.outcome or None,
         "state": ledger.state or None,
         "problem": ledger.problem or None,
-        "denied": list(ledger.denied),
-        "denied_count": ledger.denied_count,
+        "missing": list(ledger.missing),
+        "missing_count": ledger.missing_count,
     }
 
 
 def _why(ledger: dict[str, Any]) -> str | None:
-    if not ledger["denied_count"]:
+    if not ledger["missing_count"]:
         problem: str | None = ledger["problem"]
         return problem
-    first = ", ".join(map(str, ledger["denied"]))
-    more = "" if ledger["denied_count"] == len(ledger["denied"]) else ", ..."
-    lost = counted(ledger["denied_count"], "entry", "entries")
-    return f"all other bookies deny {lost}: {first}{more}"
+    first = ", ".join(map(str, ledger["missing"]))
+    more = "" if ledger["missing_count"] == len(ledger["missing"]) else ", ..."
+    lost = counted(ledger["missing_count"], "entry", "entries")
+    if ledger["outcome"] == "needs_operator":
+        return f"all other bookies deny {lost}: {first}{more}"
+    return f"{lost} missing: {first}{more} ({ledger['problem']})"

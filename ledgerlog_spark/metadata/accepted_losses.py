@@ -22,7 +22,7 @@ class AcceptedLosses:
         self._directory = f"{root}-losses"
 
     async def write(self, loss: AcceptedLoss) -> None:
-        """Create or replace the record of a loss. After a lost answer, it is written again."""
+        """Create or replace the record of a loss. After a lost answer, the write is repeated."""
         path, data = self._path(loss.bookie_id, loss.ledger_id), loss.encode()
         attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
         for attempt in attempts:

@@ -211,20 +211,20 @@ class ListLimboRequest(_message.Message):
     def __init__(self, after_ledger_id: _Optional[int] = ..., count_max: _Optional[int] = ...) -> None: ...
 
 class LimboLedger(_message.Message):
-    __slots__ = ("ledger_id", "outcome", "problem", "state", "denied", "denied_count")
+    __slots__ = ("ledger_id", "outcome", "problem", "state", "missing", "missing_count")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
-    DENIED_FIELD_NUMBER: _ClassVar[int]
-    DENIED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    MISSING_COUNT_FIELD_NUMBER: _ClassVar[int]
     ledger_id: int
     outcome: str
     problem: str
     state: str
-    denied: _containers.RepeatedScalarFieldContainer[int]
-    denied_count: int
-    def __init__(self, ledger_id: _Optional[int] = ..., outcome: _Optional[str] = ..., problem: _Optional[str] = ..., state: _Optional[str] = ..., denied: _Optional[_Iterable[int]] = ..., denied_count: _Optional[int] = ...) -> None: ...
+    missing: _containers.RepeatedScalarFieldContainer[int]
+    missing_count: int
+    def __init__(self, ledger_id: _Optional[int] = ..., outcome: _Optional[str] = ..., problem: _Optional[str] = ..., state: _Optional[str] = ..., missing: _Optional[_Iterable[int]] = ..., missing_count: _Optional[int] = ...) -> None: ...
 
 class ListLimboReply(_message.Message):
     __slots__ = ("ledgers", "has_more", "epoch", "is_in_doubt", "repair_state", "ledgers_left", "entries_fetched")
@@ -245,16 +245,18 @@ class ListLimboReply(_message.Message):
     def __init__(self, ledgers: _Optional[_Iterable[_Union[LimboLedger, _Mapping]]] = ..., has_more: bool = ..., epoch: _Optional[int] = ..., is_in_doubt: bool = ..., repair_state: _Optional[str] = ..., ledgers_left: _Optional[int] = ..., entries_fetched: _Optional[int] = ...) -> None: ...
 
 class AcceptLossRequest(_message.Message):
-    __slots__ = ("ledger_id", "reason", "accepted_by", "is_unclosed")
+    __slots__ = ("ledger_id", "reason", "accepted_by", "is_unclosed", "is_forced")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_BY_FIELD_NUMBER: _ClassVar[int]
     IS_UNCLOSED_FIELD_NUMBER: _ClassVar[int]
+    IS_FORCED_FIELD_NUMBER: _ClassVar[int]
     ledger_id: int
     reason: str
     accepted_by: str
     is_unclosed: bool
-    def __init__(self, ledger_id: _Optional[int] = ..., reason: _Optional[str] = ..., accepted_by: _Optional[str] = ..., is_unclosed: bool = ...) -> None: ...
+    is_forced: bool
+    def __init__(self, ledger_id: _Optional[int] = ..., reason: _Optional[str] = ..., accepted_by: _Optional[str] = ..., is_unclosed: bool = ..., is_forced: bool = ...) -> None: ...
 
 class AcceptLossReply(_message.Message):
     __slots__ = ("refusal", "is_retriable", "is_lost", "entry_ids", "entries_count")

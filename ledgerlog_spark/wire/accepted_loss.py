@@ -29,10 +29,10 @@ class AcceptedLoss:
         epoch: The epoch of doubt up to which the ledger counts as cleared.
         state: State of the ledger in its metadata: `closed`, `open` or `in_recovery`.
         last_entry_id: Last entry of a closed ledger; -1 for another one.
-        entry_ids: The first entries whose existence all bookies deny, at most `ENTRIES_MAX`.
+        entry_ids: The first entries that no other bookie returned, at most `ENTRIES_MAX`.
         entries_count: Number of all these entries.
         accepted_ms: Time by the clock of the bookie, in milliseconds since 1970.
-        accepted_by: Who ran the command.
+        accepted_by: Name of the operator, and of the computer on which the command ran.
         reason: The reason that the operator gave.
     """
 

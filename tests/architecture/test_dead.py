@@ -42,21 +42,7 @@ WRAPPERS: Final = {
 """Decorators that do not register the function."""
 
 NOT_USED_HERE: Final[dict[str, str]] = {
-    **dict.fromkeys(
-        (
-            "LedgerRepair",
-            "RepairPass",
-            "check_add",
-            "cleared_by_creation",
-            "dated",
-            "first_cleared_epoch",
-            "may_be_repaired",
-            "raises_doubt",
-            "repaired",
-            "should_recover",
-        ),
-        "the simulator runs the rules of ADR 39, which the storage takes in the next step",
-    ),
+    "raises_doubt": "the simulator runs the rules of ADR 39, which a start takes in the next step",
     "held_names": "the crash tests compare the open files with it",
     "unchroot": "kazoo calls it",
 }

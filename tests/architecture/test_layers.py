@@ -77,7 +77,16 @@ FROM_CLIENT_PACKAGE = {
     "core": {"errors", "model", "wire"},
     "storage": {"errors", "model", "wire"},
     "tools": {"errors", "model", "wire", "metadata"},
-    "service": {"errors", "lines", "model", "wire", "metadata", "transport", "composition"},
+    "service": {
+        "errors",
+        "lines",
+        "retry",
+        "model",
+        "wire",
+        "metadata",
+        "transport",
+        "composition",
+    },
 }
 
 STAIRS = (
@@ -92,6 +101,7 @@ STAIRS = (
     ("storage.files", "storage.reading"),
     ("service.limits", "service.v2"),
     ("service.limits", "service.grpc"),
+    ("service.repair", "service.grpc"),
 )
 """Folders of one layer. A folder does not import the folders after it in its row."""
 FOLDER_MODULES_MAX = 20

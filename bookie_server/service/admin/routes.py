@@ -142,7 +142,7 @@ def _collections(view: BookieView, _request: Request) -> Answer:
 
 
 def _repair(view: BookieView, _request: Request) -> Answer:
-    return _json(view.repair())
+    return _json({"doubt": view.doubt(), **view.repair()})
 
 
 def _configuration(view: BookieView, _request: Request) -> Answer:

@@ -175,19 +175,24 @@ class BookieView:
         }
 
     def repair(self) -> dict[str, Any]:
-        """Return whether the directory is in doubt, and the progress of the repair."""
-        serving = self.serving
-        doubt = serving.storage.doubt
-        return {
-            "doubtEpoch": doubt.epoch,
-            "isInDoubt": not doubt.is_over,
-            **serving.repair.as_fields(),
-        }
+        """Return the progress of the repair."""
+        return self.serving.repair.as_fields()
 
     def disk_info(self) -> dict[str, int]:
         """Return the free bytes and the size of the device, with BookKeeper's names."""
         space = self.serving.storage.disk.space
         return {"freeSpace": space.free, "totalSpace": space.total}
+
+    def doubt(self) -> dict[str, int | bool]:
+        """Return whether the directory may have lost entries, and how many ledgers are in limbo."""
+        storage = self.serving.storage
+        doubt = storage.doubt
+        return {
+            "epoch": doubt.epoch,
+            "isOver": doubt.is_over,
+            "isDated": doubt.epoch == 0 or doubt.transaction > 0,
+            "ledgersInLimbo": storage.ledgers_in_limbo,
+        }
 
     def journal_mark(self) -> dict[str, str]:
         """Return the mark of the journal in BookKeeper's form, or {} without a journal."""
@@ -217,6 +222,7 @@ class BookieView:
             "state": self.state(),
             "disk": self.disk_info(),
             "repair": self.repair(),
+            "doubt": self.doubt(),
             "garbageCollection": self.garbage_collection(),
             "metrics": self.metrics(),
         }

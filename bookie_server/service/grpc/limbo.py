@@ -55,7 +55,11 @@ class LimboCalls:
         try:
             loss = await self._acceptance.accept(
                 Acceptance(
-                    request.ledger_id, request.reason, request.accepted_by, request.is_unclosed
+                    request.ledger_id,
+                    request.reason,
+                    request.accepted_by,
+                    is_forced=request.is_forced,
+                    is_unclosed=request.is_unclosed,
                 )
             )
         except (LedgerLogError, StorageError) as error:
@@ -82,6 +86,6 @@ def _ledger(ledger_id: int, found: LimboLedger | None) -> pb.LimboLedger:
         outcome=found.outcome.name.lower(),
         problem=found.problem[:TEXT_MAX],
         state="" if found.state is None else found.state.name.lower(),
-        denied=found.denied,
-        denied_count=found.denied_count,
+        missing=found.missing,
+        missing_count=found.missing_count,
     )

@@ -8,6 +8,9 @@ At its first start, a bookie writes the `VERSION` file of every directory, then 
 then the cookie in the metadata store. Each write is durable before the next write. If a first start
 is interrupted, some directories contain a cookie, but no directory contains entries. The next start
 then continues. If the cookie is in the store, a directory without a MANIFEST has lost its files.
+Then the start is refused. If the setting `allow_lost_directory` is set and the directory is empty,
+the start continues in doubt: the first MANIFEST has an epoch of doubt, and is durable before the
+`VERSION` file. So a crash leaves no empty directory that counts as whole.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from bookie_server.core.directory_identity import manifest_after_a_loss
 from bookie_server.core.manifest_codec import NAME as MANIFEST_FILE
+from bookie_server.core.manifest_codec import Manifest, decode_manifest
 from bookie_server.errors import REPLACEMENT_ADVICE, CookieMismatchError
 from bookie_server.storage.device.directories import sync_path
 from bookie_server.storage.files.manifest import NEW_NAME, STATE_PREFIX, is_first_manifest
@@ -36,15 +41,18 @@ async def check_cookies(
     registration: Registration,
     bookie_id: str,
     directories: Sequence[Path],
-    initialize: Callable[[], Awaitable[None]],
+    initialize: Callable[[Manifest | None], Awaitable[None]],
     known: KnownBookies,
+    *,
+    allow_lost_directory: bool = False,
 ) -> Cookie:
     """Return the bookie's cookie, which is now in every directory and in the metadata store.
 
     The caller has locked the directories. A first start writes the cookies of the directories,
     calls `initialize` to write the first MANIFESTs, and writes the cookie of the store. After an
     interruption, the next start calls `initialize` again. `known` is the store of the bookies'
-    records: a bookie with a record does not start for the first time.
+    records: a bookie with a record does not start for the first time. With `allow_lost_directory`,
+    an empty directory of a bookie with a cookie gets a first MANIFEST in doubt.
 
     If CookieMismatchError is raised, nothing was changed, unless another process created the cookie
     in the store at the same time.
@@ -60,6 +68,9 @@ async def check_cookies(
     without_cookie = [path for path in directories if not _holds_the_cookie(path, wanted)]
     if stored is not None:
         _check_stored(_decoded(stored.value, f"cookies/{bookie_id} in the metadata store"), wanted)
+        if allow_lost_directory and all(map(_is_lost, directories)):
+            await _begin_in_doubt(bookie_id, directories, initialize, known, wanted)
+            return wanted
         if without_cookie:
             raise _missing_file(without_cookie[0] / COOKIE_FILE, bookie_id)
         for directory in directories:
@@ -71,7 +82,7 @@ async def check_cookies(
         raise _wiped(directories[0], bookie_id)
     for directory in without_cookie:
         write_atomically(directory / COOKIE_FILE, wanted.encode())
-    await initialize()
+    await initialize(None)
     try:
         await registration.write_cookie(bookie_id, wanted.encode(), None)
     except MetadataVersionError:
@@ -81,6 +92,32 @@ async def check_cookies(
             bookie_id=bookie_id,
         ) from None
     return wanted
+
+
+def _is_lost(directory: Path) -> bool:
+    """Return whether a directory has no data, or only the first MANIFEST after a loss."""
+    path = directory / MANIFEST_FILE
+    if not _holds_no_entries(directory):
+        return False
+    return not path.exists() or decode_manifest(path.read_bytes()).doubt.epoch > 0
+
+
+async def _begin_in_doubt(
+    bookie_id: str,
+    directories: Sequence[Path],
+    initialize: Callable[[Manifest | None], Awaitable[None]],
+    known: KnownBookies,
+    cookie: Cookie,
+) -> None:
+    """Write the first MANIFEST of an empty directory, in doubt, and then its cookie."""
+    found = await known.read(bookie_id)
+    if found is not None and found.value.is_retired:
+        raise _wiped(directories[0], bookie_id)
+    await initialize(
+        manifest_after_a_loss(None if found is None else found.value, os.urandom(8).hex())
+    )
+    for directory in directories:
+        write_atomically(directory / COOKIE_FILE, cookie.encode())
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -154,8 +191,9 @@ def _other_directories(place: str, found: Cookie, wanted: Cookie) -> CookieMisma
 def _missing_file(path: Path, bookie_id: str) -> CookieMismatchError:
     return CookieMismatchError(
         f"bookie {bookie_id} is registered in the cluster, but {path} does not exist: its data is "
-        "missing (is the disk mounted?); restore all files of the directory. "
-        f"{REPLACEMENT_ADVICE}",
+        "missing (is the disk mounted?). Restore all files of the directory. If they are lost, "
+        "empty the directory and start the bookie once with allow_lost_directory=true: it then "
+        "starts in doubt, and denies no entry that it may have lost",
         bookie_id=bookie_id,
         path=str(path),
     )

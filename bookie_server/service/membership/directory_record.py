@@ -4,6 +4,10 @@ At a start, the MANIFEST with raised counters is durable first, then the record 
 compare-and-swap, then the bookie serves. So a directory with a smaller counter than the record is
 an older copy (`core.directory_identity`). While the bookie stores data, the counter rises once in
 an interval. It also rises at a clean stop. At most one rise waits for the metadata store.
+
+After each possible loss, the record gets the new epoch of doubt, which is durable in the MANIFEST.
+The id of the transaction of this write, or of a later one, dates the doubt: a ledger that a later
+transaction creates has lost nothing. While the store is away, the write is repeated.
 """
 
 from __future__ import annotations
@@ -13,10 +17,15 @@ from typing import Protocol
 
 from bookie_server.core.directory_identity import (
     ACCEPTED,
+    DirectoryFinding,
     DirectoryIdentity,
+    FoundOutside,
     compare,
+    found_outside,
+    older_copy,
     refusal,
 )
+from bookie_server.core.doubt import Doubt
 from bookie_server.ports import Tasks
 from bookie_server.service.logging import fields_of, get_logger
 from ledgerlog_spark.errors import LedgerLogError, MetadataVersionError
@@ -25,6 +34,8 @@ from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.wire.known_bookie import KnownBookie
 
 ATTEMPTS_MAX = 4
+RETRY_MS = 1_000
+RETRY_MS_MAX = 60_000
 
 _logger = get_logger("directory")
 
@@ -40,8 +51,15 @@ class CountedStorage(Protocol):
     def records_stored(self) -> int:
         """Number of records that this process has stored."""
 
+    @property
+    def doubt(self) -> Doubt:
+        """The doubt in the durable MANIFEST."""
+
     async def count_change(self) -> None:
         """Raise the counter, unless the MANIFEST has no room."""
+
+    async def date_doubt(self, epoch: int, transaction: int) -> None:
+        """Store a transaction that began after the epoch was durable."""
 
 
 class DirectoryRecord:
@@ -55,15 +73,26 @@ class DirectoryRecord:
         self._written = DirectoryIdentity()  # what the record has
         self._version: Version | None = None
         self._records = 0  # records that the counter covers
+        self._is_writing = False
+        self._is_dating = False
         self._is_stopped = False
 
-    async def check(self, local: DirectoryIdentity) -> None:
-        """Refuse a directory that is not the newest state. Nothing is changed.
+    async def check(self, local: DirectoryIdentity) -> FoundOutside:
+        """Return what the record shows about a directory. Nothing is changed.
+
+        An older copy lacks entries and fences, so the start with it raises the doubt.
 
         Raises:
-            DirectoryIdentityError: The directory is an older copy or another directory.
+            DirectoryIdentityError: It is another directory, or the bookie was taken out of service.
         """
-        await self._compared(local)
+        found = await self._known.read(self._bookie_id)
+        known = None if found is None else found.value
+        finding = compare(local, known)
+        if known is None or finding in ACCEPTED:
+            return found_outside(known)
+        if finding is DirectoryFinding.OLDER_COPY:
+            return found_outside(known, older_copy(self._path, local, known))
+        raise refusal(finding, self._path, self._bookie_id, local, known)
 
     async def begin(self, storage: CountedStorage) -> None:
         """Write the raised counters of a start. The bookie may serve afterwards.
@@ -88,6 +117,48 @@ class DirectoryRecord:
     def follow(self, tasks: Tasks, interval_ms: int) -> None:
         """Raise the counter once in each interval in which the storage got records."""
         tasks.spawn("counter of the directory", self._follow(tasks, interval_ms))
+
+    def note_doubt(self, tasks: Tasks) -> None:
+        """Write the record with the newest epoch of doubt, and date the doubt, as soon as possible.
+
+        The storage calls this after it has raised the doubt durably.
+        """
+        if not self._is_dating and not self._is_stopped:
+            self._is_dating = True
+            tasks.spawn("date of the doubt", self._date_until_it_succeeds(tasks))
+
+    async def _date_until_it_succeeds(self, tasks: Tasks) -> None:
+        pause_ms = RETRY_MS
+        try:
+            while not self._is_stopped and not await self._has_dated():
+                await tasks.sleep(pause_ms)
+                pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
+        finally:
+            self._is_dating = False
+
+    async def _has_dated(self) -> bool:
+        storage = self._storage
+        assert storage is not None, "the doubt is dated after the start"
+        await self.write_record()
+        try:
+            await self._date(storage)
+        except LedgerLogError as error:
+            _logger.warning("doubt_not_dated", **fields_of(error))
+            return False
+        doubt = storage.doubt
+        return doubt.epoch == 0 or doubt.transaction > 0
+
+    async def _date(self, storage: CountedStorage) -> None:
+        """Date the doubt if the record has its epoch.
+
+        The epoch was durable before the record was written. So any transaction that wrote the
+        record since then began after the epoch was durable.
+        """
+        doubt = storage.doubt
+        is_open = doubt.epoch > 0 and not doubt.transaction
+        if is_open and self._written.doubt_epoch == doubt.epoch:
+            transaction = await self._known.transaction(self._bookie_id)
+            await storage.date_doubt(doubt.epoch, transaction)
 
     def stop(self) -> None:
         """Raise the counter no more."""
@@ -129,8 +200,10 @@ class DirectoryRecord:
 
         The record is never ahead of the MANIFEST on the device.
         """
-        if self._storage is None or self._storage.identity == self._written:
+        # The writes follow each other, because each needs the version of the last one.
+        if self._storage is None or self._storage.identity == self._written or self._is_writing:
             return
+        self._is_writing = True
         try:
             await self._write(self._storage.identity, self._version)
         except MetadataVersionError as error:
@@ -139,6 +212,8 @@ class DirectoryRecord:
             _logger.error("record_was_changed", **fields_of(error))  # noqa: TRY400 - no bug
         except LedgerLogError as error:
             _logger.warning("counter_not_written", **fields_of(error))
+        finally:
+            self._is_writing = False
 
     async def _write(self, identity: DirectoryIdentity, version: Version | None) -> None:
         self._version = await self._known.write(self._bookie_id, identity.known(), version)

@@ -1,8 +1,8 @@
 """Ends the limbo of a ledger whose entries are lost, by the word of an operator.
 
 A bookie never gives up an entry by itself. If an operator accepts the loss, the ledger is repaired
-once more. What is still missing then is written to the file AUDIT and to the metadata store. After
-that, the ledger is cleared.
+once more. The entries that are still missing are written to the file AUDIT and to the metadata
+store. After that, the ledger is cleared.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class Acceptance:
 
     Attributes:
         reason: Why the loss is accepted.
-        accepted_by: Who accepts it.
+        accepted_by: Name of the operator.
+        is_forced: Whether entries may be given up that another bookie may still have, because it
+            does not answer, or has lost entries too.
         is_unclosed: Whether a ledger in recovery may be given up too. The bookie then denies
             entries that only it may have had, so the recovery may close the ledger before them.
     """
@@ -38,6 +40,7 @@ class Acceptance:
     ledger_id: int
     reason: str
     accepted_by: str
+    is_forced: bool = False
     is_unclosed: bool = False
 
 
@@ -59,7 +62,7 @@ class LossAcceptance:
         self._clock = clock
 
     async def accept(self, acceptance: Acceptance) -> AcceptedLoss | None:
-        """End the limbo of a ledger, and return what was given up.
+        """End the limbo of a ledger, and return the loss.
 
         The result is None if the repair has cleared the ledger, so that nothing is lost.
 
@@ -83,8 +86,8 @@ class LossAcceptance:
             epoch=doubt.epoch,
             state=metadata.state.name.lower(),
             last_entry_id=metadata.last_entry_id if metadata.is_closed else NO_ENTRY,
-            entry_ids=report.ended.denied,
-            entries_count=report.ended.denied_count,
+            entry_ids=report.ended.missing,
+            entries_count=report.ended.missing_count,
             accepted_ms=self._clock.wall_ms(),
             accepted_by=acceptance.accepted_by[:TEXT_MAX],
             reason=acceptance.reason[:TEXT_MAX],
@@ -104,7 +107,7 @@ class LossAcceptance:
         _logger.warning(
             "loss_accepted",
             ledger_id=ledger_id,
-            entries=loss.entries_count,
+            entries_count=loss.entries_count,
             accepted_by=loss.accepted_by,
             reason=loss.reason,
         )
@@ -113,7 +116,7 @@ class LossAcceptance:
     def _require_in_limbo(self, ledger_id: int, doubt: Doubt) -> None:
         if not doubt.may_be_repaired and not doubt.is_over:
             raise LedgerError(
-                "the bookie is in doubt, and has not yet told the metadata store: check that "
+                "the metadata store does not have the doubt of the bookie yet: check that "
                 "ZooKeeper runs, then run this command again",
                 ledger_id=ledger_id,
                 retriable=True,
@@ -134,8 +137,14 @@ class LossAcceptance:
         if ended.outcome is RepairOutcome.DELETED:
             why, advice = "does not exist", "the next garbage collection deletes its entries"
         elif metadata is None:
+            why = f"could not be repaired: {report.problem or ended.outcome.value}"
+            advice = "wait for the next attempt"
+        elif ended.outcome is RepairOutcome.INCOMPLETE and not acceptance.is_forced:
             why = f"may still be repaired: {report.problem or ended.outcome.value}"
-            advice = "start the bookies that have its entries, and wait for the repair"
+            advice = (
+                "start the bookies that have its entries, and wait for the repair. If they have "
+                "lost the entries too, pass --force"
+            )
         elif metadata.state is LedgerState.OPEN:
             why = "is open"
             advice = f"close it first, with `ledgerlog ledgers seal {ledger_id}`"

@@ -13,7 +13,7 @@ from bookie_server.service.repair.acceptance import LossAcceptance
 from bookie_server.service.repair.adapters import StoreRecords, TransportPeers
 from bookie_server.service.repair.audit import AuditFile
 from bookie_server.service.repair.one_ledger import RepairCounters, RepairParts, RepairReport
-from bookie_server.service.repair.pace import Pace
+from bookie_server.service.repair.pace import RepairPace
 from bookie_server.service.repair.ports import RepairStorage
 from bookie_server.service.repair.progress import PassReport, RepairProgress
 from bookie_server.service.repair.repairs import Repairs, RepairTimes
@@ -57,7 +57,7 @@ class BookieRepair:
             TransportPeers(self._transport, PEER_TIMEOUT_MS),
             tasks,
             clock,
-            Pace(tasks, clock, settings.repair_bytes_per_s),
+            RepairPace(tasks, clock, settings.repair_bytes_per_s),
             counters,
         )
         self.progress = RepairProgress(counters)
@@ -91,5 +91,5 @@ def _log_pass(report: PassReport) -> None:
     _logger.info("repaired", **asdict(report))
 
 
-def _log_failure(event: str, fields: Mapping[str, object]) -> None:
-    _logger.warning(event, **fields)
+def _log_failure(step: str, fields: Mapping[str, object]) -> None:
+    _logger.warning("repair_failed", step=step, **fields)

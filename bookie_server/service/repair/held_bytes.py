@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import NO_ENTRY, DigestType, LedgerMetadata
 from ledgerlog_spark.wire.entry import EntryCodec, decode_entry_header
-
-IsIntact = Callable[[int, bytes], bool]
-"""Gets an entry id and the stored entry."""
 
 
 class Digests:

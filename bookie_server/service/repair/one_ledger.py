@@ -31,12 +31,13 @@ from bookie_server.core.repair import (
 )
 from bookie_server.ports import Clock, Tasks
 from bookie_server.service.repair.held_bytes import Digests
-from bookie_server.service.repair.pace import Pace, Stores
+from bookie_server.service.repair.pace import RepairPace, Stores
 from bookie_server.service.repair.ports import LedgerRecords, Peers, RepairStorage
 from ledgerlog_spark.errors import MetadataError, MetadataFormatError
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Versioned
+from ledgerlog_spark.retry import RetryPolicy
 
-LOAD_ATTEMPTS_MAX = 3
+LOADS = RetryPolicy(first_delay_ms=1_000, delay_max_ms=1_000, attempts_max=3)
 
 
 @dataclass(slots=True)
@@ -69,7 +70,7 @@ class RepairParts:
 
     Attributes:
         silent_ms: Time for which a bookie that did not answer counts as silent.
-        load_pause_ms: Pause after a failed load of a record.
+        loads: Attempts to load a record.
         silent_until: When a bookie no longer counts as silent.
     """
 
@@ -79,10 +80,10 @@ class RepairParts:
     peers: Peers
     tasks: Tasks
     clock: Clock
-    pace: Pace
+    pace: RepairPace
     counters: RepairCounters
     silent_ms: int = 30_000
-    load_pause_ms: int = 1_000
+    loads: RetryPolicy = LOADS
     silent_until: dict[str, int] = field(default_factory=dict)
     is_stopped: bool = False
 
@@ -188,16 +189,17 @@ class _Repair:
 
     async def _load_again_and_again(self) -> Versioned[LedgerMetadata] | None:
         """Load the record. A short outage of the store does not end a pass over all ledgers."""
-        for _ in range(LOAD_ATTEMPTS_MAX - 1):
+        parts, failures = self._parts, 0
+        while True:
             try:
-                return await self._parts.records.load(self._ledger_id)
-            except MetadataFormatError:
-                raise
-            except MetadataError:
-                if self._parts.is_stopped:
+                return await parts.records.load(self._ledger_id)
+            except MetadataError as error:
+                failures += 1
+                pause_ms = parts.loads.delay_ms(failures)
+                is_final = isinstance(error, MetadataFormatError) or parts.is_stopped
+                if is_final or pause_ms is None:
                     raise
-                await self._parts.tasks.sleep(self._parts.load_pause_ms)
-        return await self._parts.records.load(self._ledger_id)
+                await parts.tasks.sleep(pause_ms)
 
     async def _fetch(self, effect: FetchEntry) -> EntryFetched:
         parts, bookie_id, entry_id = self._parts, effect.bookie_id, effect.entry_id

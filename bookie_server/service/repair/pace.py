@@ -9,16 +9,16 @@ from bookie_server.errors import StorageError
 from bookie_server.ports import Clock, Future, Priority, Tasks
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import Code
+from ledgerlog_spark.retry import RetryPolicy
 
 PAUSE_MS_MAX = 1_000
 """A longer pause is divided, so that a stop is noticed within this time."""
 STORED_BYTES_MAX = 4 << 20
 STORED_ENTRIES_MAX = 256
-BUSY_PAUSE_MS = 100
-BUSY_ATTEMPTS_MAX = 50
+BUSY = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=16)
 
 
-class Pace:
+class RepairPace:
     """Pauses after fetched bytes, so that their rate stays below a limit. 0 is no limit."""
 
     def __init__(self, tasks: Tasks, clock: Clock, bytes_per_s: int) -> None:
@@ -66,12 +66,7 @@ class Stores:
 
     async def _store(self, size_bytes: int, store: Callable[[], Awaitable[Code]]) -> None:
         try:
-            code = await store()
-            for _ in range(BUSY_ATTEMPTS_MAX):
-                if code is not Code.BUSY:
-                    break
-                await self._tasks.sleep(BUSY_PAUSE_MS)
-                code = await store()
+            code = await self._patiently(store)
         except StorageError:
             code = Code.IO_ERROR
         self.has_failed |= code is not Code.OK
@@ -80,3 +75,13 @@ class Stores:
         if self._ended is not None:
             ended, self._ended = self._ended, None
             resolve(ended, None)
+
+    async def _patiently(self, store: Callable[[], Awaitable[Code]]) -> Code:
+        failures = 0
+        while True:
+            code = await store()
+            failures += 1
+            pause_ms = BUSY.delay_ms(failures)
+            if code is not Code.BUSY or pause_ms is None:
+                return code
+            await self._tasks.sleep(pause_ms)

@@ -12,7 +12,7 @@ from ledgerlog_spark.model import NO_ENTRY, LedgerState
 
 LEDGERS_SHOWN_MAX = 10_000
 """Number of ledgers whose problem is kept. The others are only counted."""
-DENIED_SHOWN_MAX = 10
+MISSING_SHOWN_MAX = 10
 
 
 class RepairState(Enum):
@@ -32,16 +32,16 @@ class LimboLedger:
         outcome: How the repair ended.
         problem: The last answer of another bookie that was no help; empty if there was none.
         state: The state of the ledger in its metadata; None if it was not read.
-        denied: The first entries whose existence all other bookies deny.
-        denied_count: Number of these entries.
+        missing: The first entries that no other bookie returned.
+        missing_count: Number of these entries.
     """
 
     ledger_id: int
     outcome: RepairOutcome
     problem: str = ""
     state: LedgerState | None = None
-    denied: tuple[int, ...] = ()
-    denied_count: int = 0
+    missing: tuple[int, ...] = ()
+    missing_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ class RepairProgress:
                 ended.outcome,
                 report.problem,
                 None if ended.record is None else ended.record.value.state,
-                ended.denied[:DENIED_SHOWN_MAX],
-                ended.denied_count,
+                ended.missing[:MISSING_SHOWN_MAX],
+                ended.missing_count,
             )
 
     def keep_only(self, ledger_ids: frozenset[int]) -> None:

@@ -1,9 +1,10 @@
 """Decides which ledger is repaired next, until nothing of the bookie is in limbo.
 
-Ledgers that a client asked for are repaired first, also in the middle of other work. While the
-doubt is not over, passes over all ledgers run until one is whole. After that, rounds over the
-ledgers that are still in limbo run, with longer and longer pauses while they clear nothing. A
-ledger that nobody closes is recovered. Nothing here waits for a client, and no client waits for it.
+A ledger for which a client got the answer "unknown" is repaired first, also in the middle of other
+work. While the doubt is not over, passes over all ledgers run until one is whole. After that,
+rounds over the ledgers that are still in limbo run, with longer and longer pauses while they clear
+nothing. An idle ledger that stays open is recovered. The repair does not wait for clients, and
+clients do not wait for the repair.
 """
 
 from __future__ import annotations
@@ -42,14 +43,17 @@ from bookie_server.service.repair.progress import (
 )
 from ledgerlog_spark.errors import LedgerLogError, MetadataError
 from ledgerlog_spark.model import Code
+from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 
 ASKED_MAX = 1_000
-"""Number of ledgers that wait because somebody asked for them."""
+"""Number of ledgers that wait because a client got the answer "unknown"."""
 IDS_IN_TURN_MAX = 500
 RECOVERIES_MAX = 4
 """Number of ledgers that are recovered at a time."""
 ROUND_PART = 4
 """A pause between two rounds is at least this many times as long as the last round."""
+
+ROUNDS = RetryPolicy(first_delay_ms=1_000, delay_max_ms=60_000, attempts_max=NO_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +61,14 @@ class RepairTimes:
     """Pauses of the repair.
 
     Attributes:
-        poll_ms: Pause between two looks at the doubt, and at the ledgers that were asked for.
-        pause_ms_max: Longest pause between two rounds, and between two passes.
-        asked_again_ms: A ledger that was asked for is not repaired more often than this.
+        poll_ms: Pause between two looks at the doubt, and at the ledgers that clients wait for.
+        rounds: Pauses between two rounds that clear nothing, and between two passes.
+        asked_again_ms: A ledger that clients wait for is not repaired more often than this.
         limits: When a ledger is recovered.
     """
 
     poll_ms: int = 1_000
-    pause_ms_max: int = 60_000
+    rounds: RetryPolicy = ROUNDS
     asked_again_ms: int = 5_000
     limits: RecoveryLimits = field(default_factory=RecoveryLimits)
 
@@ -85,7 +89,7 @@ class Repairs:
         *,
         on_pass: Callable[[PassReport], None] = lambda _report: None,
         on_deleted: Callable[[int], None] = lambda _ledger_id: None,
-        report: Callable[[str, Mapping[str, object]], None] = lambda _event, _fields: None,
+        report: Callable[[str, Mapping[str, object]], None] = lambda _step, _fields: None,
     ) -> None:
         self._parts = parts
         self._storage = parts.storage
@@ -96,13 +100,13 @@ class Repairs:
         self._times = times
         self._on_pass = on_pass
         self._on_deleted = on_deleted
-        self._report = report  # gets the name and the fields of each failure
+        self._report = report  # gets the step and the fields of each failure
         self._epoch = -1
         self._may_be_in_limbo = True
         self._next_ms = 0  # of the next pass or round
-        self._pause_ms = times.poll_ms
+        self._failures = 0  # rounds and passes in a row that brought nothing
         self._asked: dict[int, None] = {}
-        self._tried_ms: dict[int, int] = {}  # of ledgers that were asked for
+        self._tried_ms: dict[int, int] = {}  # of ledgers that clients wait for
         self._quiet_since: dict[int, tuple[object, int]] = {}
         self._recovering: set[int] = set()
 
@@ -128,18 +132,18 @@ class Repairs:
                 await self._tasks.sleep(self._times.poll_ms)
 
     async def step(self) -> None:
-        """Do what is due. A failure of the store or of the storage is only a delay."""
+        """Begin a pass or a round if it is due. A failure of the store only delays it."""
         try:
             await self._step()
         except (MetadataError, StorageError) as error:
-            self._report("repair_interrupted", fields_of(error))
+            self._report("repair", fields_of(error))
             self._pause()
 
     async def _step(self) -> None:
         doubt = self._storage.doubt
         if doubt.epoch != self._epoch:
             self._epoch, self._may_be_in_limbo = doubt.epoch, True
-            self._next_ms, self._pause_ms = 0, self._times.poll_ms
+            self._next_ms = self._failures = 0
         if doubt.epoch and not doubt.may_be_repaired:
             self.progress.state = RepairState.WAITS_FOR_STORE
             return
@@ -153,10 +157,11 @@ class Repairs:
 
     def _pause(self) -> None:
         """Pause before the next pass or round, longer after each call."""
-        self._next_ms = self._clock.monotonic_ms() + self._pause_ms
-        self._pause_ms = min(2 * self._pause_ms, self._times.pause_ms_max)
+        self._failures += 1
+        pause_ms = self._times.rounds.pause_ms(self._failures)
+        self._next_ms = self._clock.monotonic_ms() + pause_ms
 
-    # Ledgers that somebody asked for.
+    # Ledgers that clients wait for.
 
     async def _repair_asked(self, doubt: Doubt) -> None:
         now_ms, again_ms = self._clock.monotonic_ms(), self._times.asked_again_ms
@@ -189,7 +194,7 @@ class Repairs:
             progress.ledgers_left = machine.left_count
         if effect.is_whole:
             progress.passes += 1
-            self._next_ms, self._pause_ms = 0, self._times.poll_ms
+            self._next_ms = self._failures = 0
         else:
             self._pause()
         self._on_pass(
@@ -237,7 +242,7 @@ class Repairs:
                 if not self._storage.is_known(ledger_id):
                     unknown.append(ledger_id)
         except MetadataError as error:
-            self._report("listing_failed", fields_of(error))
+            self._report("listing", fields_of(error))
             is_whole = False
         chosen = array("q")
         for number, ledger_id in enumerate(_merged(unknown, self._storage.limbo_ledgers())):
@@ -271,7 +276,7 @@ class Repairs:
         progress.ledgers_left = len(progress.in_limbo)
         now_ms = self._clock.monotonic_ms()
         if progress.counters.ledgers_cleared > cleared:
-            self._pause_ms = self._times.poll_ms
+            self._failures = 0
         self._pause()
         self._next_ms = max(self._next_ms, now_ms + ROUND_PART * (now_ms - began_ms))
 
@@ -290,7 +295,7 @@ class Repairs:
         return report
 
     def _perhaps_recover(self, ledger_id: int, report: RepairReport) -> None:
-        """Recover a ledger that nobody has changed for a long time."""
+        """Recover a ledger that has not changed for a long time."""
         now_ms = self._clock.monotonic_ms()
         seen = quiet_key(report, self._storage.last_accepted_id(ledger_id))
         before, since_ms = self._quiet_since.get(ledger_id, (None, now_ms))
@@ -310,7 +315,7 @@ class Repairs:
         try:
             await self._recover(ledger_id, report)
         except LedgerLogError as error:
-            self._report("recovery_failed", {**fields_of(error), "ledger_id": ledger_id})
+            self._report("recovery", {**fields_of(error), "ledger_id": ledger_id})
         else:
             self.progress.counters.recoveries += 1
             self.request(ledger_id)

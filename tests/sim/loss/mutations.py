@@ -103,7 +103,7 @@ def _clear_by_the_first_record(self: LedgerRepair) -> list[r.RepairEffect]:
 
 def _clear_open_ledgers(self: LedgerRepair, metadata: LedgerMetadata) -> list[r.RepairEffect]:
     """Clear an open ledger when the entries up to the LAC are back."""
-    if metadata.state is LedgerState.OPEN and not (self._is_incomplete or self._denied_count):
+    if metadata.state is LedgerState.OPEN and not (self._is_incomplete or self._missing):
         return [r.ClearLedger(self._epoch, self._peers_lac)]
     return _conclude(self, metadata)
 

@@ -12,11 +12,12 @@ from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
 from bookie_server.ports import Priority
 from bookie_server.service.repair import repairs as shipped
 from bookie_server.service.repair.one_ledger import RepairCounters, RepairParts, RepairReport
-from bookie_server.service.repair.pace import Pace
+from bookie_server.service.repair.pace import RepairPace
 from bookie_server.service.repair.progress import LimboLedger, RepairProgress
 from ledgerlog_spark.errors import MetadataUnavailableError
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 from tests.sim.checker import require
 from tests.sim.late_add import KEY
 from tests.sim.loss.checker import names
@@ -31,7 +32,7 @@ PEER_MS = 20
 BATCH_SIZE_BYTES = 1 << 20
 TIMES = shipped.RepairTimes(
     poll_ms=6,
-    pause_ms_max=12,
+    rounds=RetryPolicy(6, 12, NO_LIMIT),
     asked_again_ms=5,
     limits=r.RecoveryLimits(idle_ms=80, stuck_ms=60),
 )
@@ -85,10 +86,10 @@ class Repairs:
             peers=self,
             tasks=tasks,
             clock=host,
-            pace=Pace(tasks, host, 0),
+            pace=RepairPace(tasks, host, 0),
             counters=counters,
             silent_ms=PEER_MS,
-            load_pause_ms=1,
+            loads=RetryPolicy(1, 1, 3),
         )
         self._repairs = shipped.Repairs(
             parts, progress, self._recover, TIMES, on_deleted=self._drop

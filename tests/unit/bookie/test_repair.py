@@ -140,7 +140,10 @@ def test_a_bookie_that_denies_nothing_is_asked_again_later(code: Code) -> None:
             loaded(CLOSED),
         ]
     )
-    assert effects[-1] == r.RepairEnded(r.RepairOutcome.INCOMPLETE)
+    ended = effects[-1]
+    assert isinstance(ended, r.RepairEnded)
+    assert ended.outcome is r.RepairOutcome.INCOMPLETE
+    assert ended.missing == (0,)
 
 
 def test_a_copy_that_could_not_be_stored_is_fetched_again_later() -> None:
@@ -153,7 +156,9 @@ def test_a_copy_that_could_not_be_stored_is_fetched_again_later() -> None:
             loaded(CLOSED),
         ]
     )
-    assert effects[-1] == r.RepairEnded(r.RepairOutcome.INCOMPLETE)
+    ended = effects[-1]
+    assert isinstance(ended, r.RepairEnded)
+    assert ended.outcome is r.RepairOutcome.INCOMPLETE
 
 
 def test_without_the_store_nothing_is_decided() -> None:
@@ -259,11 +264,11 @@ def test_a_ledger_that_got_its_state_by_the_repair_is_cleared() -> None:
     assert effects[-1] == r.ClearLedger(2, 1)
 
 
-def test_the_ids_of_few_denied_entries_are_kept() -> None:
-    many = OPEN.closed(last_entry_id=r.DENIED_MAX, length=9)
-    denials = [r.EntryFetched(Code.NO_ENTRY)] * (2 * r.DENIED_MAX + 2)
+def test_the_ids_of_few_missing_entries_are_kept() -> None:
+    many = OPEN.closed(last_entry_id=r.MISSING_MAX, length=9)
+    denials = [r.EntryFetched(Code.NO_ENTRY)] * (2 * r.MISSING_MAX + 2)
     effects, _ = played([loaded(many), r.HeldVerified(frozenset()), *denials, loaded(many)])
     ended = effects[-1]
     assert isinstance(ended, r.RepairEnded)
-    assert ended.denied == tuple(range(r.DENIED_MAX))
-    assert ended.denied_count == r.DENIED_MAX + 1
+    assert ended.missing == tuple(range(r.MISSING_MAX))
+    assert ended.missing_count == r.MISSING_MAX + 1

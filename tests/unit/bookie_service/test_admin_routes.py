@@ -282,12 +282,12 @@ async def test_status_has_what_the_page_shows(admin: Admin) -> None:
 
 async def test_the_repair_is_shown(admin: Admin) -> None:
     repair = await admin.json("/api/v1/bookie/repair")
-    assert (repair["isInDoubt"], repair["doubtEpoch"]) == (False, 0)
+    assert (repair["doubt"]["isOver"], repair["doubt"]["epoch"]) == (True, 0)
     assert repair["repairState"] == "nothing to do"
     await admin.world.storage.raise_doubt()
     admin.view.serving.repair.ledgers_left = 3
-    repair = (await admin.json("/api/v1/bookie/status"))["repair"]
-    assert (repair["isInDoubt"], repair["doubtEpoch"], repair["ledgersLeft"]) == (True, 1, 3)
+    status = await admin.json("/api/v1/bookie/status")
+    assert (status["doubt"]["isOver"], status["repair"]["ledgersLeft"]) == (False, 3)
 
 
 async def test_metrics_are_text(admin: Admin) -> None:

@@ -103,6 +103,16 @@ def test_what_another_bookie_may_have_is_not_given_up(world: World) -> None:
         world.accept()
     assert refused.value.retriable
     assert world.storage.limbo_ledgers() == [7]
+    loss = world.accept(is_forced=True)
+    assert loss is not None
+    assert (loss.entry_ids, loss.entries_count) == ((1,), 1)
+
+
+def test_without_the_record_nothing_is_given_up(world: World) -> None:
+    world.lost()
+    world.storage.code = Code.READ_ONLY
+    with pytest.raises(LedgerError, match="could not be repaired: a fetched entry"):
+        world.accept(is_forced=True)
 
 
 @pytest.mark.parametrize("loses", [True, False])
@@ -152,7 +162,7 @@ def test_a_ledger_without_a_state_may_be_given_up_during_the_doubt(world: World)
 def test_nothing_is_given_up_before_the_store_has_the_doubt(world: World) -> None:
     world.lost()
     world.storage.doubt = Doubt(epoch=1)
-    with pytest.raises(LedgerError, match="has not yet told the metadata store"):
+    with pytest.raises(LedgerError, match="does not have the doubt"):
         world.accept()
 
 
@@ -230,7 +240,7 @@ def test_the_list_shows_why_a_ledger_is_not_cleared(world: World) -> None:
     for ledger_id in (7, 8):
         world.progress.note(ledger_id, world.repair(ledger_id))
     listed = world.calls.listed(pb.ListLimboRequest(after_ledger_id=-1, count_max=10))
-    assert [(one.outcome, one.state, list(one.denied)) for one in listed.ledgers] == [
+    assert [(one.outcome, one.state, list(one.missing)) for one in listed.ledgers] == [
         ("needs_operator", "closed", [1]),
         ("waiting", "open", []),
         ("", "", []),

@@ -236,7 +236,7 @@ def test_a_pass_ends_when_the_store_is_away(world: RepairWorld) -> None:
     world.records.on_listed = lambda _: setattr(world.records, "failures", 3)
     world.begin(4_000)
     world.records.on_listed = lambda _: None
-    assert world.failures[0][0] == "repair_interrupted"
+    assert world.failures[0][0] == "repair"
     assert world.storage.written == [], "no ledger gets a state because the store is away"
     world.scheduler.run_for(20_000)
     assert world.storage.doubt.is_over
@@ -306,7 +306,7 @@ def test_a_ledger_that_needs_an_operator_is_counted_until_it_is_found(world: Rep
         del world.peers.entries[name][7, 1]
     world.begin(10_000)
     assert world.progress.needs_operator == 1
-    assert world.progress.in_limbo[7].denied == (1,)
+    assert world.progress.in_limbo[7].missing == (1,)
     world.peers.entries["b2"][7, 1] = stored(7, 1)
     world.scheduler.run_for(70_000)
     assert world.progress.needs_operator == 0
@@ -390,7 +390,7 @@ def test_a_recovery_that_fails_is_tried_again_later(world: RepairWorld) -> None:
     world.on_recover = fail
     world.begin(400_000)
     assert 2 <= len(world.recovered) <= 6
-    assert ("recovery_failed", world.failures[-1][1]) in world.failures
+    assert ("recovery", world.failures[-1][1]) in world.failures
 
 
 def test_few_ledgers_are_recovered_at_a_time(world: RepairWorld) -> None:
