@@ -27,6 +27,7 @@ from tests.limbo_test.losses import LOSSES, Loss
 from tests.limbo_test.power import kill_traced, trace
 
 BOOKIES = 5
+UNSYNCED_LEDGERS = 30
 SETTINGS = {
     "file_size_bytes": 8 * MEBIBYTE,
     "free_bytes_min": 0,
@@ -70,10 +71,13 @@ def play(loss: Loss, stage: Stage, load: Load, ledgers: int, random: Random) -> 
     name, bookie = list(stage.bookies.items())[loss.bookie]
     loss.before(bookie)
     load.wait_for_ledgers(len(load.closed()) + ledgers)
+    load.pause()
+    load.write_unsynced(UNSYNCED_LEDGERS)
     held = Held(name, bookie)
     with ll.connect(stage.uri) as client:
         held.take(client, load.closed())
     loss.lose(bookie, random)
+    load.resume()
     recovered = wait_until_whole(held)
     print(
         f"{loss.name}: {recovered.entries:,} entries before, {recovered.fetched:,} fetched, "

@@ -111,6 +111,18 @@ class Load:
         """Let the writers and the leader continue."""
         self._may_write.set()
 
+    def write_unsynced(self, count: int) -> None:
+        """Write and close ledgers while nothing makes an unjournaled bookie sync its files."""
+        with ll.connect(self.uri) as client:
+            for _ in range(count):
+                ledger = client.create_ledger(**QUORUM)
+                with self._lock:
+                    self.ledgers[ledger.id] = Written()
+                if self._append(ledger, ENTRIES_MAX):
+                    self._close(ledger)
+                else:
+                    self._to_seal.put(ledger.id)
+
     def closed(self) -> list[int]:
         """The ids of the closed ledgers."""
         with self._lock:

@@ -39,9 +39,12 @@ def lose_power(bookie: BookieProcess, random: Random) -> None:
 
 
 def wipe(bookie: BookieProcess, _random: Random) -> None:
-    """Start with an empty directory, as after a replaced device."""
+    """Start with an empty directory and an empty journal, as on a new machine."""
     bookie.kill()
     shutil.rmtree(bookie.directory)
+    journal = Path(str(bookie.settings["journal_directory"]))
+    shutil.rmtree(journal)
+    journal.mkdir()
     bookie.settings["allow_lost_directory"] = True
     bookie.start()
     del bookie.settings["allow_lost_directory"]
