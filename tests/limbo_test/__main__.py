@@ -9,6 +9,7 @@ closed, and all copies are read.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -25,9 +26,11 @@ from tests.limbo_test.held import Held, Recovered, wait_until_whole
 from tests.limbo_test.load import Load
 from tests.limbo_test.losses import LOSSES, Loss
 from tests.limbo_test.power import kill_traced, trace
+from tests.limbo_test.together import NEW_LEDGERS, OLD_LEDGERS, Together, lose_power_together
 
 BOOKIES = 5
 UNSYNCED_LEDGERS = 30
+LOSING_TOGETHER = 3
 SETTINGS = {
     "file_size_bytes": 8 * MEBIBYTE,
     "free_bytes_min": 0,
@@ -108,6 +111,31 @@ def run(ledgers: int, seed: int, directory: Path) -> int:
             for ledger_id in load.closed():
                 copies.check(ledger_id, client.ledger_metadata(ledger_id), stage.bookies)
     return report(load, recovered, copies)
+
+
+def run_together(seed: int, directory: Path) -> Together:
+    """Let three of five bookies lose power at the same time."""
+    names = itertools.count()
+
+    def settings(_number: int) -> dict[str, object]:
+        is_losing = next(names) < LOSING_TOGETHER
+        mode = "unjournaled" if is_losing else "direct"
+        return {**SETTINGS, "metrics_port": free_port(), "write_mode": mode}
+
+    directory.mkdir(exist_ok=True)
+    with ExitStack() as stack:
+        stage = Stage(directory, stack, BOOKIES, settings, before_start)
+        stack.callback(end_traced, stage)
+        bookies = list(stage.bookies.values())
+        found = lose_power_together(stage, bookies[:LOSING_TOGETHER], Random(seed))
+    closed = max(found.closed_seconds, default=0.0)
+    print(
+        f"three bookies lose power together: {NEW_LEDGERS} new ledgers, each closed after at most "
+        f"{found.new_seconds:.2f} s; {len(found.closed_seconds)} of {OLD_LEDGERS} open ledgers "
+        f"closed after at most {closed:.1f} s, {found.lost} entries lost",
+        flush=True,
+    )
+    return found
 
 
 def report(load: Load, recovered: list[Recovered], copies: Copies) -> int:
