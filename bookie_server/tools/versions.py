@@ -11,10 +11,15 @@ from bookie_server.core.manifest_codec import (
     FileState,
     decode_version,
 )
-from bookie_server.errors import CorruptRecordError, UncleanDirectoryError
+from bookie_server.errors import (
+    CorruptRecordError,
+    UncleanDirectoryError,
+    UnrepairedDirectoryError,
+)
 from bookie_server.storage.files.entry_log_file import read_header
 from bookie_server.storage.files.finished_scan import scan_finished
 from bookie_server.storage.files.manifest import UNCLEAN_NAME
+from bookie_server.storage.limbo.repaired import needs_repair
 from bookie_server.storage.reading.readings import finish
 
 if TYPE_CHECKING:
@@ -31,6 +36,8 @@ async def rewrite_manifest(directory: RestingDirectory, version: int) -> int:
     Raises:
         UncleanDirectoryError: The bookie did not stop cleanly, so an older version would not find
             its newest entries. Nothing was changed.
+        UnrepairedDirectoryError: The directory is in doubt, or a ledger is in limbo, which an older
+            version does not store. Nothing was changed.
     """
     assert version in (FORMAT_VERSION, FORMAT_VERSION_BEFORE)
     shared = directory.shared
@@ -40,6 +47,7 @@ async def rewrite_manifest(directory: RestingDirectory, version: int) -> int:
     manifest = directory.manifest
     if version < FORMAT_VERSION:
         _require_clean_stop(directory)
+        _require_no_doubt(directory)
         files = tuple([await _for_older_program(directory, entry) for entry in manifest.files])
         manifest = replace(manifest, files=files)
         await shared.store.keep_identity(manifest)
@@ -56,8 +64,10 @@ async def _for_older_program(directory: RestingDirectory, entry: FileEntry) -> F
     """Return an entry of the MANIFEST as a program without compaction understands it.
 
     If the index of a file is damaged, such a program treats the records up to `last_sequence` as
-    the content of the file. A file of copies has 0 there, so all its entries would be absent.
+    the content of the file. A file of copies has 0 there, so all its entries would be absent. The
+    losses of a damaged file are repaired, so it counts as undamaged.
     """
+    entry = replace(entry, has_damage=False)
     if not entry.is_copies or entry.slot not in directory.names:
         return entry
     file = directory.finished(entry)
@@ -68,6 +78,20 @@ async def _for_older_program(directory: RestingDirectory, entry: FileEntry) -> F
         scan = await scan_finished(file)
         return replace(older, last_sequence=scan.last_sequence, has_damage=not scan.is_whole)
     return replace(older, last_sequence=record.sequence - 1)
+
+
+def _require_no_doubt(directory: RestingDirectory) -> None:
+    manifest = directory.manifest
+    doubt = manifest.doubt
+    is_unknown = not doubt.epoch and any(entry.has_damage for entry in manifest.files)
+    states = directory.shared.states.values()
+    if is_unknown or not doubt.is_over or any(needs_repair(state, doubt) for state in states):
+        raise UnrepairedDirectoryError(
+            f"{directory.path} may have lost entries, and an older version would deny them. Start "
+            "the bookie, wait until the metric ledgers_in_limbo and the metric in_doubt are 0, "
+            "stop it with SIGTERM, then run this command again",
+            path=str(directory.path),
+        )
 
 
 def _require_clean_stop(directory: RestingDirectory) -> None:
