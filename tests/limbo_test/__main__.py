@@ -110,7 +110,8 @@ def run(ledgers: int, seed: int, directory: Path) -> int:
         with ll.connect(stage.uri) as client:
             for ledger_id in load.closed():
                 copies.check(ledger_id, client.ledger_metadata(ledger_id), stage.bookies)
-    return report(load, recovered, copies)
+    together = run_together(seed, directory / "together")
+    return report(load, recovered, together, copies)
 
 
 def run_together(seed: int, directory: Path) -> Together:
@@ -138,7 +139,7 @@ def run_together(seed: int, directory: Path) -> Together:
     return found
 
 
-def report(load: Load, recovered: list[Recovered], copies: Copies) -> int:
+def report(load: Load, recovered: list[Recovered], together: Together, copies: Copies) -> int:
     """Print the findings, and return the exit code."""
     findings = load.findings
     sentences = [*findings.broken, *copies.broken, *(s for one in recovered for s in one.broken)]
@@ -149,12 +150,13 @@ def report(load: Load, recovered: list[Recovered], copies: Copies) -> int:
     print(f"{copies.entries:,} entries, {copies.read:,} copies read, {copies.wrong} wrong")
     absent = sum(one.absent for one in recovered)
     wrong = findings.invented + findings.wrong + findings.unclosed + copies.wrong
+    lost = findings.lost + together.lost
     seconds = max(one.seconds for one in recovered)
     print(
-        f"{len(recovered)} losses, {len(load.ledgers):,} ledgers, {findings.lost} lost, "
+        f"{len(recovered)} losses, {len(load.ledgers):,} ledgers, {lost} lost, "
         f"{absent} wrongly absent, {wrong} wrong, whole after {seconds:.0f} s"
     )
-    is_right = not (findings.lost or absent or wrong) and seconds < float("inf")
+    is_right = not (lost or absent or wrong) and seconds < float("inf")
     return 0 if is_right else 1
 
 

@@ -83,6 +83,7 @@ SIMULATORS = {
     "transport": ("tests.sim.transport", "--schedules", "40", "--seed", "1"),
     "storage": ("tests.crash.schedules", "--schedules", "130", "--seed", "0"),
     "crash": pytest_of("tests/crash"),
+    "loss": ("tests.sim.loss", "--schedules", "60", "--seed", "1"),
     "service": ("tests.sim.service", "--schedules", "120", "--seed", "1"),
 }
 """The simulators, by name: random schedules, and the scripts and power losses that always run."""
@@ -113,7 +114,21 @@ _IDENTITY = Suite(
     ),
 )
 
+_REPAIR = Suite(
+    ("loss",),
+    (
+        (
+            f"{_UNIT}/bookie/test_repair.py",
+            f"{_UNIT}/bookie_service/test_repairs.py",
+            f"{_UNIT}/bookie_service/test_repair_adapters.py",
+            f"{_UNIT}/bookie_service/test_loss_acceptance.py",
+        ),
+    ),
+)
+
 SUITES = {
+    "bookie_server/core/repair": _REPAIR,
+    "bookie_server/service/repair/": _REPAIR,
     "bookie_server/core/directory_identity": _IDENTITY,
     "bookie_server/core/kept_identity": _IDENTITY,
     "bookie_server/service/membership/directory_record": _IDENTITY,

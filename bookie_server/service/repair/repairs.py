@@ -244,8 +244,9 @@ class Repairs:
         except MetadataError as error:
             self._report("listing", fields_of(error))
             is_whole = False
+        limbo = self._storage.limbo_ledgers()
         chosen = array("q")
-        for number, ledger_id in enumerate(_merged(unknown, self._storage.limbo_ledgers())):
+        for number, ledger_id in enumerate(_merged(unknown, limbo)):
             if number % IDS_IN_TURN_MAX == 0:
                 await self._tasks.give_way()
             chosen.append(ledger_id)

@@ -129,7 +129,7 @@ def test_a_limbo_whose_end_is_not_stored_stays(world: RepairWorld) -> None:
 
 
 def test_a_bookie_that_does_not_answer_is_not_asked_again_at_once(world: RepairWorld) -> None:
-    world.closed(7, held=[1])
+    world.closed(7, 5, held=[1, 2, 4, 5])  # b1 would be the first choice for the others
     world.peers.codes["b1"] = Code.TIMEOUT
     assert world.repair(7).ended.outcome is RepairOutcome.CLEARED
     assert len([one for one in world.peers.requests if one[1] == "b1"]) == 1
@@ -249,14 +249,15 @@ def test_a_state_that_is_not_written_ends_no_doubt(world: RepairWorld) -> None:
     assert not world.storage.doubt.is_over
 
 
+@pytest.mark.parametrize("when", [7, 8])
 def test_a_ledger_whose_state_an_add_makes_during_the_listing_is_not_skipped(
-    world: RepairWorld,
+    world: RepairWorld, when: int
 ) -> None:
     world.ledger(7, OPEN)
     world.closed(8)
 
     def add(ledger_id: int) -> None:
-        if ledger_id == 8:
+        if ledger_id == when:
             world.storage.hold(7, {5: stored(7, 5)})
 
     world.records.on_listed = add
