@@ -29,7 +29,7 @@ def stored(entry_id: int, content: bytes) -> bytes:
         ledger_id=LEDGER,
         entry_id=entry_id,
         last_add_confirmed=entry_id - 1,
-        length=1_000,
+        length=100_000,
         payload=content,
     )
     return b"".join(pieces)
