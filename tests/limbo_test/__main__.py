@@ -12,6 +12,7 @@ import argparse
 import itertools
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -22,7 +23,14 @@ from tests.fixtures.bookie_process import MEBIBYTE, BookieProcess
 from tests.fixtures.ports import free_port
 from tests.fixtures.replicas import Copies
 from tests.fixtures.stage import Stage
-from tests.limbo_test.held import Held, Recovered, wait_until_whole
+from tests.kill_test.payload import payload
+from tests.limbo_test.held import (
+    PAUSE_SECONDS,
+    WHOLE_SECONDS_MAX,
+    Held,
+    Recovered,
+    wait_until_whole,
+)
 from tests.limbo_test.load import Load
 from tests.limbo_test.losses import LOSSES, Loss
 from tests.limbo_test.power import kill_traced, trace
@@ -106,12 +114,31 @@ def run(ledgers: int, seed: int, directory: Path) -> int:
         finally:
             load.stop()
         load.check_log()
-        copies = Copies()
-        with ll.connect(stage.uri) as client:
-            for ledger_id in load.closed():
-                copies.check(ledger_id, client.ledger_metadata(ledger_id), stage.bookies)
+        copies = whole_copies(stage, load.closed())
     together = run_together(seed, directory / "together")
     return report(load, recovered, together, copies)
+
+
+def whole_copies(stage: Stage, ledger_ids: list[int]) -> Copies:
+    """Read each copy of each ledger, again and again until no answer is unknown.
+
+    A ledger that was open during a repair is repaired again after it is closed.
+    """
+    deadline = time.monotonic() + WHOLE_SECONDS_MAX
+    while True:
+        copies = Copies()
+        with ll.connect(stage.uri) as client:
+            for ledger_id in ledger_ids:
+                metadata = client.ledger_metadata(ledger_id)
+                copies.check(
+                    ledger_id,
+                    metadata,
+                    stage.bookies,
+                    lambda entry_id, ledger_id=ledger_id: payload(ledger_id, entry_id),  # type: ignore[misc]
+                )
+        if not copies.wrong or time.monotonic() > deadline:
+            return copies
+        time.sleep(PAUSE_SECONDS)
 
 
 def run_together(seed: int, directory: Path) -> Together:
