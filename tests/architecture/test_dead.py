@@ -42,7 +42,7 @@ WRAPPERS: Final = {
 """Decorators that do not register the function."""
 
 NOT_USED_HERE: Final[dict[str, str]] = {
-    "raises_doubt": "the model of the simulator decides by it; a start finds each loss in its place",
+    "raises_doubt": "the simulator decides by it; a start finds each loss in its place",
     "held_names": "the crash tests compare the open files with it",
     "unchroot": "kazoo calls it",
 }
