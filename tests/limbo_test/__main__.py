@@ -65,7 +65,7 @@ def settings_of(directory: Path, number: int) -> dict[str, object]:
     """The settings of a bookie."""
     settings: dict[str, object] = {**SETTINGS, "metrics_port": free_port()}
     if number == 0:
-        return settings | {"write_mode": "unjournaled"}
+        return settings | {"write_mode": "unjournaled", "checkpoint_interval_ms": 60_000}
     if number == 1:
         journal = directory / "journal-1"
         journal.mkdir()
@@ -83,10 +83,12 @@ def play(loss: Loss, stage: Stage, load: Load, ledgers: int, random: Random) -> 
     loss.before(bookie)
     load.wait_for_ledgers(len(load.closed()) + ledgers)
     load.pause()
-    load.write_unsynced(UNSYNCED_LEDGERS)
     held = Held(name, bookie)
     with ll.connect(stage.uri) as client:
-        held.take(client, load.closed())
+        before = load.closed()
+        held.take(client, before)
+        load.write_unsynced(UNSYNCED_LEDGERS)
+        held.take(client, set(load.closed()).difference(before))
     loss.lose(bookie, random)
     load.resume()
     recovered = wait_until_whole(held)
@@ -183,6 +185,9 @@ def report(load: Load, recovered: list[Recovered], together: Together, copies: C
         f"{len(recovered)} losses, {len(load.ledgers):,} ledgers, {lost} lost, "
         f"{absent} wrongly absent, {wrong} wrong, whole after {seconds:.0f} s"
     )
+    if not all(one.fetched for one in recovered):
+        print("broken: a loss took nothing that the bookie had to fetch")
+        wrong += 1
     is_right = not (lost or absent or wrong) and seconds < float("inf")
     return 0 if is_right else 1
 

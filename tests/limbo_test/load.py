@@ -102,10 +102,12 @@ class Load:
             raise self.failures[0]
 
     def pause(self) -> None:
-        """Stop the writers and the leader between two ledgers, and return when they stand still."""
+        """Stop the writers and the leader, and wait until no ledger has to be recovered."""
         self._may_write.clear()
         for _ in range(self._writing):
             self._idle.acquire()
+        while not self._to_seal.empty():
+            time.sleep(PAUSE_SECONDS)
 
     def resume(self) -> None:
         """Let the writers and the leader continue."""

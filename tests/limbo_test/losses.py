@@ -34,7 +34,7 @@ class Loss:
 def lose_power(bookie: BookieProcess, random: Random) -> None:
     """Cut the power of a traced bookie in mode `unjournaled`."""
     kill_traced(bookie)
-    assert cut_power(bookie, random), "no change was at risk"
+    cut_power(bookie, random)
     bookie.start()
 
 

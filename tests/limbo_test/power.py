@@ -40,8 +40,8 @@ def kill_traced(bookie: BookieProcess) -> None:
     bookie.wait()
 
 
-def cut_power(bookie: BookieProcess, random: Random) -> int:
-    """Let a killed bookie lose what a power cut may take, and return the number of changes at risk.
+def cut_power(bookie: BookieProcess, random: Random) -> None:
+    """Let a killed bookie lose what a power cut may take.
 
     A random part of the changes that no sync covered survives, also parts of writes. The memory
     that outlives a SIGKILL is lost.
@@ -49,7 +49,6 @@ def cut_power(bookie: BookieProcess, random: Random) -> int:
     device = Device(bookie.directory, untraced=UNTRACED)
     for call in calls(trace_of(bookie)):
         device.take(call, Path(os.devnull))
-    pending = sum(len(inode.pending) for inode in device.seen.values())
     left = {name: content for name, (_, content) in device.left(random).items()}
     MappedNumber.remove(f"ledgerlog-{bookie.manifest()['directory_id']}")
     for path in bookie.directory.iterdir():
@@ -59,4 +58,3 @@ def cut_power(bookie: BookieProcess, random: Random) -> int:
         (bookie.directory / name).write_bytes(content)
     bookie.launcher = []
     trace_of(bookie).unlink()
-    return pending
