@@ -45,6 +45,7 @@ SETTINGS = {
     "disk_usage_max": 1,
     "change_interval_ms": 1_000,
     "gc_interval_ms": 5_000,
+    "admin_changes": True,
 }
 
 

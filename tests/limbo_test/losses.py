@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from random import Random
 
@@ -88,6 +90,14 @@ def flip_bytes(bookie: BookieProcess, random: Random) -> None:
             byte = slot.read(1)[0]
             slot.seek(offset)
             slot.write(bytes([byte ^ (1 << random.randrange(8))]))
+    scrub(bookie)
+
+
+def scrub(bookie: BookieProcess) -> None:
+    """Let a bookie look for damage now, and not once a week."""
+    url = f"http://127.0.0.1:{bookie.settings['metrics_port']}/api/v1/bookie/scrub"
+    with urllib.request.urlopen(urllib.request.Request(url, method="PUT")) as answer:
+        assert answer.status == HTTPStatus.OK
 
 
 LOSSES = (
