@@ -15,6 +15,17 @@ REPLACEMENT_ADVICE: Final = (
 """The end of each message about missing or damaged data."""
 
 
+def lost_directory_advice(path: object, directories_count: int) -> str:
+    """Return the end of the message about a directory that cannot be used."""
+    if directories_count == 1:
+        return REPLACEMENT_ADVICE
+    return (
+        f"If its data is lost, start the bookie once with --without-directory {path}. Then the "
+        "directory does not belong to the bookie any more, and the bookie denies no entry that may "
+        "have been there. Never replace it by an empty directory"
+    )
+
+
 class BookieServerError(LedgerLogError):
     """Base of the errors that only a bookie raises."""
 
@@ -165,6 +176,35 @@ class MissingJournalError(StartupError):
 
 class MovedDirectoryError(StartupError):
     """A directory was moved or copied after an unclean end; has `path` and `moved_from`."""
+
+
+class UnusableDirectoryError(StartupError):
+    """One of several directories of a bookie is damaged, or its device has failed; has `path`."""
+
+
+def unusable_directory(path: str, error: LedgerLogError) -> UnusableDirectoryError:
+    """Return the error for one of several directories that a start cannot use."""
+    reason = error.message.replace(REPLACEMENT_ADVICE, "").rstrip(". ")
+    return UnusableDirectoryError(
+        f"the directory {path} cannot be used: {reason}. "
+        f"{lost_directory_advice(path, directories_count=2)}",
+        path=path,
+    )
+
+
+class SharedLedgerError(StartupError):
+    """Two directories of a bookie have the same ledger; has `ledger_id` and `paths`."""
+
+
+def shared_ledger(ledger_id: int, *paths: str) -> SharedLedgerError:
+    """Return the error for a ledger that is in two directories, and may differ there."""
+    return SharedLedgerError(
+        f"{paths[0]} and {paths[1]} both have ledger {ledger_id}, but a ledger is always in one "
+        "directory of a bookie: one of the directories was replaced or restored. Start the bookie "
+        f"without the wrong one, for example: --without-directory {paths[1]}",
+        ledger_id=ledger_id,
+        paths=paths,
+    )
 
 
 class PortInUseError(StartupError):

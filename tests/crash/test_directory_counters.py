@@ -70,7 +70,7 @@ class Member:
         self.record = self.new_record()
 
     def new_record(self) -> DirectoryRecord:
-        return DirectoryRecord(self.store, BOOKIE_ID, "/data")  # type: ignore[arg-type]
+        return DirectoryRecord(self.store, BOOKIE_ID, ["/data"])  # type: ignore[arg-type]
 
     async def check(self) -> None:
         if self.machine.is_new:
@@ -78,13 +78,13 @@ class Member:
         files = self.machine.make_files()
         manifest = await ManifestStore(files).read(await files.names())
         await files.unlock()
-        await self.record.check(identity_of(manifest))
+        await self.record.check([identity_of(manifest)])
 
     async def opening(self) -> LedgerStorage:
         self.record = self.new_record()
         await self.check()
         storage = await self.machine.opening()
-        await self.record.begin(storage)
+        await self.record.begin([storage])
         return storage
 
     def start(self) -> None:

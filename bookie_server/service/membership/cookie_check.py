@@ -8,22 +8,31 @@ At its first start, a bookie writes the `VERSION` file of every directory, then 
 then the cookie in the metadata store. Each write is durable before the next write. If a first start
 is interrupted, some directories contain a cookie, but no directory contains entries. The next start
 then continues. If the cookie is in the store, a directory without a MANIFEST has lost its files.
+
+The directories of a bookie change only on request: an empty directory is added, or a lost one is
+removed. While such a change is written, directories may have the cookie from before or after it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from bookie_server.core.manifest_codec import NAME as MANIFEST_FILE
-from bookie_server.errors import REPLACEMENT_ADVICE, CookieMismatchError
+from bookie_server.errors import (
+    REPLACEMENT_ADVICE,
+    CookieMismatchError,
+    lost_directory_advice,
+)
 from bookie_server.storage.device.directories import sync_path
 from bookie_server.storage.files.manifest import NEW_NAME, STATE_PREFIX, is_first_manifest
 from ledgerlog_spark.errors import MetadataVersionError, WireFormatError
 from ledgerlog_spark.metadata.known_bookies import KnownBookies
 from ledgerlog_spark.metadata.registration import Registration
+from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.wire.cookie import Cookie
 
 COOKIE_FILE: Final = "VERSION"
@@ -32,17 +41,44 @@ _NO_DATA: Final = frozenset({COOKIE_FILE, _TEMPORARY_FILE, NEW_NAME, "LOCK", "lo
 _FILE_MODE: Final = 0o600
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedCookie:
+    """The cookie with which a bookie starts.
+
+    Attributes:
+        cookie: The cookie that all directories and the metadata store have, after the change.
+        version: The version of the cookie in the store.
+        added: Empty directories that the change adds.
+        removed: Directories of the cookie in the store that the change removes.
+    """
+
+    cookie: Cookie
+    version: Version | None = None
+    added: tuple[Path, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WantedChange:
+    """The changes of the bookie's directories that the settings allow."""
+
+    without: Collection[Path] = ()
+    may_add: bool = False
+
+
 async def check_cookies(
     registration: Registration,
     bookie_id: str,
     directories: Sequence[Path],
     initialize: Callable[[], Awaitable[None]],
     known: KnownBookies,
-) -> Cookie:
-    """Return the bookie's cookie, which is now in every directory and in the metadata store.
+    change: WantedChange = WantedChange(),
+) -> CheckedCookie:
+    """Return the bookie's cookie, and the change of its directories that the caller must make.
 
-    The caller has locked the directories. A first start writes the cookies of the directories,
-    calls `initialize` to write the first MANIFESTs, and writes the cookie of the store. After an
+    Without a change, all directories and the metadata store have the cookie on return. The caller
+    has locked the directories. A first start writes the cookies of the directories, calls
+    `initialize` to write the first MANIFESTs, and writes the cookie of the store. After an
     interruption, the next start calls `initialize` again. `known` is the store of the bookies'
     records: a bookie with a record does not start for the first time.
 
@@ -57,15 +93,10 @@ async def check_cookies(
         instance_id=await registration.instance_id(),
     )
     stored = await registration.read_cookie(bookie_id)
-    without_cookie = [path for path in directories if not _holds_the_cookie(path, wanted)]
     if stored is not None:
-        _check_stored(_decoded(stored.value, f"cookies/{bookie_id} in the metadata store"), wanted)
-        if without_cookie:
-            raise _missing_file(without_cookie[0] / COOKIE_FILE, bookie_id)
-        for directory in directories:
-            if not (directory / MANIFEST_FILE).exists():
-                raise _missing_file(directory / MANIFEST_FILE, bookie_id)
-        return wanted
+        return _checked(stored, wanted, directories, change)
+    allowed = {frozenset(wanted.ledger_directories)}
+    without_cookie = [path for path in directories if not _has_cookie(path, wanted, allowed)]
     _refuse_data_nobody_knows(directories, without_cookie, bookie_id)
     if await known.read(bookie_id) is not None:
         raise _wiped(directories[0], bookie_id)
@@ -73,14 +104,48 @@ async def check_cookies(
         write_atomically(directory / COOKIE_FILE, wanted.encode())
     await initialize()
     try:
-        await registration.write_cookie(bookie_id, wanted.encode(), None)
+        version = await registration.write_cookie(bookie_id, wanted.encode(), None)
     except MetadataVersionError:
         raise CookieMismatchError(
             f"another process has just created a cookie for bookie {bookie_id}; give one of the "
             "two bookies another bookie_id",
             bookie_id=bookie_id,
         ) from None
-    return wanted
+    return CheckedCookie(wanted, version)
+
+
+def _checked(
+    stored: Versioned[bytes], wanted: Cookie, directories: Sequence[Path], change: WantedChange
+) -> CheckedCookie:
+    """Compare the directories with the cookie in the store, and find the requested change."""
+    place = f"cookies/{wanted.bookie_id} in the metadata store"
+    cookie = _decoded(stored.value, place)
+    if cookie.instance_id != wanted.instance_id or cookie.bookie_id != wanted.bookie_id:
+        raise CookieMismatchError(
+            f"{place} belongs to bookie {cookie.bookie_id} in instance {cookie.instance_id}, not "
+            f"to bookie {wanted.bookie_id} in instance {wanted.instance_id}; this cookie was "
+            "edited or copied, so inspect it",
+            bookie_id=wanted.bookie_id,
+            path=place,
+        )
+    added = tuple(path for path in directories if str(path) not in cookie.ledger_directories)
+    here = frozenset(wanted.ledger_directories)
+    removed = tuple(path for path in cookie.ledger_directories if path not in here)
+    if set(map(Path, removed)) - set(change.without) or (added and removed):
+        raise _other_directories(place, cookie, wanted)
+    if added and not change.may_add:
+        raise _other_directories(place, cookie, wanted, added)
+    allowed = {frozenset(cookie.ledger_directories), here}
+    for directory in directories:
+        has_cookie = _has_cookie(directory, wanted, allowed)
+        if directory in added:
+            if not _holds_no_entries(directory):
+                raise _not_empty(directory, wanted.bookie_id)
+        elif not has_cookie:
+            raise _missing_file(directory / COOKIE_FILE, wanted, directories)
+        elif not (directory / MANIFEST_FILE).exists():
+            raise _missing_file(directory / MANIFEST_FILE, wanted, directories)
+    return CheckedCookie(wanted, stored.version, added, removed)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -95,8 +160,11 @@ def write_atomically(path: Path, data: bytes) -> None:
     sync_path(path.parent)
 
 
-def _holds_the_cookie(directory: Path, wanted: Cookie) -> bool:
-    """Return whether the directory contains a cookie, or raise an error if it is not `wanted`."""
+def _has_cookie(directory: Path, wanted: Cookie, allowed: Collection[frozenset[str]]) -> bool:
+    """Return whether the directory contains a cookie, or raise an error if it is a wrong one.
+
+    The directories of the cookie must be one of the sets in `allowed`.
+    """
     path = directory / COOKIE_FILE
     try:
         found = _decoded(path.read_bytes(), str(path))
@@ -120,43 +188,45 @@ def _holds_the_cookie(directory: Path, wanted: Cookie) -> bool:
             path=str(path),
             found=found.instance_id,
         )
-    if found.ledger_directories != wanted.ledger_directories:
+    if frozenset(found.ledger_directories) not in allowed:
         raise _other_directories(str(path), found, wanted)
     return True
 
 
-def _check_stored(stored: Cookie, wanted: Cookie) -> None:
-    place = f"cookies/{wanted.bookie_id} in the metadata store"
-    if stored.instance_id != wanted.instance_id or stored.bookie_id != wanted.bookie_id:
-        raise CookieMismatchError(
-            f"{place} belongs to bookie {stored.bookie_id} in instance {stored.instance_id}, not "
-            f"to bookie {wanted.bookie_id} in instance {wanted.instance_id}; this cookie was "
-            "edited or copied, so inspect it",
-            bookie_id=wanted.bookie_id,
-            path=place,
-        )
-    if stored.ledger_directories != wanted.ledger_directories:
-        raise _other_directories(place, stored, wanted)
-
-
-def _other_directories(place: str, found: Cookie, wanted: Cookie) -> CookieMismatchError:
+def _other_directories(
+    place: str, found: Cookie, wanted: Cookie, added: Sequence[Path] = ()
+) -> CookieMismatchError:
+    advice = (
+        f"To add {', '.join(map(str, added))}, start it once with --allow-storage-expansion. "
+        if added and len(wanted.ledger_directories) > len(added)
+        else ""
+    )
     return CookieMismatchError(
         f"bookie {wanted.bookie_id} keeps its data in {', '.join(found.ledger_directories)} "
         f"(according to {place}), but was started with {', '.join(wanted.ledger_directories)}; "
-        "start it with its own directories, or use the new ones for a bookie with another id. If "
-        "the directory was moved, run ledgerlog bookie cookie fix with its new path",
+        "start it with its own directories, or use the new ones for a bookie with another id. "
+        f"{advice}If the directory was moved, run ledgerlog bookie cookie fix with its new path",
         bookie_id=wanted.bookie_id,
         path=place,
         found=found.ledger_directories,
     )
 
 
-def _missing_file(path: Path, bookie_id: str) -> CookieMismatchError:
+def _not_empty(directory: Path, bookie_id: str) -> CookieMismatchError:
     return CookieMismatchError(
-        f"bookie {bookie_id} is registered in the cluster, but {path} does not exist: its data is "
-        "missing (is the disk mounted?); restore all files of the directory. "
-        f"{REPLACEMENT_ADVICE}",
+        f"{directory} is new for bookie {bookie_id}, but it is not empty. If it was a directory of "
+        "this bookie before, it is an older copy. Start the bookie with an empty directory instead",
         bookie_id=bookie_id,
+        path=str(directory),
+    )
+
+
+def _missing_file(path: Path, wanted: Cookie, directories: Sequence[Path]) -> CookieMismatchError:
+    return CookieMismatchError(
+        f"bookie {wanted.bookie_id} is registered in the cluster, but {path} does not exist: its "
+        "data is missing (is the disk mounted?); restore all files of the directory. "
+        f"{lost_directory_advice(path.parent, len(directories))}",
+        bookie_id=wanted.bookie_id,
         path=str(path),
     )
 

@@ -54,7 +54,7 @@ def is_state_name(name: str) -> bool:
     return _STATE_NAME.fullmatch(name) is not None
 
 
-async def initialize_directory(files: FileSystem) -> None:
+async def initialize_directory(files: FileSystem, first: Manifest = Manifest()) -> None:
     """Write and sync the first MANIFEST of a new directory, unless a MANIFEST exists.
 
     The caller must be certain that the directory is new: in any other directory, a missing MANIFEST
@@ -68,7 +68,7 @@ async def initialize_directory(files: FileSystem) -> None:
         return
     if any(name.startswith(SLOT_PREFIX) for name in names):
         raise _missing_manifest()
-    await ManifestStore(files).commit(Manifest, HeldLedgers())
+    await ManifestStore(files).commit(lambda: first, HeldLedgers())
 
 
 def is_first_manifest(data: bytes) -> bool:

@@ -82,23 +82,23 @@ async def changes_in(known: KnownBookies) -> int | None:
 
 
 async def begun(known: KnownBookies, storage: Counting) -> DirectoryRecord:
-    record = DirectoryRecord(known, BOOKIE_ID, PATH)
-    await record.begin(storage)
+    record = DirectoryRecord(known, BOOKIE_ID, [PATH])
+    await record.begin([storage])
     return record
 
 
 async def test_a_check_refuses_and_changes_nothing(known: Fragile) -> None:
-    record = DirectoryRecord(known, BOOKIE_ID, PATH)
-    await record.check(DirectoryIdentity())
+    record = DirectoryRecord(known, BOOKIE_ID, [PATH])
+    await record.check([DirectoryIdentity()])
     assert await known.read(BOOKIE_ID) is None
     await begun(known, Counting(5))
     before = await known.read(BOOKIE_ID)
-    await record.check(Counting(5).identity)
-    await record.check(Counting(6).identity)
+    await record.check([Counting(5).identity])
+    await record.check([Counting(6).identity])
     with pytest.raises(OlderCopyError, match=r"change 4, but .* change 5"):
-        await record.check(Counting(4).identity)
+        await record.check([Counting(4).identity])
     with pytest.raises(SwappedDirectoryError):
-        await record.check(Counting(6, B).identity)
+        await record.check([Counting(6, B).identity])
     assert await known.read(BOOKIE_ID) == before
 
 
@@ -139,9 +139,9 @@ async def test_a_start_that_another_process_overtakes_is_refused(
 ) -> None:
     await begun(known, Counting(5))
     known.overtaken_by = other
-    record = DirectoryRecord(known, BOOKIE_ID, PATH)
+    record = DirectoryRecord(known, BOOKIE_ID, [PATH])
     with pytest.raises(error_type):
-        await record.begin(Counting(6))
+        await record.begin([Counting(6)])
     await record.close(1_000)  # such a process writes no record
     found = await known.read(BOOKIE_ID)
     assert found is not None
@@ -280,8 +280,8 @@ def test_the_interval_has_its_length_and_ends_with_a_stop() -> None:
     scheduler, times = Scheduler(), list[int]()
     host = Host(scheduler, "bookie")
     storage = Counting()
-    record = DirectoryRecord(Written(), BOOKIE_ID, PATH)  # type: ignore[arg-type]
-    scheduler.run(record.begin(storage), host)
+    record = DirectoryRecord(Written(), BOOKIE_ID, [PATH])  # type: ignore[arg-type]
+    scheduler.run(record.begin([storage]), host)
     record.follow(host, INTERVAL_MS)
     for _ in range(3):
         storage.records_stored += 1

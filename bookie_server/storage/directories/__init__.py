@@ -1,0 +1,6 @@
+"""Makes one storage of several directories, each of which has a `LedgerStorage` of its own.
+
+- `router`: the storage of the bookie, which passes each request to the directory of its ledger.
+- `homes`: finds the directory of a ledger, and chooses one for a new ledger.
+- `questions`: asks all directories about a ledger that none of them knows.
+"""

@@ -1,0 +1,40 @@
+"""Asks all directories about a ledger that none of them knows.
+
+A directory that has failed, or that may have lost records, does not deny that the ledger exists.
+So the bookie denies it only if every directory does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from ledgerlog_spark.model import Code
+
+T = TypeVar("T")
+OnAnswer = Callable[[Code, T], None]
+Question = Callable[[OnAnswer[T]], None]
+
+DENIALS: Final = (Code.NO_LEDGER, Code.NO_ENTRY)
+"""The answers that deny that an entry or a ledger exists."""
+
+
+def ask_all(questions: Sequence[Question[T]], on_answer: OnAnswer[T]) -> None:
+    """Ask one question after the other, until an answer is no denial, and answer with it.
+
+    If all answers are denials, answer with the first one.
+    """
+
+    def ask(number: int, denial: tuple[Code, T] | None) -> None:
+        def answered(code: Code, value: T) -> None:
+            first = denial or (code, value)
+            if code not in DENIALS:
+                on_answer(code, value)
+            elif number + 1 < len(questions):
+                ask(number + 1, first)
+            else:
+                on_answer(*first)
+
+        questions[number](answered)
+
+    ask(0, None)
