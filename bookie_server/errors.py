@@ -56,7 +56,7 @@ def unknown_entries(ledger_id: int) -> StorageError:
     """Return the error for entries of a ledger that are not found, but may be stored."""
     message = (
         f"the entries of ledger {ledger_id} on this bookie are unknown: a file is damaged or "
-        "failed; read from another replica"
+        "failed, or entries may be lost; read from another replica"
     )
     return StorageError(message, path=".", ledger_id=ledger_id)
 
@@ -153,13 +153,6 @@ class FormatVersionError(StartupError):
 
 class DamagedDirectoryError(StartupError):
     """The MANIFEST or the ledger-state file is missing or damaged; has `path` and `reason`."""
-
-
-class LostRunError(StartupError):
-    """The last run acknowledged entries before their sync, and may have lost them.
-
-    Has `mode` and `reason`.
-    """
 
 
 class UncleanDirectoryError(StartupError):

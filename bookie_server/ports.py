@@ -10,6 +10,7 @@ await. The interfaces do not contain threads or event loops.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
@@ -269,10 +270,24 @@ class Standing(Enum):
     """The store could not be reached."""
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedLedger:
+    """What the metadata store has about a ledger.
+
+    Attributes:
+        standing: This bookie's part in the ledger.
+        created: Id of the transaction that created the ledger's metadata; 0 if it does not exist,
+            or could not be read.
+    """
+
+    standing: Standing
+    created: int = 0
+
+
 class MetadataCheck(Protocol):
     """The lazy metadata check (FORMATS.md#after-state-may-have-been-lost)."""
 
-    async def check(self, ledger_id: int) -> Standing:
+    async def check(self, ledger_id: int) -> CheckedLedger:
         """Read the ledger's metadata, including all changes before this call."""
 
 

@@ -20,9 +20,10 @@ writes IN_RECOVERY before it fences, and no ledger becomes OPEN again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 
+from bookie_server.ports import Standing
 from ledgerlog_spark.model import LedgerMetadata, LedgerState
 
 
@@ -53,9 +54,14 @@ class Doubt:
         """
         return self.transaction > 0
 
-    def raised(self) -> Doubt:
-        """Return the doubt after one more possible loss. Nothing is newer than this loss yet."""
-        return Doubt(self.epoch + 1, self.cleared)
+    def raised(self, known_epoch: int = 0) -> Doubt:
+        """Return the doubt after one more possible loss. Nothing is newer than this loss yet.
+
+        `known_epoch` is the epoch in the bookie's record. It is larger than `epoch` if the
+        directory is an older copy. No epoch is used twice, so that everybody who compares epochs
+        notices the loss.
+        """
+        return Doubt(max(self.epoch, known_epoch) + 1, self.cleared)
 
     def dated(self, epoch: int, transaction: int) -> Doubt:
         """Return the doubt with a transaction that began after `epoch` was durable."""
@@ -64,6 +70,14 @@ class Doubt:
     def ended(self, epoch: int) -> Doubt:
         """Return the doubt after a repair, begun in `epoch`, has handled all listed ledgers."""
         return replace(self, cleared=max(self.cleared, epoch))
+
+    def to_json(self) -> dict[str, int]:
+        """Return the fields for the MANIFEST."""
+        return asdict(self)
+
+
+NO_DOUBT = Doubt()
+"""The doubt of a directory that never had a possible loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +155,14 @@ def cleared_by_creation(created: int, before: Doubt) -> int:
     return before.epoch if 0 < before.transaction < created else 0
 
 
+def standing_of(record: LedgerMetadata | None, bookie_id: str) -> Standing:
+    """Return a bookie's part in a ledger. `record` is None if the ledger does not exist."""
+    if record is None or record.state is not LedgerState.OPEN:
+        return Standing.NOT_WRITABLE
+    is_mine = bookie_id in record.last_fragment.ensemble
+    return Standing.OPEN_WITH_ME if is_mine else Standing.OPEN_WITHOUT_ME
+
+
 class AddCheck(Enum):
     """What a bookie does with the first regular add of a ledger after a possible loss."""
 
@@ -150,23 +172,18 @@ class AddCheck(Enum):
     READ_AGAIN = "repeat the read of the record"
 
 
-def check_add(
-    record: LedgerMetadata | None, bookie_id: str, *, is_read: bool, before: Doubt, now: Doubt
-) -> AddCheck:
+def check_add(standing: Standing, *, before: Doubt, now: Doubt) -> AddCheck:
     """Decide on the first regular add of a ledger, which may have lost its fence.
 
     Args:
-        record: The ledger's record; None if it does not exist, or could not be read.
-        bookie_id: This bookie.
-        is_read: Whether the store answered.
+        standing: The bookie's part in the ledger.
         before: The doubt when the bookie requested the record.
         now: The doubt at the answer.
     """
-    if not is_read:
+    if standing is Standing.UNKNOWN:
         return AddCheck.REFUSE
     if before.epoch != now.epoch:
         return AddCheck.READ_AGAIN
-    if record is None or record.state is not LedgerState.OPEN:
+    if standing is Standing.NOT_WRITABLE:
         return AddCheck.FENCE
-    is_mine = bookie_id in record.last_fragment.ensemble
-    return AddCheck.TAKE if is_mine else AddCheck.REFUSE
+    return AddCheck.TAKE if standing is Standing.OPEN_WITH_ME else AddCheck.REFUSE

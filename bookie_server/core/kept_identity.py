@@ -1,7 +1,7 @@
 """The file IDENTITY, with keys of a MANIFEST that a downgrade keeps (FORMATS.md#identity).
 
-The version before has no identity and no counters of a directory, and no place for them. Without
-this file, the next start of this release would take the directory for another one.
+The version before has no identity, no counters and no doubt of a directory, and no place for them.
+Without this file, the next start of this release would take the directory for another one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from bookie_server.core.doubt import Doubt
 from bookie_server.core.manifest_codec import Manifest
 from bookie_server.errors import DamagedDirectoryError
 from ledgerlog_spark.wire.digests import crc32c
@@ -21,6 +22,8 @@ KEYS = ("directory_id", "path", "starts", "changes", "previous_id")
 def encode_identity(manifest: Manifest) -> bytes:
     """Return the file for a MANIFEST: a line as that of a MANIFEST, and a JSON object."""
     fields = {name: getattr(manifest, name) for name in KEYS}
+    # A downgrade needs a doubt that is over, so the epoch is enough.
+    fields["doubt_epoch"] = manifest.doubt.epoch
     body = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode("ascii")
     return f"{MAGIC} 1 {len(body)} {crc32c(body):08x}\n".encode() + body
 
@@ -41,4 +44,6 @@ def decode_identity(data: bytes, manifest: Manifest) -> Manifest:
             reason="its length or its checksum does not match its first line",
         )
     fields = json.loads(body)
-    return replace(manifest, **{name: fields[name] for name in KEYS})
+    epoch = fields.get("doubt_epoch", 0)
+    kept = {name: fields[name] for name in KEYS}
+    return replace(manifest, **kept, doubt=Doubt(epoch, cleared=epoch))

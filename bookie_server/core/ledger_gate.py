@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from hmac import compare_digest
 
+from bookie_server.core import doubt as rules
+from bookie_server.core.doubt import NO_DOUBT, Doubt
 from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.requests import (
     ID_MAX,
@@ -37,8 +39,10 @@ class Health:
     is_set_read_only: bool = False  # an administrator wants regular adds to be refused
     has_room: bool = True  # there is room for recovery adds and control records
     check_epoch: int = 0  # a ledger verified in an earlier epoch needs a new metadata check
-    # ids of the files that are damaged, or whose index is being rebuilt
-    files_in_doubt: set[int] = field(default_factory=set)
+    doubt: Doubt = NO_DOUBT  # the possible losses of the directory
+    files_in_doubt: set[int] = field(default_factory=set)  # ids of files without a usable index
+    # ids of files that lost a record without a trace; `doubt` has the loss
+    damaged_files: set[int] = field(default_factory=set)
     # if a ledger up to this id has no state, the bookie may have forgotten its fence
     highest_dropped_ledger_id: int = -1
     is_closing: bool = False  # adds that are not yet accepted get the answer IO_ERROR
@@ -48,6 +52,16 @@ class Health:
     def is_short_of_room(self) -> bool:
         """Whether regular adds are refused because the device has too little room."""
         return not self.is_writable or self.is_disk_full
+
+    @property
+    def unknown_files(self) -> set[int]:
+        """Ids of the files that may have held other entries than their indexes show.
+
+        When the doubt is over, the lost entries are repaired, and damaged files are like others.
+        """
+        if self.doubt.is_over:
+            return self.files_in_doubt
+        return self.files_in_doubt | self.damaged_files
 
     @property
     def accepts_adds(self) -> bool:
@@ -64,7 +78,7 @@ def admit_add(  # noqa: PLR0911 - one line for each reason, in the order they ar
     if state is not None and not key_fits(state, request.master_key):
         return Code.UNAUTHORIZED
     is_regular = not request.is_recovery
-    if is_regular and state is not None and (state.is_fenced or state.in_limbo):
+    if is_regular and state is not None and state.is_fenced:
         return Code.FENCED
     if not (health.accepts_adds if is_regular else health.has_room):
         return Code.READ_ONLY
@@ -148,15 +162,27 @@ def key_fits(state: HeldLedger, key: bytes) -> bool:
     return state.master_key is None or compare_digest(state.master_key, key)
 
 
-def may_say_absent(state: HeldLedger | None, health: Health) -> bool:
+def is_in_limbo(state: HeldLedger | None, doubt: Doubt, newer_epoch: int = 0) -> bool:
+    """Return whether something of a ledger may be lost.
+
+    A dropped ledger is not in limbo, because its metadata was deleted. A ledger without a state is
+    cleared up to `newer_epoch` if its record is newer than the loss of this epoch.
+    """
+    if state is None:
+        return rules.is_in_limbo(max(newer_epoch, rules.first_cleared_epoch(doubt)), doubt)
+    return not state.is_dropped and rules.is_in_limbo(state.cleared_epoch, doubt)
+
+
+def may_say_absent(state: HeldLedger | None, health: Health, newer_epoch: int = 0) -> bool:
     """Return whether the bookie may answer NO_ENTRY, NO_LEDGER or a LAC.
 
     The result is False while the ledger is in limbo, and after a failed write or sync. It is also
-    False while any file is in doubt, because such a file may hold entries of any ledger.
+    False while the index of a file is being rebuilt, because the file may have entries of any
+    ledger.
     """
     if health.has_failed or health.files_in_doubt:
         return False
-    return state is None or not state.in_limbo
+    return not is_in_limbo(state, health.doubt, newer_epoch)
 
 
 def code_of_failure(error: StorageError) -> Code:
@@ -164,8 +190,8 @@ def code_of_failure(error: StorageError) -> Code:
     return Code.BUSY if isinstance(error, TooManyFilesError) else Code.IO_ERROR
 
 
-def absent(state: HeldLedger | None, health: Health) -> Code:
+def absent(state: HeldLedger | None, health: Health, newer_epoch: int = 0) -> Code:
     """Return the answer for an entry that was not found."""
-    if not may_say_absent(state, health):
+    if not may_say_absent(state, health, newer_epoch):
         return Code.IO_ERROR
     return Code.NO_LEDGER if state is None else Code.NO_ENTRY

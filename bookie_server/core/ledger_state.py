@@ -6,14 +6,15 @@ next block. All numbers are big-endian. A block is
 
     head, 32 bytes      magic "LSTA", format version u16, zero u16, generation u64, ledgers u64,
                         CRC32C u32 of the records, CRC32C u32 of the head before this field
-    per ledger, 72      ledger id i64, last add confirmed i64, explicit LAC i64, tombstone (origin
+    per ledger, 76      ledger id i64, last add confirmed i64, explicit LAC i64, tombstone (origin
                         sequence) u64, check epoch u32, directory u16, flags u16 (1 fenced,
-                        2 limbo, 4 has a key, 8 unverified, 16 forgotten), master key 20, dropped
-                        (seconds since the epoch, 0 without a tombstone) u32, LAC bound + 1 u64
+                        4 has a key, 8 unverified, 16 forgotten), master key 20, dropped (seconds
+                        since the epoch, 0 without a tombstone) u32, LAC bound + 1 u64, cleared
+                        epoch u32
 
 If a ledger has several records, the last record is valid. If that record has the flag `forgotten`,
-the bookie has no state for the ledger. A file of version 1 has one head, and records of 64 bytes
-without the LAC bound.
+the bookie has no state for the ledger. In a file of version 2, the records have 72 bytes, without
+the cleared epoch. A file of version 1 has one head, and records of 64 bytes without the LAC bound.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from bookie_server.errors import REPLACEMENT_ADVICE, DamagedDirectoryError
 from ledgerlog_spark.wire.digests import crc32c
 
 MAGIC = b"LSTA"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+FORMAT_VERSION_BEFORE = 2
+"""The version that `ledgerlog bookie downgrade` writes."""
 FLAG_FENCED = 1
-FLAG_LIMBO = 2
 FLAG_HAS_KEY = 4
 FLAG_UNVERIFIED = 8
 FLAG_FORGOTTEN = 16
@@ -40,7 +42,9 @@ _head = Struct(">4sHHQQI")
 _checksum = Struct(">I")
 HEAD_SIZE = _head.size + _checksum.size
 _record_v1 = Struct(">qqqQIHH20sI")
-_record = Struct(">qqqQIHH20sIQ")
+_record_v2 = Struct(">qqqQIHH20sIQ")
+_record = Struct(">qqqQIHH20sIQI")
+_RECORDS = {1: _record_v1, FORMAT_VERSION_BEFORE: _record_v2, FORMAT_VERSION: _record}
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +57,7 @@ class HeldLedger:
     directory: int = 0  # number of the directory that holds the ledger's entries
     master_key: bytes | None = None  # set by the first add or fence, never changed
     is_fenced: bool = False  # regular adds are refused
-    in_limbo: bool = False  # state may be lost: no answer may deny that an entry exists
+    cleared_epoch: int = 0  # losses up to this epoch of doubt took nothing, or are repaired
     last_add_confirmed: int = -1  # the largest LAC in any entry so far; -1 without a LAC
     explicit_lac: int = -1  # the largest explicit LAC so far; -1 without an explicit LAC
     lac_bound: int = -1  # damaged entries had at most this LAC; -1 without damaged entries
@@ -105,17 +109,25 @@ class HeldLedgers(dict[int, HeldLedger]):
         return 0 if state is None else state.tombstone
 
 
-def encode_states(generation: int, states: Mapping[int, HeldLedger], ids: Iterable[int]) -> bytes:
-    """Return a block with the states of `ids`. An id without a state gets the flag "forgotten"."""
+def encode_states(
+    generation: int,
+    states: Mapping[int, HeldLedger],
+    ids: Iterable[int],
+    version: int = FORMAT_VERSION,
+) -> bytes:
+    """Return a block with the states of `ids`. An id without a state gets the flag "forgotten".
+
+    `version` is `FORMAT_VERSION` or `FORMAT_VERSION_BEFORE`, which has no cleared epochs.
+    """
+    pack = _RECORDS[version].pack
     records = []
     for ledger_id in ids:
         state = states.get(ledger_id)
         if state is None:
-            forgotten = (ledger_id, -1, -1, 0, 0, 0, FLAG_FORGOTTEN, NO_KEY, 0, 0)
-            records.append(_record.pack(*forgotten))
-            continue
-        records.append(
-            _record.pack(
+            fields: tuple[Any, ...] = (ledger_id, -1, -1, 0, 0, 0, FLAG_FORGOTTEN, NO_KEY, 0, 0)
+            cleared_epoch = 0
+        else:
+            fields = (
                 ledger_id,
                 state.last_add_confirmed,
                 state.explicit_lac,
@@ -123,32 +135,38 @@ def encode_states(generation: int, states: Mapping[int, HeldLedger], ids: Iterab
                 state.check_epoch,
                 state.directory,
                 FLAG_FENCED * state.is_fenced
-                + FLAG_LIMBO * state.in_limbo
                 + FLAG_HAS_KEY * (state.master_key is not None)
                 + FLAG_UNVERIFIED * state.is_unverified,
                 state.master_key or NO_KEY,
                 state.dropped_s,
                 state.lac_bound + 1,
             )
-        )
+            cleared_epoch = state.cleared_epoch
+        records.append(pack(*fields, *(cleared_epoch,) * (version == FORMAT_VERSION)))
     body = b"".join(records)
-    head = _head.pack(MAGIC, FORMAT_VERSION, 0, generation, len(records), crc32c(body))
+    head = _head.pack(MAGIC, version, 0, generation, len(records), crc32c(body))
     block = head + _checksum.pack(crc32c(head)) + body
     return block.ljust(aligned(len(block)), b"\0")
 
 
-def decode_states(data: bytes, path: str) -> HeldLedgers:
-    """Decode the blocks of a ledger-state file. All blocks must be valid."""
+def decode_states(data: bytes, path: str, cleared_epoch: int = 0) -> HeldLedgers:
+    """Decode the blocks of a ledger-state file. All blocks must be valid.
+
+    In a file of the version before, all ledgers have the cleared epoch `cleared_epoch`.
+    """
     states = HeldLedgers()
     offset = 0
     while True:
-        count, body = _checked_block(data, offset, path, FORMAT_VERSION, _record.size)
-        for fields in _record.iter_unpack(body):
+        version, count, body = _checked_block(
+            data, offset, path, (FORMAT_VERSION_BEFORE, FORMAT_VERSION)
+        )
+        record = _RECORDS[version]
+        for fields in record.iter_unpack(body):
             if fields[6] & FLAG_FORGOTTEN:
                 states.pop(fields[0], None)
             else:
-                states[fields[0]] = _state(fields)
-        end = offset + HEAD_SIZE + count * _record.size
+                states[fields[0]] = _state(fields, cleared_epoch)
+        end = offset + HEAD_SIZE + count * record.size
         offset = aligned(end)
         if any(data[end:offset]):
             raise _damage(path, "the bytes between two blocks are not zeros")
@@ -162,42 +180,44 @@ def decode_states(data: bytes, path: str) -> HeldLedgers:
 def decode_states_of_version_1(data: bytes, path: str) -> HeldLedgers:
     """Decode a ledger-state file of version 1, which a MANIFEST of version 1 or 2 refers to."""
     states = HeldLedgers()
-    count, body = _checked_block(data, 0, path, 1, _record_v1.size)
+    _, count, body = _checked_block(data, 0, path, (1,))
     if len(data) != HEAD_SIZE + count * _record_v1.size:
         raise _damage(path, "its length does not fit its number of records")
     for fields in _record_v1.iter_unpack(body):
-        states[fields[0]] = _state(fields)
+        states[fields[0]] = _state(fields, 0)
     return states
 
 
 def _checked_block(
-    data: bytes, offset: int, path: str, version: int, record_size: int
-) -> tuple[int, bytes]:
-    """Return the number of records of the block at `offset`, and their bytes."""
+    data: bytes, offset: int, path: str, versions: tuple[int, ...]
+) -> tuple[int, int, bytes]:
+    """Return the version of the block at `offset`, the number of its records, and their bytes."""
     head = data[offset : offset + _head.size]
     body_offset = offset + HEAD_SIZE
     if len(data) < body_offset or _checksum.unpack_from(data, offset + _head.size)[0] != crc32c(
         head
     ):
         raise _damage(path, "a head is damaged")
-    magic, found, _, _, count, checksum = _head.unpack(head)
-    if magic != MAGIC or found != version:
-        raise _damage(path, f"its version is {found}, but the MANIFEST needs version {version}")
-    body = data[body_offset : body_offset + count * record_size]
-    if len(body) != count * record_size or crc32c(body) != checksum:
+    magic, version, _, _, count, checksum = _head.unpack(head)
+    if magic != MAGIC or version not in versions:
+        wanted = " or ".join(map(str, versions))
+        raise _damage(path, f"its version is {version}, but the MANIFEST needs version {wanted}")
+    size = count * _RECORDS[version].size
+    body = data[body_offset : body_offset + size]
+    if len(body) != size or crc32c(body) != checksum:
         raise _damage(path, "its records are damaged")
-    return count, body
+    return version, count, body
 
 
-def _state(fields: tuple[Any, ...]) -> HeldLedger:
+def _state(fields: tuple[Any, ...], cleared_epoch: int) -> HeldLedger:
     ledger_id, lac, explicit, tombstone, epoch, directory, flags, key, dropped_s, *rest = fields
     state = HeldLedger(ledger_id, check_epoch=epoch, directory=directory)
     state.last_add_confirmed, state.explicit_lac, state.tombstone = lac, explicit, tombstone
     state.dropped_s = dropped_s
     state.lac_bound = rest[0] - 1 if rest else -1  # version 1 has no LAC bound
+    state.cleared_epoch = rest[1] if len(rest) > 1 else cleared_epoch
     state.is_fenced = bool(flags & FLAG_FENCED)
     state.is_unverified = bool(flags & FLAG_UNVERIFIED)
-    state.in_limbo = bool(flags & FLAG_LIMBO)
     state.master_key = key if flags & FLAG_HAS_KEY else None
     return state
 

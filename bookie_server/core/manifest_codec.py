@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any
 
 from bookie_server.core.bookie_run import BookieRun, RunJournal
+from bookie_server.core.doubt import NO_DOUBT, Doubt
 from bookie_server.core.record import COPIES_FIRST_SEQUENCE, FileIdentity
 from bookie_server.errors import (
     REPLACEMENT_ADVICE,
@@ -29,7 +30,7 @@ STATE_BYTES_SINCE = 3
 RUN_SINCE = 4
 FORMAT_VERSION_BEFORE = 3
 """The version that `ledgerlog bookie downgrade` writes."""
-NEW_KEYS = ("directory_id", "path", "journals", "starts", "changes", "previous_id")
+NEW_KEYS = ("directory_id", "path", "journals", "starts", "changes", "previous_id", "doubt")
 """Keys of the newest version besides `run`. The version before does not have them."""
 JOURNALS_MAX = 8
 """Maximum number of listed runs whose journal files could not be removed yet."""
@@ -102,6 +103,7 @@ class Manifest:
     starts: int = 0  # number of starts; 0 until the first start of this release
     changes: int = 0  # rises at starts, at clean stops, and while data is stored
     previous_id: str = ""  # `directory_id` before the directory was moved; "" if it was not
+    doubt: Doubt = NO_DOUBT  # the possible losses of the directory
 
     def with_file(self, entry: FileEntry) -> Manifest:
         """Return a copy of the manifest in which `entry` is added or replaces its older entry."""
@@ -129,6 +131,7 @@ def manifest_encoding(
     if version == FORMAT_VERSION:
         fields["run"] = None if run is None else run.to_json()
         new["journals"] = [asdict(journal) for journal in manifest.journals]
+        new["doubt"] = manifest.doubt.to_json()
         fields |= new
     else:
         assert run is None
@@ -195,6 +198,7 @@ def _from_json(fields: dict[str, Any], version: int) -> Manifest:
         run = fields.pop("run")
         fields["run"] = None if run is None else BookieRun.from_json(run)
         fields["journals"] = tuple(RunJournal(**journal) for journal in fields.pop("journals", ()))
+        fields["doubt"] = Doubt(**fields.pop("doubt", {}))
     else:
         # Earlier versions reserved a number for a journal, and never used it.
         fields.pop("mark", None)

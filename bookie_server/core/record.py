@@ -32,8 +32,7 @@ class JournalRecordKind(IntEnum):
     COMPACTION_COPY = 8
 
 
-_KINDS_RESERVED = (JournalRecordKind.LIMBO, JournalRecordKind.COMPACTION_COPY)
-KINDS_READ = frozenset(JournalRecordKind) - frozenset(_KINDS_RESERVED)
+KINDS_READ = frozenset(JournalRecordKind) - {JournalRecordKind.COMPACTION_COPY}
 """Kinds that this release writes. If a record has another kind, a later release wrote the file."""
 
 
@@ -68,6 +67,7 @@ class JournalRecord:
     master_key: bytes = NO_KEY
     flags: int = 0
     value: int = 0  # a LAC, or the time of a tombstone in seconds since the Unix epoch
+    epoch: int = 0  # of a limbo record: its ledger is cleared up to this epoch of doubt
     ticket: int = 0  # number that `Journal.submit` gave to the record; 0 for a record from a file
     sequence: int = 0  # number of the record in the journal; 0 until the record is written
     # Sequence of the original record. If records overlap, the one with the larger number counts.

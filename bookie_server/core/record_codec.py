@@ -14,7 +14,7 @@
         48     8  ledger id
         56     8  first entry id; value of a control record
         64     4  count of entries
-        68     4  stride of the ids; 0 when they are listed
+        68     4  stride of the ids; 0 when they are listed; epoch of a limbo record
         72     4  length of every entry; 0 when they are listed
         76     4  body size
         80    20  master key
@@ -74,7 +74,7 @@ def encode_header(record: JournalRecord) -> bytes:
     assert identity is not None
     seed = identity.seed_at(record.offset)
     ids, lengths = record.entry_ids, record.lengths
-    count, stride, length, flags = len(ids), 0, 0, record.flags
+    count, stride, length, flags = len(ids), record.epoch, 0, record.flags
     first = record.value
     extra = b""
     if count:
@@ -177,7 +177,7 @@ def decode_header(data: Buffer, identity: FileIdentity, offset: int) -> JournalR
     record.flags = flags & ~(FLAG_IDS_LISTED | FLAG_LENGTHS_LISTED)
     place = FIXED_SIZE
     if not count:
-        record.value = first
+        record.value, record.epoch = first, stride
     elif flags & FLAG_IDS_LISTED:
         record.entry_ids = struct.unpack_from(f">{count}q", header, place)
         place += 8 * count

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from bookie_server.core import doubt as rules
+from bookie_server.core.doubt import AddCheck
 from bookie_server.core.ledger_gate import Wait, admit_add, code_of_failure
 from bookie_server.core.ledger_state import HeldLedger
-from bookie_server.core.record import FLAG_RECOVERY_ADD, JournalRecord, JournalRecordKind
+from bookie_server.core.record import FLAG_RECOVERY_ADD, NO_KEY, JournalRecord, JournalRecordKind
 from bookie_server.core.requests import OnAdd, StoredAdd, inspect_add
 from bookie_server.errors import CorruptRecordError, StorageError
 from bookie_server.ports import Future, Standing
@@ -15,6 +17,8 @@ from bookie_server.storage.fences import Fences
 from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.files.room import CONTROL_RECORD_SIZE
 from bookie_server.storage.journal import Journal
+from bookie_server.storage.limbo.denials import Denials
+from bookie_server.storage.limbo.record_checks import check_in_time
 from bookie_server.storage.reading.reads import Reader
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import guarded, resolve
@@ -27,9 +31,16 @@ class AddPath:
     """Admits adds and submits them to the journal."""
 
     def __init__(
-        self, shared: Shared, keeper: FileKeeper, journal: Journal, reader: Reader, fences: Fences
+        self,
+        shared: Shared,
+        keeper: FileKeeper,
+        journal: Journal,
+        reader: Reader,
+        fences: Fences,
+        denials: Denials,
     ) -> None:
         self._shared = shared
+        self._denials = denials
         self._keeper = keeper
         self._journal = journal
         self._reader = reader
@@ -103,11 +114,10 @@ class AddPath:
 
     def _store(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
         ids = request.entry_ids
-        state = self._shared.state_of(request.ledger_id, request.master_key)
-        epoch = self._health.check_epoch
-        if not request.is_recovery and (state.is_unverified or state.check_epoch != epoch):
-            state.check_epoch, state.is_unverified = epoch, False
-            self._states.changed.add(request.ledger_id)
+        # A repair does not know the key of the ledger.
+        is_keyless = request.is_recovery and request.master_key == NO_KEY
+        key = None if is_keyless else request.master_key
+        state = self._shared.state_of(request.ledger_id, key)
         record = JournalRecord(
             JournalRecordKind.RUN,
             request.ledger_id,
@@ -196,25 +206,20 @@ class AddPath:
         self._tasks.spawn("metadata check", self._check(request.ledger_id, request.master_key))
 
     async def _check(self, ledger_id: int, master_key: bytes) -> None:
-        answer: Future[Standing] = self._tasks.future()
-
-        async def check() -> None:
-            resolve(answer, await self._shared.metadata.check(ledger_id))
-
-        async def time_out() -> None:
-            await self._tasks.sleep(self._shared.settings.metadata_check_ms)
-            resolve(answer, Standing.UNKNOWN)
-
-        self._tasks.spawn("metadata read", check())
-        self._tasks.spawn("metadata deadline", time_out())
-        standing = await answer
-        if self._health.has_failed:
-            standing = Standing.UNKNOWN
-        elif standing is Standing.OPEN_WITH_ME:
+        while True:
+            # The answer counts for the doubt of the question. A later loss is not covered.
+            before, epoch = self._health.doubt, self._health.check_epoch
+            checked = await check_in_time(self._shared, ledger_id)
+            standing = Standing.UNKNOWN if self._health.has_failed else checked.standing
+            check = rules.check_add(standing, before=before, now=self._health.doubt)
+            if check is not AddCheck.READ_AGAIN:
+                break
+        if check is AddCheck.TAKE:
             state = self._shared.state_of(ledger_id)
-            state.check_epoch, state.is_unverified = self._health.check_epoch, False
+            state.check_epoch, state.is_unverified = epoch, False
             self._states.changed.add(ledger_id)
-        elif standing is Standing.NOT_WRITABLE:
+            self._denials.take_creation(ledger_id, checked.created, before)
+        elif check is AddCheck.FENCE:
             await self._fences.fence_unwritable(ledger_id, master_key)
         for decided in self._checks.pop(ledger_id):
             decided(standing)

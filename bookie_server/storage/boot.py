@@ -5,6 +5,9 @@ file after these records: it writes the index of the file there. Other valid rec
 new file and synced, because they may be only in the page cache. First, the boot commits a MANIFEST
 that marks the files with lost records, so a second crash cannot hide the loss. Then it syncs the
 copies and finishes the replayed files. At the end, one MANIFEST commits everything.
+
+If records of unknown ledgers may be lost, the boot raises the doubt of the directory (ADR 39). The
+first MANIFEST of the boot has the new epoch. So a crash of the boot does not hide the loss.
 """
 
 from __future__ import annotations
@@ -35,7 +38,6 @@ from bookie_server.storage.journal import append_encoded, append_end_mark
 from bookie_server.storage.modes.setup import (
     Journals,
     journals_of,
-    lost_run,
     require_journals,
     require_own_directory,
     take_over,
@@ -62,6 +64,7 @@ class Boot:
     spare: OpenFile | None = None
     journals: Journals = field(init=False)
     proved_upto: int = 0  # the last run may have acknowledged the records up to this sequence
+    losses: list[str] = field(default_factory=list)  # why records may be lost
 
     def __post_init__(self) -> None:
         self.journals = Journals(self.shared)
@@ -80,11 +83,17 @@ class Boot:
         manifest = self.shared.store.current
         self.shared.journals = journals_of(manifest, is_moved=self.shared.is_moved)
         self.shared.health.check_epoch = manifest.check_epoch
+        self.shared.health.doubt = manifest.doubt
+        if self.shared.found.loss:
+            self.losses.append(self.shared.found.loss)
         self.shared.health.highest_dropped_ledger_id = manifest.highest_dropped_ledger_id
         # A start that is refused here has changed nothing.
         require_own_directory(self.shared)
         await require_journals(self.shared, self.journals)
-        self.proved_upto = await take_over(self.shared, self.journals)
+        taken = await take_over(self.shared, self.journals)
+        self.proved_upto = taken.proved_upto
+        if taken.loss:
+            self.losses.append(taken.loss)
         await self.shared.store.remove_strays()
         for entry in manifest.files:
             if entry.state is FileState.FINISHED:
@@ -98,27 +107,44 @@ class Boot:
         for file in replayed:
             await self._finish(file, synced)
         self.finished.sort(key=lambda file: file.entry.file_id)
+        losses = len(self.losses)
         await self._find_last_entries()
+        if len(self.losses) > losses:
+            await self._commit_losses(())
         await self._prepare_spare()
 
     async def _open_finished(self, entry: FileEntry, *, is_missing: bool) -> None:
         if is_missing:
             self.shared.counters.boot_damaged_records += 1
-            self.shared.health.files_in_doubt.add(entry.file_id)
-            self.missing.append(entry)
+            self.missing.append(self._lost(entry, "is missing"))
             return
         handle = self.shared.files.at(entry.slot)
         file = FinishedFile(entry, handle, entry.identity)
         await self._check_header(handle, entry)
         if entry.has_damage:
-            self.shared.health.files_in_doubt.add(entry.file_id)
+            file.entry = self._lost(entry, "has lost records")
         try:
             await finish(read_index_head(file))
             if await handle.size() > file.end:
                 await handle.truncate(file.end)
         except CorruptRecordError:
-            await rebuild_index(file, self.shared)
+            await self._rebuild(file)
         self.finished.append(file)
+
+    async def _rebuild(self, file: FinishedFile) -> None:
+        if not await rebuild_index(file, self.shared):
+            file.entry = self._lost(file.entry, "has lost records")
+
+    def _lost(self, entry: FileEntry, how: str) -> FileEntry:
+        """Return the entry of a file that lost records of unknown ledgers.
+
+        The doubt covers the loss already if a MANIFEST with an epoch marks the file. A MANIFEST of
+        an older release marks files, and has no epoch.
+        """
+        self.shared.health.damaged_files.add(entry.file_id)
+        if not entry.has_damage or not self.shared.store.current.doubt.epoch:
+            self.losses.append(f"{entry.slot} {how}")
+        return replace(entry, has_damage=True)
 
     async def _check_header(self, handle: File, entry: FileEntry) -> None:
         """Count a damaged header. The boot does not need headers: the MANIFEST has identities."""
@@ -138,7 +164,8 @@ class Boot:
             try:
                 await self._look_for_last_entries(file)
             except CorruptRecordError:
-                await rebuild_index(file, self.shared)
+                # The head of the index was intact, so the doubt may be raised only now.
+                await self._rebuild(file)
                 await self._look_for_last_entries(file)
         assert self.active is not None
         self._take_last_entries(self.active.index.totals())
@@ -161,9 +188,7 @@ class Boot:
     async def _scan_open(self) -> list[Replayed]:
         replayed = await scan_open_files(self.shared.files, self.shared.store.current)
         for file in replayed:
-            if file.handle is None:
-                self.missing.append(file.entry)
-            else:
+            if file.handle is not None:
                 await self._check_header(file.handle, file.entry)
         return replayed
 
@@ -177,28 +202,30 @@ class Boot:
         self.shared.sequences.next_sequence = largest_sequence(scans, seen) + 1
         judge_all(replayed, synced)
         lost = [file for file in replayed if file.verdict.has_damage]
-        self._refuse_if_lost(lost, replayed)
         torn = [file for file in replayed if file.verdict.was_cut]
         self.shared.counters.boot_torn_tails += len(torn)
         self.shared.counters.boot_damaged_records += len(lost)
-        if lost or torn:
-            self.shared.health.check_epoch += 1
-            for file in lost:
-                file.entry = replace(file.entry, has_damage=True)
-                manifest = manifest.with_file(file.entry)
-            manifest = replace(manifest, check_epoch=self.shared.health.check_epoch)
-            await self.shared.store.commit(lambda: manifest, self.shared.states)
         for file in lost:
-            self.shared.health.files_in_doubt.add(file.entry.file_id)
+            file.entry = self._lost(file.entry, "has lost records")
+        self.missing += [file.entry for file in lost if file.handle is None]
+        run = manifest.run
+        if run is not None and not run.is_synced and any(f.verdict.unreadable for f in replayed):
+            self.losses.append("not all records of the last run can be read")
+        if self.losses or torn:
+            await self._commit_losses([file.entry for file in lost])
         return synced
 
-    def _refuse_if_lost(self, lost: list[Replayed], replayed: list[Replayed]) -> None:
-        """Raise LostRunError if a run without syncs acknowledged a record that is not readable."""
-        run = self.shared.store.current.run
-        if run is None or run.is_synced:
-            return
-        if lost or any(file.verdict.unreadable for file in replayed):
-            raise lost_run(run, "not all of its records can be read")
+    async def _commit_losses(self, entries: Iterable[FileEntry]) -> None:
+        """Commit that records may be lost, before anything changes that shows it."""
+        health, manifest = self.shared.health, self.shared.store.current
+        health.check_epoch += 1
+        if self.losses:
+            health.doubt = health.doubt.raised(self.shared.found.doubt_epoch)
+        for entry in (*entries, *self.missing, *(file.entry for file in self.finished)):
+            if entry.has_damage:
+                manifest = manifest.with_file(entry)
+        manifest = replace(manifest, check_epoch=health.check_epoch, doubt=health.doubt)
+        await self.shared.store.commit(lambda: manifest, self.shared.states)
 
     def _apply(self, file: Replayed) -> None:
         verdict = file.verdict

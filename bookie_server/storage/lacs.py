@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bookie_server.core.ledger_gate import absent, key_fits, may_say_absent
+from bookie_server.core.ledger_gate import key_fits
 from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.requests import ID_MAX, OnAdd, OnLac
 from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.journal import Journal
+from bookie_server.storage.limbo.denials import Denials
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import call_back
 from ledgerlog_spark.model import MASTER_KEY_SIZE_BYTES, NO_ENTRY, Code
@@ -20,17 +21,26 @@ OnLacChange = Callable[[int], None]
 class Lacs:
     """The LACs of all ledgers of one storage, and their watches."""
 
-    def __init__(self, shared: Shared, keeper: FileKeeper, journal: Journal) -> None:
+    def __init__(
+        self, shared: Shared, keeper: FileKeeper, journal: Journal, denials: Denials
+    ) -> None:
         self._shared = shared
+        self._denials = denials
         self._keeper = keeper
         self._journal = journal
         self._watches: dict[int, dict[object, OnLacChange]] = {}
 
     def read(self, ledger_id: int, on_done: OnLac) -> None:
-        """Answer with the largest LAC, or IO_ERROR if a damaged entry may contain a larger LAC."""
-        state, health = self._shared.states.get(ledger_id), self._shared.health
-        if state is None or not may_say_absent(state, health):
-            on_done(absent(state, health), NO_ENTRY)
+        """Answer with the largest LAC, or IO_ERROR if a lost entry may have had a larger LAC."""
+        if self._denials.must_compare(ledger_id):
+            self._denials.compare(ledger_id, lambda: self._read(ledger_id, on_done))
+        else:
+            self._read(ledger_id, on_done)
+
+    def _read(self, ledger_id: int, on_done: OnLac) -> None:
+        state = self._shared.states.get(ledger_id)
+        if state is None or not self._denials.is_certain(ledger_id):
+            on_done(self._denials.code(ledger_id), NO_ENTRY)
         elif not state.is_lac_known:
             on_done(Code.IO_ERROR, NO_ENTRY)
         else:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, KeysView
 
 from bookie_server.core.bookie_run import RunJournal
 from bookie_server.core.directory_identity import DirectoryIdentity, identity_of
+from bookie_server.core.doubt import Doubt
 from bookie_server.core.manifest_codec import JOURNALS_MAX
 from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.errors import JournalFailedError, StorageError, journal_failed
@@ -23,6 +24,9 @@ from bookie_server.storage.fences import Fences
 from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.lacs import Lacs
+from bookie_server.storage.limbo.denials import Denials
+from bookie_server.storage.limbo.losses import Losses
+from bookie_server.storage.limbo.repaired import LimboCount, RepairedLedgers
 from bookie_server.storage.modes.ring import JournalPlace
 from bookie_server.storage.modes.setup import (
     Mode,
@@ -42,8 +46,8 @@ from ledgerlog_spark.model import Code
 class LedgerStorage:
     """The ledgers of one directory. Only `open` creates a `LedgerStorage`.
 
-    Attributes such as `add` and `read` are methods of `AddPath`, `ReadAnswers`, `Lacs`, `Drops` and
-    `Reader`.
+    Attributes such as `add` and `read` are methods of `AddPath`, `ReadAnswers`, `Lacs`, `Drops`,
+    `Losses`, `RepairedLedgers` and `Denials`.
     """
 
     def __init__(self, shared: Shared, boot: Boot) -> None:
@@ -67,20 +71,30 @@ class LedgerStorage:
         self._mode = Mode(new_run(shared), DirectWriter())
         self._reader = Reader(shared, keeper)
         self._recent = RecentBodies(shared.settings.recent_bytes_max)
-        self._lacs = Lacs(shared, keeper, journal)
+        self._denials = denials = Denials(shared)
+        self._lacs = Lacs(shared, keeper, journal, denials)
         self._drops = Drops(shared, keeper, journal)
         self.compactor = Compactor(shared, keeper, self._fail)
         keeper.on_short = self.disk.on_full = self.compactor.compact_when_short
         fences = Fences(shared, keeper, journal)
-        reads = ReadAnswers(shared, journal, self._reader, fences)
-        adds = AddPath(shared, keeper, journal, self._reader, fences)
+        reads = ReadAnswers(shared, journal, self._reader, fences, denials)
+        adds = AddPath(shared, keeper, journal, self._reader, fences, denials)
         self.add, self.add_together = adds.add, adds.add_together
         self.read, self.read_batch = reads.read, reads.read_batch
         self.read_slices, self.read_together = reads.read_slices, reads.read_together
         self.read_lac, self.write_lac = self._lacs.read, self._lacs.write
         self.announce_lac, self.watch_lac = self._lacs.announce, self._lacs.watch
         self.drop, self.droppable = self._drops.drop, self._drops.candidates
-        self.entries_held = self._reader.held
+        self.entries_held = reads.entries_held
+        self.losses = losses = Losses(shared, keeper)
+        self._reader.rebuilds.on_lost_record = losses.lose_record
+        self.raise_doubt, self.date_doubt = losses.raise_doubt, losses.date_doubt
+        self.end_doubt = losses.end_doubt
+        repaired = RepairedLedgers(shared, keeper, journal, self._reader, adds)
+        self.verify_held, self.store_repaired = repaired.verify_held, repaired.store_repaired
+        self.clear_ledger, self.keep_in_limbo = repaired.clear_ledger, repaired.keep_in_limbo
+        self.limbo_ledgers, self.take_asked = repaired.in_limbo, denials.take_asked
+        self._limbo_count = LimboCount(shared)
 
     @classmethod
     async def open(cls, shared: Shared) -> LedgerStorage:
@@ -106,8 +120,9 @@ class LedgerStorage:
             # A MANIFEST lists the files before they exist, so that they are removed after a kill.
             shared.journals = (*shared.journals, RunJournal(run.run_id, run.journal))
             shared.journals = shared.journals[-JOURNALS_MAX:]
-        before = shared.store.current
-        shared.starts, shared.changes = before.starts + 1, before.changes + 1
+        before, found = shared.store.current, shared.found
+        shared.starts = max(before.starts, found.starts) + 1
+        shared.changes = max(before.changes, found.changes) + 1
         # From this commit on, the files of the last run are not needed.
         shared.run = run.while_synced()
         await self._keeper.commit(None)
@@ -170,7 +185,7 @@ class LedgerStorage:
         The change is durable on return, unless the storage failed or the MANIFEST had no room.
         """
         forgotten = await self._drops.forget()
-        if forgotten or self._keeper.finished.dead(self._health.files_in_doubt):
+        if forgotten or self._keeper.finished.dead(self._health.unknown_files):
             await self._keeper.commit_soon()
 
     @property
@@ -182,10 +197,6 @@ class LedgerStorage:
     def ledger_ids(self) -> KeysView[int]:
         """The ids of the ledgers that have a state."""
         return self._states.keys()
-
-    def is_known(self, ledger_id: int) -> bool:
-        """Return whether the ledger has a state."""
-        return ledger_id in self._states
 
     def check_adds_like(self, others: Iterable[LedgerStorage]) -> None:
         """Check the first add of an unknown ledger if one of the directories `others` would.
@@ -204,6 +215,20 @@ class LedgerStorage:
     def files_count(self) -> int:
         """Number of entry-log files that may hold entries."""
         return len(self._keeper.opened) + len(self._keeper.finished)
+
+    @property
+    def doubt(self) -> Doubt:
+        """The doubt of the directory, as the MANIFEST on the device has it."""
+        return self.losses.durable
+
+    def is_known(self, ledger_id: int) -> bool:
+        """Return whether the ledger has a state."""
+        return ledger_id in self._states
+
+    @property
+    def ledgers_in_limbo(self) -> int:
+        """Number of ledgers with a state that were in limbo when they were last counted."""
+        return self._limbo_count.count
 
     @property
     def journal_mark(self) -> JournalPlace | None:
@@ -292,7 +317,11 @@ class LedgerStorage:
     # Reports of the journal.
 
     def _on_stored(self, group: list[JournalRecord], is_synced: bool) -> None:
-        """Index and answer a group. If it is not synced, only its adds are answered now."""
+        """Index and answer a group. If it is not synced, only its regular adds are answered now.
+
+        A recovery add is synced before its answer in every write mode, because the metadata may
+        then name this bookie for the entry, whatever the bookie loses afterwards.
+        """
         counters, states, index = self.counters, self._states, self._keeper.active.index
         for record in group:
             if record.kind is JournalRecordKind.RUN:
@@ -312,7 +341,8 @@ class LedgerStorage:
             elif record.kind is JournalRecordKind.TOMBSTONE:
                 self._drops.on_durable(record)
         for record in group:
-            if is_synced or record.kind is JournalRecordKind.RUN:
+            is_regular = record.kind is JournalRecordKind.RUN and not record.is_recovery
+            if is_synced or is_regular:
                 self._answer(record, Code.OK)
             elif record.on_done is not None:
                 on_done, record.on_done = record.on_done, None

@@ -75,7 +75,8 @@ def judge_all(replayed: list[Replayed], synced: int) -> None:
 def apply(record: JournalRecord, state: HeldLedger) -> None:
     """Update the state of a ledger with one of the ledger's records."""
     if record.kind is JournalRecordKind.RUN:
-        if state.master_key is None:
+        is_keyless = record.is_recovery and record.master_key == NO_KEY  # from a repair
+        if state.master_key is None and not is_keyless:
             state.master_key = record.master_key
         state.last_add_confirmed = max(state.last_add_confirmed, record.last_add_confirmed)
     elif record.kind is JournalRecordKind.FENCE:
@@ -84,6 +85,9 @@ def apply(record: JournalRecord, state: HeldLedger) -> None:
         state.is_fenced = True
     elif record.kind is JournalRecordKind.LAC:
         state.explicit_lac = max(state.explicit_lac, record.value)
+    elif record.kind is JournalRecordKind.LIMBO:
+        state.explicit_lac = max(state.explicit_lac, record.value)
+        state.cleared_epoch = max(state.cleared_epoch, record.epoch)
     elif record.kind is JournalRecordKind.TOMBSTONE:
         if state.master_key is None and record.master_key != NO_KEY:
             state.master_key = record.master_key

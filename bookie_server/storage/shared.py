@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+from bookie_server.core import doubt as rules
 from bookie_server.core.bookie_run import BookieRun, RunJournal
 from bookie_server.core.ledger_gate import Health
 from bookie_server.core.ledger_state import HeldLedger, HeldLedgers
@@ -64,6 +66,23 @@ class Sequences:
     durable_sequence: int = 0  # all records up to this sequence are synced
 
 
+@dataclass(frozen=True, slots=True)
+class FoundOutside:
+    """What the service found out about a directory before the start of its storage.
+
+    Attributes:
+        loss: The reason why entries may be lost; "" if there is none.
+        starts: Counter of starts in the bookie's record.
+        changes: Counter of changes in the bookie's record.
+        doubt_epoch: The newest epoch of doubt in the bookie's record.
+    """
+
+    loss: str = ""
+    starts: int = 0
+    changes: int = 0
+    doubt_epoch: int = 0
+
+
 class Shared:
     """State that the parts of one storage share. It is created before the boot of the storage."""
 
@@ -87,6 +106,10 @@ class Shared:
         self.run: BookieRun | None = None  # for the next commit of the MANIFEST
         self.journals: tuple[RunJournal, ...] = ()  # for the next commit of the MANIFEST
         self.starts = self.changes = 0  # for the next commit of the MANIFEST
+        self.found = FoundOutside()
+        # Ledgers without a state whose metadata is newer than the losses up to an epoch. `Denials`
+        # limits their number.
+        self.newer: OrderedDict[int, int] = OrderedDict()
         self.on_failed_read: OnFailure = lambda *_: None  # for each read that an error ended
         # This is called for each add that an error ended before the journal. Its outcome is
         # unknown.
@@ -110,6 +133,8 @@ class Shared:
         state = self.states.get(ledger_id)
         if state is None:
             state = self.states[ledger_id] = HeldLedger(ledger_id)
+            epoch = rules.first_cleared_epoch(self.health.doubt)
+            state.cleared_epoch = max(epoch, self.newer.pop(ledger_id, 0))
             state.is_unverified = ledger_id <= self.health.highest_dropped_ledger_id
             self.states.changed.add(ledger_id)
         if state.master_key is None and master_key is not None:

@@ -16,7 +16,7 @@ from bookie_server.errors import (
     StorageError,
     WrongDirectoryError,
 )
-from bookie_server.ports import Standing
+from bookie_server.ports import CheckedLedger, Standing
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.entry_log_file import FinishedFile, read_index_head
@@ -36,9 +36,9 @@ OPEN_FILES_MAX = 64
 class NoMetadata:
     """The metadata check of a process without a metadata store."""
 
-    async def check(self, ledger_id: int) -> Standing:  # noqa: ARG002 - every answer is the same
+    async def check(self, ledger_id: int) -> CheckedLedger:  # noqa: ARG002 - always the same
         """Return that the store could not be reached."""
-        return Standing.UNKNOWN
+        return CheckedLedger(Standing.UNKNOWN)
 
 
 @asynccontextmanager
@@ -175,7 +175,8 @@ class RestingDirectory:
             raise
         except StorageError:
             file = self.finished(entry)
-            await rebuild_index(file, self.shared)
+            if not await rebuild_index(file, self.shared):
+                self.shared.health.files_in_doubt.add(entry.file_id)
             return file
 
     async def replay(self) -> list[Replayed]:

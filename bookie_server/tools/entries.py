@@ -173,9 +173,12 @@ class LedgerEntries:
                     yield rebuilt
 
     async def _rebuild(self, file: FinishedFile) -> None:
-        """Rebuild the index of a file; the file stays in doubt if the device cannot read it."""
+        """Rebuild the index of a file; the file is in doubt if not all its records can be read."""
+        doubts, file_id = self._directory.shared.health.files_in_doubt, file.entry.file_id
+        doubts.add(file_id)
         with contextlib.suppress(StorageError):
-            await rebuild_index(file, self._directory.shared)
+            if await rebuild_index(file, self._directory.shared) and not file.entry.has_damage:
+                doubts.discard(file_id)
 
     async def _in_piece(
         self, source: _Source, first: int, last: int

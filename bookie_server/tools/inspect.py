@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
+from bookie_server.core.doubt import Doubt
 from bookie_server.core.index_format import PIECES_PER_BLOCK
+from bookie_server.core.ledger_gate import is_in_limbo
 from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.manifest_codec import FileEntry, FileState
 from bookie_server.core.record import JournalRecord
@@ -42,6 +44,7 @@ def manifest_fields(directory: RestingDirectory) -> Row:
         "state_file": manifest.state_file,
         "state_bytes": manifest.state_bytes,
         "check_epoch": manifest.check_epoch,
+        "doubt": manifest.doubt.to_json(),
         "highest_dropped_ledger_id": manifest.highest_dropped_ledger_id,
         "free_slots": list(manifest.free_slots),
         "files": len(manifest.files),
@@ -193,9 +196,14 @@ async def index(directory: RestingDirectory, entry: FileEntry, start: int, limit
 async def ledgers(directory: RestingDirectory, start: int, limit: int) -> Excerpt:
     """Return the states of all ledgers; keys are ledger ids."""
     await directory.replay()
-    states = directory.shared.states
+    states, doubt = directory.shared.states, directory.manifest.doubt
     return excerpt_of(
-        ((ledger_id, state_fields(states[ledger_id])) for ledger_id in sorted(states)), start, limit
+        (
+            (ledger_id, state_fields(states[ledger_id], directory.manifest.doubt))
+            for ledger_id in sorted(states)
+        ),
+        start,
+        limit,
     )
 
 
@@ -229,7 +237,7 @@ async def ledger(
             and record.entry_ids
             and record.origin_sequence > state.tombstone
         ]
-    return state_fields(state), excerpt_of(enumerate(rows), start, limit)
+    return state_fields(state, directory.manifest.doubt), excerpt_of(enumerate(rows), start, limit)
 
 
 async def _ranges_in(directory: RestingDirectory, entry: FileEntry, state: HeldLedger) -> list[Row]:
@@ -261,7 +269,7 @@ def _range(entry: FileEntry, first: int | None, last: int | None) -> Row:
     }
 
 
-def state_fields(state: HeldLedger) -> Row:
+def state_fields(state: HeldLedger, doubt: Doubt) -> Row:
     """Return the state of a ledger without its master key."""
     return {
         "ledger_id": state.ledger_id,
@@ -273,5 +281,6 @@ def state_fields(state: HeldLedger) -> Row:
         "dropped_s": state.dropped_s,
         "is_unverified": state.is_unverified,
         "check_epoch": state.check_epoch,
-        "in_limbo": state.in_limbo,
+        "cleared_epoch": state.cleared_epoch,
+        "in_limbo": is_in_limbo(state, doubt),
     }

@@ -13,7 +13,7 @@ from bookie_server.core.manifest_codec import Manifest, decode_manifest, manifes
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead, StoredSliceRead
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
-from bookie_server.ports import Standing
+from bookie_server.ports import CheckedLedger, Standing
 from bookie_server.storage.files.entry_log_file import FinishedFile, OpenFile
 from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
@@ -78,20 +78,24 @@ class FixedMetadata:
 
     Attributes:
         standings: The states of ledgers that differ from the common state.
+        created: The transactions that created the ledgers; 1 for other ledgers.
         pause: Time before each answer.
     """
 
     def __init__(self, standing: Standing = Standing.OPEN_WITH_ME) -> None:
         self.standing = standing
         self.standings: dict[int, Standing] = {}
+        self.created: dict[int, int] = {}
         self.asked: list[int] = []
         self.pause: Callable[[], Awaitable[None]] | None = None
 
-    async def check(self, ledger_id: int) -> Standing:
+    async def check(self, ledger_id: int) -> CheckedLedger:
         self.asked.append(ledger_id)
         if self.pause is not None:
             await self.pause()
-        return self.standings.get(ledger_id, self.standing)
+        standing = self.standings.get(ledger_id, self.standing)
+        created = 0 if standing is Standing.UNKNOWN else self.created.get(ledger_id, 1)
+        return CheckedLedger(standing, created)
 
 
 class Machine:

@@ -8,18 +8,19 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from bookie_server.core.doubt import standing_of
 from bookie_server.core.manifest_codec import FileState, decode_manifest
 from bookie_server.core.record import JournalRecordKind
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
-from bookie_server.ports import Standing
+from bookie_server.ports import CheckedLedger
 from bookie_server.service.collector import Collector
 from bookie_server.storage.compaction.cycle import Compacted
 from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.shared import Shared
-from ledgerlog_spark.model import NO_ENTRY, Code, LedgerState
+from ledgerlog_spark.model import NO_ENTRY, Code
 from tests.sim.checker import require
 from tests.sim.disk import SECTOR, SimDisk, SimFileSystem, tear_tail
 from tests.sim.late_add import late_add
@@ -54,15 +55,11 @@ class MetadataFromStore:
         self._world = world
         self._name = name
 
-    async def check(self, ledger_id: int) -> Standing:
+    async def check(self, ledger_id: int) -> CheckedLedger:
         record = self._world.store.records.get(ledger_id)
         if record is None:
-            return Standing.NOT_WRITABLE
-        metadata = record.value
-        if metadata.state is not LedgerState.OPEN:
-            return Standing.NOT_WRITABLE
-        is_mine = self._name in metadata.last_fragment.ensemble
-        return Standing.OPEN_WITH_ME if is_mine else Standing.OPEN_WITHOUT_ME
+            return CheckedLedger(standing_of(None, self._name))
+        return CheckedLedger(standing_of(record.value, self._name), record.version.incarnation)
 
 
 class ListingFromStore:

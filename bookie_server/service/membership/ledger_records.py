@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from bookie_server.ports import Standing
+from bookie_server.core.doubt import standing_of
+from bookie_server.ports import CheckedLedger, Standing
 from bookie_server.service.logging import fields_of, get_logger
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataError, MetadataFormatError
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.registration import Registration
-from ledgerlog_spark.model import LedgerState
 
 _logger = get_logger("collector")
 _metadata_logger = get_logger("metadata")
@@ -28,24 +28,21 @@ class StoreMetadataCheck:
         self._bookie_id = bookie_id
         self._timeout_s = timeout_ms / 1_000
 
-    async def check(self, ledger_id: int) -> Standing:
+    async def check(self, ledger_id: int) -> CheckedLedger:
         """Return the state in the metadata, or UNKNOWN if the metadata cannot be read."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._ledgers.sync()
-                metadata = (await self._ledgers.load(ledger_id)).value
+                found = await self._ledgers.load(ledger_id)
         except LedgerNotFoundError:
-            return Standing.NOT_WRITABLE
+            return CheckedLedger(standing_of(None, self._bookie_id))
         except (MetadataError, TimeoutError) as error:
             _metadata_logger.warning(
                 "metadata_check_failed", **{**fields_of(error), "ledger_id": ledger_id}
             )
-            return Standing.UNKNOWN
-        if metadata.state is not LedgerState.OPEN:
-            return Standing.NOT_WRITABLE
-        if self._bookie_id not in metadata.last_fragment.ensemble:
-            return Standing.OPEN_WITHOUT_ME
-        return Standing.OPEN_WITH_ME
+            return CheckedLedger(Standing.UNKNOWN)
+        # The incarnation of a version is the id of the transaction that created the node.
+        return CheckedLedger(standing_of(found.value, self._bookie_id), found.version.incarnation)
 
 
 class StoreLedgerListing:

@@ -80,14 +80,22 @@ class Cycle:
     def _sources(
         self, files: dict[int, FinishedFile], unread: set[int], live_percent: int
     ) -> list[FinishedFile]:
-        """Return the files to compact, the best one first. Dead files need no compaction."""
-        unfit = unread | self._shared.health.files_in_doubt
+        """Return the files to compact, the best one first. Dead files need no compaction.
+
+        When the doubt is over, each damaged file is compacted: its lost records are repaired, and
+        the file would hide further losses.
+        """
+        health = self._shared.health
+        unfit = unread | health.unknown_files
         candidates = [
             Candidate(file_id, file.live_bytes, file.data_bytes)
             for file_id, file in files.items()
             if file_id not in unfit
         ]
-        return [files[file.file_id] for file in chosen(candidates, live_percent)]
+        wanted = chosen(candidates, live_percent)
+        damaged = [each for each in candidates if each.file_id in health.damaged_files]
+        wanted += [each for each in damaged if each not in wanted]
+        return [files[file.file_id] for file in wanted]
 
     async def _write_one(self) -> bool:
         """Write one file of copies and switch to it. Return whether another file may follow."""

@@ -127,7 +127,7 @@ class LiveEntries:
         self, source: FinishedFile, ledger_id: int, pieces: list[Piece[int]]
     ) -> list[FinishedFile]:
         """Return the other finished files that may have newer copies of entries."""
-        doubts = self._shared.health.files_in_doubt
+        doubts = self._shared.health.unknown_files
         found = []
         for file in self._keeper.finished.holding(ledger_id):
             if file is source or file.entry.file_id in doubts:

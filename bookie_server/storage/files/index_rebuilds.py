@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bookie_server.errors import StorageError
 from bookie_server.ports import Priority
 from bookie_server.storage.files.entry_log_file import FinishedFile
@@ -12,26 +14,28 @@ from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import run_in_slices
 
 
-async def rebuild_index(file: FinishedFile, shared: Shared) -> None:
+async def rebuild_index(file: FinishedFile, shared: Shared) -> bool:
     """Rebuild the index of a file from its records.
 
-    If the file contains a damaged record of an unknown ledger, the file stays in doubt.
+    The result is False if the file contains a damaged record of an unknown ledger, and the doubt of
+    the directory does not cover it yet. Then the caller raises the doubt.
     """
-    entry, doubts, counters = file.entry, shared.health.files_in_doubt, shared.counters
-    doubts.add(entry.file_id)
+    counters = shared.counters
     scan = await scan_finished(file)
     file.rebuilt = await run_in_slices(scan.index(), shared.give_way)
     counters.boot_rebuilt_indexes += 1
-    if scan.is_whole and not entry.has_damage:
-        doubts.discard(entry.file_id)
-    else:
-        counters.boot_damaged_records += 1
+    if scan.is_whole:
+        return True
+    counters.boot_damaged_records += 1
+    return file.entry.has_damage
 
 
 class IndexRebuilds:
     """Rebuilds the damaged indexes that reads find. During a rebuild, the file is in doubt."""
 
     def __init__(self, shared: Shared, finished: HeldFiles) -> None:
+        # Called with a file that has lost a record of an unknown ledger.
+        self.on_lost_record: Callable[[FinishedFile], None] = lambda _file: None
         self._shared = shared
         self._finished = finished
         self._running: set[int] = set()
@@ -50,17 +54,17 @@ class IndexRebuilds:
         try:
             with Pins() as pins:
                 pins.add(file.handle)
-                await rebuild_index(file, self._shared)
+                is_covered = await rebuild_index(file, self._shared)
         except StorageError:
             # The file is still in doubt. The next read that finds the damage starts a new rebuild.
             self._running.discard(file_id)
         else:
-            is_whole = file_id not in doubts
-            doubts.add(file_id)
             for _ in self._finished.counting_again(file):
                 await self._shared.give_way()
-            if is_whole:
-                doubts.discard(file_id)
+            if not is_covered and file_id in self._finished:
+                # The doubt is raised before the file leaves the set, so nothing is denied between.
+                self.on_lost_record(file)
+            doubts.discard(file_id)
         finally:
             if file_id not in self._finished:
                 doubts.discard(file_id)  # freed after compaction copied its entries

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from bookie_server.core.index_format import decode_index_head
-from bookie_server.core.manifest_codec import FileState, Manifest
+from bookie_server.core.manifest_codec import FileEntry, FileState, Manifest
 from bookie_server.core.record import JournalRecord, JournalRecordKind
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import DiskFullError, StorageError, TooManyFilesError
@@ -114,7 +114,15 @@ class FileKeeper:
     @property
     def is_in_doubt(self) -> bool:
         """Whether any file is missing or in doubt. Such a file may contain any ledger's records."""
-        return bool(self._missing or self._health.files_in_doubt)
+        return bool(self.missing or self._health.unknown_files)
+
+    @property
+    def missing(self) -> list[FileEntry]:
+        """The listed files that do not exist. They are listed until the doubt about them is over.
+
+        If such a file comes back before, its entries can be read again after a start.
+        """
+        return [] if self._health.doubt.is_over else self._missing
 
     def has_room_for(self, size: int, *, is_drop: bool = False) -> bool:
         """Return whether a record of `size` bytes fits after the records in flight.
@@ -358,7 +366,7 @@ class FileKeeper:
         have no entries, and their slots become free. After a DiskFullError or TooManyFilesError,
         the old MANIFEST is still valid.
         """
-        kept = self._health.files_in_doubt | self.handover.owned
+        kept = self._health.unknown_files | self.handover.owned
         dead = self.finished.dead(kept)
         for file in dead:
             # From now on, no read finds an entry in the file. The slot is in use until the commit.
@@ -410,6 +418,7 @@ class FileKeeper:
                 await self._tasks.give_way()
             # Damage that was found during the switch has no effect any more.
             self._health.files_in_doubt.discard(file.entry.file_id)
+            self._health.damaged_files.discard(file.entry.file_id)
 
     async def withdraw(self, copies: FinishedFile) -> None:
         """Remove copies that no MANIFEST lists, after the end of the readings that may use them."""
@@ -464,7 +473,7 @@ class FileKeeper:
             if file.entry.live_bytes != file.live_bytes:
                 file.entry = replace(file.entry, live_bytes=file.live_bytes)
         unlisted = self.handover.unlisted
-        files = [file.entry for file in self.finished if file not in unlisted] + self._missing
+        files = [file.entry for file in self.finished if file not in unlisted] + self.missing
         opened = [
             replace(opened.entry, first_sequence=opened.first_sequence)
             for opened in (self.full, self.active, self.spare, prepared)
@@ -484,6 +493,7 @@ class FileKeeper:
             ),
             durable_upto=max(before.durable_upto, self._shared.sequences.durable_sequence),
             check_epoch=self._health.check_epoch,
+            doubt=self._health.doubt,
             directory_id=directory_id or self._shared.files.random_bytes(8).hex(),
             previous_id=before.directory_id if is_moved else before.previous_id,
             path=self._shared.files.path,

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from bookie_server.core.kept_identity import NAME as IDENTITY_NAME
 from bookie_server.core.kept_identity import decode_identity, encode_identity
+from bookie_server.core.ledger_state import (
+    FORMAT_VERSION as STATES_VERSION,
+)
+from bookie_server.core.ledger_state import (
+    FORMAT_VERSION_BEFORE as STATES_BEFORE,
+)
 from bookie_server.core.ledger_state import (
     HeldLedgers,
     decode_states,
@@ -54,8 +61,11 @@ def is_state_name(name: str) -> bool:
     return _STATE_NAME.fullmatch(name) is not None
 
 
-async def initialize_directory(files: FileSystem, first: Manifest = Manifest()) -> None:
+async def initialize_directory(files: FileSystem, first: Manifest | None = None) -> None:
     """Write and sync the first MANIFEST of a new directory, unless a MANIFEST exists.
+
+    `first` is that MANIFEST, if the directory is empty because it has lost its data, or if it is
+    added to other directories.
 
     The caller must be certain that the directory is new: in any other directory, a missing MANIFEST
     is damage. If the directory has entry-log files but no MANIFEST, raise DamagedDirectoryError.
@@ -68,7 +78,7 @@ async def initialize_directory(files: FileSystem, first: Manifest = Manifest()) 
         return
     if any(name.startswith(SLOT_PREFIX) for name in names):
         raise _missing_manifest()
-    await ManifestStore(files).commit(lambda: first, HeldLedgers())
+    await ManifestStore(files).commit(lambda: first or Manifest(), HeldLedgers())
 
 
 def is_first_manifest(data: bytes) -> bool:
@@ -130,7 +140,8 @@ class ManifestStore:
                 path=name,
                 reason="cut off",
             )
-        return decode_states(data, name)
+        # Only a downgrade writes states without cleared epochs, after the doubt is over.
+        return decode_states(data, name, self.current.doubt.cleared)
 
     async def read(self, names: list[str]) -> Manifest:
         """Read only the MANIFEST. After a downgrade, it has the identity from before."""
@@ -176,8 +187,14 @@ class ManifestStore:
             file = await self._files.open(name, create=is_base)
             try:
                 ids = list(states) if is_base else []
+                encode = partial(
+                    encode_states,
+                    generation,
+                    states,
+                    version=STATES_BEFORE if version < FORMAT_VERSION else STATES_VERSION,
+                )
                 end, manifest = await self._write_states(
-                    file, start, generation, states, ids, taken, compose
+                    file, start, encode, states, ids, taken, compose
                 )
                 await file.datasync()
             finally:
@@ -214,7 +231,7 @@ class ManifestStore:
         self,
         file: File,
         offset: int,
-        generation: int,
+        encode: Callable[[Iterable[int]], bytes],
         states: HeldLedgers,
         ids: list[int],
         taken: set[int],
@@ -238,9 +255,9 @@ class ManifestStore:
             while len(ids) > UNITS_PER_TURN:
                 part = ids[-UNITS_PER_TURN:]
                 del ids[-UNITS_PER_TURN:]
-                offset = await self._append(file, offset, encode_states(generation, states, part))
+                offset = await self._append(file, offset, encode(part))
                 rounds_left -= 1
-        block = encode_states(generation, states, ids)
+        block = encode(ids)
         manifest = compose()
         return await self._append(file, offset, block), manifest
 

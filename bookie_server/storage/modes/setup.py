@@ -12,7 +12,6 @@ from bookie_server.errors import (
     REPLACEMENT_ADVICE,
     DiskFullError,
     ForeignJournalError,
-    LostRunError,
     MissingFileError,
     MissingJournalError,
     MovedDirectoryError,
@@ -163,49 +162,53 @@ def require_own_directory(shared: Shared) -> None:
     )
 
 
-async def take_over(shared: Shared, journals: Journals) -> int:
-    """Make all records that the last run acknowledged readable in entry-log files, and sync them.
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """What a start knows about the records of the last run.
 
-    Return the largest sequence that the last run may have acknowledged. Its journal or its
-    surviving number proves this sequence. Return 0 after a clean stop, and after a run in direct
-    mode.
+    Attributes:
+        proved_upto: The largest sequence that the last run may have acknowledged. Its journal or
+            its surviving number proves this sequence. 0 after a clean stop, after a run in direct
+            mode, and if nothing is proved.
+        loss: Why records of the run may be lost; "" if all are there.
+    """
+
+    proved_upto: int = 0
+    loss: str = ""
+
+
+async def take_over(shared: Shared, journals: Journals) -> TakenOver:
+    """Make the records that the last run acknowledged readable in entry-log files, and sync them.
 
     Raises:
         DamagedDirectoryError: A journal file is missing.
-        LostRunError: The last run acknowledged adds before their sync, and they may be lost.
     """
     run = shared.store.current.run
     if run is None:
-        return 0
-    proved = 0
-    if run.needs_journal:
-        proved = await redo(shared, await journals.needed(run), run)
-    if not run.is_synced:
-        number = await shared.files.surviving_number(number_name(shared), run.run_id)
-        if number is None:
-            raise lost_run(run, "its number in shared memory is missing, as after a power loss")
-        if number.get() == HAS_FAILED:
-            raise lost_run(run, "a write or a sync of its entries failed")
-        try:
-            await _sync_open_files(shared)
-        except SyncFailedError:
+        return TakenOver()
+    if run.is_synced:
+        proved = await redo(shared, await journals.needed(run), run) if run.needs_journal else 0
+        return TakenOver(proved)
+    number = await shared.files.surviving_number(number_name(shared), run.run_id)
+    try:
+        # The records that survived are synced, and read from the device, also if others are lost.
+        # Otherwise, a repair could find an entry that only the cache has.
+        await _sync_open_files(shared)
+    except SyncFailedError:
+        if number is not None:
             number.set(HAS_FAILED)  # the sync of the next start would succeed
-            raise
-        proved = number.get()
-    return proved
+        raise
+    if number is None:
+        return TakenOver(loss=_loss_of(run, "its number in shared memory is missing"))
+    if number.get() == HAS_FAILED:
+        return TakenOver(loss=_loss_of(run, "a write or a sync of its entries failed"))
+    return TakenOver(number.get())
 
 
-def lost_run(run: BookieRun, reason: str) -> LostRunError:
-    """Return the error for a run whose acknowledged entries may be lost."""
-    mode = (
-        run.mode.value if run.mode is BookieWriteMode.UNJOURNALED else "journal, without its sync"
-    )
-    return LostRunError(
-        f"the last run of this bookie acknowledged entries before their sync (write mode {mode}), "
-        f"and it did not stop cleanly: {reason}, so entries may be lost. The bookie does not "
-        f"start, because it would deny these entries. {REPLACEMENT_ADVICE}",
-        mode=run.mode.value,
-        reason=reason,
+def _loss_of(run: BookieRun, reason: str) -> str:
+    return (
+        f"the last run (write mode {run.mode.value}) acknowledged entries before their sync, and "
+        f"did not stop cleanly: {reason}"
     )
 
 

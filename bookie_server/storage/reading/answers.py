@@ -8,14 +8,11 @@ from functools import partial
 from typing import cast
 
 from bookie_server.core.ledger_gate import (
-    absent,
     admit_read,
     admit_slice_read,
     barrier_of,
     code_of_failure,
-    may_say_absent,
 )
-from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.requests import (
     OnRead,
     OnReadBatch,
@@ -26,12 +23,16 @@ from bookie_server.core.requests import (
     StoredSliceRead,
 )
 from bookie_server.errors import StorageError, unknown_entries
+from bookie_server.ports import Future
 from bookie_server.storage.fences import Fences
 from bookie_server.storage.files.entry_log_file import Need
 from bookie_server.storage.journal import Journal
+from bookie_server.storage.limbo.denials import Denials
 from bookie_server.storage.reading.reads import Reader
 from bookie_server.storage.reading.stretches import Results, Stretch, read_stretch
 from bookie_server.storage.shared import Shared
+from bookie_server.storage.spans import Spans
+from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import NO_ENTRY, Code
 
 STRETCHES_PER_CALL_MAX = 64
@@ -61,12 +62,14 @@ class FailedRead:
 class ReadAnswers:
     """Answers reads with a `Reader`. If a request has a fence key, the ledger is fenced first."""
 
-    def __init__(self, shared: Shared, journal: Journal, reader: Reader, fences: Fences) -> None:
+    def __init__(
+        self, shared: Shared, journal: Journal, reader: Reader, fences: Fences, denials: Denials
+    ) -> None:
         self._shared = shared
+        self._denials = denials
         self._journal = journal
         self._reader = reader
         self._fences = fences
-        self._health = shared.health
         self._states = shared.states
 
     def read(self, request: StoredRead, on_done: OnRead) -> None:
@@ -95,24 +98,56 @@ class ReadAnswers:
         ledger_id, ids = request.ledger_id, request.entry_ids
         state = self._states.get(ledger_id)
         if state is None:
-            failure = FailedRead(self._shared, ledger_id, ids[0], request.peer)
-            on_some(failure.code_unless_certain(absent(None, self._health)), ids, ())
+            self._deny_all(request, on_some)
             return len(ids)
         done, left_bytes = 0, request.size_bytes_max
         for _ in range(STRETCHES_PER_CALL_MAX):
             if done == len(ids) or (done and left_bytes <= 0):
                 break
             stretch = Stretch(ledger_id, ids, done, left_bytes)
-            self._read_stretch(stretch, self._denial(state), request.peer, on_some)
+            self._read_stretch(stretch, request.peer, on_some)
             stretch.is_fixed = True
             done += stretch.count
             left_bytes -= stretch.size_bytes
         return done
 
-    def _read_stretch(
-        self, stretch: Stretch, denial: Callable[[], Code], peer: object, on_some: OnReadSome
-    ) -> None:
-        failure_of = partial(FailedRead, self._shared, stretch.ledger_id, peer=peer)
+    def _deny_all(self, request: StoredReads, on_some: OnReadSome) -> None:
+        """Answer reads of a ledger without a state."""
+        ids = request.entry_ids
+        failure = FailedRead(self._shared, request.ledger_id, ids[0], request.peer)
+
+        def read_again() -> None:
+            for entry_id in ids:
+                self._read_one(request.ledger_id, entry_id, request.peer, on_some)
+
+        self._denials.deny(
+            request.ledger_id,
+            lambda code: on_some(failure.code_unless_certain(code), ids, ()),
+            read_again,
+        )
+
+    def _read_one(self, ledger_id: int, entry_id: int, peer: object, on_some: OnReadSome) -> None:
+        """Read an entry again after a comparison."""
+
+        def on_done(code: Code, entry: bytes | None) -> None:
+            on_some(code, (entry_id,), () if entry is None else (entry,))
+
+        request = StoredRead(ledger_id, entry_id, peer=peer)
+        self._answer(request, on_done, may_compare=False)
+
+    def _read_stretch(self, stretch: Stretch, peer: object, on_some: OnReadSome) -> None:
+        ledger_id = stretch.ledger_id
+        failure_of = partial(FailedRead, self._shared, ledger_id, peer=peer)
+        was_certain = self._denials.is_certain(ledger_id)
+
+        def deny(entry_id: int) -> None:
+            failure = failure_of(entry_id)
+            self._denials.deny(
+                ledger_id,
+                lambda code: on_some(failure.code_unless_certain(code), (entry_id,), ()),
+                lambda: self._read_one(ledger_id, entry_id, peer, on_some),
+                was_certain=was_certain,
+            )
 
         def on_result(entries: Results) -> None:
             ids = stretch.entry_ids
@@ -123,7 +158,7 @@ class ReadAnswers:
                 if isinstance(entry, bytes):
                     on_some(Code.OK, (entry_id,), (entry,))
                 elif entry is None:
-                    on_some(failure_of(entry_id).code_unless_certain(denial()), (entry_id,), ())
+                    deny(entry_id)
                 else:
                     on_some(failure_of(entry_id).code_of(entry), (entry_id,), ())
 
@@ -160,10 +195,26 @@ class ReadAnswers:
         if code is not None:
             on_done(code, ())
             return
-        reading = self._reader.read_slices(request)
         entry_id = request.entries[0][0]
         failure = FailedRead(self._shared, request.ledger_id, entry_id, request.peer)
-        self._answer_list(reading, failure, on_done)
+        self._answer_list(lambda: self._reader.read_slices(request), failure, on_done)
+
+    async def entries_held(self, ledger_id: int, count_max: int) -> Spans:
+        """Return the first and the last id of each stretch of a ledger's stored entries.
+
+        The stretches are in ascending order. Raise TooManyRangesError if there are more than
+        `count_max` stretches. Raise StorageError if the ledger may have had more entries.
+        """
+        if self._denials.must_compare(ledger_id):
+            compared: Future[None] = self._shared.tasks.future()
+            self._denials.compare(ledger_id, partial(resolve, compared, None))
+            await compared
+        if self._denials.code(ledger_id) is Code.IO_ERROR:
+            raise unknown_entries(ledger_id)
+        spans = await self._reader.held(ledger_id, count_max)
+        if self._denials.code(ledger_id) is Code.IO_ERROR:
+            raise unknown_entries(ledger_id)
+        return spans
 
     def _when_safe(
         self, ledger_id: int, fence_key: bytes | None, then: Callable[[Code], None]
@@ -177,61 +228,62 @@ class ReadAnswers:
         else:
             then(Code.OK)
 
-    def _answer(self, request: StoredRead, on_done: OnRead) -> None:
-        state = self._states.get(request.ledger_id)
-        entry_id = request.entry_id
+    def _answer(self, request: StoredRead, on_done: OnRead, *, may_compare: bool = True) -> None:
+        ledger_id, entry_id = request.ledger_id, request.entry_id
+        state = self._states.get(ledger_id)
+        was_certain = self._denials.is_certain(ledger_id)
         if state is not None and entry_id == NO_ENTRY:
             # An answer with the largest id denies that entries with larger ids exist, so it needs
             # the same certainty as the answer NO_ENTRY.
-            entry_id = state.last_entry_id if may_say_absent(state, self._health) else NO_ENTRY
-        failure = FailedRead(self._shared, request.ledger_id, entry_id, request.peer)
-        if state is None or entry_id == NO_ENTRY:
-            on_done(failure.code_unless_certain(absent(state, self._health)), None)
-            return
-
-        denial = self._denial(state)
+            entry_id = state.last_entry_id if was_certain else NO_ENTRY
+        failure = FailedRead(self._shared, ledger_id, entry_id, request.peer)
+        again = partial(self._answer, request, on_done, may_compare=False) if may_compare else None
 
         def on_entry(entry: bytes | None) -> None:
             if entry is not None:
                 on_done(Code.OK, entry)
-            else:
-                on_done(failure.code_unless_certain(denial()), None)
+                return
+            self._denials.deny(
+                ledger_id,
+                lambda code: on_done(failure.code_unless_certain(code), None),
+                again,
+                was_certain=was_certain,
+            )
 
-        reading = self._reader.read_entry(request.ledger_id, entry_id)
+        if state is None or entry_id == NO_ENTRY:
+            on_entry(None)
+            return
+        reading = self._reader.read_entry(ledger_id, entry_id)
         self._reader.readings.run(
             reading, on_entry, lambda error: on_done(failure.code_of(error), None)
         )
 
     def _answer_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
-        reading = self._reader.read_batch(request)
-        entry_id = request.first_entry_id
-        failure = FailedRead(self._shared, request.ledger_id, entry_id, request.peer)
-        self._answer_list(reading, failure, on_done)
+        failure = FailedRead(self._shared, request.ledger_id, request.first_entry_id, request.peer)
+        self._answer_list(lambda: self._reader.read_batch(request), failure, on_done)
 
     def _answer_list(
         self,
-        reading: Generator[Need | None, bytes, list[bytes]],
+        begin: Callable[[], Generator[Need | None, bytes, list[bytes]]],
         failure: FailedRead,
         on_done: OnReadBatch,
+        *,
+        may_compare: bool = True,
     ) -> None:
-        denial = self._denial(self._states.get(failure.ledger_id))
+        was_certain = self._denials.is_certain(failure.ledger_id)
+        again = partial(self._answer_list, begin, failure, on_done, may_compare=False)
 
         def on_entries(entries: list[bytes]) -> None:
             if entries:
                 on_done(Code.OK, entries)
-            else:
-                on_done(failure.code_unless_certain(denial()), ())
+                return
+            self._denials.deny(
+                failure.ledger_id,
+                lambda code: on_done(failure.code_unless_certain(code), ()),
+                again if may_compare else None,
+                was_certain=was_certain,
+            )
 
         self._reader.readings.run(
-            reading, on_entries, lambda error: on_done(failure.code_of(error), ()), is_batch=True
+            begin(), on_entries, lambda error: on_done(failure.code_of(error), ()), is_batch=True
         )
-
-    def _denial(self, state: HeldLedger | None) -> Callable[[], Code]:
-        """Return a function that gives the code for a reading that begins now and finds nothing.
-
-        While the index of a file is being rebuilt, a reading may not find entries of this file. The
-        rebuild may end before the reading ends. So the bookie denies that an entry exists only if
-        it may do this both at the beginning and at the end of the reading.
-        """
-        was_certain = may_say_absent(state, self._health)
-        return lambda: absent(state, self._health) if was_certain else Code.IO_ERROR

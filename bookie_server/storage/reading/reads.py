@@ -15,7 +15,6 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from bookie_server.core.index_format import LedgerTotal
-from bookie_server.core.ledger_gate import may_say_absent
 from bookie_server.core.pieces import Piece
 from bookie_server.core.record import FileIdentity, JournalRecord
 from bookie_server.core.record_codec import CHUNK_SIZE, damage_at
@@ -31,7 +30,6 @@ from bookie_server.errors import (
     FreedFileError,
     TooManyRangesError,
     freed,
-    unknown_entries,
 )
 from bookie_server.storage import slices
 from bookie_server.storage.files.entry_log_file import (
@@ -92,7 +90,7 @@ class Reader:
         self._keeper = keeper
         self._shared = shared
         self._tombstone_of = shared.states.tombstone_of
-        self._rebuilds = IndexRebuilds(shared, keeper.finished)
+        self.rebuilds = IndexRebuilds(shared, keeper.finished)
         self._records: OrderedDict[tuple[int, int], JournalRecord] = OrderedDict()
         self._lengths_cached = 0
         self._blocks: OrderedDict[tuple[int, int], FinishedFile] = OrderedDict()
@@ -222,7 +220,7 @@ class Reader:
         If the file was freed during the read, nothing is damaged, and the error is FreedFileError.
         """
         if self._keeper.has_file(identity.file_id):
-            self._rebuilds.on_damage(index_of)
+            self.rebuilds.on_damage(index_of)
             return error
         return freed(identity.name)
 
@@ -393,7 +391,7 @@ class Reader:
         if entry_head(data, 0)[:2] != (ledger_id, entry_id):
             record = found.record
             assert record.identity is not None
-            self._rebuilds.on_damage(None)
+            self.rebuilds.on_damage(None)
             reason = f"the index points to another entry than {entry_id} of ledger {ledger_id}"
             raise damage_at(record.identity, record.offset, reason)
 
@@ -401,11 +399,8 @@ class Reader:
         """Return the first and the last id of each stretch of a ledger's stored entries.
 
         The stretches are in ascending order. Raise TooManyRangesError if there are more than
-        `count_max` stretches. Raise StorageError if a damaged file may have more entries of the
-        ledger.
+        `count_max` stretches.
         """
-        if not may_say_absent(self._shared.states.get(ledger_id), self._shared.health):
-            raise unknown_entries(ledger_id)
         for _ in range(LOOKS_MAX - 1):
             with suppress(FreedFileError):
                 return await self._held(ledger_id, count_max)

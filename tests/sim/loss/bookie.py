@@ -13,6 +13,7 @@ from bookie_server.core import doubt as rules
 from bookie_server.core.doubt import AddCheck, Denial, Doubt
 from bookie_server.core.ledger_gate import Wait, admit_add, admit_fence, admit_read
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead, inspect_add
+from bookie_server.ports import Standing
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Versioned
 from tests.sim.checker import require
 from tests.sim.loss.directory import Record
@@ -140,9 +141,8 @@ class LossBookie(LossLife):
 
         def loaded(is_read: bool, record: Versioned[LedgerMetadata] | None, created: int) -> None:
             value = record.value if record is not None else None
-            check = rules.check_add(
-                value, self.name, is_read=is_read, before=before, now=self.doubt
-            )
+            standing = rules.standing_of(value, self.name) if is_read else Standing.UNKNOWN
+            check = rules.check_add(standing, before=before, now=self.doubt)
             self.world.checkers.mark(f"check {check.name}")
             if check is AddCheck.TAKE:
                 self._take_creation(ledger_id, created, before)

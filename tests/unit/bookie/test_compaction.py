@@ -833,7 +833,7 @@ def test_damage_found_during_a_switch_leaves_no_doubt_about_the_freed_file(
     roll(machine)
     assert machine.drop(1) is Code.OK
     keeper, doubts = machine.serving._keeper, machine.serving._health.files_in_doubt
-    rebuilds = machine.serving._reader._rebuilds
+    rebuilds = machine.serving._reader.rebuilds
     sources: list[FinishedFile] = []
     rebuild = index_rebuilds.rebuild_index
 

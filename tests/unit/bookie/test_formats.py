@@ -284,7 +284,7 @@ def test_manifest_of_a_later_version_is_refused_by_name() -> None:
 def test_ledger_states_read_back_and_every_damaged_byte_is_noticed() -> None:
     first, second = HeldLedger(1, check_epoch=2), HeldLedger((1 << 63) - 1, directory=3)
     first.master_key, first.is_fenced, first.last_add_confirmed = KEY, True, 44
-    second.in_limbo, second.explicit_lac = True, 9
+    second.cleared_epoch, second.explicit_lac = 7, 9
     second.bury(1 << 50, 1_800_000_000)
     second.is_unverified = True
     states = HeldLedgers()

@@ -17,7 +17,9 @@ from bookie_server.core.doubt import (
     first_cleared_epoch,
     is_in_limbo,
     raises_doubt,
+    standing_of,
 )
+from bookie_server.ports import Standing
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
 
 CLEAN = FoundDirectory(
@@ -53,6 +55,11 @@ def test_a_start_raises_doubt_if_records_may_be_lost(found: FoundDirectory, expe
 
 def test_the_doubt_of_a_new_loss_has_no_transaction() -> None:
     assert IN_DOUBT.raised() == Doubt(epoch=3, cleared=1)
+
+
+def test_an_older_copy_uses_no_epoch_twice() -> None:
+    assert IN_DOUBT.raised(7) == Doubt(epoch=8, cleared=1)
+    assert IN_DOUBT.raised(1) == Doubt(epoch=3, cleared=1)
 
 
 def test_a_transaction_dates_only_the_epoch_after_which_it_began() -> None:
@@ -122,14 +129,15 @@ def test_only_a_record_that_a_later_transaction_created_is_newer_than_the_loss()
 def test_the_first_add_after_a_loss_needs_an_open_ledger_that_names_the_bookie(
     record: LedgerMetadata | None, expected: AddCheck
 ) -> None:
-    assert check_add(record, "b0", is_read=True, before=IN_DOUBT, now=IN_DOUBT) is expected
+    standing = standing_of(record, "b0")
+    assert check_add(standing, before=IN_DOUBT, now=IN_DOUBT) is expected
 
 
 def test_without_an_answer_of_the_store_an_add_is_refused() -> None:
-    check = check_add(None, "b0", is_read=False, before=IN_DOUBT, now=IN_DOUBT)
+    check = check_add(Standing.UNKNOWN, before=IN_DOUBT, now=IN_DOUBT)
     assert check is AddCheck.REFUSE
 
 
 def test_an_answer_from_before_a_loss_decides_nothing() -> None:
-    check = check_add(MINE, "b0", is_read=True, before=IN_DOUBT, now=IN_DOUBT.raised())
+    check = check_add(Standing.OPEN_WITH_ME, before=IN_DOUBT, now=IN_DOUBT.raised())
     assert check is AddCheck.READ_AGAIN

@@ -1,0 +1,138 @@
+"""Decides whether the bookie may deny that an entry exists.
+
+A ledger in limbo may have lost records, so the bookie answers "unknown". If the doubt has a
+transaction, the record of the ledger in the metadata store may be newer than the loss. Then the
+loss took nothing of the ledger. So before the first such answer for a ledger, the bookie reads the
+record of the ledger.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from bookie_server.core import doubt as rules
+from bookie_server.core.doubt import Denial, Doubt
+from bookie_server.core.ledger_gate import absent, is_in_limbo, may_say_absent
+from bookie_server.storage.limbo.record_checks import check_in_time
+from bookie_server.storage.shared import Shared
+from bookie_server.storage.wake_ups import call_back
+from ledgerlog_spark.model import Code
+
+ASKED_MAX = 1_000
+"""Number of ledgers with the answer "unknown" that are kept for the repair."""
+COMPARED_MAX = 10_000
+"""Number of ledgers whose creation is kept. For other ledgers, the store is asked again."""
+QUESTIONS_MAX = 64
+"""Number of ledgers whose record is read at the same time. Reads of others get "unknown"."""
+
+
+class Denials:
+    """Answers for entries, last entries, LACs and lists that the bookie does not have."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._health = shared.health
+        self._states = shared.states
+        self._compared: OrderedDict[int, int] = OrderedDict()  # epoch of the last comparison
+        self._questions: dict[int, list[Callable[[], None]]] = {}
+        self._asked: dict[int, None] = {}
+
+    def is_certain(self, ledger_id: int) -> bool:
+        """Return whether the bookie may now deny that an entry of the ledger exists."""
+        newer = self._shared.newer.get(ledger_id, 0)
+        return may_say_absent(self._states.get(ledger_id), self._health, newer)
+
+    def must_compare(self, ledger_id: int) -> bool:
+        """Return whether the record of the ledger may show that the loss took nothing of it."""
+        health, state = self._health, self._states.get(ledger_id)
+        if health.has_failed or not self._is_in_limbo(ledger_id):
+            return False
+        cleared = None if state is None else state.cleared_epoch
+        compared = self._compared.get(ledger_id, 0)
+        return rules.denial(cleared, health.doubt, compared) is Denial.COMPARE
+
+    def code(self, ledger_id: int, *, was_certain: bool = True) -> Code:
+        """Return the code for a look that found nothing, after any comparison.
+
+        `was_certain` is the value of `is_certain` before the look. While the look lasted, a repair
+        or a rebuild of an index may have ended. So the bookie denies that an entry exists only if
+        it might do this both before and after the look.
+        """
+        state, newer = self._states.get(ledger_id), self._shared.newer.get(ledger_id, 0)
+        if self._is_in_limbo(ledger_id):
+            self._note_asked(ledger_id)
+        return absent(state, self._health, newer) if was_certain else Code.IO_ERROR
+
+    def deny(
+        self,
+        ledger_id: int,
+        then: Callable[[Code], None],
+        again: Callable[[], None] | None,
+        *,
+        was_certain: bool = True,
+    ) -> None:
+        """Decide on the answer for a look that found nothing.
+
+        If the record of the ledger is to be compared first, call `again` after the comparison,
+        because the ledger may have got the entry meanwhile. Otherwise call `then` with the code. If
+        `again` is None, a comparison was made already.
+        """
+        if again is not None and self.must_compare(ledger_id):
+            self.compare(ledger_id, again)
+        else:
+            then(self.code(ledger_id, was_certain=was_certain))
+
+    def compare(self, ledger_id: int, then: Callable[[], None]) -> None:
+        """Read the record of a ledger, take its creation, and call `then`, also on a failure."""
+        waiting = self._questions.get(ledger_id)
+        if waiting is not None:
+            waiting.append(then)
+        elif len(self._questions) >= QUESTIONS_MAX:
+            then()
+        else:
+            self._questions[ledger_id] = [then]
+            self._shared.tasks.spawn("comparison with a loss", self._compare(ledger_id))
+
+    async def _compare(self, ledger_id: int) -> None:
+        before = self._health.doubt
+        checked = await check_in_time(self._shared, ledger_id)
+        if checked.created:
+            self._compared[ledger_id] = max(self._compared.pop(ledger_id, 0), before.epoch)
+            if len(self._compared) > COMPARED_MAX:
+                self._compared.popitem(last=False)
+            self.take_creation(ledger_id, checked.created, before)
+        for then in self._questions.pop(ledger_id):
+            call_back(self._shared.tasks, then)
+
+    def take_creation(self, ledger_id: int, created: int, before: Doubt) -> None:
+        """Clear a ledger if the transaction `created` of its record is newer than the loss.
+
+        `before` is the doubt when the bookie requested the record.
+        """
+        epoch = rules.cleared_by_creation(created, before)
+        if not epoch:
+            return
+        state, newer = self._states.get(ledger_id), self._shared.newer
+        if state is None:
+            newer[ledger_id] = max(newer.pop(ledger_id, 0), epoch)
+            if len(newer) > COMPARED_MAX:
+                # The ledger is in limbo again. Its next denial asks the store again.
+                ledger_id, _ = newer.popitem(last=False)
+                self._compared.pop(ledger_id, None)
+        elif epoch > state.cleared_epoch:
+            state.cleared_epoch = epoch
+            self._states.changed.add(ledger_id)
+
+    def take_asked(self) -> list[int]:
+        """Return the ledgers that got the answer "unknown" since the last call, oldest first."""
+        asked, self._asked = list(self._asked), {}
+        return asked
+
+    def _note_asked(self, ledger_id: int) -> None:
+        if len(self._asked) < ASKED_MAX:
+            self._asked[ledger_id] = None
+
+    def _is_in_limbo(self, ledger_id: int) -> bool:
+        newer = self._shared.newer.get(ledger_id, 0)
+        return is_in_limbo(self._states.get(ledger_id), self._health.doubt, newer)

@@ -1,0 +1,108 @@
+"""Raises, dates and ends the doubt of a directory.
+
+A raised doubt takes effect at once: from this moment, no answer denies that an entry exists.
+Nothing else acts on an epoch before it is durable, because a crash must not forget it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from bookie_server.core.doubt import Doubt
+from bookie_server.errors import StorageError
+from bookie_server.storage.files.entry_log_file import FinishedFile
+from bookie_server.storage.shared import Shared
+
+
+class Commits(Protocol):
+    """The maintenance of the files, which commits the MANIFEST."""
+
+    async def commit_soon(self) -> None:
+        """Wait for a commit that begins now or later, or until the storage has failed."""
+
+
+class Losses:
+    """The doubt of one directory while the bookie serves."""
+
+    def __init__(self, shared: Shared, commits: Commits) -> None:
+        self._shared = shared
+        self._health = shared.health
+        self._commits = commits
+        # Called when a raised doubt is durable.
+        self.on_raised: Callable[[], None] = lambda: None
+
+    @property
+    def durable(self) -> Doubt:
+        """The doubt in the MANIFEST on the device."""
+        return self._shared.store.current.doubt
+
+    async def raise_doubt(self) -> None:
+        """Begin a new epoch, because records may be lost. The epoch is durable on return.
+
+        Raises:
+            StorageError: The storage has failed or ended.
+        """
+        await self._make_durable(self._raise())
+
+    def lose_record(self, file: FinishedFile) -> None:
+        """Raise the doubt, because a record of an unknown ledger is lost in a file.
+
+        The MANIFEST with the new epoch also marks the file.
+        """
+        file.entry = replace(file.entry, has_damage=True)
+        self._health.damaged_files.add(file.entry.file_id)
+        self._shared.tasks.spawn("doubt after a lost record", self._try(self._raise()))
+
+    def _raise(self) -> int:
+        health = self._health
+        health.doubt = health.doubt.raised()
+        health.check_epoch += 1
+        return health.doubt.epoch
+
+    async def _make_durable(self, epoch: int) -> None:
+        await self._commit(lambda doubt: doubt.epoch >= epoch)
+        self.on_raised()
+
+    async def _try(self, epoch: int) -> None:
+        # After a failure, the next start finds the loss again.
+        with contextlib.suppress(StorageError):
+            await self._make_durable(epoch)
+
+    async def date_doubt(self, epoch: int, transaction: int) -> None:
+        """Store a transaction that began after `epoch` was durable. It is durable on return.
+
+        Raises:
+            StorageError: The storage has failed or ended.
+        """
+        before = self._health.doubt
+        self._health.doubt = before.dated(epoch, transaction)
+        if self._health.doubt != before:
+            await self._commit(lambda doubt: doubt.epoch > epoch or doubt.transaction > 0)
+
+    async def end_doubt(self, epoch: int) -> None:
+        """End the doubt up to `epoch`, which a repair of all ledgers handled. Durable on return.
+
+        The MANIFEST has the states of all ledgers. So a ledger that has a state now stays in limbo
+        until it is cleared, also after a crash.
+
+        Raises:
+            StorageError: The storage has failed or ended.
+        """
+        self._health.doubt = self._health.doubt.ended(epoch)
+        await self._commit(lambda doubt: doubt.cleared >= epoch)
+
+    async def _commit(self, is_durable: Callable[[Doubt], bool]) -> None:
+        """Commit until the MANIFEST has a change. While the device has no room, try again."""
+        shared = self._shared
+        await self._commits.commit_soon()
+        while not is_durable(self.durable):
+            if self._health.has_failed or self._health.is_closing:
+                raise StorageError(
+                    "the doubt of the directory is not durable, because the storage has ended",
+                    path=shared.files.path,
+                )
+            await shared.tasks.sleep(shared.settings.allocation_retry_ms)
+            await self._commits.commit_soon()
