@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bookie_server.ports import Future, LedgerListing, Priority, Tasks
-from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.directories.opening import BookieStorage
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import Code
 
@@ -40,7 +40,7 @@ class Collector:
     def __init__(
         self,
         *,
-        storage: LedgerStorage,
+        storage: BookieStorage,
         listing: LedgerListing,
         tasks: Tasks,
         interval_ms: int,

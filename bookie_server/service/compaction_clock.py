@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bookie_server.ports import Tasks
 from bookie_server.storage.compaction.compactor import Compactor
+from bookie_server.storage.directories.router import Compactors
 
 CHECK_INTERVAL_MS = 60_000
 
@@ -11,7 +12,7 @@ CHECK_INTERVAL_MS = 60_000
 class CompactionClock:
     """Checks each minute whether a compaction is due, even without the metadata store."""
 
-    def __init__(self, compactor: Compactor, tasks: Tasks) -> None:
+    def __init__(self, compactor: Compactor | Compactors, tasks: Tasks) -> None:
         self._compactor = compactor
         self._tasks = tasks
         self._is_stopped = False

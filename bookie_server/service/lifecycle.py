@@ -17,18 +17,17 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bookie_server.config import BookieSettings
 from bookie_server.core.directory_identity import identity_of
-from bookie_server.core.disk_use import DiskLevel, DiskSettings
+from bookie_server.core.disk_use import DiskLevel
 from bookie_server.core.manifest_codec import NAME as MANIFEST
-from bookie_server.core.settings import ModeSettings, StorageSettings
 from bookie_server.descriptors import CALLERS_MAX, FILES_MAX, divided, raise_limit
-from bookie_server.errors import ExitCode, StorageError
+from bookie_server.errors import ExitCode, lost_directory_advice
 from bookie_server.service.admin.routes import AdminApplication
 from bookie_server.service.admin.server import AdminServer
 from bookie_server.service.admin.view import BookieView
@@ -36,7 +35,17 @@ from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.compaction_clock import CompactionClock
 from bookie_server.service.limits.lanes import Lanes, lane_gauges
 from bookie_server.service.logging import fields_of, get_logger
-from bookie_server.service.membership.cookie_check import check_cookies
+from bookie_server.service.membership.cookie_check import (
+    CheckedCookie,
+    WantedChange,
+    check_cookies,
+)
+from bookie_server.service.membership.directory_changes import (
+    add_directories,
+    found_removal,
+    manifest_of,
+    removal,
+)
 from bookie_server.service.membership.directory_record import DirectoryRecord
 from bookie_server.service.membership.ledger_records import StoreLedgerListing, StoreMetadataCheck
 from bookie_server.service.membership.registration import BookieRegistration, SessionFile
@@ -44,13 +53,20 @@ from bookie_server.service.metrics.counters import ServiceCollector, ServiceCoun
 from bookie_server.service.metrics.durations import Durations
 from bookie_server.service.metrics.loop_lag import LoopLag
 from bookie_server.service.port_claim import claim
+from bookie_server.service.storage_start import (
+    StorageReports,
+    directory_at,
+    log_failed_add,
+    log_failed_read,
+    storage_settings,
+)
 from bookie_server.service.v2.server import V2Server, listen
 from bookie_server.service.v2.shared import V2Shared
 from bookie_server.storage.compaction.cycle import Compacted
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
-from bookie_server.storage.files.manifest import ManifestStore, initialize_directory
-from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.directories.opening import BookieStorage, naming, open_directories
+from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.modes.setup import creation_of, missing_journal
 from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import StartupError
@@ -96,7 +112,7 @@ class Bookie:
         self._lanes = Lanes.of(settings)
         self._closers = contextlib.AsyncExitStack()
         self._claims = contextlib.ExitStack()
-        self._storage: LedgerStorage | None = None
+        self._storage: BookieStorage | None = None
         self._registration: BookieRegistration | None = None
 
     @property
@@ -104,14 +120,18 @@ class Bookie:
         """The error that ended storage, or None while storage works."""
         return None if self._storage is None else self._storage.failure
 
+    @property
+    def directory_failure(self) -> Exception | None:
+        """The error of any directory that has failed, or None."""
+        directories = () if self._storage is None else self._storage.directories
+        return next((each.failure for each in directories if each.failure is not None), None)
+
     async def start(self) -> None:
         """Start all parts, and return after the bookie is registered."""
         settings, closers = self.settings, self._closers
         try:
-            files = self._directory(str(settings.directories[0]))
-            await files.lock()
-            closers.push_async_callback(files.unlock)
-            self._require_journal()
+            directories = await self._lock_directories()
+            self._require_journals()
             listener = listen(settings.bind_address, settings.port)
             closers.callback(listener.close)
             self.port = listener.getsockname()[1]
@@ -119,11 +139,11 @@ class Bookie:
             self._claim_grpc_port()
             self._open_admin_port()
             stores = await self._reach_metadata()
-            await self._check_cookies(stores, files)
-            record = await self._check_directory(stores, files)
-            self._storage = await self._open_storage(files, stores)
+            checked = await self._check_cookies(stores, directories)
+            record = await self._check_directories(stores, directories, checked)
+            self._storage = await self._open_storage(stores, directories, checked)
             closers.push_async_callback(self._storage.close)
-            await record.begin(self._storage)
+            await record.begin(self._storage.directories, removal(checked, directories))
             record.follow(self._tasks, settings.change_interval_ms)
             closers.callback(record.stop)
             collector = self._make_collector(self._storage, stores)
@@ -137,21 +157,28 @@ class Bookie:
             await closers.aclose()
             raise
 
-    def _require_journal(self) -> None:
-        """Refuse a first start without its journal directory, before the cookie is written.
+    async def _lock_directories(self) -> list[OsFileSystem]:
+        locked = []
+        for place in self.settings.places:
+            files = self._directory(str(place.path))
+            self._closers.push_async_callback(files.unlock)
+            with naming(files.path, len(self.settings.places)):
+                await files.lock()
+            locked.append(files)
+        return locked
+
+    def _require_journals(self) -> None:
+        """Refuse a first start without a journal directory, before the cookie is written.
 
         Otherwise, the cluster would have a bookie that never started. Storage checks later starts.
         """
-        journal, directory = self.settings.journal_directory, self.settings.directories[0]
-        if journal is not None and not journal.exists() and not (directory / MANIFEST).exists():
-            raise missing_journal(str(journal), creation_of(str(journal)))
+        for path, journal in self.settings.places:
+            is_missing = journal is not None and not journal.exists()
+            if is_missing and not (path / MANIFEST).exists():
+                raise missing_journal(str(journal), creation_of(str(journal)))
 
     def _directory(self, path: str) -> OsFileSystem:
-        files = OsFileSystem(
-            Path(path), lambda notice: _logger.warning("file_system", path=path, notice=notice)
-        )
-        files.on_sync = self._sync_times.note
-        return files
+        return directory_at(path, self._sync_times.note, len(self.settings.places))
 
     async def close(self) -> None:
         """Withdraw the registration, answer accepted requests for a limited time, close storage."""
@@ -186,66 +213,63 @@ class Bookie:
         await stores.initialize()
         return stores
 
-    async def _check_cookies(self, stores: MetadataStores, files: OsFileSystem) -> None:
+    async def _check_cookies(
+        self, stores: MetadataStores, directories: Sequence[OsFileSystem]
+    ) -> CheckedCookie:
+        settings = self.settings
+
+        async def initialize() -> None:
+            for each in directories:
+                await initialize_directory(each)
+
         try:
-            await check_cookies(
+            checked = await check_cookies(
                 stores.registration,
                 self.bookie_id,
-                self.settings.directories,
-                lambda: initialize_directory(files),
+                [place.path for place in settings.places],
+                initialize,
                 stores.known_bookies,
+                WantedChange(settings.without_directories, settings.allow_storage_expansion),
             )
+            if checked.added:
+                await add_directories(stores.known_bookies, checked, directories)
         except OSError as error:
-            raise StartupError(
-                f"cannot use {error.filename or self.settings.directories[0]}: {error.strerror}"
-            ) from error
+            path = Path(error.filename or settings.places[0].path)
+            advice = lost_directory_advice(path.parent, len(settings.places))
+            raise StartupError(f"cannot use {path}: {error.strerror}. {advice}") from error
+        return checked
 
-    async def _check_directory(
-        self, stores: MetadataStores, files: OsFileSystem
+    async def _check_directories(
+        self, stores: MetadataStores, directories: Sequence[OsFileSystem], checked: CheckedCookie
     ) -> DirectoryRecord:
-        """Refuse an older copy of the directory, before the storage changes a file."""
-        record = DirectoryRecord(stores.known_bookies, self.bookie_id, files.path)
-        manifest = await ManifestStore(files).read(await files.names())
-        await record.check(identity_of(manifest))
+        """Refuse an older copy of a directory, before the storage changes a file."""
+        paths = [each.path for each in directories]
+        record = DirectoryRecord(stores.known_bookies, self.bookie_id, paths)
+        identities = []
+        for each in directories:
+            with naming(each.path, len(directories)):
+                identities.append(identity_of(await manifest_of(each)))
+        await record.check(identities, may_miss=bool(checked.removed))
         self._closers.push_async_callback(record.close, self.settings.drain_timeout_ms)
         return record
 
-    async def _open_storage(self, files: OsFileSystem, stores: MetadataStores) -> LedgerStorage:
+    async def _open_storage(
+        self, stores: MetadataStores, directories: Sequence[OsFileSystem], checked: CheckedCookie
+    ) -> BookieStorage:
         self._tasks = tasks = OsTasks(self._crashed)
         self._closers.push_async_callback(tasks.aclose)
-        limits = StorageSettings(
-            file_size_bytes=self.settings.file_size_bytes,
-            free_bytes_min=self.settings.free_bytes_min,
-            open_files_max=self._open_files_max,
-            # At this limit, storage would answer BUSY. The limits of the lanes are smaller, so
-            # peers wait before storage reaches its limit.
-            in_flight_bytes_max=self.settings.in_flight_bytes_max,
-            mode_settings=ModeSettings(
-                write_mode=self.settings.write_mode,
-                journal_directory=str(self.settings.journal_directory or ""),
-                journal_sync_data=self.settings.journal_sync_data,
-                journal_files=self.settings.journal_files,
-                checkpoint_interval_ms=self.settings.checkpoint_interval_ms,
-                group_wait_ms=self.settings.group_wait_ms,
-            ),
-            compaction_minor_percent=self.settings.compaction_minor_percent,
-            compaction_major_percent=self.settings.compaction_major_percent,
-            compaction_minor_interval_ms=self.settings.compaction_minor_interval_ms,
-            compaction_major_interval_ms=self.settings.compaction_major_interval_ms,
-            compaction_bytes_per_s=self.settings.compaction_bytes_per_s,
-            disk=DiskSettings(
-                self.settings.disk_usage_warn,
-                self.settings.disk_usage_max,
-                self.settings.disk_usage_low_water,
-                self.settings.disk_check_interval_ms,
-            ),
-        )
-        metadata = StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms)
-        shared = Shared(files, OsClock(), tasks, limits, metadata, self._directory)
-        shared.on_failed_read, shared.on_failed_add = _log_failed_read, _log_failed_add
-        return await LedgerStorage.open(shared)
+        manifests = [await manifest_of(each) for each in directories]
+        parts = []
+        for files, place in zip(directories, self.settings.places, strict=True):
+            limits = storage_settings(self.settings, place.journal, self._open_files_max)
+            metadata = StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms)
+            shared = Shared(files, OsClock(), tasks, limits, metadata, self._directory)
+            shared.on_failed_read, shared.on_failed_add = log_failed_read, log_failed_add
+            shared.found = found_removal(checked, shared.found, manifests)
+            parts.append(shared)
+        return await open_directories(parts)
 
-    def _make_collector(self, storage: LedgerStorage, stores: MetadataStores) -> Collector:
+    def _make_collector(self, storage: BookieStorage, stores: MetadataStores) -> Collector:
         collector = Collector(
             storage=storage,
             listing=StoreLedgerListing(stores.ledgers, stores.registration, self.bookie_id),
@@ -256,8 +280,9 @@ class Bookie:
         self._closers.callback(collector.stop)
         return collector
 
-    def _start_compaction(self, storage: LedgerStorage) -> None:
-        storage.compactor.on_compacted = self._log_compaction
+    def _start_compaction(self, storage: BookieStorage) -> None:
+        for directory in storage.directories:
+            directory.compactor.on_compacted = self._log_compaction
         clock = CompactionClock(storage.compactor, self._tasks)
         clock.start()
         self._closers.callback(clock.stop)
@@ -273,7 +298,7 @@ class Bookie:
             _logger.info("collected", **asdict(collected))
 
     async def _serve(
-        self, listener: socket.socket, storage: LedgerStorage, collector: Collector
+        self, listener: socket.socket, storage: BookieStorage, collector: Collector
     ) -> None:
         # Imported only here, because the import of grpc takes 0.2 s, and a start that is refused
         # does not need it.
@@ -307,13 +332,18 @@ class Bookie:
                 self._view, storage, v2, grpc, servicer, self._lanes, self._log_lines_dropped
             )
             metrics = ServiceCollector(
-                self._counters, gauges, storage.counters.by_metric, loop_lag, self._sync_times
+                self._counters,
+                gauges,
+                storage.counters.by_metric,
+                loop_lag,
+                self._sync_times,
+                storage.directories,
             )
             self._view.serve(storage, collector, metrics)
 
-    async def _register(self, stores: MetadataStores, storage: LedgerStorage) -> None:
+    async def _register(self, stores: MetadataStores, storage: BookieStorage) -> None:
         settings = self.settings
-        forget = await SessionFile(settings.directories[0]).take_over(stores.tree)
+        forget = await SessionFile(settings.places[0].path).take_over(stores.tree)
         self._closers.callback(forget)
         registration = BookieRegistration(
             stores.registration,
@@ -328,11 +358,9 @@ class Bookie:
         await registration.start(read_only=not storage.is_writable)
         self._closers.push_async_callback(registration.stop)
         self._registration = registration
+        self._reports = StorageReports(storage)
         storage.on_state_change = self._storage_changed
         self._storage_changed()
-        storage.on_disk_level = self._log_disk_level
-        if storage.disk.level is not DiskLevel.NORMAL:
-            self._log_disk_level()
 
     def _crashed(self, name: str, error: BaseException) -> None:
         """Stop after an exception in a task of storage, which is a bug."""
@@ -343,37 +371,15 @@ class Bookie:
     def _storage_changed(self) -> None:
         assert self._storage is not None, "storage reports before it is open"
         assert self._registration is not None, "storage reports before the bookie is registered"
+        self._reports.report_failures()
         if self._storage.failure is not None:
             self.failed.set()
         self._registration.set_read_only(read_only=not self._storage.is_writable)
 
-    def _log_disk_level(self) -> None:
-        """Write one line for each change of the level of the device."""
-        assert self._storage is not None, "storage reports before it is open"
-        disk = self._storage.disk
-        log = _logger.info if disk.level is DiskLevel.NORMAL else _logger.warning
-        log(
-            "disk_level_changed",
-            disk_level=disk.level.value,
-            used_part=round(disk.space.used_part, 4),
-            free_bytes=disk.space.free,
-            total_bytes=disk.space.total,
-        )
-
-
-def _log_failed_read(ledger_id: int, entry_id: int, peer: object, error: StorageError) -> None:
-    about = {"ledger_id": ledger_id, "entry_id": entry_id, "peer": peer}
-    _logger.warning("read_failed", **{**fields_of(error), **about})
-
-
-def _log_failed_add(ledger_id: int, entry_id: int, peer: object, error: StorageError) -> None:
-    about = {"ledger_id": ledger_id, "entry_id": entry_id, "peer": peer}
-    _logger.warning("add_failed", **{**fields_of(error), **about})
-
 
 def bookie_gauges(
     view: BookieView,
-    storage: LedgerStorage,
+    storage: BookieStorage,
     v2: V2Server,
     grpc: GrpcServer,
     servicer: BookieServicer,
@@ -381,15 +387,18 @@ def bookie_gauges(
     log_lines_dropped: Callable[[], int],
 ) -> dict[str, Callable[[], float]]:
     """Return a map from gauge names without prefix to the functions that return the values."""
+    directories = storage.directories
     return {
         "connections": lambda: v2.connections_count,
         "ledgers": lambda: storage.ledgers_count,
         "writable": view.status_number,
         "entry_log_files": lambda: storage.files_count,
-        "disk_used_part": lambda: storage.disk.space.used_part,
-        "disk_free_bytes": lambda: storage.disk.space.free,
-        "disk_total_bytes": lambda: storage.disk.space.total,
-        "disk_is_high": lambda: storage.disk.level is not DiskLevel.NORMAL,
+        "disk_used_part": lambda: max(each.disk.space.used_part for each in directories),
+        "disk_free_bytes": lambda: view.disk_space.free,
+        "disk_total_bytes": lambda: view.disk_space.total,
+        "disk_is_high": lambda: any(
+            each.disk.level is not DiskLevel.NORMAL for each in directories
+        ),
         "calls": lambda: grpc.call_slots.count,
         "calls_refused": lambda: grpc.call_slots.refused,
         "calls_ended": lambda: grpc.call_slots.ended,
@@ -410,7 +419,9 @@ async def run_bookie(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_requested.set)
-    budget = divided(raise_limit(settings.connections_max), settings.connections_max)
+    budget = divided(
+        raise_limit(settings.connections_max), settings.connections_max, len(settings.places)
+    )
     if budget.connections < settings.connections_max:
         _logger.warning("connections_limited", **asdict(budget))
         settings = settings.model_copy(update={"connections_max": budget.connections})
@@ -429,7 +440,8 @@ async def run_bookie(
     failure = bookie.failure
     _logger.info("stopping", bookie_id=bookie.bookie_id, failure=failure and str(failure))
     await bookie.close()
-    failure = bookie.failure  # after the close, a failed journal may no longer be needed
+    # After the close, a failed journal may no longer be needed.
+    failure = bookie.directory_failure
     if bookie.crash is not None:
         return ExitCode.INTERNAL_ERROR
     if failure is not None:

@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector as Metrics
 
 from bookie_server.config import BookieSettings
+from bookie_server.core.disk_use import DiskSpace
 from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.logging import black_out_secrets
 from bookie_server.storage.compaction.cycle import Compacted
-from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.directories.opening import BookieStorage
 
 CHANGE_SECONDS_MAX: Final = 3.0
 
@@ -33,7 +35,7 @@ class NotServingError(Exception):
 class Serving:
     """The parts of a bookie that exist only after its storage was opened."""
 
-    storage: LedgerStorage
+    storage: BookieStorage
     collector: Collector
     registry: CollectorRegistry
 
@@ -49,6 +51,7 @@ class BookieView:
         self._began = time.monotonic()
         self._loop = asyncio.get_running_loop()
         self._serving: Serving | None = None
+        self._devices: list[Hashable] = []
         self._passes = 0
         self._last_pass: Collected | None = None
         self._last_pass_ms = 0
@@ -57,10 +60,11 @@ class BookieView:
 
     # Called by the bookie.
 
-    def serve(self, storage: LedgerStorage, collector: Collector, metrics: Metrics) -> None:
+    def serve(self, storage: BookieStorage, collector: Collector, metrics: Metrics) -> None:
         """Show the parts of an open storage from now on."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(metrics)
+        self._devices = [_device_of(each.path) for each in storage.directories]
         self._serving = Serving(storage, collector, registry)
 
     def note_pass(self, collected: Collected) -> None:
@@ -166,17 +170,45 @@ class BookieView:
             "lastLedgersDeleted": last.ledgers_dropped,
         }
 
+    @property
+    def disk_space(self) -> DiskSpace:
+        """The bytes of the devices of all directories. Each device counts once."""
+        directories = self.serving.storage.directories
+        spaces = {
+            device: each.disk.space for device, each in zip(self._devices, directories, strict=True)
+        }
+        return DiskSpace(
+            sum(each.total for each in spaces.values()), sum(each.free for each in spaces.values())
+        )
+
     def disk_info(self) -> dict[str, int]:
-        """Return the free bytes and the size of the device, with BookKeeper's names."""
-        space = self.serving.storage.disk.space
+        """Return the free bytes and the size of the devices, with BookKeeper's names."""
+        space = self.disk_space
         return {"freeSpace": space.free, "totalSpace": space.total}
 
+    def directories(self) -> list[dict[str, Any]]:
+        """Return the state of each directory."""
+        return [
+            {
+                "path": each.path,
+                "freeSpace": each.disk.space.free,
+                "totalSpace": each.disk.space.total,
+                "diskLevel": each.disk.level.value,
+                "ledgers": each.ledgers_count,
+                "writable": each.is_writable,
+                "failure": None if each.failure is None else str(each.failure),
+            }
+            for each in self.serving.storage.directories
+        ]
+
     def journal_mark(self) -> dict[str, str]:
-        """Return the mark of the journal in BookKeeper's form, or {} without a journal."""
-        mark = self.serving.storage.journal_mark
-        if mark is None:
-            return {}
-        return {f"LastLogMark: Journal Id - {mark.number}({mark.name})": f"Pos - {mark.offset}"}
+        """Return the marks of the journals in BookKeeper's form, or {} without a journal."""
+        marks = [each.journal_mark for each in self.serving.storage.directories]
+        return {
+            f"LastLogMark: Journal Id - {mark.number}({mark.name})": f"Pos - {mark.offset}"
+            for mark in marks
+            if mark is not None
+        }
 
     def configuration(self) -> dict[str, Any]:
         """Return all settings without secrets."""
@@ -198,6 +230,7 @@ class BookieView:
             "uptimeSeconds": round(time.monotonic() - self._began, 3),
             "state": self.state(),
             "disk": self.disk_info(),
+            "directories": self.directories(),
             "garbageCollection": self.garbage_collection(),
             "metrics": self.metrics(),
         }
@@ -225,6 +258,13 @@ class _Change:
         with self._lock:
             self._is_withdrawn = True
             return self._has_run.is_set()
+
+
+def _device_of(path: str) -> Hashable:
+    try:
+        return Path(path).stat().st_dev
+    except OSError:
+        return path
 
 
 def _now_ms() -> int:

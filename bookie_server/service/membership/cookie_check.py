@@ -104,14 +104,14 @@ async def check_cookies(
         write_atomically(directory / COOKIE_FILE, wanted.encode())
     await initialize()
     try:
-        version = await registration.write_cookie(bookie_id, wanted.encode(), None)
+        await registration.write_cookie(bookie_id, wanted.encode(), None)
     except MetadataVersionError:
         raise CookieMismatchError(
             f"another process has just created a cookie for bookie {bookie_id}; give one of the "
             "two bookies another bookie_id",
             bookie_id=bookie_id,
         ) from None
-    return CheckedCookie(wanted, version)
+    return CheckedCookie(wanted)
 
 
 def _checked(

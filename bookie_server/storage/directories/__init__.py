@@ -2,5 +2,7 @@
 
 - `router`: the storage of the bookie, which passes each request to the directory of its ledger.
 - `homes`: finds the directory of a ledger, and chooses one for a new ledger.
+- `losses`: the doubt, which is the same in all directories.
+- `opening`: opens all directories at the start.
 - `questions`: asks all directories about a ledger that none of them knows.
 """

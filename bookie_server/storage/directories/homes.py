@@ -7,7 +7,8 @@ remembered here, so that no later record of the ledger goes to another directory
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bookie_server.core.homes import chosen_home
@@ -54,6 +55,15 @@ class Homes:
         expected.requests -= 1
         if not expected.requests:
             del self._expected[ledger_id]
+
+    @contextmanager
+    def expecting(self, ledger_id: int) -> Iterator[LedgerStorage]:
+        """Return the directory for a record of a repair, until the record is stored or refused."""
+        home = self.begin(ledger_id, is_regular=False)
+        try:
+            yield home
+        finally:
+            self.end(ledger_id)
 
     def _choose(self, ledger_id: int, *, is_regular: bool) -> LedgerStorage:
         number = chosen_home(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 
 from bookie_server.errors import DamagedDirectoryError, StorageError, unusable_directory
+from bookie_server.ports import Tasks
 from bookie_server.storage.directories.router import LedgerDirectories
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.shared import Shared
@@ -23,14 +24,33 @@ async def open_directories(parts: Sequence[Shared]) -> BookieStorage:
     async with AsyncExitStack() as closers:
         opened: list[LedgerStorage] = []
         for shared in parts:
-            try:
+            with naming(shared.files.path, len(parts)):
                 storage = await LedgerStorage.open(shared)
-            except (StorageError, DamagedDirectoryError) as error:
-                if len(parts) == 1:
-                    raise
-                raise unusable_directory(shared.files.path, error) from error
             closers.push_async_callback(storage.close)
             opened.append(storage)
-        joined = opened[0] if len(opened) == 1 else LedgerDirectories(opened)
+        joined = await _joined(opened, parts[0].tasks)
         closers.pop_all()
+    return joined
+
+
+@contextmanager
+def naming(path: str, directories_count: int) -> Iterator[None]:
+    """Name a directory in the error about it, if the bookie has several directories.
+
+    Raises:
+        UnusableDirectoryError: The directory is damaged, or its device has failed.
+    """
+    try:
+        yield
+    except (StorageError, DamagedDirectoryError) as error:
+        if directories_count == 1:
+            raise
+        raise unusable_directory(path, error) from error
+
+
+async def _joined(opened: Sequence[LedgerStorage], tasks: Tasks) -> BookieStorage:
+    if len(opened) == 1:
+        return opened[0]
+    joined = LedgerDirectories(opened, tasks)
+    await joined.losses.follow()
     return joined

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import combinations
 
 from bookie_server.core.compaction import ALL_PERCENT
+from bookie_server.core.doubt import Doubt
 from bookie_server.core.requests import (
     OnAdd,
     OnLac,
@@ -27,7 +28,9 @@ from bookie_server.core.requests import (
     StoredSliceRead,
 )
 from bookie_server.errors import StorageError, shared_ledger
+from bookie_server.ports import Tasks
 from bookie_server.storage.directories.homes import Homes
+from bookie_server.storage.directories.losses import JoinedLosses
 from bookie_server.storage.directories.questions import DENIALS, ask_all
 from bookie_server.storage.lacs import OnLacChange
 from bookie_server.storage.ledger_storage import LedgerStorage
@@ -42,8 +45,8 @@ class LedgerDirectories:
         directories: The storages of the directories, in the order of the settings.
     """
 
-    def __init__(self, directories: Sequence[LedgerStorage]) -> None:
-        """Take over open storages.
+    def __init__(self, directories: Sequence[LedgerStorage], tasks: Tasks) -> None:
+        """Take over open storages. The caller then calls `losses.follow`.
 
         Raises:
             SharedLedgerError: Two directories have the same ledger.
@@ -53,6 +56,9 @@ class LedgerDirectories:
         self.counters = JoinedCounters(self.directories)
         self.compactor = Compactors(self.directories)
         self.on_state_change: Callable[[], None] = lambda: None
+        self.losses = losses = JoinedLosses(self.directories, tasks)
+        self.raise_doubt, self.date_doubt = losses.raise_doubt, losses.date_doubt
+        self.end_doubt = losses.end_doubt
         self._homes = Homes(self.directories)
         self._is_set_read_only = False
         self._failed_count = 0
@@ -264,6 +270,50 @@ class LedgerDirectories:
                 end()
 
         return cancel
+
+    # Repair.
+
+    @property
+    def doubt(self) -> Doubt:
+        """The doubt on the devices."""
+        return self.losses.durable
+
+    @property
+    def ledgers_in_limbo(self) -> int:
+        """Number of ledgers with a state that were in limbo when they were last counted."""
+        return sum(directory.ledgers_in_limbo for directory in self._serving)
+
+    def limbo_ledgers(self) -> list[int]:
+        """Return the ids of the ledgers in limbo that can be repaired, ascending."""
+        return sorted(i for each in self._serving for i in each.limbo_ledgers())
+
+    def take_asked(self) -> list[int]:
+        """Return the ledgers that got the answer "unknown" since the last call."""
+        return list(dict.fromkeys(i for each in self.directories for i in each.take_asked()))
+
+    async def verify_held(
+        self, ledger_id: int, entry_ids: Sequence[int], is_intact: Callable[[int, bytes], bool]
+    ) -> frozenset[int]:
+        """Return the entries that the bookie holds, and whose bytes `is_intact` accepts."""
+        home = self._homes.of(ledger_id)
+        if home is None:
+            return frozenset()
+        return await home.verify_held(ledger_id, entry_ids, is_intact)
+
+    async def store_repaired(self, ledger_id: int, entry_id: int, stored: bytes) -> Code:
+        """Store an entry as a recovery add. With the code OK, the entry is synced."""
+        with self._homes.expecting(ledger_id) as home:
+            return await home.store_repaired(ledger_id, entry_id, stored)
+
+    async def clear_ledger(self, ledger_id: int, epoch: int, last_add_confirmed: int) -> Code:
+        """Store that the losses up to `epoch` took nothing of a ledger, or are repaired."""
+        with self._homes.expecting(ledger_id) as home:
+            return await home.clear_ledger(ledger_id, epoch, last_add_confirmed)
+
+    async def keep_in_limbo(self, ledger_id: int) -> Code:
+        """Make the state of a ledger in limbo durable. It is synced with the code OK."""
+        with self._homes.expecting(ledger_id) as home:
+            return await home.keep_in_limbo(ledger_id)
 
     # Deletions.
 

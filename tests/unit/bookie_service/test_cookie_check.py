@@ -50,9 +50,10 @@ async def check(stores: MetadataStores, bookie_id: str, directory: Path) -> Cook
         finally:
             await files.unlock()
 
-    return await check_cookies(
+    checked = await check_cookies(
         stores.registration, bookie_id, [directory], initialize, stores.known_bookies
     )
+    return checked.cookie
 
 
 def _contents(directory: Path) -> dict[str, bytes]:

@@ -1,14 +1,19 @@
-"""Adds empty directories to a bookie that has others.
+"""Adds empty directories to a bookie, and removes lost ones.
 
 A new directory gets its cookie and its first MANIFEST. Then the other directories get the new
 cookie. At last, one transaction writes the cookie and the bookie's record into the metadata store.
 After an interruption, the next start does the rest. The new directory has the doubt of the others,
 so an expansion raises no doubt.
+
+Before a directory is removed, the doubt of all other directories is raised, because ledgers may be
+lost. Then these directories get the new cookie, and the metadata store gets the cookie and a record
+without the removed directory. So the directory is never accepted again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bookie_server.core.directory_identity import identity_of
@@ -20,9 +25,13 @@ from bookie_server.service.membership.cookie_check import (
     write_atomically,
 )
 from bookie_server.service.membership.directory_record import DirectoryRecord
+from bookie_server.storage.directories.losses import joined_doubt
 from bookie_server.storage.files.manifest import ManifestStore, initialize_directory
+from bookie_server.storage.shared import FoundOutside
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.metadata.known_bookies import KnownBookies
+from ledgerlog_spark.model import Version
+from ledgerlog_spark.wire.cookie import Cookie
 from ledgerlog_spark.wire.known_bookie import KnownBookie, KnownDirectory
 
 
@@ -48,15 +57,15 @@ async def add_directories(
             f"{', '.join(each.path for each in added)}"
         )
     await DirectoryRecord(known, bookie_id, [each.path for each in others]).check(identities)
+    doubt = joined_doubt(manifest.doubt for manifest in manifests)
     news = []
     for directory in added:
         write_atomically(Path(directory.path) / COOKIE_FILE, checked.cookie.encode())
-        first = Manifest(directory_id=directory.random_bytes(8).hex(), changes=1)
+        first = Manifest(directory_id=directory.random_bytes(8).hex(), changes=1, doubt=doubt)
         await initialize_directory(directory, first)
         identity = identity_of(await manifest_of(directory))
         news.append(KnownDirectory(identity.directory_id, identity.starts, identity.changes))
-    for directory in others:
-        write_atomically(Path(directory.path) / COOKIE_FILE, checked.cookie.encode())
+    _write_cookies(checked.cookie, others)
     await known.write_with_cookie(
         bookie_id,
         KnownBookie((*found.value.directories, *news)),
@@ -64,6 +73,40 @@ async def add_directories(
         checked.cookie.encode(),
         checked.version,
     )
+
+
+def removal(
+    checked: CheckedCookie, directories: Sequence[FileSystem]
+) -> tuple[Cookie, Version] | None:
+    """Write the cookie without the removed directories into the others, if some are removed.
+
+    Return the change for `DirectoryRecord.begin`, which completes the removal. The raised doubt of
+    the directories is durable already.
+    """
+    if not checked.removed:
+        return None
+    assert checked.version is not None, "the store has the cookie with the removed directories"
+    _write_cookies(checked.cookie, directories)
+    return checked.cookie, checked.version
+
+
+def found_removal(
+    checked: CheckedCookie, found: FoundOutside, manifests: Sequence[Manifest]
+) -> FoundOutside:
+    """Return what the start of a directory must know about removed directories."""
+    if not checked.removed:
+        return found
+    epochs = [manifest.doubt.epoch for manifest in manifests]
+    return replace(
+        found,
+        loss=found.loss or f"the directory {', '.join(checked.removed)} was removed",
+        doubt_epoch=max(found.doubt_epoch, *epochs),
+    )
+
+
+def _write_cookies(cookie: Cookie, directories: Sequence[FileSystem]) -> None:
+    for directory in directories:
+        write_atomically(Path(directory.path) / COOKIE_FILE, cookie.encode())
 
 
 async def manifest_of(directory: FileSystem) -> Manifest:
