@@ -254,9 +254,7 @@ class BookieSettings(BaseSettings):
     @classmethod
     def _directories_are_usable(cls, directories: tuple[Path, ...]) -> tuple[Path, ...]:
         if not 1 <= len(directories) <= DIRECTORIES_MAX:
-            raise ValueError(
-                f"a bookie needs at least one directory, and at most {DIRECTORIES_MAX}"
-            )
+            raise ValueError(f"a bookie needs 1 to {DIRECTORIES_MAX} directories")
         resolved = [path.resolve() for path in directories]
         for path in resolved:
             if resolved.count(path) > 1:

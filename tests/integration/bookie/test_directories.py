@@ -112,10 +112,8 @@ def test_one_directory_fails_and_the_other_one_serves(
     bookie, lost, kept = spread.bookie, spread.of(spread.second), spread.of(spread.first)
     assert len(lost) > len(LEDGERS) // 4
     assert len(kept) > len(LEDGERS) // 4
-    slots = [path.name for path in spread.second.glob("slot-*")]
-    with failing(
-        bookie, "fdatasync:error=EIO", tmp_path / "trace", [spread.second / each for each in slots]
-    ):
+    slots = [str(path) for path in spread.second.glob("slot-*")]
+    with failing(bookie, "fdatasync:error=EIO", tmp_path / "trace", slots):
         assert spread.add(lost[0], 1) is Code.IO_ERROR
         until(lambda: "directory_failed" in bookie.log())
         assert f"--without-directory {spread.second}" in bookie.log()
