@@ -47,6 +47,10 @@ def new_in(several: Several, number: int, first: int = UNKNOWN) -> int:
     return next(i for i in range(first, first + 1_000) if chosen_home(i, free) == number)
 
 
+def can_write(several: Several) -> bool:
+    return several.serving.is_writable
+
+
 # The choice.
 
 
@@ -105,7 +109,7 @@ def fence_by_batch(several: Several, ledger_id: int) -> Code:
 def test_a_full_directory_gets_no_new_ledger_and_keeps_its_own() -> None:
     several = filled()
     several.serving.directories[0]._health.is_disk_full = True
-    assert several.serving.is_writable, "the other directory accepts adds"
+    assert can_write(several), "the other directory accepts adds"
     assert several.front.add(of(several, 0)[0], [1]) is Code.READ_ONLY
     for ledger_id in range(100, 120):
         assert several.front.add(ledger_id, [0]) is Code.OK
@@ -115,7 +119,7 @@ def test_a_full_directory_gets_no_new_ledger_and_keeps_its_own() -> None:
     assert several.front.add(ledger_id, [0], is_recovery=True) is Code.OK
     assert several.home_of(ledger_id) == 0
     several.serving.directories[1]._health.is_disk_full = True
-    assert not several.serving.is_writable
+    assert not can_write(several)
     assert several.front.add(new_in(several, 1), [0]) is Code.READ_ONLY
     several.serving.directories[0]._health.is_disk_full = False
     several.serving.directories[1]._health.is_disk_full = False
