@@ -258,14 +258,13 @@ class Bookie:
     ) -> BookieStorage:
         self._tasks = tasks = OsTasks(self._crashed)
         self._closers.push_async_callback(tasks.aclose)
-        manifests = [await manifest_of(each) for each in directories]
         parts = []
         for files, place in zip(directories, self.settings.places, strict=True):
             limits = storage_settings(self.settings, place.journal, self._open_files_max)
             metadata = StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms)
             shared = Shared(files, OsClock(), tasks, limits, metadata, self._directory)
             shared.on_failed_read, shared.on_failed_add = log_failed_read, log_failed_add
-            shared.found = found_removal(checked, shared.found, manifests)
+            shared.found = found_removal(checked, shared.found)
             parts.append(shared)
         return await open_directories(parts)
 

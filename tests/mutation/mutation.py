@@ -109,11 +109,24 @@ _IDENTITY = Suite(
             "tests/properties/test_directory_identity.py",
         ),
         (f"{_UNIT}/bookie_service/test_directory_record.py",),
+        (f"{_UNIT}/bookie_service/test_directory_changes.py",),
         ("tests/crash/test_directory_counters.py",),
     ),
 )
 
+_DIRECTORIES = Suite(
+    (),
+    (
+        (f"{_UNIT}/bookie/test_directories.py",),
+        ("tests/properties/test_storage_directories.py",),
+        (f"{_UNIT}/bookie_service/test_directory_changes.py",),
+    ),
+)
+
 SUITES = {
+    "bookie_server/storage/directories/": _DIRECTORIES,
+    "bookie_server/core/homes": _DIRECTORIES,
+    "bookie_server/service/membership/directory_changes": _DIRECTORIES,
     "bookie_server/core/directory_identity": _IDENTITY,
     "bookie_server/core/kept_identity": _IDENTITY,
     "bookie_server/service/membership/directory_record": _IDENTITY,

@@ -90,18 +90,12 @@ def removal(
     return checked.cookie, checked.version
 
 
-def found_removal(
-    checked: CheckedCookie, found: FoundOutside, manifests: Sequence[Manifest]
-) -> FoundOutside:
+def found_removal(checked: CheckedCookie, found: FoundOutside) -> FoundOutside:
     """Return what the start of a directory must know about removed directories."""
     if not checked.removed:
         return found
-    epochs = [manifest.doubt.epoch for manifest in manifests]
-    return replace(
-        found,
-        loss=found.loss or f"the directory {', '.join(checked.removed)} was removed",
-        doubt_epoch=max(found.doubt_epoch, *epochs),
-    )
+    removed = f"the directory {', '.join(checked.removed)} was removed"
+    return replace(found, loss=found.loss or removed)
 
 
 def _write_cookies(cookie: Cookie, directories: Sequence[FileSystem]) -> None:

@@ -258,6 +258,7 @@ def test_recovery_adds_of_a_new_ledger_go_to_a_directory_that_works() -> None:
     for ledger_id in range(100, 120):
         assert several.front.add(ledger_id, [0], is_recovery=True) is Code.OK
         assert several.home_of(ledger_id) == 1
+    assert several.front.add(UNKNOWN, [0]) is Code.READ_ONLY, "nothing is stored"
 
 
 def test_an_administrator_cannot_make_a_bookie_with_a_failed_directory_writable() -> None:

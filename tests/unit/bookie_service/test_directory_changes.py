@@ -69,8 +69,13 @@ class Places:
     def at(self, name: str) -> Path:
         return self.root / name
 
-    async def start(self, names: str, *, without: str = "", may_add: bool = False) -> Doubt:
-        """Start the bookie as the service does, stop it cleanly, and return its doubt."""
+    async def start(
+        self, names: str, *, without: str = "", may_add: bool = False, is_repaired: bool = False
+    ) -> Doubt:
+        """Start the bookie as the service does, stop it cleanly, and return its doubt.
+
+        With `is_repaired`, the doubt ends before the stop.
+        """
         known, paths = self.stores.known_bookies, [self.at(name) for name in names]
         async with AsyncExitStack() as closers:
             tasks = OsTasks(lambda _name, error: self.crashes.append(error))
@@ -103,10 +108,13 @@ class Places:
             parts = []
             for each in files:
                 parts.append(Shared(each, OsClock(), tasks, SMALL, FixedMetadata()))
-                parts[-1].found = found_removal(checked, parts[-1].found, manifests)
+                parts[-1].found = found_removal(checked, parts[-1].found)
             storage = await open_directories(parts)
             closers.push_async_callback(storage.close)
             await record.begin(storage.directories, removal(checked, files))
+            if is_repaired:
+                await storage.date_doubt(storage.doubt.epoch, 70)
+                await storage.end_doubt(storage.doubt.epoch)
             doubt = storage.doubt
             await storage.close()
             await record.write_record()
@@ -163,10 +171,13 @@ async def test_a_directory_is_added_without_a_doubt(places: Places) -> None:
     await places.check_whole("abc")
 
 
-async def test_an_added_directory_gets_the_doubt_of_the_others(places: Places) -> None:
+@pytest.mark.parametrize("is_repaired", [False, True])
+async def test_an_added_directory_gets_the_doubt_of_the_others(
+    places: Places, is_repaired: bool
+) -> None:
     await places.start("abc")
-    before = await places.start("ab", without="c")
-    assert (before.epoch, before.cleared) == (1, 0)
+    before = await places.start("ab", without="c", is_repaired=is_repaired)
+    assert (before.epoch, before.is_over) == (1, is_repaired)
     shutil.rmtree(places.at("c"))
     assert await places.start("abc", may_add=True) == before
     assert await places.start("abc") == before
