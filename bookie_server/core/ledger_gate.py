@@ -165,12 +165,11 @@ def key_fits(state: HeldLedger, key: bytes) -> bool:
 def is_in_limbo(state: HeldLedger | None, doubt: Doubt, newer_epoch: int = 0) -> bool:
     """Return whether something of a ledger may be lost.
 
-    A dropped ledger is not in limbo, because its metadata was deleted. A ledger without a state is
-    cleared up to `newer_epoch` if its record is newer than the loss of this epoch.
+    A ledger without a state is cleared up to `newer_epoch` if its record is newer than the loss of
+    this epoch.
     """
-    if state is None:
-        return rules.is_in_limbo(max(newer_epoch, rules.first_cleared_epoch(doubt)), doubt)
-    return not state.is_dropped and rules.is_in_limbo(state.cleared_epoch, doubt)
+    cleared = max(newer_epoch, rules.first_cleared_epoch(doubt))
+    return rules.is_in_limbo(cleared if state is None else state.cleared_epoch, doubt)
 
 
 def may_say_absent(state: HeldLedger | None, health: Health, newer_epoch: int = 0) -> bool:

@@ -198,7 +198,10 @@ class Boot:
         manifest = self.shared.store.current
         synced = synced_upto(scans, max(manifest.durable_upto, self.proved_upto))
         finished = [e.last_sequence for e in manifest.files if e.state is FileState.FINISHED]
-        seen = max([synced, manifest.durable_upto, *finished])
+        # After a power loss, a tombstone in the MANIFEST may be larger than all records that are
+        # left. A record with a smaller origin would count as deleted.
+        tombstones = (state.tombstone for state in self.shared.states.values())
+        seen = max([synced, manifest.durable_upto, *finished, *tombstones])
         self.shared.sequences.next_sequence = largest_sequence(scans, seen) + 1
         judge_all(replayed, synced)
         lost = [file for file in replayed if file.verdict.has_damage]

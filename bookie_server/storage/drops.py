@@ -74,6 +74,8 @@ class Drops:
         """Apply a durable tombstone: delete the entries before the tombstone in the journal."""
         state = self._shared.states[record.ledger_id]
         state.bury(record.origin_sequence, record.value)
+        # Nothing of a deleted ledger needs a repair.
+        state.cleared_epoch = self._shared.health.doubt.epoch
         self._shared.states.changed.add(record.ledger_id)
         state.last_entry_id = -1
         self._keeper.drop(record.ledger_id)

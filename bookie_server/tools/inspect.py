@@ -198,10 +198,7 @@ async def ledgers(directory: RestingDirectory, start: int, limit: int) -> Excerp
     await directory.replay()
     states, doubt = directory.shared.states, directory.manifest.doubt
     return excerpt_of(
-        (
-            (ledger_id, state_fields(states[ledger_id], directory.manifest.doubt))
-            for ledger_id in sorted(states)
-        ),
+        ((ledger_id, state_fields(states[ledger_id], doubt)) for ledger_id in sorted(states)),
         start,
         limit,
     )

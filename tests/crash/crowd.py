@@ -156,8 +156,6 @@ class Crowd:
         run, random = self.run, self.random
         self.start()
         for _ in range(rounds):
-            if self.has_ended():
-                break
             if random.random() < 0.5:
                 self.grow()
             for _ in range(random.randrange(1, 15)):
@@ -167,16 +165,12 @@ class Crowd:
                 self.be_short()
             if random.random() < 0.7:
                 self.gather()
-            if self.has_ended():
-                break
             random.choice((self.stop, self.fail, self.machine.crash, self.machine.lose_power))()
             self.start()
-            if not self.has_ended() and random.random() < 0.4:
+            if random.random() < 0.4:
                 run.submitted.clear()  # tickets of the previous process
                 self.gather()
                 self.machine.scheduler.run_for(IDLE_MS)
-            if self.has_ended():
-                break
             self.work.is_watched = False
             run.check_all()
             self.work.is_watched = True
@@ -184,16 +178,10 @@ class Crowd:
                 noted.clear()
         self.seen["raised"] += run.requests.raised
 
-    def has_ended(self) -> bool:
-        """Return whether a run without syncs has lost power."""
-        return self.run.has_lost
-
     def start(self) -> None:
         """Start, and watch the work of this process."""
         run = self.run
         run.come_up()
-        if run.has_lost:
-            return
         self._listings.clear()
         if self.random.random() < 0.5:
             self.take_new_ledgers()

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from random import Random
 
 from bookie_server.core.manifest_codec import decode_manifest
-from bookie_server.errors import LostRunError
 from ledgerlog_spark.model import Code
 from tests.crash.modes import ALL_MODES, Mode
 from tests.crash.run import Run
@@ -21,13 +20,13 @@ class FailingRun(Run):
     """One seeded run.
 
     Attributes:
-        may_be_refused: A write or a sync failed since the last start, or pages were lost. After a
-            run without syncs, the next start may refuse the directory.
+        may_have_lost: A write or a sync failed since the last start, or pages were lost. After a
+            run without syncs, the next start may begin in doubt.
     """
 
     def __init__(self, seed: int, modes: Sequence[Mode] = ALL_MODES) -> None:
         super().__init__(seed, modes)
-        self.may_be_refused = False
+        self.may_have_lost = False
 
     @property
     def _is_weak(self) -> bool:
@@ -37,7 +36,7 @@ class FailingRun(Run):
         return any(run is not None and not run.is_synced for run in runs)
 
     def play(self, rounds: int = 4) -> None:
-        """Play all rounds, unless a start refuses the directory."""
+        """Play all rounds."""
         self.take_mode()
         self.machine.start()
         for _ in range(rounds):
@@ -45,9 +44,10 @@ class FailingRun(Run):
             if self.random.random() < 0.5:
                 self.break_device()
                 self.work(20)
-            if not self.end_and_start():
-                return
+            self.end_and_start()
             self.check_all()
+            if self.model.in_doubt and self.random.random() < 0.5:
+                self.losses.repair()
             self.forget()
 
     def work(self, operations_max: int) -> None:
@@ -62,7 +62,7 @@ class FailingRun(Run):
     def break_device(self) -> None:
         """Let the next write or sync of a device fail."""
         self.excused = {Code.IO_ERROR, Code.READ_ONLY}
-        self.may_be_refused = True
+        self.may_have_lost = True
         disk = self.random.choice((self.machine.disk, self.machine.journal_disk))
         setattr(disk.faults, self.random.choice(("sync_errors", "write_errors")), 1)
 
@@ -72,8 +72,8 @@ class FailingRun(Run):
         self.accepted.clear()
         self.denied.clear()
 
-    def end_and_start(self) -> bool:
-        """End the process, and start it again. Return False if the start refuses the directory."""
+    def end_and_start(self) -> None:
+        """End the process, and start it again."""
         machine, random = self.machine, self.random
         self.seen["failed"] += machine.serving.failure is not None
         was_weak = self._is_weak
@@ -86,31 +86,27 @@ class FailingRun(Run):
         machine.disk.faults, machine.journal_disk.faults = Faults(), Faults()
         if way < 0.6 or (was_weak and way < 0.9):
             machine.crash()
-            if was_weak and not self.may_be_refused and random.random() < 0.8:
-                self.may_be_refused = lose_pages(machine.disk, random)
-                self.seen["pages lost"] += self.may_be_refused
+            if was_weak and not self.may_have_lost and random.random() < 0.8:
+                self.may_have_lost = lose_pages(machine.disk, random)
+                self.seen["pages lost"] += self.may_have_lost
         else:
             machine.lose_power()
-            self.may_be_refused |= was_weak
+            self.may_have_lost |= was_weak
         self.excused = set()
         self.requests.forget()
         self.model.being_dropped.clear()
         self.take_mode()
-        try:
-            machine.start()
-        except LostRunError:
-            assert was_weak, "a run with syncs is refused"
-            assert self.may_be_refused, "a run is refused, and nothing was lost"
-            self.seen["refused"] += 1
-            return False
-        self.may_be_refused = False
+        self.losses.is_possible = was_weak and self.may_have_lost
+        machine.start()
+        self.losses.started()
+        self.may_have_lost = False
         if random.random() < 0.5:
             # The entries that the start found must be on the device after a clean stop.
             self.seen["stopped"] += 1
             machine.stop()
             machine.lose_power()
             machine.start()
-        return True
+            self.losses.started()
 
 
 def lose_pages(disk: SimDisk, random: Random) -> bool:

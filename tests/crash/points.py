@@ -28,14 +28,13 @@ class Outcome:
         was_reached: Whether the run reached the operation.
         operation: The name of the operation, without the name of a file.
         phase: The phase of the bookie at the crash.
-        is_refused: Whether the next start refused the directory, because a run without syncs lost
-            power.
+        is_doubtful: Whether the next start began in doubt, because a run without syncs lost power.
     """
 
     was_reached: bool
     operation: str = ""
     phase: str = ""
-    is_refused: bool = False
+    is_doubtful: bool = False
 
 
 class PointRun(Run):
@@ -104,9 +103,8 @@ class PointRun(Run):
             self.machine.start()
         else:
             self.come_up()
-        if not self.has_lost:
-            self.check_all()
-        return Outcome(True, self.operation, self.cut_phase, self.has_lost)
+        self.check_all()
+        return Outcome(True, self.operation, self.cut_phase, self.model.in_doubt)
 
     def _serve(self) -> None:
         self.phase = "serve"
@@ -153,7 +151,7 @@ def play_all_points(seed: int, kind: str) -> Counter[str]:
         if not outcome.was_reached:
             return seen
         seen["states"] += 1
-        seen["refused"] += outcome.is_refused
+        seen["doubts"] += outcome.is_doubtful
         seen[f"in {outcome.phase}"] += 1
         seen[f"after {outcome.operation}"] += 1
 

@@ -110,7 +110,12 @@ class RotRun:
         counters = self.machine.serving.counters
         self.seen["rebuilt"] += counters.boot_rebuilt_indexes
         self.seen["damaged"] += counters.boot_damaged_records
-        self.seen["in doubt"] += bool(self.machine.serving._health.files_in_doubt)
+        self.note_doubt()
+        self.seen["in doubt"] += self.run.model.in_doubt
+
+    def note_doubt(self) -> None:
+        """Note whether the bookie may have lost a record of an unknown ledger."""
+        self.run.model.in_doubt |= self.machine.serving._health.doubt.epoch > 0
 
     def cut_start(self) -> None:
         """End the process during its start."""
@@ -208,7 +213,9 @@ class RotRun:
             self.seen["unknown"] += 1
             return
         # The damaged record may be a tombstone. The next collection drops its ledger again.
-        in_doubt = self.machine.serving._health.files_in_doubt
+        self.note_doubt()
+        health = self.machine.serving._health
+        in_doubt = health.files_in_doubt or health.damaged_files
         older = self.run.written.get((ledger_id, entry_id), ())
         if in_doubt and self.may_show_older and data in older:
             return

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
-import pytest
-
 from bookie_server.core.requests import StoredBatchRead, StoredRead
-from bookie_server.errors import LostRunError, StorageError
+from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
 from ledgerlog_spark.model import Code
 from tests.crash.invariants import check_files, check_origins, check_runs
+from tests.crash.losses import Losses
 from tests.crash.machine import KEY, SMALL, Machine, add_request, entry
 from tests.crash.model import ANY_AGE, Model, ViolationError
 from tests.crash.modes import DIRECT, Mode
@@ -48,8 +47,7 @@ class Run:
         modes: The write modes, one of which each start uses, with the setting that only `journal`
             has: whether it syncs its data.
         intervals_ms: Intervals between checkpoints; each start uses one interval.
-        has_lost: A power loss ended a run that acknowledged before its syncs. The next start has
-            refused the directory.
+        losses: The possible losses of runs that acknowledged before their syncs.
         excused: Codes that a present fault explains.
     """
 
@@ -57,7 +55,7 @@ class Run:
         self.random = Random(seed)
         self.modes = modes
         self.intervals_ms: tuple[int, ...] = (1, 100, 10_000)
-        self.has_lost = False
+        self.losses = Losses(self)
         settings = replace(
             SMALL,
             group_bytes_max=self.random.choice((1 << 10, 1 << 14)),
@@ -112,9 +110,9 @@ class Run:
                 self.read_newest()
             self.go_down()
             self.come_up()
-            if self.has_lost:
-                return
             self.check_all()
+            if self.model.in_doubt and self.random.random() < 0.5:
+                self.losses.repair()
             self.submitted.clear()
             self.accepted.clear()
             self.denied.clear()
@@ -180,13 +178,7 @@ class Run:
         """Start. Sometimes the power fails during the start."""
         while True:
             self.take_mode()
-            run = None if self.machine.is_new else self.machine.manifest().run
-            if run is not None and not run.is_synced and not self.machine.disk.numbers:
-                self.seen["refused"] += 1
-                self.has_lost = True
-                with pytest.raises(LostRunError):
-                    self.machine.start()
-                return
+            self.losses.expect()
             if self.random.random() >= 0.4:
                 break
             self.seen["boots_cut_short"] += 1
@@ -197,6 +189,7 @@ class Run:
             else:
                 self.machine.crash()
         self.machine.start()
+        self.losses.started()
         check_origins(self.machine)  # before the first record of the new process
         self.requests.forget()
         self.model.being_dropped.clear()
@@ -319,6 +312,9 @@ class Run:
         age, largest = model.age[ledger_id], model.largest(ledger_id)
 
         def done(code: Code, data: bytes | None) -> None:
+            if code is Code.IO_ERROR and model.in_doubt:
+                model.fenced.add(ledger_id)
+                return
             if code is Code.IO_ERROR and self.excused:
                 return
             if code is not Code.OK and not code.is_absent:
@@ -456,6 +452,9 @@ class Run:
                     sent_again.add(key)
                 if data is not None:
                     model.acked[key] = {data: model.time}
+                    model.lost.discard(key)
+                elif key in model.acked:
+                    model.lost.add(key)
             model.check_whole(ledger_id, read, sent_again)
             everything |= read
         self.check_order(everything)
@@ -471,19 +470,26 @@ class Run:
         machine, model = self.machine, self.model
         present = {e for ledger, e in model.acked if ledger == ledger_id}
         held = machine.held(ledger_id)
-        if isinstance(held, StorageError):
+        if not isinstance(held, StorageError):
+            listed = {e for first, last in held for e in range(first, last + 1)}
+            if listed != present:
+                raise ViolationError(f"ledger {ledger_id}: holds {present}, lists {listed}")
+        elif not model.in_doubt:
             raise ViolationError("nothing was damaged, and what is held is not known")
-        listed = {e for first, last in held for e in range(first, last + 1)}
-        if listed != present:
-            raise ViolationError(f"ledger {ledger_id}: holds {present}, lists {listed}")
         code, lac = machine.ask(lambda done: machine.serving.read_lac(ledger_id, done))
-        if ledger_id in model.lac and (code is not Code.OK or lac < model.lac[ledger_id]):
+        is_unknown = code is Code.IO_ERROR and model.in_doubt
+        if (
+            not is_unknown
+            and ledger_id in model.lac
+            and (code is not Code.OK or lac < model.lac[ledger_id])
+        ):
             raise ViolationError(f"ledger {ledger_id}: LAC {model.lac[ledger_id]} became {lac}")
         is_fenced = machine.serving.is_fenced(ledger_id)
         if ledger_id in model.fenced and not is_fenced:
             # A ledger that was dropped long ago is forgotten, but adds to it are still refused.
             late = self.next_id[ledger_id] + 100
-            if not model.age[ledger_id] or machine.add(ledger_id, (late,)) is Code.OK:
+            may_be_gone = model.age[ledger_id] or self.losses.epoch
+            if not may_be_gone or machine.add(ledger_id, (late,)) is Code.OK:
                 raise ViolationError(f"ledger {ledger_id}: its fence was answered and is gone")
             self.seen["forgotten"] += 1
 

@@ -293,10 +293,6 @@ def remove_the_journal(machine: Machine) -> None:
     machine.journal_disk.is_there = False
 
 
-def lose_the_number(machine: Machine) -> None:
-    machine.disk.numbers.clear()
-
-
 UNJOURNALED = replace(SMALL, mode_settings=ModeSettings(BookieWriteMode.UNJOURNALED))
 
 
@@ -309,7 +305,6 @@ UNJOURNALED = replace(SMALL, mode_settings=ModeSettings(BookieWriteMode.UNJOURNA
         (journal_at("/journal"), DIRECT, remove_the_journal),
         (journal_at("/journal"), DIRECT, move),
         (UNJOURNALED, DIRECT, move),
-        (UNJOURNALED, DIRECT, lose_the_number),
     ],
 )
 def test_a_start_that_is_refused_changes_nothing(

@@ -26,6 +26,7 @@ from bookie_server.storage.modes import setup
 from bookie_server.storage.modes.checkpoints import Checkpoints
 from bookie_server.storage.modes.redo import ScannedFile
 from bookie_server.storage.modes.ring import JournalRing
+from bookie_server.storage.modes.setup import TakenOver
 from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.model import Code
@@ -48,7 +49,7 @@ def test_storage_keeps_its_promises_in_all_modes(modes: Sequence[Mode], part: in
 
     marks = ["rolls", "replayed_records", "boots_cut_short", "checkpoints", "redone"]
     if modes is ALL_MODES:
-        marks.append("refused")
+        marks.append("doubts")
     play_all(range(part, SEEDS, 2), play, marks)
 
 
@@ -91,8 +92,8 @@ def test_mutation_mark_before_flush_is_caught(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_mutation_drain_skipped_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def nothing(*_: object) -> int:
-        return 0
+    async def nothing(*_: object) -> TakenOver:
+        return TakenOver()
 
     monkeypatch.setattr(boots, "take_over", nothing)
     assert first_violation("drain_skipped", SYNCED[1:])
@@ -101,9 +102,9 @@ def test_mutation_drain_skipped_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
 def test_mutation_mode_from_settings_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The defect: a start in direct mode assumes that the last run had this mode too."""
 
-    async def by_settings(shared: Shared, journals: Any) -> int:
+    async def by_settings(shared: Shared, journals: Any) -> TakenOver:
         if shared.settings.mode_settings.write_mode is BookieWriteMode.DIRECT:
-            return 0
+            return TakenOver()
         return await setup.take_over(shared, journals)
 
     monkeypatch.setattr(boots, "take_over", by_settings)

@@ -209,11 +209,11 @@ def test_states_of_a_commit_that_found_no_room_are_in_the_next_one() -> None:
 
 
 def test_mutation_state_file_without_tombstones_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def encode(generation: int, states: Any, ids: Sequence[int]) -> bytes:
+    def encode(generation: int, states: Any, ids: Sequence[int], version: int) -> bytes:
         before = {ledger_id: copy(state) for ledger_id, state in states.items()}
         for state in before.values():
             state.tombstone = 0
-        return encode_states(generation, before, ids)
+        return encode_states(generation, before, ids, version)
 
     monkeypatch.setattr(manifest, "encode_states", encode)
     assert first_violation("state_file_without_tombstones")

@@ -25,10 +25,10 @@ Runs = Callable[[int], Any]
     ("run", "seeds", "marks"),
     [
         (CompactingRun, 12, ("compacted", "freed", "tombstones_forgotten", "short")),
-        (FailingRun, 24, ("failed", "refused", "stopped", "pages lost")),
+        (FailingRun, 24, ("failed", "doubts", "stopped", "pages lost")),
         (FullDiskRun, 4, ("full", "has room", "started full", "from the reserve")),
         (JournalRotRun, 12, ("rot", "recycled")),
-        (IdleRun, 24, ("idle", "idle at the end", "refused", "drops")),
+        (IdleRun, 24, ("idle", "idle at the end", "doubts", "drops")),
     ],
 )
 def test_schedules_that_mistakes_in_the_storage_violate(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from bookie_server.core.doubt import Doubt
 from bookie_server.core.ledger_gate import is_in_limbo
+from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.record import NO_KEY, JournalRecord, JournalRecordKind
 from bookie_server.core.requests import StoredAdd
 from bookie_server.errors import StorageError
@@ -35,11 +37,15 @@ class RepairedLedgers:
         self._adds = adds
 
     def in_limbo(self) -> list[int]:
-        """Return the ids of the ledgers with a state that are in limbo, ascending."""
+        """Return the ids of the ledgers with a state that need a repair, ascending.
+
+        A dropped ledger needs none, because its metadata is deleted. It stays in limbo until it is
+        forgotten.
+        """
         doubt = self._shared.health.doubt
         if doubt.epoch == 0:
             return []
-        return sorted(s.ledger_id for s in self._states.values() if is_in_limbo(s, doubt))
+        return sorted(s.ledger_id for s in self._states.values() if needs_repair(s, doubt))
 
     async def verify_held(
         self, ledger_id: int, entry_ids: Sequence[int], is_intact: Callable[[int, bytes], bool]
@@ -116,6 +122,11 @@ class RepairedLedgers:
         self._states.changed.add(ledger_id)
 
 
+def needs_repair(state: HeldLedger, doubt: Doubt) -> bool:
+    """Return whether a ledger with a state is in limbo, and not dropped."""
+    return is_in_limbo(state, doubt) and not state.is_dropped
+
+
 class LimboCount:
     """The number of ledgers in limbo, counted in slices when somebody asks."""
 
@@ -135,6 +146,6 @@ class LimboCount:
     async def _count_all(self) -> None:
         count, health = 0, self._shared.health
         for part in parts(list(self._shared.states.values())):
-            count += sum(is_in_limbo(state, health.doubt) for state in part)
+            count += sum(needs_repair(state, health.doubt) for state in part)
             await self._shared.give_way()
         self._count, self._is_counting = count, False

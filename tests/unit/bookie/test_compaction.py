@@ -837,14 +837,13 @@ def test_damage_found_during_a_switch_leaves_no_doubt_about_the_freed_file(
     sources: list[FinishedFile] = []
     rebuild = index_rebuilds.rebuild_index
 
-    async def held(file: FinishedFile, shared: Any) -> None:
+    async def held(file: FinishedFile, shared: Any) -> bool:
         while when == "begun after the switch" and file.entry.file_id in keeper.finished:
             await machine.host.sleep(1)
         await rebuild(file, shared)
-        if not is_whole:
-            doubts.add(file.entry.file_id)
         while when == "after the switch" and file.entry.file_id in keeper.finished:
             await machine.host.sleep(1)
+        return is_whole
 
     def find_damage(_operation: int, _name: str) -> None:
         due = keeper.handover.due
@@ -859,7 +858,9 @@ def test_damage_found_during_a_switch_leaves_no_doubt_about_the_freed_file(
     assert sources
     assert sources[0].entry.file_id not in keeper.finished
     assert doubts == set()
-    assert machine.read(2, 99)[0] is Code.NO_ENTRY
+    # If the rebuild ended before the file was freed, its lost record may not have been copied.
+    is_lost = when == "before the end of the switch" and not is_whole
+    assert machine.read(2, 99)[0] is (Code.IO_ERROR if is_lost else Code.NO_ENTRY)
 
 
 @pytest.mark.parametrize("pace", [1, 2, 3])

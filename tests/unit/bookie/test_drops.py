@@ -247,7 +247,13 @@ def test_file_in_doubt_is_never_freed() -> None:
     machine.reclaim()
     slots = {file.slot for file in machine.manifest().files}
     assert {"slot-00000001", "slot-00000002"} & slots == {"slot-00000001", "slot-00000002"}
-    assert machine.read(7, 1) == (Code.IO_ERROR, None)
+    assert machine.read(8, 1) == (Code.IO_ERROR, None)
+    assert machine.read(7, 1) == (Code.NO_ENTRY, None), "its metadata is deleted"
+    machine.scheduler.run(machine.serving.end_doubt(machine.serving.doubt.epoch), machine.host)
+    machine.reclaim()
+    slots = {file.slot for file in machine.manifest().files}
+    assert not {"slot-00000001", "slot-00000002"} & slots
+    assert machine.read(8, 1) == (Code.NO_LEDGER, None)
 
 
 def test_full_disk_gets_its_room_back_from_dropped_ledgers() -> None:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from bookie_server.core import manifest_codec
+from bookie_server.core.doubt import Doubt
 from bookie_server.core.index_format import PIECES_PER_BLOCK, IndexEncoder
 from bookie_server.core.manifest_codec import FileEntry, FileState
 from bookie_server.core.record import JournalRecord, JournalRecordKind
@@ -262,7 +263,8 @@ def test_a_manifest_of_many_files_is_encoded_in_slices(
         FileEntry(1_000 + number, f"slot-{1_000 + number}", "00" * 16, FileState.FINISHED, 4_096)
         for number in range(10 * UNITS)
     ]
-    storage._keeper._missing = missing  # they stay named in each MANIFEST
+    storage._keeper._missing = missing  # they stay named in each MANIFEST until the doubt is over
+    storage._health.doubt = Doubt(epoch=1)
     metered.machine.scheduler.run(storage._keeper.commit_soon(), metered.machine.host)
     assert len(metered.machine.manifest().files) > 10 * UNITS
     assert max(texts.values()) == UNITS
