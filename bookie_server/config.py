@@ -166,6 +166,10 @@ class BookieSettings(BaseSettings):
             and the group is not full. 0 writes and syncs the first record immediately.
         change_interval_ms: Time between two rises of the counter of the directory while the bookie
             stores data. A copy of the directory that is younger is not recognised as an older copy.
+        allow_lost_directory: Start with an empty, only directory although the cluster has the cookie of
+            this bookie, because its data is lost. The bookie then starts in doubt: it denies no
+            entry that it may have lost. Without this setting, such a start is refused, because the
+            disk may only not be mounted.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
         compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts the
             files of which less than this percentage is not deleted: it copies the remaining entries
@@ -222,6 +226,7 @@ class BookieSettings(BaseSettings):
     )
     group_wait_ms: Annotated[int, Field(ge=0, le=1_000)] = ModeSettings.group_wait_ms
     change_interval_ms: Annotated[int, Field(ge=100, le=600_000)] = 60_000
+    allow_lost_directory: bool = False
     gc_interval_ms: Annotated[int, Field(ge=1_000, le=86_400_000)] = 600_000
     compaction_minor_percent: Percent = 20
     compaction_major_percent: Percent = 80
@@ -268,6 +273,15 @@ class BookieSettings(BaseSettings):
         if not self.places:
             raise ValueError(
                 "without_directories has all directories; a bookie needs at least one directory"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_lost_directory_is_the_only_one(self) -> Self:
+        if self.allow_lost_directory and len(self.directories) > 1:
+            raise ValueError(
+                "allow_lost_directory is only for a bookie with one directory; start a bookie with "
+                "several directories without the lost one: set without_directories"
             )
         return self
 

@@ -271,7 +271,7 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedLedger:
+class MetadataAnswer:
     """What the metadata store has about a ledger.
 
     Attributes:
@@ -287,7 +287,7 @@ class CheckedLedger:
 class MetadataCheck(Protocol):
     """The lazy metadata check (FORMATS.md#after-state-may-have-been-lost)."""
 
-    async def check(self, ledger_id: int) -> CheckedLedger:
+    async def check(self, ledger_id: int) -> MetadataAnswer:
         """Read the ledger's metadata, including all changes before this call."""
 
 

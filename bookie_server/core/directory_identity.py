@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from bookie_server.core.doubt import NO_DOUBT
 from bookie_server.core.manifest_codec import Manifest
 from bookie_server.errors import (
     DirectoryIdentityError,
@@ -33,6 +34,7 @@ class DirectoryIdentity:
     starts: int = 0
     changes: int = 0  # 0 until the first start of a release with counters
     previous_id: str = ""  # the id before the directory was moved; "" if it was not moved
+    doubt_epoch: int = 0  # the newest epoch of doubt
 
     def known(self) -> KnownBookie:
         """Return the record of a bookie with only this directory."""
@@ -42,7 +44,55 @@ class DirectoryIdentity:
 def known_bookie(identities: Sequence[DirectoryIdentity]) -> KnownBookie:
     """Return the record of a bookie with these directories."""
     return KnownBookie(
-        tuple(KnownDirectory(each.directory_id, each.starts, each.changes) for each in identities)
+        tuple(
+            KnownDirectory(each.directory_id, each.starts, each.changes, each.doubt_epoch)
+            for each in identities
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOutside:
+    """What the bookie's record shows about a directory before the start of its storage.
+
+    Attributes:
+        loss: The reason why entries may be lost; "" if there is none.
+        starts: The largest counter of starts in the record.
+        changes: The largest counter of changes in the record.
+        doubt_epoch: The newest epoch of doubt in the record.
+    """
+
+    loss: str = ""
+    starts: int = 0
+    changes: int = 0
+    doubt_epoch: int = 0
+
+
+def found_outside(known: KnownBookie | None, loss: str = "") -> FoundOutside:
+    """Return what a record shows; `known` is None if the bookie has no record."""
+    directories = () if known is None else known.directories
+    return FoundOutside(
+        loss,
+        max((each.starts for each in directories), default=0),
+        max((each.changes for each in directories), default=0),
+        max((each.doubt_epoch for each in directories), default=0),
+    )
+
+
+def manifest_after_a_loss(known: KnownBookie | None, directory_id: str) -> Manifest:
+    """Return the first MANIFEST of an empty directory, whose bookie had another directory before.
+
+    The counters continue, and the id from before is kept. So this directory counts as the newest
+    state of the bookie, and the lost directory as an older copy if it is found again.
+    """
+    found = found_outside(known)
+    return Manifest(
+        directory_id=directory_id,
+        previous_id=known.directories[0].directory_id if known and known.directories else "",
+        starts=found.starts,
+        changes=found.changes + 1,
+        check_epoch=1,
+        doubt=NO_DOUBT.raised(found.doubt_epoch),
     )
 
 
@@ -64,7 +114,11 @@ ACCEPTED: Final = (DirectoryFinding.OWN, DirectoryFinding.UNRECORDED)
 def identity_of(manifest: Manifest) -> DirectoryIdentity:
     """Return the identity and the counters of a MANIFEST."""
     return DirectoryIdentity(
-        manifest.directory_id, manifest.starts, manifest.changes, manifest.previous_id
+        manifest.directory_id,
+        manifest.starts,
+        manifest.changes,
+        manifest.previous_id,
+        manifest.doubt.epoch,
     )
 
 
@@ -164,11 +218,15 @@ def refusal(
             f"path. {_advice(bookie_id)}",
             **fields,
         )
-    return OlderCopyError(
-        f"{path} is an older copy of the directory of bookie {bookie_id}: it is at start "
-        f"{local.starts}, change {local.changes}, but the metadata store has {seen}. Entries and "
-        f"fences that are newer than the copy are missing. {_advice(bookie_id)}",
-        **fields,
+    return OlderCopyError(f"{older_copy(path, local, known)}. {_advice(bookie_id)}", **fields)
+
+
+def older_copy(path: str, local: DirectoryIdentity, known: KnownBookie) -> str:
+    """Return what is wrong with an older copy."""
+    return (
+        f"{path} is an older copy of the directory of the bookie: it is at start {local.starts}, "
+        f"change {local.changes}, but the metadata store has {_counters(known)}. Entries and "
+        "fences that are newer than the copy are missing"
     )
 
 

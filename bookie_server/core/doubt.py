@@ -58,8 +58,8 @@ class Doubt:
         """Return the doubt after one more possible loss. Nothing is newer than this loss yet.
 
         `known_epoch` is the epoch in the bookie's record. It is larger than `epoch` if the
-        directory is an older copy. No epoch is used twice, so that everybody who compares epochs
-        notices the loss.
+        directory is an older copy. No epoch is used twice, so each comparison of epochs shows the
+        loss.
         """
         return Doubt(max(self.epoch, known_epoch) + 1, self.cleared)
 

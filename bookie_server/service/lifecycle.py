@@ -19,13 +19,14 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bookie_server.config import BookieSettings
-from bookie_server.core.directory_identity import identity_of
-from bookie_server.core.disk_use import DiskLevel
+from bookie_server.core.directory_identity import FoundOutside, identity_of
 from bookie_server.core.manifest_codec import NAME as MANIFEST
+from bookie_server.core.manifest_codec import Manifest
 from bookie_server.descriptors import CALLERS_MAX, FILES_MAX, divided, raise_limit
 from bookie_server.errors import ExitCode, lost_directory_advice
 from bookie_server.service.admin.routes import AdminApplication
@@ -33,7 +34,7 @@ from bookie_server.service.admin.server import AdminServer
 from bookie_server.service.admin.view import BookieView
 from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.compaction_clock import CompactionClock
-from bookie_server.service.limits.lanes import Lanes, lane_gauges
+from bookie_server.service.limits.lanes import Lanes
 from bookie_server.service.logging import fields_of, get_logger
 from bookie_server.service.membership.cookie_check import (
     CheckedCookie,
@@ -51,6 +52,7 @@ from bookie_server.service.membership.ledger_records import StoreLedgerListing, 
 from bookie_server.service.membership.registration import BookieRegistration, SessionFile
 from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
 from bookie_server.service.metrics.durations import Durations
+from bookie_server.service.metrics.gauges import bookie_gauges
 from bookie_server.service.metrics.loop_lag import LoopLag
 from bookie_server.service.port_claim import claim
 from bookie_server.service.storage_start import (
@@ -76,8 +78,7 @@ from ledgerlog_spark.transport.allocator import keep_freed_memory
 from ledgerlog_spark.wire.registration import OPERATIONS, OPERATIONS_PROPERTY
 
 if TYPE_CHECKING:
-    from bookie_server.service.grpc.server import GrpcServer
-    from bookie_server.service.grpc.service import BookieServicer
+    pass
 
 GC_THRESHOLDS: Final = (10_000, 500, 1_000)
 MALLOC_ARENAS_MAX: Final = 2
@@ -112,6 +113,7 @@ class Bookie:
         self._lanes = Lanes.of(settings)
         self._closers = contextlib.AsyncExitStack()
         self._claims = contextlib.ExitStack()
+        self._found: Sequence[FoundOutside] = ()
         self._storage: BookieStorage | None = None
         self._registration: BookieRegistration | None = None
 
@@ -145,6 +147,8 @@ class Bookie:
             closers.push_async_callback(self._storage.close)
             await record.begin(self._storage.directories, removal(checked, directories))
             record.follow(self._tasks, settings.change_interval_ms)
+            self._storage.losses.on_raised = partial(self._note_doubt, record)
+            record.note_doubt(self._tasks)  # of this start, or of one that could not date it
             closers.callback(record.stop)
             collector = self._make_collector(self._storage, stores)
             self._before_serving()
@@ -218,9 +222,9 @@ class Bookie:
     ) -> CheckedCookie:
         settings = self.settings
 
-        async def initialize() -> None:
+        async def initialize(first: Manifest | None) -> None:
             for each in directories:
-                await initialize_directory(each)
+                await initialize_directory(each, first)
 
         try:
             checked = await check_cookies(
@@ -229,7 +233,11 @@ class Bookie:
                 [place.path for place in settings.places],
                 initialize,
                 stores.known_bookies,
-                WantedChange(settings.without_directories, settings.allow_storage_expansion),
+                WantedChange(
+                    settings.without_directories,
+                    settings.allow_storage_expansion,
+                    settings.allow_lost_directory,
+                ),
             )
             if checked.added:
                 await add_directories(stores.known_bookies, checked, directories)
@@ -242,14 +250,14 @@ class Bookie:
     async def _check_directories(
         self, stores: MetadataStores, directories: Sequence[OsFileSystem], checked: CheckedCookie
     ) -> DirectoryRecord:
-        """Refuse an older copy of a directory, before the storage changes a file."""
+        """Compare the directories with the record, before the storage changes a file."""
         paths = [each.path for each in directories]
         record = DirectoryRecord(stores.known_bookies, self.bookie_id, paths)
         identities = []
         for each in directories:
             with naming(each.path, len(directories)):
                 identities.append(identity_of(await manifest_of(each)))
-        await record.check(identities, may_miss=bool(checked.removed))
+        self._found = await record.check(identities, may_miss=bool(checked.removed))
         self._closers.push_async_callback(record.close, self.settings.drain_timeout_ms)
         return record
 
@@ -259,14 +267,23 @@ class Bookie:
         self._tasks = tasks = OsTasks(self._crashed)
         self._closers.push_async_callback(tasks.aclose)
         parts = []
-        for files, place in zip(directories, self.settings.places, strict=True):
+        for files, place, found in zip(directories, self.settings.places, self._found, strict=True):
             limits = storage_settings(self.settings, place.journal, self._open_files_max)
             metadata = StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms)
             shared = Shared(files, OsClock(), tasks, limits, metadata, self._directory)
             shared.on_failed_read, shared.on_failed_add = log_failed_read, log_failed_add
-            shared.found = found_removal(checked, shared.found)
+            shared.found = found_removal(checked, found)
             parts.append(shared)
-        return await open_directories(parts)
+        storage = await open_directories(parts)
+        for directory in storage.directories:
+            for reason in directory.found_losses:
+                _logger.warning(
+                    "doubt_raised",
+                    directory=directory.path,
+                    epoch=storage.doubt.epoch,
+                    reason=reason,
+                )
+        return storage
 
     def _make_collector(self, storage: BookieStorage, stores: MetadataStores) -> Collector:
         collector = Collector(
@@ -375,38 +392,11 @@ class Bookie:
             self.failed.set()
         self._registration.set_read_only(read_only=not self._storage.is_writable)
 
-
-def bookie_gauges(
-    view: BookieView,
-    storage: BookieStorage,
-    v2: V2Server,
-    grpc: GrpcServer,
-    servicer: BookieServicer,
-    lanes: Lanes,
-    log_lines_dropped: Callable[[], int],
-) -> dict[str, Callable[[], float]]:
-    """Return a map from gauge names without prefix to the functions that return the values."""
-    directories = storage.directories
-    return {
-        "connections": lambda: v2.connections_count,
-        "ledgers": lambda: storage.ledgers_count,
-        "writable": view.status_number,
-        "entry_log_files": lambda: storage.files_count,
-        "disk_used_part": lambda: max(each.disk.space.used_part for each in directories),
-        "disk_free_bytes": lambda: view.disk_space.free,
-        "disk_total_bytes": lambda: view.disk_space.total,
-        "disk_is_high": lambda: any(
-            each.disk.level is not DiskLevel.NORMAL for each in directories
-        ),
-        "calls": lambda: grpc.call_slots.count,
-        "calls_refused": lambda: grpc.call_slots.refused,
-        "calls_ended": lambda: grpc.call_slots.ended,
-        "watches": lambda: servicer.watch_slots.count,
-        "watches_refused": lambda: servicer.watch_slots.refused,
-        "watches_ended": lambda: servicer.watch_slots.ended,
-        "log_lines_dropped": log_lines_dropped,
-        **lane_gauges(lanes),
-    }
+    def _note_doubt(self, record: DirectoryRecord) -> None:
+        """Date a doubt that the storage has raised while the bookie serves."""
+        assert self._storage is not None, "storage reports before it is open"
+        _logger.warning("doubt_raised", epoch=self._storage.doubt.epoch)
+        record.note_doubt(self._tasks)
 
 
 async def run_bookie(

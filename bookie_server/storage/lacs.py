@@ -39,7 +39,7 @@ class Lacs:
 
     def _read(self, ledger_id: int, on_done: OnLac) -> None:
         state = self._shared.states.get(ledger_id)
-        if state is None or not self._denials.is_certain(ledger_id):
+        if state is None or not self._denials.may_deny(ledger_id):
             on_done(self._denials.code(ledger_id), NO_ENTRY)
         elif not state.is_lac_known:
             on_done(Code.IO_ERROR, NO_ENTRY)

@@ -25,8 +25,9 @@ from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.journal import Journal
 from bookie_server.storage.lacs import Lacs
 from bookie_server.storage.limbo.denials import Denials
+from bookie_server.storage.limbo.limbo_count import LimboCount
 from bookie_server.storage.limbo.losses import Losses
-from bookie_server.storage.limbo.repaired import LimboCount, RepairedLedgers
+from bookie_server.storage.limbo.repaired import RepairedLedgers
 from bookie_server.storage.modes.ring import JournalPlace
 from bookie_server.storage.modes.setup import (
     Mode,
@@ -95,7 +96,8 @@ class LedgerStorage:
         self.verify_held, self.store_repaired = repaired.verify_held, repaired.store_repaired
         self.clear_ledger, self.keep_in_limbo = repaired.clear_ledger, repaired.keep_in_limbo
         self.limbo_ledgers, self.take_asked = repaired.in_limbo, denials.take_asked
-        self._limbo_count = LimboCount(shared)
+        self._limbo_count = count = LimboCount(shared)
+        losses.on_change = repaired.on_cleared = count.note
 
     @classmethod
     async def open(cls, shared: Shared) -> LedgerStorage:
@@ -149,6 +151,8 @@ class LedgerStorage:
         self._shared.tasks.spawn("file maintenance", self._keeper.maintain())
         await self.disk.measure()
         self.disk.start()
+        if self._health.doubt.epoch:
+            self._limbo_count.note()
 
     @property
     def directories(self) -> tuple[LedgerStorage, ...]:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 from bookie_server.core import doubt as rules
 from bookie_server.core.bookie_run import BookieRun, RunJournal
+from bookie_server.core.directory_identity import FoundOutside
 from bookie_server.core.ledger_gate import Health
 from bookie_server.core.ledger_state import HeldLedger, HeldLedgers
 from bookie_server.core.settings import StorageSettings
@@ -66,23 +67,6 @@ class Sequences:
     durable_sequence: int = 0  # all records up to this sequence are synced
 
 
-@dataclass(frozen=True, slots=True)
-class FoundOutside:
-    """What the service found out about a directory before the start of its storage.
-
-    Attributes:
-        loss: The reason why entries may be lost; "" if there is none.
-        starts: Counter of starts in the bookie's record.
-        changes: Counter of changes in the bookie's record.
-        doubt_epoch: The newest epoch of doubt in the bookie's record.
-    """
-
-    loss: str = ""
-    starts: int = 0
-    changes: int = 0
-    doubt_epoch: int = 0
-
-
 class Shared:
     """State that the parts of one storage share. It is created before the boot of the storage."""
 
@@ -106,7 +90,7 @@ class Shared:
         self.run: BookieRun | None = None  # for the next commit of the MANIFEST
         self.journals: tuple[RunJournal, ...] = ()  # for the next commit of the MANIFEST
         self.starts = self.changes = 0  # for the next commit of the MANIFEST
-        self.found = FoundOutside()
+        self.found = FoundOutside()  # set before the boot
         # Ledgers without a state whose metadata is newer than the losses up to an epoch. `Denials`
         # limits their number.
         self.newer: OrderedDict[int, int] = OrderedDict()

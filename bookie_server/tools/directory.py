@@ -16,7 +16,7 @@ from bookie_server.errors import (
     StorageError,
     WrongDirectoryError,
 )
-from bookie_server.ports import CheckedLedger, Standing
+from bookie_server.ports import MetadataAnswer, Standing
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.entry_log_file import FinishedFile, read_index_head
@@ -36,9 +36,9 @@ OPEN_FILES_MAX = 64
 class NoMetadata:
     """The metadata check of a process without a metadata store."""
 
-    async def check(self, ledger_id: int) -> CheckedLedger:  # noqa: ARG002 - always the same
+    async def check(self, ledger_id: int) -> MetadataAnswer:  # noqa: ARG002 - always the same
         """Return that the store could not be reached."""
-        return CheckedLedger(Standing.UNKNOWN)
+        return MetadataAnswer(Standing.UNKNOWN)
 
 
 @asynccontextmanager

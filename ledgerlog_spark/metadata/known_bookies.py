@@ -67,6 +67,20 @@ class KnownBookies:
         assert attempts.lost is not None, "every attempt that returns nothing has lost its answer"
         raise attempts.lost
 
+    async def transaction(self, bookie_id: str) -> int:
+        """The id of the transaction that last wrote the record of a bookie.
+
+        After a `write` of the caller, it is this write, or a later one.
+
+        Raises:
+            MetadataVersionError: The record was deleted.
+        """
+        path = self._path(bookie_id)
+        stat = await self._tree.stat(path)
+        if stat is None:
+            raise _changed(path, bookie_id)
+        return stat.changed_by
+
     async def _write(self, path: str, data: bytes, version: Version | None) -> Version:
         if version is None:
             return (await self._tree.create(path, data, make_parents=True)).version

@@ -114,6 +114,7 @@ class NodeStat:
     children_count: int
     created_ms: int  # by the store's own clock, ms since the epoch
     changed_ms: int  # last write of the data, by the same clock
+    changed_by: int  # id of the transaction of this write
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,14 @@ class KnownDirectory:
         starts: Number of starts with this directory.
         changes: Counter in the MANIFEST, which rises at each start and stop, and while the bookie
             stores data.
+        doubt_epoch: The newest epoch of doubt in the MANIFEST: the number of times that the
+            directory may have lost entries.
     """
 
     directory_id: str
     starts: int
     changes: int
+    doubt_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _directory(fields: dict[str, Any]) -> KnownDirectory:
-    numbers = (fields["starts"], fields["changes"])
+    numbers = (fields["starts"], fields["changes"], fields.get("doubt_epoch", 0))
     if not all(type(number) is int and number >= 0 for number in numbers):
         raise ValueError("a counter is no number")
     if not _DIRECTORY_ID.fullmatch(fields["directory_id"]):

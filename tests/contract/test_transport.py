@@ -13,7 +13,7 @@ import pytest
 from bookie_server.config import BookieSettings
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead, StoredSliceRead
 from bookie_server.core.settings import StorageSettings
-from bookie_server.ports import CheckedLedger, Standing
+from bookie_server.ports import MetadataAnswer, Standing
 from bookie_server.service.collector import Collector
 from bookie_server.service.grpc.server import GrpcServer
 from bookie_server.service.grpc.service import BookieServicer
@@ -161,8 +161,8 @@ async def memory_storage(tmp_path: Path) -> AsyncIterator[MemoryStorage]:
 
 
 class EveryLedgerIsOpen:
-    async def check(self, ledger_id: int) -> CheckedLedger:  # noqa: ARG002
-        return CheckedLedger(Standing.OPEN_WITH_ME)
+    async def check(self, ledger_id: int) -> MetadataAnswer:  # noqa: ARG002
+        return MetadataAnswer(Standing.OPEN_WITH_ME)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bookie_server.core.manifest_codec import NAME
+from bookie_server.core.manifest_codec import NAME, Manifest
 from bookie_server.errors import CookieMismatchError
 from bookie_server.service.membership.cookie_check import COOKIE_FILE, check_cookies
 from ledgerlog_spark.errors import WireFormatError
@@ -34,7 +34,7 @@ async def _judged(directory: Path) -> list[tuple[Case, Verdict, str]]:
     stores = memory_metadata(MemoryNodes())
     await stores.initialize()
 
-    async def initialize() -> None:
+    async def initialize(_first: Manifest | None) -> None:
         (directory / NAME).touch()
 
     registration = stores.registration
@@ -56,7 +56,7 @@ def _cases(sound: Stored) -> Iterator[Case]:
 
 
 async def _judge(stores: MetadataStores, directory: Path) -> tuple[Verdict, str]:
-    async def never() -> None:
+    async def never(_first: Manifest | None) -> None:
         raise AssertionError("a directory with a damaged cookie was initialized")
 
     try:

@@ -8,12 +8,13 @@ from random import Random
 from typing import Any
 
 from bookie_server.core.compaction import ALL_PERCENT
+from bookie_server.core.directory_identity import FoundOutside
 from bookie_server.core.ledger_state import HeldLedgers, decode_states, encode_states
 from bookie_server.core.manifest_codec import Manifest, decode_manifest, manifest_encoding
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead, StoredSliceRead
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
-from bookie_server.ports import CheckedLedger, Standing
+from bookie_server.ports import MetadataAnswer, Standing
 from bookie_server.storage.files.entry_log_file import FinishedFile, OpenFile
 from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
@@ -89,13 +90,13 @@ class FixedMetadata:
         self.asked: list[int] = []
         self.pause: Callable[[], Awaitable[None]] | None = None
 
-    async def check(self, ledger_id: int) -> CheckedLedger:
+    async def check(self, ledger_id: int) -> MetadataAnswer:
         self.asked.append(ledger_id)
         if self.pause is not None:
             await self.pause()
         standing = self.standings.get(ledger_id, self.standing)
         created = 0 if standing is Standing.UNKNOWN else self.created.get(ledger_id, 1)
-        return CheckedLedger(standing, created)
+        return MetadataAnswer(standing, created)
 
 
 class Machine:
@@ -106,6 +107,7 @@ class Machine:
         on_host: Called with each new process before anything runs in it.
         grid_us: The value for its files (see `SimFileSystem`).
         path: Path of the directory.
+        found: What the bookie's record shows about the directory.
         journal_disks: The disks of journal directories, by path. `journal_disk` is used for all
             other paths.
     """
@@ -130,6 +132,7 @@ class Machine:
         self.on_host: Callable[[Host], None] = lambda _host: None
         self.grid_us = 1
         self.path = "/data"
+        self.found = FoundOutside()
         self.journal_disks: dict[str, SimDisk] = {}
 
     def make_files(self) -> SimFileSystem:
@@ -151,16 +154,16 @@ class Machine:
         if self.is_new:
             await initialize_directory(files)
             self.is_new = False
-        return await LedgerStorage.open(
-            Shared(
-                files=files,
-                clock=self.host,
-                tasks=self.host,
-                settings=self.settings,
-                metadata=self.metadata,
-                open_directory=self.open_journal,
-            )
+        shared = Shared(
+            files=files,
+            clock=self.host,
+            tasks=self.host,
+            settings=self.settings,
+            metadata=self.metadata,
+            open_directory=self.open_journal,
         )
+        shared.found = self.found
+        return await LedgerStorage.open(shared)
 
     def open_journal(self, path: str) -> SimFileSystem:
         return SimFileSystem(self.journal_disks.get(path, self.journal_disk), self.host)

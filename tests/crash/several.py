@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+from bookie_server.core.directory_identity import FoundOutside
 from bookie_server.core.requests import StoredReads
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.storage.directories.opening import open_directories
 from bookie_server.storage.directories.router import LedgerDirectories
 from bookie_server.storage.files.manifest import initialize_directory
-from bookie_server.storage.shared import FoundOutside, Shared
+from bookie_server.storage.shared import Shared
 from ledgerlog_spark.model import Code
 from tests.crash.machine import KEY, SMALL, Machine
 from tests.sim.runtime import Host, Scheduler

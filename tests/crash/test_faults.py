@@ -15,7 +15,7 @@ from bookie_server.errors import (
     DiskFullError,
     FormatVersionError,
 )
-from bookie_server.ports import CheckedLedger, Standing
+from bookie_server.ports import MetadataAnswer, Standing
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, encode_manifest, entry
 from tests.fixtures.kinds import now
@@ -233,7 +233,7 @@ def test_adds_that_wait_for_the_metadata_check_are_answered_within_its_time() ->
     machine.start()
     torn(machine)
 
-    async def never(ledger_id: int) -> CheckedLedger:
+    async def never(ledger_id: int) -> MetadataAnswer:
         machine.metadata.asked.append(ledger_id)
         return await machine.host.future()
 

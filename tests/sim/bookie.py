@@ -14,7 +14,7 @@ from bookie_server.core.record import JournalRecordKind
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
-from bookie_server.ports import CheckedLedger
+from bookie_server.ports import MetadataAnswer
 from bookie_server.service.collector import Collector
 from bookie_server.storage.compaction.cycle import Compacted
 from bookie_server.storage.files.manifest import initialize_directory
@@ -55,11 +55,11 @@ class MetadataFromStore:
         self._world = world
         self._name = name
 
-    async def check(self, ledger_id: int) -> CheckedLedger:
+    async def check(self, ledger_id: int) -> MetadataAnswer:
         record = self._world.store.records.get(ledger_id)
         if record is None:
-            return CheckedLedger(standing_of(None, self._name))
-        return CheckedLedger(standing_of(record.value, self._name), record.version.incarnation)
+            return MetadataAnswer(standing_of(None, self._name))
+        return MetadataAnswer(standing_of(record.value, self._name), record.version.incarnation)
 
 
 class ListingFromStore:

@@ -16,7 +16,7 @@ from bookie_server.core import ledger_gate
 from bookie_server.core.ledger_gate import admit_add
 from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.record import JournalRecord
-from bookie_server.ports import CheckedLedger, Standing
+from bookie_server.ports import MetadataAnswer, Standing
 from bookie_server.service.collector import Collector
 from bookie_server.storage import fences
 from bookie_server.storage.adds import AddPath
@@ -309,7 +309,7 @@ def _gc_forgets_fence(self: Drops, record: JournalRecord) -> None:
 _check_metadata = MetadataFromStore.check
 
 
-async def _replaced_is_not_writable(self: MetadataFromStore, ledger_id: int) -> CheckedLedger:
+async def _replaced_is_not_writable(self: MetadataFromStore, ledger_id: int) -> MetadataAnswer:
     checked = await _check_metadata(self, ledger_id)
     is_replaced = checked.standing is Standing.OPEN_WITHOUT_ME
     return replace(checked, standing=Standing.NOT_WRITABLE) if is_replaced else checked

@@ -201,6 +201,17 @@ class BookieView:
             for each in self.serving.storage.directories
         ]
 
+    def doubt(self) -> dict[str, int | bool]:
+        """Return whether the directory may have lost entries, and how many ledgers are in limbo."""
+        storage = self.serving.storage
+        doubt = storage.doubt
+        return {
+            "epoch": doubt.epoch,
+            "isOver": doubt.is_over,
+            "isDated": doubt.epoch == 0 or doubt.transaction > 0,
+            "ledgersInLimbo": storage.ledgers_in_limbo,
+        }
+
     def journal_mark(self) -> dict[str, str]:
         """Return the marks of the journals in BookKeeper's form, or {} without a journal."""
         marks = [each.journal_mark for each in self.serving.storage.directories]
@@ -231,6 +242,7 @@ class BookieView:
             "state": self.state(),
             "disk": self.disk_info(),
             "directories": self.directories(),
+            "doubt": self.doubt(),
             "garbageCollection": self.garbage_collection(),
             "metrics": self.metrics(),
         }

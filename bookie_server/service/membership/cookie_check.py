@@ -8,6 +8,9 @@ At its first start, a bookie writes the `VERSION` file of every directory, then 
 then the cookie in the metadata store. Each write is durable before the next write. If a first start
 is interrupted, some directories contain a cookie, but no directory contains entries. The next start
 then continues. If the cookie is in the store, a directory without a MANIFEST has lost its files.
+Then the start is refused. If the setting `allow_lost_directory` is set and the directory is empty,
+the start continues in doubt: the first MANIFEST has an epoch of doubt, and is durable before the
+`VERSION` file. So a crash leaves no empty directory that counts as whole.
 
 The directories of a bookie change only on request: an empty directory is added, or a lost one is
 removed. While such a change is written, directories may have the cookie from before or after it.
@@ -21,7 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bookie_server.core.directory_identity import manifest_after_a_loss
 from bookie_server.core.manifest_codec import NAME as MANIFEST_FILE
+from bookie_server.core.manifest_codec import Manifest, decode_manifest
 from bookie_server.errors import (
     REPLACEMENT_ADVICE,
     CookieMismatchError,
@@ -60,17 +65,24 @@ class CheckedCookie:
 
 @dataclass(frozen=True, slots=True)
 class WantedChange:
-    """The changes of the bookie's directories that the settings allow."""
+    """The changes of the bookie's directories that the settings allow.
+
+    Attributes:
+        without: Directories that may be removed.
+        may_add: Whether empty directories may be added.
+        may_be_lost: Whether the only directory may have lost its data.
+    """
 
     without: Collection[Path] = ()
     may_add: bool = False
+    may_be_lost: bool = False
 
 
 async def check_cookies(
     registration: Registration,
     bookie_id: str,
     directories: Sequence[Path],
-    initialize: Callable[[], Awaitable[None]],
+    initialize: Callable[[Manifest | None], Awaitable[None]],
     known: KnownBookies,
     change: WantedChange = WantedChange(),
 ) -> CheckedCookie:
@@ -80,7 +92,8 @@ async def check_cookies(
     has locked the directories. A first start writes the cookies of the directories, calls
     `initialize` to write the first MANIFESTs, and writes the cookie of the store. After an
     interruption, the next start calls `initialize` again. `known` is the store of the bookies'
-    records: a bookie with a record does not start for the first time.
+    records: a bookie with a record does not start for the first time. If the change allows it, the
+    only directory gets a first MANIFEST in doubt.
 
     If CookieMismatchError is raised, nothing was changed, unless another process created the cookie
     in the store at the same time.
@@ -94,7 +107,12 @@ async def check_cookies(
     )
     stored = await registration.read_cookie(bookie_id)
     if stored is not None:
-        return _checked(stored, wanted, directories, change)
+        cookie = _cookie_of_store(stored, wanted)
+        is_same = cookie.ledger_directories == wanted.ledger_directories
+        if change.may_be_lost and is_same and all(map(_is_lost, directories)):
+            await _begin_in_doubt(bookie_id, directories, initialize, known, wanted)
+            return CheckedCookie(wanted)
+        return _checked(cookie, stored.version, wanted, directories, change)
     allowed = {frozenset(wanted.ledger_directories)}
     without_cookie = [path for path in directories if not _has_cookie(path, wanted, allowed)]
     _refuse_data_nobody_knows(directories, without_cookie, bookie_id)
@@ -102,7 +120,7 @@ async def check_cookies(
         raise _wiped(directories[0], bookie_id)
     for directory in without_cookie:
         write_atomically(directory / COOKIE_FILE, wanted.encode())
-    await initialize()
+    await initialize(None)
     try:
         await registration.write_cookie(bookie_id, wanted.encode(), None)
     except MetadataVersionError:
@@ -114,11 +132,8 @@ async def check_cookies(
     return CheckedCookie(wanted)
 
 
-def _checked(
-    stored: Versioned[bytes], wanted: Cookie, directories: Sequence[Path], change: WantedChange
-) -> CheckedCookie:
-    """Compare the directories with the cookie in the store, and find the requested change."""
-    place = f"cookies/{wanted.bookie_id} in the metadata store"
+def _cookie_of_store(stored: Versioned[bytes], wanted: Cookie) -> Cookie:
+    place = _place_in_store(wanted)
     cookie = _decoded(stored.value, place)
     if cookie.instance_id != wanted.instance_id or cookie.bookie_id != wanted.bookie_id:
         raise CookieMismatchError(
@@ -128,6 +143,22 @@ def _checked(
             bookie_id=wanted.bookie_id,
             path=place,
         )
+    return cookie
+
+
+def _place_in_store(cookie: Cookie) -> str:
+    return f"cookies/{cookie.bookie_id} in the metadata store"
+
+
+def _checked(
+    cookie: Cookie,
+    version: Version,
+    wanted: Cookie,
+    directories: Sequence[Path],
+    change: WantedChange,
+) -> CheckedCookie:
+    """Compare the directories with the cookie in the store, and find the requested change."""
+    place = _place_in_store(wanted)
     added = tuple(path for path in directories if str(path) not in cookie.ledger_directories)
     here = frozenset(wanted.ledger_directories)
     removed = tuple(path for path in cookie.ledger_directories if path not in here)
@@ -145,7 +176,33 @@ def _checked(
             raise _missing_file(directory / COOKIE_FILE, wanted, directories)
         elif not (directory / MANIFEST_FILE).exists():
             raise _missing_file(directory / MANIFEST_FILE, wanted, directories)
-    return CheckedCookie(wanted, stored.version, added, removed)
+    return CheckedCookie(wanted, version, added, removed)
+
+
+def _is_lost(directory: Path) -> bool:
+    """Return whether a directory has no data, or only the first MANIFEST after a loss."""
+    path = directory / MANIFEST_FILE
+    if not _holds_no_entries(directory):
+        return False
+    return not path.exists() or decode_manifest(path.read_bytes()).doubt.epoch > 0
+
+
+async def _begin_in_doubt(
+    bookie_id: str,
+    directories: Sequence[Path],
+    initialize: Callable[[Manifest | None], Awaitable[None]],
+    known: KnownBookies,
+    cookie: Cookie,
+) -> None:
+    """Write the first MANIFEST of an empty directory, in doubt, and then its cookie."""
+    found = await known.read(bookie_id)
+    if found is not None and found.value.is_retired:
+        raise _wiped(directories[0], bookie_id)
+    await initialize(
+        manifest_after_a_loss(None if found is None else found.value, os.urandom(8).hex())
+    )
+    for directory in directories:
+        write_atomically(directory / COOKIE_FILE, cookie.encode())
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bookie_server.core.directory_identity import identity_of
+from bookie_server.core.directory_identity import FoundOutside, identity_of
 from bookie_server.core.manifest_codec import Manifest
 from bookie_server.ports import FileSystem
 from bookie_server.service.membership.cookie_check import (
@@ -27,7 +27,6 @@ from bookie_server.service.membership.cookie_check import (
 from bookie_server.service.membership.directory_record import DirectoryRecord
 from bookie_server.storage.directories.losses import joined_doubt
 from bookie_server.storage.files.manifest import ManifestStore, initialize_directory
-from bookie_server.storage.shared import FoundOutside
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.metadata.known_bookies import KnownBookies
 from ledgerlog_spark.model import Version
@@ -41,8 +40,8 @@ async def add_directories(
     """Add the directories `checked.added` to a bookie. All its directories are locked.
 
     Raises:
-        StartupError: No start of this release has written the bookie's record.
-        DirectoryIdentityError: Another directory of the bookie is not its newest state.
+        StartupError: No start of this release has written the bookie's record, or another directory
+            of the bookie is not its newest state.
         MetadataVersionError: Another process has changed the cookie or the record.
     """
     bookie_id = checked.cookie.bookie_id
@@ -51,12 +50,13 @@ async def add_directories(
     manifests = [await manifest_of(each) for each in others]
     identities = [identity_of(manifest) for manifest in manifests]
     found = await known.read(bookie_id)
+    advice = f"first start it once without {', '.join(each.path for each in added)}"
     if found is None or not all(identity.changes for identity in identities):
-        raise StartupError(
-            f"bookie {bookie_id} was never started with this release. First start it once without "
-            f"{', '.join(each.path for each in added)}"
-        )
-    await DirectoryRecord(known, bookie_id, [each.path for each in others]).check(identities)
+        raise StartupError(f"bookie {bookie_id} was never started with this release; {advice}")
+    record = DirectoryRecord(known, bookie_id, [each.path for each in others])
+    for outside in await record.check(identities):
+        if outside.loss:
+            raise StartupError(f"{outside.loss}; {advice}")
     doubt = joined_doubt(manifest.doubt for manifest in manifests)
     news = []
     for directory in added:

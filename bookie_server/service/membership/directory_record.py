@@ -5,6 +5,10 @@ compare-and-swap, then the bookie serves. So a directory with a smaller counter 
 an older copy (`core.directory_identity`). While a directory gets data, its counter rises once in an
 interval. It also rises at a clean stop. At most one rise of each counter waits for the metadata
 store.
+
+After each possible loss, the record gets the new epoch of doubt, which is durable in the MANIFEST.
+The id of the transaction of this write, or of a later one, dates the doubt: a ledger that a later
+transaction creates has lost nothing. While the store is away, the write is repeated.
 """
 
 from __future__ import annotations
@@ -15,21 +19,29 @@ from typing import Protocol
 
 from bookie_server.core.directory_identity import (
     ACCEPTED,
+    DirectoryFinding,
     DirectoryIdentity,
+    FoundOutside,
     compare_all,
+    found_outside,
     known_bookie,
     missing_directory,
+    older_copy,
     refusal,
 )
+from bookie_server.core.doubt import Doubt
+from bookie_server.errors import StorageError
 from bookie_server.ports import Tasks
 from bookie_server.service.logging import fields_of, get_logger
 from ledgerlog_spark.errors import LedgerLogError, MetadataVersionError
 from ledgerlog_spark.metadata.known_bookies import KnownBookies
-from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.model import Version
 from ledgerlog_spark.wire.cookie import Cookie
 from ledgerlog_spark.wire.known_bookie import KnownBookie
 
 ATTEMPTS_MAX = 4
+RETRY_MS = 1_000
+RETRY_MS_MAX = 60_000
 
 _logger = get_logger("directory")
 
@@ -45,8 +57,19 @@ class CountedStorage(Protocol):
     def records_stored(self) -> int:
         """Number of records that this process has stored."""
 
+    @property
+    def doubt(self) -> Doubt:
+        """The doubt in the durable MANIFEST."""
+
+    @property
+    def failure(self) -> StorageError | None:
+        """The error that ended the storage."""
+
     async def count_change(self) -> None:
         """Raise the counter, unless the MANIFEST has no room."""
+
+    async def date_doubt(self, epoch: int, transaction: int) -> None:
+        """Store a transaction that began after the epoch was durable."""
 
 
 class DirectoryRecord:
@@ -66,17 +89,27 @@ class DirectoryRecord:
         self._written: Sequence[DirectoryIdentity] = ()  # what the record has
         self._version: Version | None = None
         self._records: list[int] = []  # records that the counters cover
+        self._is_writing = False
+        self._is_dating = False
         self._is_stopped = False
 
-    async def check(self, local: Sequence[DirectoryIdentity], *, may_miss: bool = False) -> None:
-        """Refuse a directory that is not the newest state. Nothing is changed.
+    async def check(
+        self, local: Sequence[DirectoryIdentity], *, may_miss: bool = False
+    ) -> list[FoundOutside]:
+        """Return what the record shows about each directory. Nothing is changed.
 
-        With `may_miss`, the record may have further directories, which the next record removes.
+        An older copy lacks entries and fences, so the start with it raises the doubt. With
+        `may_miss`, the record may have further directories, which the next record removes.
 
         Raises:
-            DirectoryIdentityError: A directory is an older copy or another directory.
+            DirectoryIdentityError: It is another directory, or the bookie was taken out of service.
         """
-        await self._compared(local, may_miss=may_miss)
+        found = await self._known.read(self._bookie_id)
+        known = None if found is None else found.value
+        return [
+            found_outside(known, older_copy(path, identity, known) if is_older and known else "")
+            for path, identity, is_older in self._compared(local, known, may_miss=may_miss)
+        ]
 
     async def begin(
         self,
@@ -95,8 +128,9 @@ class DirectoryRecord:
         """
         for attempt in range(ATTEMPTS_MAX):
             local = [storage.identity for storage in storages]
-            found = await self._compared(local, may_miss=change is not None)
-            version = None if found is None else found.version
+            found = await self._known.read(self._bookie_id)
+            known, version = (None, None) if found is None else (found.value, found.version)
+            self._refuse_older(self._compared(local, known, may_miss=change is not None), known)
             try:
                 if change is None:
                     await self._write(local, version)
@@ -114,6 +148,51 @@ class DirectoryRecord:
     def follow(self, tasks: Tasks, interval_ms: int) -> None:
         """Raise the counters once in each interval in which their directories got records."""
         tasks.spawn("counters of the directories", self._follow(tasks, interval_ms))
+
+    def note_doubt(self, tasks: Tasks) -> None:
+        """Write the record with the newest epoch of doubt, and date the doubt, as soon as possible.
+
+        The storage calls this after it has raised the doubt durably.
+        """
+        if not self._is_dating and not self._is_stopped:
+            self._is_dating = True
+            tasks.spawn("date of the doubt", self._date_until_it_succeeds(tasks))
+
+    async def _date_until_it_succeeds(self, tasks: Tasks) -> None:
+        pause_ms = RETRY_MS
+        try:
+            while not self._is_stopped and not await self._has_dated():
+                await tasks.sleep(pause_ms)
+                pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
+        finally:
+            self._is_dating = False
+
+    async def _has_dated(self) -> bool:
+        assert self._storages, "the doubt is dated after the start"
+        await self.write_record()
+        # A directory that has failed cannot store a date.
+        storages = [each for each in self._storages if each.failure is None]
+        try:
+            for storage in storages:
+                await self._date(storage)
+        except LedgerLogError as error:
+            _logger.warning("doubt_not_dated", **fields_of(error))
+            return False
+        doubts = [storage.doubt for storage in storages]
+        return all(doubt.epoch == 0 or doubt.transaction > 0 for doubt in doubts)
+
+    async def _date(self, storage: CountedStorage) -> None:
+        """Date the doubt of a directory if the record has its epoch.
+
+        The epoch was durable before the record was written. So any transaction that wrote the
+        record since then began after the epoch was durable.
+        """
+        doubt = storage.doubt
+        is_open = doubt.epoch > 0 and not doubt.transaction
+        written = self._written[self._storages.index(storage)]
+        if is_open and written.doubt_epoch == doubt.epoch:
+            transaction = await self._known.transaction(self._bookie_id)
+            await storage.date_doubt(doubt.epoch, transaction)
 
     def stop(self) -> None:
         """Raise the counters no more."""
@@ -156,8 +235,10 @@ class DirectoryRecord:
         The record is never ahead of the MANIFESTs on the devices.
         """
         local = [storage.identity for storage in self._storages]
-        if local == self._written:
+        # The writes follow each other, because each needs the version of the last one.
+        if not local or local == self._written or self._is_writing:
             return
+        self._is_writing = True
         try:
             await self._write(local, self._version)
         except MetadataVersionError as error:
@@ -166,6 +247,8 @@ class DirectoryRecord:
             _logger.error("record_was_changed", **fields_of(error))  # noqa: TRY400 - no bug
         except LedgerLogError as error:
             _logger.warning("counter_not_written", **fields_of(error))
+        finally:
+            self._is_writing = False
 
     async def _write(self, local: Sequence[DirectoryIdentity], version: Version | None) -> None:
         self._version = await self._known.write(self._bookie_id, known_bookie(local), version)
@@ -185,17 +268,26 @@ class DirectoryRecord:
         self._version = None if found is None else found.version
         self._written = local
 
-    async def _compared(
-        self, local: Sequence[DirectoryIdentity], *, may_miss: bool
-    ) -> Versioned[KnownBookie] | None:
-        found = await self._known.read(self._bookie_id)
-        known = None if found is None else found.value
-        findings = compare_all(local, known)
-        if known is None:
-            return found
-        for path, identity, finding in zip(self._paths, local, findings, strict=True):
-            if finding not in ACCEPTED:
+    def _refuse_older(
+        self, compared: Sequence[tuple[str, DirectoryIdentity, bool]], known: KnownBookie | None
+    ) -> None:
+        """Refuse a record with newer counters, which another process has written."""
+        for path, identity, is_older in compared:
+            if is_older and known is not None:
+                raise refusal(DirectoryFinding.OLDER_COPY, path, self._bookie_id, identity, known)
+
+    def _compared(
+        self, local: Sequence[DirectoryIdentity], known: KnownBookie | None, *, may_miss: bool
+    ) -> list[tuple[str, DirectoryIdentity, bool]]:
+        """Return each directory with its path, and whether it is an older copy."""
+        compared = []
+        for path, identity, finding in zip(
+            self._paths, local, compare_all(local, known), strict=True
+        ):
+            is_older = finding is DirectoryFinding.OLDER_COPY
+            if known is not None and not is_older and finding not in ACCEPTED:
                 raise refusal(finding, path, self._bookie_id, identity, known)
-        if len(known.directories) > len(local) and not may_miss:
+            compared.append((path, identity, is_older))
+        if known is not None and len(known.directories) > len(local) and not may_miss:
             raise missing_directory(self._bookie_id, local, known)
-        return found
+        return compared

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from bookie_server.core.doubt import standing_of
-from bookie_server.ports import CheckedLedger, Standing
+from bookie_server.ports import MetadataAnswer, Standing
 from bookie_server.service.logging import fields_of, get_logger
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataError, MetadataFormatError
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
@@ -28,21 +28,21 @@ class StoreMetadataCheck:
         self._bookie_id = bookie_id
         self._timeout_s = timeout_ms / 1_000
 
-    async def check(self, ledger_id: int) -> CheckedLedger:
+    async def check(self, ledger_id: int) -> MetadataAnswer:
         """Return the state in the metadata, or UNKNOWN if the metadata cannot be read."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._ledgers.sync()
                 found = await self._ledgers.load(ledger_id)
         except LedgerNotFoundError:
-            return CheckedLedger(standing_of(None, self._bookie_id))
+            return MetadataAnswer(standing_of(None, self._bookie_id))
         except (MetadataError, TimeoutError) as error:
             _metadata_logger.warning(
                 "metadata_check_failed", **{**fields_of(error), "ledger_id": ledger_id}
             )
-            return CheckedLedger(Standing.UNKNOWN)
+            return MetadataAnswer(Standing.UNKNOWN)
         # The incarnation of a version is the id of the transaction that created the node.
-        return CheckedLedger(standing_of(found.value, self._bookie_id), found.version.incarnation)
+        return MetadataAnswer(standing_of(found.value, self._bookie_id), found.version.incarnation)
 
 
 class StoreLedgerListing:

@@ -91,6 +91,18 @@ MEANINGS: Final = {
         "forgets them."
     ),
     "entry_log_files": "Entry-log files that may hold entries, including the file that is written.",
+    "doubt_epoch": (
+        "Number of times that the directory may have lost entries. The bookie does not deny that "
+        "an entry of a ledger in limbo exists."
+    ),
+    "in_doubt": (
+        "1 while ledgers without a state on this bookie are in limbo, because not all ledgers are "
+        "repaired after a possible loss."
+    ),
+    "ledgers_in_limbo": (
+        "Ledgers with a state on this bookie that may have lost entries, at the last count. The "
+        "bookie counts them after changes, at most once in a second."
+    ),
     "disk_used_part": (
         "The used part of the device of the entries, from 0 to 1. If the bookie has several "
         "devices, the largest such part. Freed files that the bookie keeps for reuse count as free."

@@ -22,7 +22,7 @@ from ledgerlog_spark.model import Code
 ASKED_MAX = 1_000
 """Number of ledgers with the answer "unknown" that are kept for the repair."""
 COMPARED_MAX = 10_000
-"""Number of ledgers whose creation is kept. For other ledgers, the store is asked again."""
+"""Number of ledgers whose creation is kept. The records of other ledgers are read again."""
 QUESTIONS_MAX = 64
 """Number of ledgers whose record is read at the same time. Reads of others get "unknown"."""
 
@@ -38,7 +38,7 @@ class Denials:
         self._questions: dict[int, list[Callable[[], None]]] = {}
         self._asked: dict[int, None] = {}
 
-    def is_certain(self, ledger_id: int) -> bool:
+    def may_deny(self, ledger_id: int) -> bool:
         """Return whether the bookie may now deny that an entry of the ledger exists."""
         newer = self._shared.newer.get(ledger_id, 0)
         return may_say_absent(self._states.get(ledger_id), self._health, newer)
@@ -55,7 +55,7 @@ class Denials:
     def code(self, ledger_id: int, *, was_certain: bool = True) -> Code:
         """Return the code for a look that found nothing, after any comparison.
 
-        `was_certain` is the value of `is_certain` before the look. While the look lasted, a repair
+        `was_certain` is the value of `may_deny` before the look. While the look lasted, a repair
         or a rebuild of an index may have ended. So the bookie denies that an entry exists only if
         it might do this both before and after the look.
         """
@@ -117,7 +117,7 @@ class Denials:
         if state is None:
             newer[ledger_id] = max(newer.pop(ledger_id, 0), epoch)
             if len(newer) > COMPARED_MAX:
-                # The ledger is in limbo again. Its next denial asks the store again.
+                # The ledger returns to limbo. Its next denial reads its record.
                 ledger_id, _ = newer.popitem(last=False)
                 self._compared.pop(ledger_id, None)
         elif epoch > state.cleared_epoch:

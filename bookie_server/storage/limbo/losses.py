@@ -9,19 +9,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from bookie_server.core.doubt import Doubt
 from bookie_server.errors import StorageError
 from bookie_server.storage.files.entry_log_file import FinishedFile
+from bookie_server.storage.modes.recorded_run import Commits
 from bookie_server.storage.shared import Shared
-
-
-class Commits(Protocol):
-    """The maintenance of the files, which commits the MANIFEST."""
-
-    async def commit_soon(self) -> None:
-        """Wait for a commit that begins now or later, or until the storage has failed."""
 
 
 class Losses:
@@ -33,6 +26,8 @@ class Losses:
         self._commits = commits
         # Called when a raised doubt is durable.
         self.on_raised: Callable[[], None] = lambda: None
+        # Called when the doubt has changed.
+        self.on_change: Callable[[], None] = lambda: None
 
     @property
     def durable(self) -> Doubt:
@@ -60,6 +55,7 @@ class Losses:
         health = self._health
         health.doubt = health.doubt.raised()
         health.check_epoch += 1
+        self.on_change()
         return health.doubt.epoch
 
     async def _make_durable(self, epoch: int) -> None:
@@ -92,6 +88,7 @@ class Losses:
             StorageError: The storage has failed or ended.
         """
         self._health.doubt = self._health.doubt.ended(epoch)
+        self.on_change()
         await self._commit(lambda doubt: doubt.cleared >= epoch)
 
     async def _commit(self, is_durable: Callable[[Doubt], bool]) -> None:

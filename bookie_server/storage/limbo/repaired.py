@@ -18,7 +18,6 @@ from bookie_server.storage.journal import Journal
 from bookie_server.storage.reading.readings import finish
 from bookie_server.storage.reading.reads import Reader
 from bookie_server.storage.shared import Shared
-from bookie_server.storage.slices import parts
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import NO_ENTRY, Code
 
@@ -35,6 +34,7 @@ class RepairedLedgers:
         self._journal = journal
         self._reader = reader
         self._adds = adds
+        self.on_cleared: Callable[[], None] = lambda: None
 
     def in_limbo(self) -> list[int]:
         """Return the ids of the ledgers with a state that need a repair, ascending.
@@ -120,32 +120,9 @@ class RepairedLedgers:
         state.cleared_epoch = max(state.cleared_epoch, epoch)
         state.explicit_lac = max(state.explicit_lac, last_add_confirmed)
         self._states.changed.add(ledger_id)
+        self.on_cleared()
 
 
 def needs_repair(state: HeldLedger, doubt: Doubt) -> bool:
     """Return whether a ledger with a state is in limbo, and not dropped."""
     return is_in_limbo(state, doubt) and not state.is_dropped
-
-
-class LimboCount:
-    """The number of ledgers in limbo, counted in slices when somebody asks."""
-
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-        self._is_counting = False
-        self._count = 0
-
-    @property
-    def count(self) -> int:
-        """The result of the last count. If the directory ever was in doubt, begin another one."""
-        if self._shared.health.doubt.epoch and not self._is_counting:
-            self._is_counting = True
-            self._shared.tasks.spawn("count of ledgers in limbo", self._count_all())
-        return self._count
-
-    async def _count_all(self) -> None:
-        count, health = 0, self._shared.health
-        for part in parts(list(self._shared.states.values())):
-            count += sum(needs_repair(state, health.doubt) for state in part)
-            await self._shared.give_way()
-        self._count, self._is_counting = count, False

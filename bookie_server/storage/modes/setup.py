@@ -164,7 +164,7 @@ def require_own_directory(shared: Shared) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """What a start knows about the records of the last run.
+    """The records of the last run, as a start finds them.
 
     Attributes:
         proved_upto: The largest sequence that the last run may have acknowledged. Its journal or

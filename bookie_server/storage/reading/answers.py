@@ -138,7 +138,7 @@ class ReadAnswers:
     def _read_stretch(self, stretch: Stretch, peer: object, on_some: OnReadSome) -> None:
         ledger_id = stretch.ledger_id
         failure_of = partial(FailedRead, self._shared, ledger_id, peer=peer)
-        was_certain = self._denials.is_certain(ledger_id)
+        was_certain = self._denials.may_deny(ledger_id)
 
         def deny(entry_id: int) -> None:
             failure = failure_of(entry_id)
@@ -231,7 +231,7 @@ class ReadAnswers:
     def _answer(self, request: StoredRead, on_done: OnRead, *, may_compare: bool = True) -> None:
         ledger_id, entry_id = request.ledger_id, request.entry_id
         state = self._states.get(ledger_id)
-        was_certain = self._denials.is_certain(ledger_id)
+        was_certain = self._denials.may_deny(ledger_id)
         if state is not None and entry_id == NO_ENTRY:
             # An answer with the largest id denies that entries with larger ids exist, so it needs
             # the same certainty as the answer NO_ENTRY.
@@ -270,7 +270,7 @@ class ReadAnswers:
         *,
         may_compare: bool = True,
     ) -> None:
-        was_certain = self._denials.is_certain(failure.ledger_id)
+        was_certain = self._denials.may_deny(failure.ledger_id)
         again = partial(self._answer_list, begin, failure, on_done, may_compare=False)
 
         def on_entries(entries: list[bytes]) -> None:

@@ -123,6 +123,7 @@ def stat_of(stat: Any) -> znodes.NodeStat:
         children_count=stat.numChildren,
         created_ms=stat.ctime,
         changed_ms=stat.mtime,
+        changed_by=stat.mzxid,
     )
 
 

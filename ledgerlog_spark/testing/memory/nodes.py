@@ -43,6 +43,7 @@ class Node:
     owner: int
     created_ms: int
     changed_ms: int
+    changed_by: int
     children_made: int = 0
 
 
@@ -89,6 +90,7 @@ class NodeMap:
             children_count=len(self.names.get(path, ())),
             created_ms=node.created_ms,
             changed_ms=node.changed_ms,
+            changed_by=node.changed_by,
         )
 
     def put(self, path: str, node: Node | None) -> Node | None:
@@ -118,7 +120,7 @@ class MemoryNodes:
         self._listeners: list[Callable[[list[NodeChange]], None]] = []
         self._last_session_id = 0
         self._owners: dict[int, Callable[[], None]] = {}
-        self.current.put("/", Node(b"", Version(0, 0), 0, 0, 0))
+        self.current.put("/", Node(b"", Version(0, 0), 0, 0, 0, 0))
 
     def estimate_ms(self, age_ms_max: int | None = None) -> int:
         """Return the time of the store's clock."""
@@ -202,7 +204,13 @@ class MemoryNodes:
                 node = self.current.node(path)
                 _check(path, node, version)
                 after = Version(node.version.incarnation, node.version.number + 1)
-                changed = replace(node, data=data, version=after, changed_ms=self._clock_ms())
+                changed = replace(
+                    node,
+                    data=data,
+                    version=after,
+                    changed_ms=self._clock_ms(),
+                    changed_by=self._transaction_id,
+                )
                 self._put(path, changed, undo)
                 changes.append(NodeChange(path, is_of_children=False))
                 return after
@@ -229,7 +237,8 @@ class MemoryNodes:
             raise NodeExistsError(f"{path} exists", path=path)
         version, now_ms = Version(self._transaction_id, 0), self._clock_ms()
         owner = session_id if kind.is_ephemeral else 0
-        self._put(path, Node(operation.data, version, owner, now_ms, now_ms), undo)
+        transaction = self._transaction_id
+        self._put(path, Node(operation.data, version, owner, now_ms, now_ms, transaction), undo)
         counted = replace(parent, children_made=parent.children_made + 1)
         self._put(parent_of(path), counted, undo)
         return Created(path, version)

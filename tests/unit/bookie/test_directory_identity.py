@@ -147,7 +147,9 @@ def test_a_record_reads_back() -> None:
     for record in (known(), known(is_retired=True), KnownBookie(())):
         assert KnownBookie.decode(record.encode()) == record
     assert known().encode() == (
-        b'{"directories":[{"changes":9,"directory_id":"' + A.encode() + b'","starts":3}],'
+        b'{"directories":[{"changes":9,"directory_id":"'
+        + A.encode()
+        + b'","doubt_epoch":0,"starts":3}],'
         b'"format":1,"is_retired":false}'
     )
 

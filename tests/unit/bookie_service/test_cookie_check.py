@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bookie_server.core.directory_identity import DirectoryFinding, compare, identity_of
+from bookie_server.core.doubt import Doubt
+from bookie_server.core.manifest_codec import Manifest, decode_manifest
 from bookie_server.errors import CookieMismatchError
-from bookie_server.service.membership.cookie_check import COOKIE_FILE, check_cookies
+from bookie_server.service.membership.cookie_check import COOKIE_FILE, WantedChange, check_cookies
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.files.manifest import ManifestStore, initialize_directory
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.testing.cluster import memory_metadata
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.wire.cookie import Cookie
+from ledgerlog_spark.wire.known_bookie import KnownBookie, KnownDirectory
 from tests.fixtures.metadata_worlds import delete_cookie
 
 if TYPE_CHECKING:
@@ -38,22 +42,35 @@ def directory(tmp_path: Path) -> Path:
     return path
 
 
-async def check(stores: MetadataStores, bookie_id: str, directory: Path) -> Cookie:
+async def check(
+    stores: MetadataStores, bookie_id: str, directory: Path, *, allow_lost_directory: bool = False
+) -> Cookie:
     """Check the cookies as a start does, with the first MANIFEST in a real directory."""
 
-    async def initialize() -> None:
-        assert await stores.registration.read_cookie(bookie_id) is None, "the node comes last"
+    async def initialize(first: Manifest | None) -> None:
+        if first is None:
+            assert await stores.registration.read_cookie(bookie_id) is None, "the node comes last"
         files = OsFileSystem(directory)
         try:
             await files.lock()
-            await initialize_directory(files)
+            await initialize_directory(files, first)
         finally:
             await files.unlock()
 
     checked = await check_cookies(
-        stores.registration, bookie_id, [directory], initialize, stores.known_bookies
+        stores.registration,
+        bookie_id,
+        [directory],
+        initialize,
+        stores.known_bookies,
+        WantedChange(may_be_lost=allow_lost_directory),
     )
     return checked.cookie
+
+
+def _wipe(directory: Path) -> None:
+    for path in list(directory.iterdir()):
+        path.unlink()
 
 
 def _contents(directory: Path) -> dict[str, bytes]:
@@ -142,13 +159,13 @@ async def test_directory_emptied_but_for_its_cookie_is_refused(
     message = await _refusal(stores, directory)
     assert str(directory / "MANIFEST") in message
     assert "data is missing" in message
-    assert "another bookie_id" in message
+    assert "allow_lost_directory=true" in message
 
 
 async def test_first_start_cut_off_before_its_manifest_goes_on(
     stores: MetadataStores, directory: Path
 ) -> None:
-    async def power_fails() -> None:
+    async def power_fails(_first: Manifest | None) -> None:
         raise ConnectionError("cut off")
 
     with pytest.raises(ConnectionError):
@@ -213,3 +230,76 @@ async def test_cookie_in_the_store_of_other_data_is_refused(
     forged = Cookie(BOOKIE_ID, str(directory), (str(directory),), "another-instance")
     await stores.registration.write_cookie(BOOKIE_ID, forged.encode(), None)
     assert "cookies/127.0.0.1:3181 in the metadata store" in await _refusal(stores, directory)
+
+
+async def test_an_empty_directory_of_a_known_bookie_starts_in_doubt_only_on_request(
+    stores: MetadataStores, directory: Path
+) -> None:
+    await check(stores, BOOKIE_ID, directory)
+    known = KnownBookie((KnownDirectory("ab" * 8, starts=3, changes=9, doubt_epoch=2),))
+    await stores.known_bookies.write(BOOKIE_ID, known, None)
+    _wipe(directory)
+    with pytest.raises(CookieMismatchError, match="allow_lost_directory"):
+        await check(stores, BOOKIE_ID, directory)
+    await check(stores, BOOKIE_ID, directory, allow_lost_directory=True)
+    manifest = decode_manifest((directory / "MANIFEST").read_bytes())
+    assert manifest.doubt == Doubt(epoch=3)
+    assert (manifest.previous_id, manifest.starts, manifest.changes) == ("ab" * 8, 3, 10)
+    assert compare(identity_of(manifest), known) is DirectoryFinding.OWN
+    await check(stores, BOOKIE_ID, directory)  # later starts need no setting
+
+
+async def test_a_crash_leaves_no_empty_directory_that_counts_as_whole(
+    stores: MetadataStores, directory: Path
+) -> None:
+    """The MANIFEST in doubt comes before the cookie of the directory."""
+    await check(stores, BOOKIE_ID, directory)
+    _wipe(directory)
+
+    async def power_fails(first: Manifest | None) -> None:
+        assert first is not None
+        assert first.doubt.epoch == 1
+        assert not (directory / COOKIE_FILE).exists()
+        raise ConnectionError("cut off")
+
+    with pytest.raises(ConnectionError):
+        await check_cookies(
+            stores.registration,
+            BOOKIE_ID,
+            [directory],
+            power_fails,
+            stores.known_bookies,
+            WantedChange(may_be_lost=True),
+        )
+    with pytest.raises(CookieMismatchError):
+        await check(stores, BOOKIE_ID, directory)
+    await check(stores, BOOKIE_ID, directory, allow_lost_directory=True)
+    (directory / COOKIE_FILE).unlink()  # as after a crash before it was written
+    first = (directory / "MANIFEST").read_bytes()
+    await check(stores, BOOKIE_ID, directory, allow_lost_directory=True)
+    assert (directory / COOKIE_FILE).exists()
+    assert (directory / "MANIFEST").read_bytes() == first
+
+
+async def test_a_directory_with_data_is_never_taken_for_a_lost_one(
+    stores: MetadataStores, directory: Path
+) -> None:
+    await check(stores, BOOKIE_ID, directory)
+    before = _contents(directory)
+    await check(stores, BOOKIE_ID, directory, allow_lost_directory=True)
+    assert _contents(directory) == before, "an interrupted first start has no doubt"
+    (directory / "MANIFEST").unlink()
+    (directory / "slot-00000001").touch()
+    with pytest.raises(CookieMismatchError, match="MANIFEST"):
+        await check(stores, BOOKIE_ID, directory, allow_lost_directory=True)
+
+
+async def test_a_retired_bookie_does_not_start_with_an_empty_directory(
+    stores: MetadataStores, directory: Path
+) -> None:
+    await check(stores, BOOKIE_ID, directory)
+    known = KnownBookie((KnownDirectory("ab" * 8, 3, 9),), is_retired=True)
+    await stores.known_bookies.write(BOOKIE_ID, known, None)
+    _wipe(directory)
+    with pytest.raises(CookieMismatchError, match="taken out of service"):
+        await check(stores, BOOKIE_ID, directory, allow_lost_directory=True)

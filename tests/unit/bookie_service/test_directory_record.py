@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bookie_server.core.directory_identity import DirectoryIdentity
+from bookie_server.core.doubt import Doubt
 from bookie_server.errors import OlderCopyError, RetiredBookieError, SwappedDirectoryError
 from bookie_server.service.membership.directory_record import DirectoryRecord
 from ledgerlog_spark.errors import MetadataUnavailableError, MetadataVersionError
 from ledgerlog_spark.metadata.known_bookies import KnownBookies
+from ledgerlog_spark.model import Version
 from ledgerlog_spark.testing.cluster import memory_metadata
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.wire.known_bookie import KnownBookie
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from ledgerlog_spark.metadata.stores import MetadataStores
-    from ledgerlog_spark.model import Version
 
 BOOKIE_ID, PATH = "b1", "/data/b1"
 A, B = "aa" * 8, "bb" * 8
@@ -38,6 +39,15 @@ class Counting:
         self.records_stored = 0
         self.commits = 0
         self.is_full = False
+        self.doubt = Doubt()
+        self.failure = None
+
+    async def date_doubt(self, epoch: int, transaction: int) -> None:
+        self.doubt = self.doubt.dated(epoch, transaction)
+
+    def raise_doubt(self) -> None:
+        self.doubt = self.doubt.raised()
+        self.identity = replace(self.identity, doubt_epoch=self.doubt.epoch)
 
     async def count_change(self) -> None:
         self.commits += 1
@@ -87,7 +97,7 @@ async def begun(known: KnownBookies, storage: Counting) -> DirectoryRecord:
     return record
 
 
-async def test_a_check_refuses_and_changes_nothing(known: Fragile) -> None:
+async def test_a_check_finds_a_loss_or_refuses_and_changes_nothing(known: Fragile) -> None:
     record = DirectoryRecord(known, BOOKIE_ID, [PATH])
     await record.check([DirectoryIdentity()])
     assert await known.read(BOOKIE_ID) is None
@@ -95,8 +105,10 @@ async def test_a_check_refuses_and_changes_nothing(known: Fragile) -> None:
     before = await known.read(BOOKIE_ID)
     await record.check([Counting(5).identity])
     await record.check([Counting(6).identity])
-    with pytest.raises(OlderCopyError, match=r"change 4, but .* change 5"):
-        await record.check([Counting(4).identity])
+    (found,) = await record.check([Counting(4).identity])
+    assert "change 4, but" in found.loss
+    assert (found.starts, found.changes, found.doubt_epoch) == (1, 5, 0)
+    assert (await record.check([Counting(5).identity]))[0].loss == ""
     with pytest.raises(SwappedDirectoryError):
         await record.check([Counting(6, B).identity])
     assert await known.read(BOOKIE_ID) == before
@@ -291,3 +303,94 @@ def test_the_interval_has_its_length_and_ends_with_a_stop() -> None:
     storage.records_stored += 1
     scheduler.run_for(2 * INTERVAL_MS)
     assert len(times) == 4
+
+
+def simulated(known: object, storage: Counting) -> tuple[DirectoryRecord, Host]:
+    """A record after its start, on the simulated clock."""
+    host = Host(Scheduler(), "bookie")
+    record = DirectoryRecord(known, BOOKIE_ID, [PATH])  # type: ignore[arg-type]
+    host.scheduler.run(record.begin([storage]), host)
+    return record, host
+
+
+class Transactions:
+    """A store that counts its transactions, and refuses some writes."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.failures = 0
+        self.epochs: list[int] = []
+
+    async def read(self, _bookie_id: str) -> None:
+        return None
+
+    async def write(self, _bookie_id: str, known: KnownBookie, _version: object) -> Version:
+        if self.failures:
+            self.failures -= 1
+            raise MetadataUnavailableError("away")
+        self.number += 1
+        self.epochs.append(known.directories[0].doubt_epoch)
+        return Version(1, self.number)
+
+    async def transaction(self, _bookie_id: str) -> int:
+        return self.number
+
+
+def test_the_doubt_of_a_start_is_dated_by_the_record_of_the_start() -> None:
+    known, storage = Transactions(), Counting()
+    storage.raise_doubt()
+    record, host = simulated(known, storage)
+    record.note_doubt(host)
+    host.scheduler.run_for(1)
+    assert storage.doubt == Doubt(epoch=1, transaction=1)
+    assert known.epochs == [1]
+
+
+def test_a_doubt_is_dated_by_a_write_that_began_after_it_was_durable() -> None:
+    """The record of the start was written before the loss, so it dates nothing."""
+    known, storage = Transactions(), Counting()
+    record, host = simulated(known, storage)
+    storage.raise_doubt()
+    record.note_doubt(host)
+    host.scheduler.run_for(1)
+    assert storage.doubt == Doubt(epoch=1, transaction=2)
+    assert known.epochs == [0, 1]
+
+
+def test_the_date_of_a_doubt_is_tried_until_the_store_is_back_and_the_pauses_grow() -> None:
+    known, storage = Transactions(), Counting()
+    record, host = simulated(known, storage)
+    known.failures = 4
+    storage.raise_doubt()
+    record.note_doubt(host)
+    record.note_doubt(host)  # one task is enough
+    host.scheduler.run_for(14_000)
+    assert (known.failures, storage.doubt.transaction) == (0, 0)
+    host.scheduler.run_for(2_000)
+    assert storage.doubt == Doubt(epoch=1, transaction=2)
+    assert known.epochs == [0, 1]
+
+
+def test_after_a_stop_no_doubt_is_dated() -> None:
+    known, storage = Transactions(), Counting()
+    record, host = simulated(known, storage)
+    known.failures = 1
+    storage.raise_doubt()
+    record.note_doubt(host)
+    host.scheduler.run_for(10)
+    record.stop()
+    host.scheduler.run_for(100_000)
+    assert storage.doubt.transaction == 0
+    record.note_doubt(host)
+    host.scheduler.run_for(100_000)
+    assert storage.doubt.transaction == 0
+
+
+def test_the_next_epoch_is_dated_too() -> None:
+    known, storage = Transactions(), Counting()
+    record, host = simulated(known, storage)
+    for epoch in (1, 2):
+        storage.raise_doubt()
+        record.note_doubt(host)
+        host.scheduler.run_for(1)
+        assert storage.doubt == Doubt(epoch=epoch, transaction=1 + epoch)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bookie_server.ports import CheckedLedger, Standing
+from bookie_server.ports import MetadataAnswer, Standing
 from bookie_server.service.membership.ledger_records import StoreMetadataCheck
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
 from ledgerlog_spark.testing.cluster import memory_metadata
@@ -37,5 +37,5 @@ async def test_only_a_ledger_that_may_have_been_fenced_is_not_writable(
         created = (await stores.ledgers.create(5, record)).version.incarnation
         assert created > 0
     checked = await StoreMetadataCheck(stores.ledgers, "b1", 1_000).check(5)
-    assert checked == CheckedLedger(standing, created)
+    assert checked == MetadataAnswer(standing, created)
     await stores.close()

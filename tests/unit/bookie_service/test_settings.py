@@ -111,6 +111,10 @@ def test_a_limit_has_one_default() -> None:
         ({"directories": [f"/{number}" for number in range(17)]}, ["1 to 16 directories"]),
         ({"directories": ["/a", "/b", "/a"]}, ["directory /a is listed twice"]),
         ({"directories": ["/b/a", "/b"]}, ["directory /b/a is inside of another directory"]),
+        (
+            {"directories": ["/a", "/b"], "allow_lost_directory": True},
+            ["allow_lost_directory is only for a bookie with one directory"],
+        ),
         ({"without_directories": ["/data"]}, ["without_directories has all directories"]),
         (
             {"directories": ["/a", "/b"], "write_mode": "journal", "journal_directory": "/j"},

@@ -107,7 +107,7 @@ def identity(path: Path) -> DirectoryIdentity:
 async def would_start(stores: MetadataStores, path: Path, bookie_id: str = BOOKIE_ID) -> None:
     """Compare everything as a start does."""
 
-    async def initialize() -> None:
+    async def initialize(_first: Manifest | None) -> None:
         raise AssertionError("no first start")
 
     known = stores.known_bookies
