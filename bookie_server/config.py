@@ -166,10 +166,10 @@ class BookieSettings(BaseSettings):
             and the group is not full. 0 writes and syncs the first record immediately.
         change_interval_ms: Time between two rises of the counter of the directory while the bookie
             stores data. A copy of the directory that is younger is not recognised as an older copy.
-        allow_lost_directory: Start with an empty, only directory although the cluster has the cookie of
+        allow_lost_directory: Start with an empty directory although the cluster has the cookie of
             this bookie, because its data is lost. The bookie then starts in doubt: it denies no
             entry that it may have lost. Without this setting, such a start is refused, because the
-            disk may only not be mounted.
+            disk may only not be mounted. Only for a bookie with one directory.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
         compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts the
             files of which less than this percentage is not deleted: it copies the remaining entries

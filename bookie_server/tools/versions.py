@@ -11,11 +11,16 @@ from bookie_server.core.manifest_codec import (
     FileState,
     decode_version,
 )
-from bookie_server.errors import CorruptRecordError, UncleanDirectoryError
+from bookie_server.errors import (
+    CorruptRecordError,
+    UncleanDirectoryError,
+    WrongDirectoryError,
+)
 from bookie_server.storage.files.entry_log_file import read_header
 from bookie_server.storage.files.finished_scan import scan_finished
 from bookie_server.storage.files.manifest import UNCLEAN_NAME
 from bookie_server.storage.reading.readings import finish
+from bookie_server.tools.cookies import cookie_of
 
 if TYPE_CHECKING:
     from bookie_server.core.manifest_codec import FileEntry, Manifest
@@ -31,6 +36,7 @@ async def rewrite_manifest(directory: RestingDirectory, version: int) -> int:
     Raises:
         UncleanDirectoryError: The bookie did not stop cleanly, so an older version would not find
             its newest entries. Nothing was changed.
+        WrongDirectoryError: The bookie has several directories. Nothing was changed.
     """
     assert version in (FORMAT_VERSION, FORMAT_VERSION_BEFORE)
     shared = directory.shared
@@ -39,6 +45,7 @@ async def rewrite_manifest(directory: RestingDirectory, version: int) -> int:
         return before
     manifest = directory.manifest
     if version < FORMAT_VERSION:
+        _require_one_directory(directory)
         _require_clean_stop(directory)
         files = tuple([await _for_older_program(directory, entry) for entry in manifest.files])
         manifest = replace(manifest, files=files)
@@ -68,6 +75,17 @@ async def _for_older_program(directory: RestingDirectory, entry: FileEntry) -> F
         scan = await scan_finished(file)
         return replace(older, last_sequence=scan.last_sequence, has_damage=not scan.is_whole)
     return replace(older, last_sequence=record.sequence - 1)
+
+
+def _require_one_directory(directory: RestingDirectory) -> None:
+    cookie = cookie_of(directory.path)
+    if cookie is not None and len(cookie.ledger_directories) > 1:
+        raise WrongDirectoryError(
+            f"the bookie of {directory.path} has several directories "
+            f"({', '.join(cookie.ledger_directories)}), and older versions accept only one. "
+            "Nothing was changed",
+            path=str(directory.path),
+        )
 
 
 def _require_clean_stop(directory: RestingDirectory) -> None:

@@ -279,11 +279,18 @@ def _not_empty(directory: Path, bookie_id: str) -> CookieMismatchError:
 
 
 def _missing_file(path: Path, wanted: Cookie, directories: Sequence[Path]) -> CookieMismatchError:
+    bookie_id = wanted.bookie_id
+    advice = (
+        "If they are lost, empty the directory and start the bookie once with "
+        "allow_lost_directory=true: it then starts in doubt, and denies no entry that it may have "
+        "lost"
+        if len(directories) == 1
+        else lost_directory_advice(path.parent, len(directories))
+    )
     return CookieMismatchError(
-        f"bookie {wanted.bookie_id} is registered in the cluster, but {path} does not exist: its "
-        "data is missing (is the disk mounted?); restore all files of the directory. "
-        f"{lost_directory_advice(path.parent, len(directories))}",
-        bookie_id=wanted.bookie_id,
+        f"bookie {bookie_id} is registered in the cluster, but {path} does not exist: its data is "
+        f"missing (is the disk mounted?). Restore all files of the directory. {advice}",
+        bookie_id=bookie_id,
         path=str(path),
     )
 
