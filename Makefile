@@ -202,7 +202,7 @@ matrix: $(STAMP) jar ## Run unit, Spark, stream and leader tests in every Python
 abuse-test: $(STAMP) ## Abuse bookies in 14 ways; measure a normal client's slowest append and the bookies' memory
 	$(BIN)/python -m tests.abuse
 
-bookie-soak: $(STAMP) ## Write, delete and compact at 20 times the pace for SECONDS; check that bookies stay level
+bookie-soak: $(STAMP) ## Write, delete and compact at 20 times the pace for SECONDS; check that memory and disk use do not grow
 	$(BIN)/python -m tests.bookie_soak --seconds $(SECONDS)
 
 many-ledgers: $(STAMP) ## Measure how long 100,000 ledgers delay the event loop and the adds of a bookie

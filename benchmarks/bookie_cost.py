@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SIZE_BYTES = 64 << 10
 MEBIBYTE = 1 << 20
 POOL_BYTES = 3 * FILE_SIZE_BYTES
-"""Less than the size of the freed files that a bookie keeps, so recycled files hold all data."""
+"""The freed files that a bookie keeps are larger than this, so recycled files hold all data."""
 
 Run = Callable[["BlockingWriteHandle", bytes, float, int], int]
 
@@ -48,7 +48,7 @@ class Cost:
         process: The same ratio by the kernel's count, for the bookie that wrote the most bytes.
         memory: Memory of the largest bookie, in MiB.
         begun: Number of files that the bookies began to write.
-        recycled: Number of these files in slots that held another file before.
+        recycled: Number of the begun files that are in the slot of an earlier file.
     """
 
     device: float

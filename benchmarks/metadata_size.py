@@ -71,7 +71,7 @@ def encoded() -> tuple[bytes, bytes, bytes]:
 
 
 async def sizes(client: LedgerClient, cluster: Cluster, log: Log) -> Sizes:
-    """The current sizes. For the sparse files of ZooKeeper's log, only blocks are counted."""
+    """The current sizes. The files of ZooKeeper's log are sparse: only their blocks are counted."""
     told = four_letters(cluster.zookeeper_port, "mntr", timeout_seconds=10)
     rows = dict(line.split("\t", 1) for line in told.splitlines() if "\t" in line)
     directory = Path(cluster.members.get(ZOOKEEPER).directory)

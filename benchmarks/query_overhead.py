@@ -34,7 +34,7 @@ STATEMENTS = 20
 
 
 def first_query(path: str) -> float:
-    """Seconds of the first query of a session, over Parquet files, or over the log if `LEDGER`."""
+    """Seconds of the first query of a session. It reads Parquet files, or the log if `LEDGER`."""
     with session() as spark:
         begun = time.perf_counter()
         if path != LEDGER:

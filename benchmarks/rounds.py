@@ -20,8 +20,8 @@ from benchmarks.spark_engines import SETTING
 from benchmarks.spark_session import generated, session
 
 Rounds = dict[str, Callable[[], float]]
-"""A function for each name, which runs one round and returns its figure. More is better: for a
-time, the figure is 1/s."""
+"""A function for each name, which runs one round and returns its figure. A larger figure is better,
+so a time is given as 1/s."""
 LOG_LINES_SHOWN = 20
 
 
@@ -62,7 +62,7 @@ def of_read(_seconds: float) -> Iterator[Rounds]:
 
 @contextmanager
 def of_recovery(_seconds: float) -> Iterator[Rounds]:
-    """One seal in each round."""
+    """The figure of `recovery`: each round seals one ledger."""
     with cluster_with_logs() as cluster, ll.connect(cluster.metadata_service_uri) as client:
         yield {"seal": lambda: 1e3 / recovery.seal_ms(client, cluster.metadata_service_uri)}
 

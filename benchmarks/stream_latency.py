@@ -50,7 +50,7 @@ ROWS = 200
 TASKS = 2
 BATCHES = 60
 COLD = 10
-"""Number of batches after each start of a query that do not count as warm."""
+"""After each start of a query, this number of batches does not count as warm."""
 
 POLL_SECONDS = 0.05
 GOAL = 1.3

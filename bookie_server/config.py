@@ -139,12 +139,12 @@ class BookieSettings(BaseSettings):
             entries set these watches.
         free_bytes_min: Number of bytes of the device that must stay free. The bookie becomes
             read-only if its next file would leave fewer free bytes.
-        disk_usage_warn: Part of the device, from 0 to 1. If more is used, the bookie writes a line
-            to its log. Freed files that the bookie keeps for reuse do not count as used.
-        disk_usage_max: Part of the device. If more is used, the bookie becomes read-only. It still
+        disk_usage_warn: Used share of the device, from 0 to 1, above which the bookie logs a
+            warning. Freed files that the bookie keeps for reuse do not count as used.
+        disk_usage_max: Used share of the device above which the bookie becomes read-only. It still
             accepts fences and the adds of recovery. 1 means no limit except `free_bytes_min`.
-        disk_usage_low_water: Part of the device. After `disk_usage_max` was exceeded, the bookie
-            accepts entries again when less than this is used.
+        disk_usage_low_water: Used share of the device below which a bookie that exceeded
+            `disk_usage_max` accepts entries again.
         disk_check_interval_ms: Time between two measurements of the device. The bookie also
             measures after each new file.
         write_mode: `direct`, `journal` or `unjournaled`: where an entry is before its add is
@@ -171,12 +171,12 @@ class BookieSettings(BaseSettings):
             entry that it may have lost. Without this setting, such a start is refused, because the
             disk may only not be mounted. Only for a bookie with one directory.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
-        compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts the
-            files of which less than this percentage is not deleted: it copies the remaining entries
-            to another file, and frees the old files. 0 disables these compactions.
-        compaction_major_percent: The same percentage for every `compaction_major_interval_ms`.
-            While the disk is full, such a compaction runs immediately. If both percentages are 0,
-            nothing is compacted.
+        compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts each
+            file in which less than this percentage is live: it copies the live entries to another
+            file, and frees the old file. 0 disables these compactions.
+        compaction_major_percent: Like `compaction_minor_percent`, but for the compaction every
+            `compaction_major_interval_ms`. While the disk is full, this compaction runs
+            immediately. If both percentages are 0, nothing is compacted.
         compaction_minor_interval_ms: Time between two compactions by `compaction_minor_percent`; 0
             disables them.
         compaction_major_interval_ms: Time between two compactions by `compaction_major_percent`; 0
@@ -367,7 +367,7 @@ class BookieSettings(BaseSettings):
             )
         if self.file_size_bytes % 4_096:
             raise ValueError(f"file_size_bytes {self.file_size_bytes} is not a multiple of 4096")
-        # The record of the largest frame, with the lengths and ids of its entries, is one group.
+        # The largest frame becomes one group, with the lengths and ids of its entries.
         needed = self.frame_size_bytes_max * 3 // 2
         if self.write_mode is BookieWriteMode.JOURNAL and self.file_size_bytes < needed:
             raise ValueError(

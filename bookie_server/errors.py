@@ -155,6 +155,10 @@ class DamagedDirectoryError(StartupError):
     """The MANIFEST or the ledger-state file is missing or damaged; has `path` and `reason`."""
 
 
+class UnrepairedDirectoryError(StartupError):
+    """The directory may have lost entries, and a tool needs a repaired directory; has `path`."""
+
+
 class UncleanDirectoryError(StartupError):
     """The bookie did not stop cleanly, and a tool needs a clean stop; has `path`."""
 
@@ -219,5 +223,5 @@ class ExitCode(enum.IntEnum):
     METADATA_UNAVAILABLE = 4
     """The metadata store could not be reached in time."""
     STORAGE_FAILED = 5
-    """The disk failed, or has no room for a start. Acknowledged entries were synced before this,
-    except those of a run without syncs."""
+    """The disk failed, or has no room for a start. All acknowledged entries are synced, except
+    those of a run without syncs."""

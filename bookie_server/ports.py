@@ -47,7 +47,7 @@ class File(Protocol):
     ) -> None:
         """Write all buffers consecutively from `offset`. The bytes are not durable on return.
 
-        Calls with one priority for the files of a directory run one after the other.
+        Calls of the same priority for files of one directory run one after the other.
 
         Raises:
             DiskFullError: Some of the bytes may have been written.
@@ -59,11 +59,10 @@ class File(Protocol):
 
         The data is durable on return.
 
-        The journal writes with this method. Other work in the directory does not delay the journal,
-        because it does not use the worker thread of this method. The calls for all files of a
-        directory run one after the other: a call writes nothing before the data of all earlier
-        calls is synced. After a call for a file has failed, later calls for the same file also
-        fail, and write nothing.
+        The journal writes with this method. This method has its own worker thread, so other work in
+        the directory does not delay the journal. The calls for all files of a directory run one
+        after the other: a call writes nothing before the data of all earlier calls is synced. After
+        a call for a file has failed, later calls for the same file also fail, and write nothing.
 
         Raises:
             DiskFullError: A write had no room. Some of the bytes may have been written.
@@ -89,8 +88,8 @@ class File(Protocol):
     async def drop_cache(self) -> None:
         """Let later reads take synced bytes from the device, and not from the page cache.
 
-        If an earlier process noticed that a write failed, the cache may still have the bytes, and a
-        sync of this process succeeds.
+        If a write of an earlier process failed, the cache may still have its bytes. A sync by this
+        process then succeeds, although the bytes are not on the device.
         """
 
     async def allocate(self, size: int) -> None:
@@ -120,7 +119,7 @@ class File(Protocol):
 
 
 class SurvivingNumber(Protocol):
-    """A number in memory that outlives the process, but not the operating system.
+    """A number in memory. It outlives the process, but not the operating system.
 
     So the number proves that the system has not lost power since the number was set.
     """

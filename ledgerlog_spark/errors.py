@@ -267,7 +267,7 @@ class LeaderTimeoutError(LogError):
 
 
 class LogTimeoutError(LogError):
-    """A log was not changed in time. The call that failed makes no more changes.
+    """The change of a log took too long. After this error, the call changes nothing more.
 
     If `definite` is true, nothing was changed. A commit that may have succeeded raises
     `CommitUnknownError` instead.

@@ -36,7 +36,8 @@ SLICED_ENTRIES_MAX = 1_024
 SLICE_RANGES_MAX = 8_192
 """Maximum number of byte ranges in one request for slices."""
 PASSWORD_SIZE_BYTES_MAX = 1_024
-"""Maximum size of a new ledger's password. It is small, because the metadata contains the password.
+"""Maximum size of a new ledger's password. The limit is small, because the metadata of each ledger
+contains the password.
 
 Ledgers of other programs may have longer passwords."""
 

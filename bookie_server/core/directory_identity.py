@@ -69,7 +69,7 @@ class FoundOutside:
 
 
 def found_outside(known: KnownBookie | None, loss: str = "") -> FoundOutside:
-    """Return what a record shows; `known` is None if the bookie has no record."""
+    """Return the values of a record; `known` is None if the bookie has no record."""
     directories = () if known is None else known.directories
     return FoundOutside(
         loss,
@@ -218,11 +218,16 @@ def refusal(
             f"path. {_advice(bookie_id)}",
             **fields,
         )
-    return OlderCopyError(f"{older_copy(path, local, known)}. {_advice(bookie_id)}", **fields)
+    return OlderCopyError(
+        f"{older_copy(path, local, known)}. Bring the newest directory back. If that is gone, "
+        "start the bookie with this copy: it then starts in doubt, and denies no entry that it "
+        "may have lost",
+        **fields,
+    )
 
 
 def older_copy(path: str, local: DirectoryIdentity, known: KnownBookie) -> str:
-    """Return what is wrong with an older copy."""
+    """Return the description of an older copy."""
     return (
         f"{path} is an older copy of the directory of the bookie: it is at start {local.starts}, "
         f"change {local.changes}, but the metadata store has {_counters(known)}. Entries and "

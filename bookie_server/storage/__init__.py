@@ -5,7 +5,7 @@
 - `shared`: state and counters that these parts share.
 - `journal`: writes records in order and syncs them in groups. `files`: the files of the journal.
 - `compaction`: copies the live entries of files that are mostly deleted, and frees the files.
-- `limbo`: what follows a possible loss: answers "unknown", epochs of doubt, repaired entries.
+- `limbo`: possible losses: answers "unknown", epochs of doubt, repaired entries.
 - `modes`: the write modes: journal files, checkpoints, and the end of the last run.
 - `boot`, `replay`, `open_files`: read the files of the directory, and repair them when the bookie
   starts.

@@ -146,8 +146,8 @@ def _missing(held: Held) -> list[str]:
 
 def _differing(stored: Stored, held: Held) -> Iterator[str]:
     cookie, known = held.cookie, stored.known
-    assert cookie is not None, "a missing cookie is reported before"
-    assert held.identity is not None, "a missing MANIFEST is reported before"
+    assert cookie is not None, "a missing cookie was reported earlier"
+    assert held.identity is not None, "a missing MANIFEST was reported earlier"
     if cookie.instance_id != stored.instance_id:
         yield f"{held.path} belongs to another cluster, {cookie.instance_id}"
     if cookie.bookie_id != stored.bookie_id:
@@ -355,7 +355,7 @@ async def _own_directory(
 
 
 def _require_newest(path: str, identity: DirectoryIdentity, stored: Stored) -> None:
-    """Refuse a directory that is older than the record, also than that of a retired bookie."""
+    """Refuse a directory that is older than the bookie's record, even if the bookie is retired."""
     known = stored.known
     if known is None or not known.directories:
         return

@@ -34,10 +34,10 @@ OPEN_FILES_MAX = 64
 
 
 class NoMetadata:
-    """The metadata check of a process without a metadata store."""
+    """A metadata check for a tool, which has no metadata store."""
 
     async def check(self, ledger_id: int) -> MetadataAnswer:  # noqa: ARG002 - always the same
-        """Return that the store could not be reached."""
+        """Answer that the store could not be reached."""
         return MetadataAnswer(Standing.UNKNOWN)
 
 

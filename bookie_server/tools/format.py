@@ -63,7 +63,7 @@ async def plan_format(files: OsFileSystem) -> Plan:
     names = await files.names()
     slots = [name for name in names if is_slot_name(name)]
     states = [name for name in names if is_state_name(name)]
-    # Without its MANIFEST, no bookie starts. So after a crash, a part of the files is never used.
+    # The MANIFEST is first: without it, no bookie starts with the remaining files after a crash.
     ours = [name for name in (NAME,) if name in names] + slots + states
     ours += [name for name in SINGLE_NAMES if name in names]
     plan = Plan(ours, others=[name for name in names if name not in (*ours, "LOCK")])

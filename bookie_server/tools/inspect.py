@@ -133,6 +133,7 @@ def _row_of(entry: FileEntry, record: JournalRecord, state: str) -> Row:
         "last_entry_id": ids[-1] if ids else None,
         "entries": len(ids),
         "value": None if ids else record.value,
+        "epoch": None if ids else record.epoch,
         "is_recovery": record.is_recovery,
         "body_bytes": record.body_size,
         "file_id": entry.file_id,
@@ -144,7 +145,7 @@ def _row_of(entry: FileEntry, record: JournalRecord, state: str) -> Row:
 
 
 def _unreadable(entry: FileEntry, offset: int, sequence: int) -> Row:
-    names = ("kind", "ledger_id", "first_entry_id", "last_entry_id", "entries", "value")
+    names = ("kind", "ledger_id", "first_entry_id", "last_entry_id", "entries", "value", "epoch")
     others = ("is_recovery", "body_bytes", "origin_sequence", "durable_upto")
     row: Row = dict.fromkeys((*names, *others))
     return row | {

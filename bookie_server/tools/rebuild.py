@@ -69,8 +69,7 @@ async def _rebuild(directory: RestingDirectory, entry: FileEntry) -> Rebuild:
             "a record of the file is not readable, so its entries must stay unknown",
         )
     shared = directory.shared
-    # In an index in a file, all entries of a ledger are older, or all are newer, than its
-    # tombstone.
+    # The entries of one ledger in a file are all older than its tombstone, or all newer.
     index = await run_in_slices(scan.index(shared.states.tombstone_of), shared.give_way)
     await _write(directory, file, index, scan.last_sequence)
     return Rebuild(entry.slot, REBUILT, damage, index.pieces)

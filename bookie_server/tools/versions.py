@@ -14,11 +14,13 @@ from bookie_server.core.manifest_codec import (
 from bookie_server.errors import (
     CorruptRecordError,
     UncleanDirectoryError,
+    UnrepairedDirectoryError,
     WrongDirectoryError,
 )
 from bookie_server.storage.files.entry_log_file import read_header
 from bookie_server.storage.files.finished_scan import scan_finished
 from bookie_server.storage.files.manifest import UNCLEAN_NAME
+from bookie_server.storage.limbo.repaired import needs_repair
 from bookie_server.storage.reading.readings import finish
 from bookie_server.tools.cookies import cookie_of
 
@@ -37,6 +39,8 @@ async def rewrite_manifest(directory: RestingDirectory, version: int) -> int:
         UncleanDirectoryError: The bookie did not stop cleanly, so an older version would not find
             its newest entries. Nothing was changed.
         WrongDirectoryError: The bookie has several directories. Nothing was changed.
+        UnrepairedDirectoryError: The directory is in doubt, or a ledger is in limbo, which an older
+            version does not store. Nothing was changed.
     """
     assert version in (FORMAT_VERSION, FORMAT_VERSION_BEFORE)
     shared = directory.shared
@@ -47,6 +51,7 @@ async def rewrite_manifest(directory: RestingDirectory, version: int) -> int:
     if version < FORMAT_VERSION:
         _require_one_directory(directory)
         _require_clean_stop(directory)
+        _require_no_doubt(directory)
         files = tuple([await _for_older_program(directory, entry) for entry in manifest.files])
         manifest = replace(manifest, files=files)
         await shared.store.keep_identity(manifest)
@@ -63,8 +68,10 @@ async def _for_older_program(directory: RestingDirectory, entry: FileEntry) -> F
     """Return an entry of the MANIFEST as a program without compaction understands it.
 
     If the index of a file is damaged, such a program treats the records up to `last_sequence` as
-    the content of the file. A file of copies has 0 there, so all its entries would be absent.
+    the content of the file. A file of copies has 0 there, so all its entries would be absent. The
+    losses of a damaged file are repaired, so it counts as undamaged.
     """
+    entry = replace(entry, has_damage=False)
     if not entry.is_copies or entry.slot not in directory.names:
         return entry
     file = directory.finished(entry)
@@ -84,6 +91,20 @@ def _require_one_directory(directory: RestingDirectory) -> None:
             f"the bookie of {directory.path} has several directories "
             f"({', '.join(cookie.ledger_directories)}), and older versions accept only one. "
             "Nothing was changed",
+            path=str(directory.path),
+        )
+
+
+def _require_no_doubt(directory: RestingDirectory) -> None:
+    manifest = directory.manifest
+    doubt = manifest.doubt
+    is_unknown = not doubt.epoch and any(entry.has_damage for entry in manifest.files)
+    states = directory.shared.states.values()
+    if is_unknown or not doubt.is_over or any(needs_repair(state, doubt) for state in states):
+        raise UnrepairedDirectoryError(
+            f"{directory.path} may have lost entries, and an older version would deny them. Start "
+            "the bookie, wait until the metric ledgers_in_limbo and the metric in_doubt are 0, "
+            "stop it with SIGTERM, then run this command again",
             path=str(directory.path),
         )
 

@@ -32,7 +32,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Return the page as Python-Markdown needs it.
 
-    The result has an empty line before each list, and blocks of code have no names, which only
+    The result has an empty line before each list, and code blocks without their names, which only
     tests use.
     """
     return with_lines_before_lists(NAMED_FENCE.sub(r"```\1", MARKER.sub("", markdown)))

@@ -141,8 +141,8 @@ _OWN_BUFFERS: tuple[tuple[Callable[[pa.DataType], bool], int], ...] = (
     (pa.types.is_primitive, 2),
     (pa.types.is_decimal, 2),
 )
-"""Number of buffers of a type, without the buffers of the types inside it. Values of other types do
-not consist of buffers only, but for example also of a dictionary."""
+"""Number of buffers of a type, without the buffers of the types inside it. Values of other types
+need more than buffers, for example a dictionary."""
 
 
 def _sum_of(own: int, kinds: Sequence[pa.DataType]) -> int | None:

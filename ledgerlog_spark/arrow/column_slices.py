@@ -105,8 +105,8 @@ class RequestedSlices:
     The ids of entries are those of the range's ledger. An instance is used on one thread.
 
     Attributes:
-        given_up: Number of requests for slices that no bookie answered. The reader read these
-            entries completely, and perhaps also all further entries of the range.
+        given_up: Number of requests for slices that no bookie answered. After such a request, the
+            reader requests whole entries, perhaps to the end of the range.
     """
 
     def __init__(

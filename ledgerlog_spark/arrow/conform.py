@@ -105,7 +105,7 @@ _FAMILIES = (
     (types.is_time64, (types.is_time,)),
     (types.is_duration, (types.is_duration,)),
 )  # fmt: skip
-"""Pairs of a test for the wanted type, and tests for the types that can be cast to that type."""
+"""Pairs: the test for a wanted type, and the tests for the types that can be cast to this type."""
 
 
 def conversion(

@@ -35,7 +35,7 @@ _FEW = 64
 
 JOINED_SIZE_BYTES_MAX = 64 << 10
 """Bodies up to this size are copied into one batch with other small bodies. Each batch costs 50 us.
-If a leader writes an entry for each record, this would be too much for one record."""
+That is too much if each entry has only one record."""
 
 BATCH_SIZE_BYTES_MAX = 1 << 20
 

@@ -117,7 +117,7 @@ def reject_missing_defaults(log_schema: str, rows_schema: str, *, log: str) -> N
 
 
 def existence_defaults(before: str | None, added: str) -> dict[str, str]:
-    """The defaults of the new columns that the existing rows would need, by column name."""
+    """By column name, the defaults that existing rows would need for the new columns."""
     known = struct_of(before)["fields"] if before is not None else []
     names = {field["name"].lower() for field in known}
     return {

@@ -110,6 +110,7 @@ LEDGER_COLUMNS = {
     "tombstone": "tombstone",
     "is_unverified": "unverified",
     "check_epoch": "check epoch",
+    "in_limbo": "in limbo",
 }
 RANGE_COLUMNS = {
     "file_id": "file",

@@ -143,7 +143,7 @@ def flights() -> pa.Table:
 
 
 class _Steps:
-    """One progress bar for all steps. `weight` is the share of a step of the bar, in per cent."""
+    """One progress bar for all steps, each with its share of the bar in per cent (`weight`)."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

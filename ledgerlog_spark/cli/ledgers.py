@@ -110,7 +110,7 @@ def show(ledger_id: LedgerId, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = F
         try:
             with client.open_ledger(ledger_id, password=metadata.password) as ledger:
                 found["last_add_confirmed"] = ledger.last_add_confirmed
-        except LedgerLogError as error:  # bookies may be down: show the metadata without it
+        except LedgerLogError as error:  # bookies may be down: show the metadata only
             found |= {"last_add_confirmed": None, "last_add_confirmed_error": str(error)}
     if as_json:
         print_json(found)

@@ -137,7 +137,7 @@ def main(interruptible: AbstractContextManager[object] | None = None) -> NoRetur
 
 
 def _encode_everything() -> None:
-    """Escape characters that the output does not support. Otherwise, they would end the command."""
+    """Escape characters that the output does not support, because they would end the command."""
     for stream in (sys.stdout, sys.stderr):
         if not isinstance(stream, io.TextIOWrapper):
             continue

@@ -21,7 +21,7 @@ from ledgerlog_spark.protocol.ledger.messages import Payload
 from ledgerlog_spark.waits import forever
 
 BACKLOGS_MAX = 16
-"""Appends are refused while this many times the settings' backlog waits to be sent."""
+"""When the waiting appends reach this multiple of the settings' backlog, appends are refused."""
 
 PENDING_ENDS = "`WriterSettings.add_quorum_timeout_ms` ends pending appends"
 

@@ -276,8 +276,8 @@ class LogHost:
         """Seal and delete a ledger that no version can list any more, then delete its mark.
 
         The seal stops a writer that still runs. Return False if the ledger could not be sealed, or
-        if it is open and `may_seal` is false. Then it is not deleted. After a MetadataUnknownError,
-        the ledger may have been deleted; a retry is safe.
+        if it is open and `may_seal` is false. In both cases, the ledger is not deleted. After a
+        MetadataUnknownError, the ledger may have been deleted; a retry is safe.
         """
         try:
             metadata = await self.ledgers.ledger_metadata(ledger_id)

@@ -28,7 +28,7 @@ PAUSE_MS_MIN = 2
 PAUSE_MS_MAX = 2_000
 
 OUTAGE_PAUSE_MS_FIRST = 10
-"""The longest pause after the first request that the store did not answer."""
+"""The longest pause after the first unanswered request."""
 
 QUEUE_FROM_CONFLICTS = 2
 """After this number of conflicts about the head, a writer waits in the queue."""

@@ -257,11 +257,11 @@ class _PendingLac(Pending):
         self._on_reply = on_reply
 
     def fail(self, code: Code) -> None:
-        """Answer with a code and without a result, if the request was not answered before."""
+        """Answer with a code and no result, unless the request was already answered."""
         self.finish(code, NO_ENTRY)
 
     def finish(self, code: Code, lac: int) -> None:
-        """Answer with a code and a result, if the request was not answered before."""
+        """Answer with a code and a result, unless the request was already answered."""
         if self.is_open:
             self.is_open = False
             self._on_reply(code, lac if code is Code.OK else NO_ENTRY)

@@ -157,7 +157,7 @@ class Upkeep:
     async def _keep_rows(
         self, log: Log, head: Versioned[LogHead], clock: PassClock, errors: list[LedgerLogError]
     ) -> tuple[Truncated | None, Merged | None]:
-        """Apply retention, then merge. Skip both if an earlier pass found no work in this head."""
+        """Apply retention, then merge, unless an earlier pass found nothing to do in this head."""
         due = self._memory.of(log.log_id, head.value)
         now_ms = await _tried(clock.now_ms(log.log_id), errors)
         if now_ms is None:
@@ -225,7 +225,7 @@ async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncItera
         yield is_held
     except BaseException as error:
         is_cancelled = isinstance(error, asyncio.CancelledError)
-        # After an attempt to take the lease without an answer, this process may have the lease.
+        # If the request for the lease got no answer, this process may have the lease.
         if is_held or is_cancelled or isinstance(error, MetadataUnknownError):
             # A cancelled caller does not wait for an outage to end.
             await _released(leases, seconds=0 if is_cancelled else RELEASE_SECONDS_MAX)

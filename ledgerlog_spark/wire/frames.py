@@ -180,7 +180,7 @@ class FrameSplitter:
     def get_buffer(self) -> memoryview:
         """Memory to receive into. It is never empty, and valid until the next call of `received`.
 
-        The caller makes sure that `make_room` returns True.
+        If there is no memory, this method calls `make_room`, which must return True.
         """
         if not self._has_room:
             has_room = self.make_room()
@@ -230,7 +230,10 @@ class FrameSplitter:
         self._chunk, self._start, self._end = chunk, 0, held
 
     def close(self) -> ReceiveBuffer:
-        """Give the memory back to the pool, and return it. An incomplete frame is dropped."""
+        """Give the memory back to the pool, and return its buffer.
+
+        An incomplete frame is dropped.
+        """
         buffer = self._chunk.buffer
         self._pool.give_back(self._chunk)
         self._chunk, self._start, self._end = _Chunk(), 0, 0

@@ -76,7 +76,11 @@ ONLY_ASYNC = {
     },
 }
 ONLY_BLOCKING = {
-    "LedgerClient": {"run": "the event loop for layers above", "is_orphaned": "for long processes"},
+    "LedgerClient": {
+        "run": "the event loop for layers above",
+        "is_orphaned": "for long processes",
+        "is_closed": "for long processes",
+    },
     "Logs": {
         "sweep": "`Logs.sweeper`",
         "records": "`LedgerClient.recent_records`",

@@ -46,13 +46,8 @@ NOT_USED_HERE: Final[dict[str, str]] = {
         (
             "LedgerRepair",
             "RepairPass",
-            "check_add",
-            "cleared_by_creation",
-            "dated",
-            "first_cleared_epoch",
             "may_be_repaired",
             "raises_doubt",
-            "repaired",
             "should_recover",
         ),
         "the simulator runs the rules of ADR 39, which the storage takes in the next step",

@@ -77,7 +77,16 @@ FROM_CLIENT_PACKAGE = {
     "core": {"errors", "model", "wire"},
     "storage": {"errors", "model", "wire"},
     "tools": {"errors", "model", "wire", "metadata"},
-    "service": {"errors", "lines", "model", "wire", "metadata", "transport", "composition"},
+    "service": {
+        "errors",
+        "lines",
+        "retry",
+        "model",
+        "wire",
+        "metadata",
+        "transport",
+        "composition",
+    },
 }
 
 STAIRS = (

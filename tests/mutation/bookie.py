@@ -79,15 +79,15 @@ _CORE = [
     Mutation(
         "bookie_takes_adds_after_fence",
         f"{CORE}/ledger_gate.py",
-        "if is_regular and state is not None and (state.is_fenced or state.in_limbo):",
-        "if is_regular and state is not None and state.in_limbo:",
+        "if is_regular and state is not None and state.is_fenced:",
+        "if is_regular and state is None:",
         "a fence keeps nobody out",
     ),
     Mutation(
         "bookie_fences_recovery_adds",
         f"{CORE}/ledger_gate.py",
-        "if is_regular and state is not None and (state.is_fenced or state.in_limbo):",
-        "if state is not None and (state.is_fenced or state.in_limbo):",
+        "if is_regular and state is not None and state.is_fenced:",
+        "if state is not None and state.is_fenced:",
         "recovery cannot write back",
     ),
     Mutation(
@@ -273,8 +273,8 @@ _STORAGE = [
     Mutation(
         "check_of_replaced_bookie_fences",
         f"{STORAGE}/adds.py",
-        "        elif standing is Standing.NOT_WRITABLE:",
-        "        elif standing in (Standing.NOT_WRITABLE, Standing.OPEN_WITHOUT_ME):",
+        "        elif check is AddCheck.FENCE:",
+        "        else:",
         "a bookie that was replaced fences a healthy ledger",
     ),
     Mutation(
@@ -301,15 +301,15 @@ _STORAGE = [
     Mutation(
         "last_entry_in_limbo",
         f"{STORAGE}/reading/answers.py",
-        "entry_id = state.last_entry_id if may_say_absent(state, self._health) else NO_ENTRY",
+        "entry_id = state.last_entry_id if was_certain else NO_ENTRY",
         "entry_id = state.last_entry_id",
         "a damaged bookie names a last entry that may not be the last",
     ),
     Mutation(
         "denial_forgets_the_doubt_it_began_in",
-        f"{STORAGE}/reading/answers.py",
-        "        was_certain = may_say_absent(state, self._health)\n",
-        "        was_certain = True\n",
+        f"{STORAGE}/limbo/denials.py",
+        "        return absent(state, self._health, newer) if was_certain else Code.IO_ERROR\n",
+        "        return absent(state, self._health, newer)\n",
         "an entry is denied by a read that began while its file was counted again",
     ),
     Mutation(
@@ -360,10 +360,8 @@ _STORAGE = [
     Mutation(
         "metadata_check_goes_on_after_a_failure",
         f"{STORAGE}/adds.py",
-        """        if self._health.has_failed:
-            standing = Standing.UNKNOWN
-        elif standing""",
-        "        if standing",
+        "standing = Standing.UNKNOWN if self._health.has_failed else checked.standing",
+        "standing = checked.standing",
         "a fence is written to a journal that has failed, which ends the bookie as a bug",
     ),
     Mutation(
@@ -496,8 +494,9 @@ _STORAGE = [
     Mutation(
         "boot_forgets_lac_of_the_log",
         f"{STORAGE}/open_files.py",
+        "JournalRecordKind.LAC:\n"
         "        state.explicit_lac = max(state.explicit_lac, record.value)\n",
-        "        pass\n",
+        "JournalRecordKind.LAC:\n        pass\n",
         "an announced LAC falls over a restart",
     ),
     Mutation(
@@ -510,7 +509,7 @@ _STORAGE = [
     Mutation(
         "boot_raises_no_check_epoch",
         f"{STORAGE}/boot.py",
-        "            self.shared.health.check_epoch += 1\n",
+        "        health.check_epoch += 1\n",
         "",
         "a fence that was in a torn tail is lost and nobody asks",
     ),

@@ -33,13 +33,13 @@ MUTATIONS = [
     Mutation(
         "forget_between_slices",
         f"{STORAGE}/files/manifest.py",
-        "        block = encode_states(generation, states, ids)\n        manifest = compose()\n",
+        "        block = encode(ids)\n        manifest = compose()\n",
         "        manifest = compose()\n"
-        "        block = encode_states(generation, states, ids)\n"
+        "        block = encode(ids)\n"
         "        offset = await self._append(file, offset, block)\n"
         "        changed, states.changed = states.changed, set()\n"
         "        taken |= changed\n"
-        "        block = encode_states(generation, states, changed)\n",
+        "        block = encode(changed)\n",
         "a tombstone is forgotten after the MANIFEST was composed, and its fence is gone",
     ),
     Mutation(
@@ -64,17 +64,17 @@ MUTATIONS = [
     Mutation(
         "drain_skipped",
         f"{STORAGE}/modes/setup.py",
-        "    if run.needs_journal:\n        proved",
-        "    settings = shared.settings.mode_settings\n"
-        "    if run.is_synced and run.journal and settings.journal_directory:\n        proved",
+        "await journals.needed(run), run) if run.needs_journal else 0\n",
+        "await journals.needed(run), run) if run.journal and "
+        "shared.settings.mode_settings.journal_directory else 0\n",
         "a start in another write mode ignores what is only in the journal",
     ),
     Mutation(
         "mode_from_settings",
         f"{STORAGE}/modes/setup.py",
-        "    if not run.is_synced:\n        number = ",
+        "    if run.is_synced:\n        proved",
         "    is_direct = shared.settings.mode_settings.write_mode is BookieWriteMode.DIRECT\n"
-        "    if not run.is_synced and not is_direct:\n        number = ",
+        "    if run.is_synced or is_direct:\n        proved",
         "a start in direct mode denies what a run without syncs acknowledged",
     ),
 ]

@@ -242,9 +242,9 @@ _ORDER = [
         "doubt_ends_with_the_process",
         f"{STORAGE}/boot.py",
         "        if entry.has_damage:\n"
-        "            self.shared.health.files_in_doubt.add(entry.file_id)\n        try",
+        '            file.entry = self._lost(entry, "has lost records")\n        try',
         "        try",
-        "a bookie with a damaged file denies entries after its second start",
+        "a file that an older release marked as damaged begins no doubt",
     ),
     Mutation(
         "freed_file_does_not_wait_for_readers",

@@ -117,8 +117,8 @@ MUTATIONS = [
     Mutation(
         "keeper_frees_files_that_are_copied",
         f"{STORAGE}/files/keeper.py",
-        "        kept = self._health.files_in_doubt | self.handover.owned\n",
-        "        kept = self._health.files_in_doubt\n",
+        "        kept = self._health.unknown_files | self.handover.owned\n",
+        "        kept = self._health.unknown_files\n",
         "a slot is used again while compaction reads it, and is freed twice",
     ),
     Mutation(

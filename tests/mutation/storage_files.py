@@ -139,8 +139,8 @@ _KEEPER = [
     Mutation(
         "files_open_file_counts_as_freed",
         f"{FILES}/keeper.py",
-        "        return is_open or file_id in self.finished\n",
-        "        return file_id in self.finished\n",
+        " or any(file_id == f.entry.file_id for f in self.opened)\n",
+        "\n",
         "damage in the active file is not counted",
     ),
     Mutation(

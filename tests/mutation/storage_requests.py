@@ -132,10 +132,10 @@ _REQUESTS = [
     ),
     Mutation(
         "list_of_a_bookie_in_doubt_is_complete",
-        f"{STORAGE}/reading/reads.py",
-        "        if not may_say_absent(self._shared.states.get(ledger_id), self._shared.health):\n",
-        "        if self._shared.health.has_failed:\n",
-        "a list of entries denies what a damaged file has",
+        f"{STORAGE}/reading/answers.py",
+        "            await compared\n        if self._denials.code(ledger_id) is Code.IO_ERROR:\n",
+        "            await compared\n        if False:\n",
+        "a list of entries denies what a file has whose index is rebuilt meanwhile",
     ),
     Mutation(
         "list_has_dropped_entries_of_the_active_file",

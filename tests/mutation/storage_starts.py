@@ -19,9 +19,9 @@ _BOOT = [
     Mutation(
         "boot_loss_is_not_committed_at_once",
         f"{STORAGE}/boot.py",
-        "            manifest = replace(manifest, check_epoch=self.shared.health.check_epoch)\n"
-        "            await self.shared.store.commit(lambda: manifest, self.shared.states)\n",
-        "            manifest = replace(manifest, check_epoch=self.shared.health.check_epoch)\n",
+        "        manifest = replace(manifest, check_epoch=health.check_epoch, doubt=health.doubt)\n"
+        "        await self.shared.store.commit(lambda: manifest, self.shared.states)\n",
+        "        manifest = replace(manifest, doubt=health.doubt)\n",
         "a second crash during the start hides what was lost",
     ),
     Mutation(
@@ -227,16 +227,16 @@ _MODES = [
     Mutation(
         "mode_missing_number_is_trusted",
         f"{MODES}/setup.py",
-        "        if number is None:\n            raise lost_run(",
-        "        if number is None:\n            return 0\n        if number.get() < HAS_FAILED:\n"
-        "            raise lost_run(",
+        "    if number is None:\n        return TakenOver(loss=",
+        "    if number is None:\n        return TakenOver()\n    if number.get() < HAS_FAILED:\n"
+        "        return TakenOver(loss=",
         "after a power loss, a run without syncs denies what it acknowledged",
     ),
     Mutation(
         "mode_killed_run_is_not_synced",
         f"{MODES}/setup.py",
-        "            await _sync_open_files(shared)\n",
-        "            pass\n",
+        "        await _sync_open_files(shared)\n",
+        "        pass\n",
         "a start trusts records that only the page cache has",
     ),
     Mutation(

@@ -149,15 +149,15 @@ MUTATIONS = [
     Mutation(
         "mode_failed_run_is_trusted",
         f"{MODES}/setup.py",
-        "        if number.get() == HAS_FAILED:\n",
-        "        if number.get() == HAS_FAILED - 1:\n",
+        "    if number.get() == HAS_FAILED:\n",
+        "    if number.get() == HAS_FAILED - 1:\n",
         "a run whose write-back failed is believed",
     ),
     Mutation(
         "mode_same_boot_ignores_holes",
         f"{BOOT}",
-        "        if lost or any(file.verdict.unreadable for file in replayed):\n",
-        "        if not replayed and lost:\n",
+        "        if self.losses or torn:\n",
+        "        if torn:\n",
         "acknowledged records that cannot be read are ignored",
     ),
     Mutation(
@@ -170,7 +170,7 @@ MUTATIONS = [
     Mutation(
         "mode_control_unsynced_when_weak",
         f"{STORAGE}",
-        "            if is_synced or record.kind is JournalRecordKind.RUN:\n",
+        "            if is_synced or is_regular:\n",
         "            if True:\n",
         "a fence is answered before its sync",
     ),
@@ -268,7 +268,7 @@ MUTATIONS = [
         "mode_failed_sync_of_a_start_is_forgotten",
         f"{MODES}/setup.py",
         "            number.set(HAS_FAILED)  # the sync of the next start would succeed\n",
-        "",
+        "            pass\n",
         "the second start trusts pages that only the cache has",
     ),
     Mutation(

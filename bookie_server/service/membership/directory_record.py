@@ -36,12 +36,12 @@ from bookie_server.service.logging import fields_of, get_logger
 from ledgerlog_spark.errors import LedgerLogError, MetadataVersionError
 from ledgerlog_spark.metadata.known_bookies import KnownBookies
 from ledgerlog_spark.model import Version
+from ledgerlog_spark.retry import RetryPolicy
 from ledgerlog_spark.wire.cookie import Cookie
 from ledgerlog_spark.wire.known_bookie import KnownBookie
 
 ATTEMPTS_MAX = 4
-RETRY_MS = 1_000
-RETRY_MS_MAX = 60_000
+PAUSES = RetryPolicy(first_delay_ms=1_000, delay_max_ms=60_000)
 
 _logger = get_logger("directory")
 
@@ -96,7 +96,7 @@ class DirectoryRecord:
     async def check(
         self, local: Sequence[DirectoryIdentity], *, may_miss: bool = False
     ) -> list[FoundOutside]:
-        """Return what the record shows about each directory. Nothing is changed.
+        """Compare each directory with the record, and return the values of the record.
 
         An older copy lacks entries and fences, so the start with it raises the doubt. With
         `may_miss`, the record may have further directories, which the next record removes.
@@ -159,11 +159,11 @@ class DirectoryRecord:
             tasks.spawn("date of the doubt", self._date_until_it_succeeds(tasks))
 
     async def _date_until_it_succeeds(self, tasks: Tasks) -> None:
-        pause_ms = RETRY_MS
         try:
-            while not self._is_stopped and not await self._has_dated():
+            for pause_ms in PAUSES.pauses_ms():
+                if self._is_stopped or await self._has_dated():
+                    break
                 await tasks.sleep(pause_ms)
-                pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
         finally:
             self._is_dating = False
 

@@ -90,8 +90,7 @@ class FileKeeper:
 
     def has_file(self, file_id: int) -> bool:
         """Return whether the directory has this file and the file has not been freed."""
-        is_open = any(file_id == file.entry.file_id for file in self.opened)
-        return is_open or file_id in self.finished
+        return file_id in self.finished or any(file_id == f.entry.file_id for f in self.opened)
 
     def new_file_id(self) -> int:
         """Return a file id that this process has not used, and that no MANIFEST lists."""
@@ -114,21 +113,17 @@ class FileKeeper:
     @property
     def is_in_doubt(self) -> bool:
         """Whether any file is missing or in doubt. Such a file may contain any ledger's records."""
-        return bool(self.missing or self._health.unknown_files)
+        return bool(self._still_missing() or self._health.unknown_files)
 
-    @property
-    def missing(self) -> list[FileEntry]:
-        """The listed files that do not exist. They are listed until the doubt about them is over.
-
-        If such a file comes back before, its entries can be read again after a start.
-        """
+    def _still_missing(self) -> list[FileEntry]:
+        """Return the missing files that are listed, because their doubt is not over."""
         return [] if self._health.doubt.is_over else self._missing
 
     def has_room_for(self, size: int, *, is_drop: bool = False) -> bool:
         """Return whether a record of `size` bytes fits after the records in flight.
 
-        The record must not be a regular add. As long as regular adds are accepted, the result is
-        always True, because there is a next file. Some room is left to deletions.
+        The record is no regular add. While regular adds are accepted, there is a next file, so the
+        result is True. Some room is left to deletions.
         """
         health = self._health
         if health.is_writable:
@@ -191,8 +186,7 @@ class FileKeeper:
     async def finish_all(self) -> None:
         """Write and sync the indexes of all files with entries, at a clean stop."""
         await self._finish_full()
-        # A file with only control records is not kept, because the ledger-state file has their
-        # contents.
+        # The ledger-state file has the contents of a file with only control records.
         if self.active.index.pieces:
             self._retire_active()
             await self._finish_full()
@@ -249,8 +243,7 @@ class FileKeeper:
         """
         if self._ended.done():
             return
-        committed: Future[None] = self._tasks.future()
-        self._committed.append(committed)
+        self._committed.append(committed := self._tasks.future())
         self.wake()
         await committed
 
@@ -350,7 +343,7 @@ class FileKeeper:
             self._on_state_change()
 
     def _notify(self) -> None:
-        """Wake a roll that waits for a next file or for the index of the full file."""
+        """Wake a roll that waits for a next file, or for the index of the full file."""
         changed, self._changed = self._changed, self._tasks.future()
         resolve(changed, None)
 
@@ -369,7 +362,7 @@ class FileKeeper:
         kept = self._health.unknown_files | self.handover.owned
         dead = self.finished.dead(kept)
         for file in dead:
-            # From now on, no read finds an entry in the file. The slot is in use until the commit.
+            # From now on, no read finds an entry in it. The slot is in use until the commit.
             self.finished.remove(file)
             self._freed.append(file.entry.slot)
             self._leaving[file.entry.slot] = file.handle
@@ -455,7 +448,7 @@ class FileKeeper:
         """Close a freed file, and remove it unless it is kept for reuse."""
         try:
             if slot in self._leaving:
-                # Until the close, the slot cannot be used: a call for the file may still run.
+                # Until the close, a call for the file may still run.
                 await self._leaving[slot].close()
                 del self._leaving[slot]
             if not is_kept:
@@ -473,7 +466,8 @@ class FileKeeper:
             if file.entry.live_bytes != file.live_bytes:
                 file.entry = replace(file.entry, live_bytes=file.live_bytes)
         unlisted = self.handover.unlisted
-        files = [file.entry for file in self.finished if file not in unlisted] + self.missing
+        files = [file.entry for file in self.finished if file not in unlisted]
+        files += self._still_missing()
         opened = [
             replace(opened.entry, first_sequence=opened.first_sequence)
             for opened in (self.full, self.active, self.spare, prepared)
@@ -484,8 +478,7 @@ class FileKeeper:
         if keep_open:
             files += opened
         else:
-            known = {entry.slot for entry in files}
-            free += [e.slot for e in opened if e.slot not in known]
+            free += sorted({entry.slot for entry in opened} - {entry.slot for entry in files})
         return replace(
             before,
             next_file_id=max(

@@ -1,7 +1,7 @@
 """Records whether a run without syncs may have acknowledged records that are not synced.
 
 Such a run acknowledges a record before its sync. If the power fails while the MANIFEST lists the
-run with its own mode, the bookie is lost. So while all acknowledged records are synced, the
+run with its own mode, the next start is in doubt. So while all acknowledged records are synced, the
 MANIFEST lists the run as a run in mode `direct`. This is the case from the start of the run to its
 first add, and after a whole interval of checkpoints without a new record.
 """

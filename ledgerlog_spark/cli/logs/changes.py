@@ -97,8 +97,7 @@ def history(
     """List the readable versions of a log, oldest first, or show the version at a time."""
     with connect(uri) as client:
         log = opened(client, name)
-        # This call is first, even without a time, because it raises an error for a log without
-        # versions.
+        # For a log without versions, this call raises the error, even if no time was given.
         newest = log.version_at(time_ms(at, "--at") if at is not None else END_OF_TIME_MS)
         versions = [newest] if at is not None else list(log.history())
     print_listing(
@@ -222,8 +221,8 @@ def truncate(
 def _end_at(log: BlockingLog, before: str) -> int:
     """The end offset of the log at a time.
 
-    If the log is a leader log, or the versions of that time have expired, the result is the end of
-    the newest range whose rows are all older.
+    If the log has no version of that time, the result is the end of the newest range whose rows are
+    all older. This happens if the versions have expired, and for each leader log.
     """
     wall_ms = time_ms(before, "--before")
     try:

@@ -160,7 +160,7 @@ def merge(
     ] = "zstd",
     seal: Annotated[
         bool,
-        typer.Option("--seal", help="Close open ledgers first. Streams continue in new ledgers."),
+        typer.Option("--seal", help="Close open ledgers first; streams then write to new ledgers."),
     ] = False,
     wait: Wait = WAIT_SECONDS,
     uri: ServiceUri = DEFAULT_URI,

@@ -1,4 +1,4 @@
-"""The future of a blocking append. To create it costs a tenth of creating an ordinary future."""
+"""The future of a blocking append, which costs a tenth of an ordinary future to create."""
 
 from __future__ import annotations
 

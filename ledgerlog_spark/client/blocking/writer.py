@@ -41,15 +41,15 @@ DOZE_SIZE_BYTES_MAX = 64 << 10
 
 
 def _nothing() -> None:
-    """Do nothing. This function is used until a handle sets its own functions."""
+    """Do nothing, in place of the functions that a handle sets later."""
 
 
 class Inbox:
     """The appends that other threads pass to the event loop, limited in number and size.
 
-    To wake the loop for a small append would cost more than the append itself. So the loop *dozes*
-    while earlier appends linger, and a small append does not wake the dozing loop. The loop takes
-    new appends when `on_sent` reports that the earlier appends were sent or have failed.
+    A wake-up of the loop costs more than a small append. So the loop *dozes* while earlier appends
+    linger, and a small append does not wake the dozing loop. The loop takes new appends when
+    `on_sent` reports that the earlier appends were sent or have failed.
     """
 
     def __init__(self, settings: ClientSettings, loop_thread: LoopThread) -> None:
@@ -92,7 +92,7 @@ class Inbox:
             return True
 
     def _check_callback(self) -> None:
-        """Refuse an append if 16 times the backlog waits and the caller is a callback."""
+        """Refuse an append of a callback when 16 times the settings' backlog waits to be sent."""
         is_far_beyond = (
             self._entries >= BACKLOGS_MAX * self._entries_max
             or self._size_bytes >= BACKLOGS_MAX * self._size_bytes_max
@@ -240,8 +240,8 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
 
         Raises:
             LocalProtocolError: Nothing was appended. The payload is not bytes, or is too large. Or
-                another process created the ledger. Or a callback of an append called this method
-                while 16 times the backlog waits to be sent: a callback cannot wait.
+                another process created the ledger. Or 16 times the settings' backlog waits to be
+                sent, and the caller is a callback of an append, which cannot wait.
         """
         return self._append(checked_payload(payload))
 

@@ -127,8 +127,7 @@ class LedgerFollower:
         elif self._handle.metadata.last_fragment.ensemble != self._ensemble:
             fragment = self._handle.metadata.last_fragment
             self._ensemble = fragment.ensemble
-            # The writer confirmed all entries before the last fragment before it wrote the
-            # fragment.
+            # A writer adds a fragment only after all entries before the fragment are confirmed.
             self._handle.take_rise(LacRise(fragment.first_entry_id - 1, 0))
             self._place = herald_index(self._handle.id, len(self._ensemble))
             self._failures = 0

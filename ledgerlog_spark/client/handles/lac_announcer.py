@@ -36,8 +36,8 @@ accepts a LAC.
 """
 
 TIMER_SLACK_MS = 1.0
-"""If less than this time of `explicit_lac_ms` is left, the writer is treated as idle, because
-another timer would cost more."""
+"""The writer is treated as idle this long before `explicit_lac_ms` ends, because another timer
+would cost more."""
 
 
 def announces(metadata: LedgerMetadata) -> bool:

@@ -73,7 +73,7 @@ class LedgerBytes:
         return None if columns is None else EntryBatch(first_entry_id, *columns)
 
     def slice_read(self, effect: SendReadSlices) -> ReadSlices:
-        """Return the request for slices. Its offsets begin at the start of the stored entry."""
+        """Return the request for slices. Offsets count from the start of the stored entry."""
         before = self.codec.overhead_bytes
         ids = range(effect.first_entry_id, effect.last_entry_id + 1)
         return ReadSlices(
@@ -91,7 +91,7 @@ class LedgerBytes:
     def verified_slices(
         self, effect: SendReadSlices, received: Sequence[bytes]
     ) -> EntryBatch | None:
-        """Return the entries before the first with invalid slices; None without such entries."""
+        """Return the entries before the first invalid one; None if there are none."""
         payloads = []
         ids = range(effect.first_entry_id, effect.last_entry_id + 1)
         for entry_id, data in zip(ids, received, strict=False):

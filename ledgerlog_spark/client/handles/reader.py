@@ -150,8 +150,8 @@ class ReadHandle:
         requests while nothing changes.
 
         Args:
-            on_change: Called on the event loop when one of the two values may have changed, and
-                when the follower stops because the ledger was closed or because of an `error`.
+            on_change: Called on the event loop after a possible change of one of these values, and
+                when the follower stops: the ledger was closed, or the follower has an `error`.
             entries_size_bytes_max: Maximum size of the new entries that the bookie sends with a new
                 LAC, for `watched_entries`.
         """
@@ -245,8 +245,8 @@ class ReadHandle:
                 certainly acknowledged. If so, the range may end after `last_add_confirmed`.
             place: Shares a limit of memory with other reads. If the consumer takes another range
                 first, this read may wait for room.
-            slices: The parts of the entries to read, with their checksums. Some entries may still
-                be read completely. With None, all entries are read completely.
+            slices: The parts of the entries to read, with their checksums. The reader may return
+                some entries completely. None requests complete entries.
 
         Raises:
             LocalProtocolError: The range is wrong, or ends after `last_add_confirmed`. Nothing was
@@ -445,7 +445,7 @@ class _Range:
         self._wake()
 
     def _on_stall(self) -> None:
-        """Fail if the consumer waits, because no request was answered for a long time."""
+        """End the read if its consumer waits: no request was answered for a long time."""
         if self._place is not None and not self._place.has_turn:
             return  # perhaps there was no room for a request
         if self._waiting is not None and not self._waiting.done():

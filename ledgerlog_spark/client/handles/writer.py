@@ -368,7 +368,7 @@ def _may_close_again(closing: asyncio.Task[LedgerMetadata]) -> bool:
 def _unsent(crash: LedgerLogError) -> LedgerLogError:
     """Return the error of appends that were never sent.
 
-    It is definite, because they are not stored.
+    The error is definite, because these appends are not stored.
     """
     unsent = copy.copy(crash)
     unsent.definite = True

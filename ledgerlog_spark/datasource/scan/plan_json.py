@@ -34,7 +34,7 @@ def plan_to_json(plan: ScanPlan) -> dict[str, Any]:
 
 def _range_to_json(scanned: ScanRange) -> dict[str, Any]:
     fields = asdict(scanned)
-    del fields["index_entries"]  # the plan has the choice of slices that used it
+    del fields["index_entries"]  # it was needed only to choose slices
     return fields
 
 

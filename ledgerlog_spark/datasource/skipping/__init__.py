@@ -1,6 +1,6 @@
 """Finds the parts of a log that a query needs, from statistics of ranges and entries.
 
-- `facts`: the class `Facts`, with the possible values of one column in some rows, by their
+- `facts`: the class `Facts`, the possible values of a column in some rows, computed from
   statistics. `predicates`: whether one of these rows may pass a filter, by the `Facts` of the
   columns.
 - `row_runs`: ranges or entries with their statistics, and the `Facts` about their columns.

@@ -97,7 +97,7 @@ def start_in(logs: BlockingLogs, scan: LogScan, read: SourceOptions, password: b
 
 
 def when_it_ended_at(scan: LogScan, end_offset: int) -> LogScan:
-    """The log as it was when the stream's first batch was planned, which ends at `end_offset`.
+    """The log as it was when the first batch, which ends at `end_offset`, was planned.
 
     The result is the first version that contains the last row of the batch. An overwrite after the
     planning does not change the result, because the overwrite begins after the last row of the

@@ -129,7 +129,7 @@ class WatchedLog:
         return self._view
 
     def came_ms(self, offset: int) -> int:
-        """The time of the row at `offset`, by the last view; 0 if the time is unknown.
+        """The time of the row at `offset` in the last view; 0 if the time is unknown.
 
         For a leader log, the result is the latest possible time of the row: the time of the last
         record that the same read of the log found.

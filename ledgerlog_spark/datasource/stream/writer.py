@@ -66,7 +66,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
             StaleCheckpointError: The log has later batches of this query. Nothing is committed.
             ProducerFencedError: A later run of the query took over. Nothing is committed.
             LogNotFoundError: The log was deleted, or replaced by a new log, while the query ran.
-            LocalProtocolError: A row is too large for an entry. The message has the row's size.
+            LocalProtocolError: A row is too large for an entry. The error message contains its
+                size.
             LedgerLogError: The bookies or ZooKeeper failed; Spark retries the task.
         """
         if self._plan is None:

@@ -58,8 +58,8 @@ class BlockingLeader(BlockingAppends[Leader]):
 
         Raises:
             LocalProtocolError: The record is not bytes or is too large, or another process opened
-                this leader. Or 16 times the backlog waits to be sent, and the caller is a callback
-                of an append: a callback cannot wait. Nothing was appended.
+                this leader. Or 16 times the settings' backlog waits to be sent, and the caller is a
+                callback of an append, which cannot wait. Nothing was appended.
             LogKindError: The log is a log of rows. Nothing was appended.
         """
         return self._append(self._twin.content.record(record))

@@ -175,8 +175,8 @@ class BlockingLog(Blocking[Log]):
             password: The password of the ledgers.
             room: A limit of bytes that all readers of the room share. If it is None, the readers of
                 this call share a limit of 64 MiB.
-            slices: For each range, the parts of its entries to read, or None for whole entries.
-                Some entries may still be read completely.
+            slices: For each range, the parts of its entries to read, or None for complete entries.
+                A reader may return some entries completely.
 
         Raises:
             LocalProtocolError: The client is closed, a range does not have three numbers, or

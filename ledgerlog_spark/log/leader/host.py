@@ -99,7 +99,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
     def retire(self) -> None:
         """Stop writing.
 
-        The machine has ended. It only deletes ledgers whose creation ends later.
+        The machine has ended, and only deletes ledgers whose creation is still pending.
         """
         self._cancel_timers()
         if self._cancel_watch is not None:

@@ -29,7 +29,7 @@ class LogDue:
     """The times when each kind of work on one log is due next, in ms of the store's clock; 0: now.
 
     Attributes:
-        properties: Properties of the head from which the times were calculated.
+        properties: The properties that the head had when the times were calculated.
         starts: First version and first row of this head. If they have changed, a truncation may be
             unfinished, so `versions` is set to 0.
         versions: When versions expire.

@@ -41,8 +41,8 @@ async def read_range(
         last_entry_id: The last entry to read, not above the last entry of the range.
         password: The ledger's password.
         place: A limit of memory that several reads share; None limits this read to 64 MiB.
-        slices: The parts of the entries to read. Some entries may still be read completely. With
-            None, all entries are read completely.
+        slices: The parts of the entries to read. The reader may return some entries completely.
+            None requests complete entries.
 
     Raises:
         DataLossError: In two reads, every replica reported that it does not have an entry, and the

@@ -133,7 +133,7 @@ class LeaderAppends:
         return bool(self._ordered)
 
     def deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
-        """The error of this leader after another leader took over, which the error `reason` shows.
+        """The error of this leader if the error `reason` shows that another leader took over.
 
         The message of `reason` is written for the writer of a single ledger, so this error has
         another message.

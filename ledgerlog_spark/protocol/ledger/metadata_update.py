@@ -55,7 +55,7 @@ class UpdatePhase(Enum):
 class UpdateResult:
     """How the change ended."""
 
-    failure: m.Failure | None  # None when the metadata is as wanted
+    failure: m.Failure | None  # None if the metadata has the change
     is_definite: bool  # False: after this failure, one of our writes may have happened
     current: Versioned[LedgerMetadata]  # the newest metadata that the loop has read or written
 

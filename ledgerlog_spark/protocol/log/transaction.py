@@ -95,7 +95,7 @@ class HeadTransaction(LogMachine[R]):
         return self._is_unsure or isinstance(self._out, WriteHead)
 
     def leave(self, reply: Any) -> bool:
-        """Take a late reply. Return whether it shows that no attempt can succeed any more."""
+        """Take a late reply, and return whether it excludes that any attempt succeeds later."""
         if not self.awaits(reply):
             return False
         self._out = None
@@ -211,7 +211,7 @@ class HeadTransaction(LogMachine[R]):
         )
 
     def _failed(self, error: LedgerLogError) -> LedgerLogError:
-        """The error. It is not definite if an earlier attempt may have succeeded."""
+        """Return the error, which is not definite if an earlier attempt may have succeeded."""
         error.definite = error.definite and not self._is_unsure
         return error
 

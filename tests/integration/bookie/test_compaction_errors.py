@@ -71,17 +71,19 @@ class Cluster:
         return self.bookies["b1"]
 
     def write(self, client: BlockingClient) -> None:
-        """Write two ledgers side by side, delete one, and wait until its entries are deleted."""
+        """Write two ledgers side by side, delete one, and wait until its entries are deleted.
+
+        The entries alternate on each bookie, so each file has some that stay. Otherwise the bookie
+        could free a file without a compaction, and use the file again.
+        """
         with (
             client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=3) as kept,
             client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=3) as deleted,
         ):
-            pending = [
-                (kept if number % KEPT_PART == 0 else deleted).append_async(PAYLOAD)
-                for number in range(KEPT_PART * ENTRIES)
-            ]
-            for each in pending:
-                each.result()
+            for _ in range(ENTRIES):
+                ledgers = [kept, *[deleted] * (KEPT_PART - 1)]
+                for appended in [ledger.append_async(PAYLOAD) for ledger in ledgers]:
+                    appended.result()
         client.delete_ledger(deleted.id)
         self._kept.append(kept.id)
         for bookie in self.bookies.values():
@@ -102,6 +104,17 @@ class Cluster:
 def slots(bookie: BookieProcess) -> set[str]:
     """The files that the MANIFEST lists."""
     return {file["slot"] for file in bookie.manifest()["files"]}
+
+
+def finished(bookie: BookieProcess) -> set[str]:
+    """The files that the MANIFEST lists as finished."""
+    return {file["slot"] for file in bookie.manifest()["files"] if file["state"] == "finished"}
+
+
+def check_is_running(bookie: BookieProcess) -> None:
+    """Fail if the process has ended."""
+    assert bookie.process is not None
+    assert bookie.process.poll() is None, bookie.log()[-3000:]
 
 
 def compactions(bookie: BookieProcess) -> float:
@@ -175,11 +188,11 @@ def test_an_error_of_the_device_during_a_compaction_keeps_each_copy_of_each_entr
             victim.start()
             cluster.check(client)
         cluster.write(client)
-        sources = slots(victim)
+        sources = finished(victim)  # the bookie stops if it cannot read the header of another file
         assert not WITHDRAWN.search(victim.log())
         with failing(victim, "pread64,preadv2:error=EIO", trace, sources):
             victim.collect()
-            until(lambda: WITHDRAWN.search(victim.log()))
+            until(lambda: WITHDRAWN.search(victim.log()), lambda: check_is_running(victim))
         assert sources <= slots(victim), "files that cannot be read stay"
         cluster.check(client)
         victim.kill()

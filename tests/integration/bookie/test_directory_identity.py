@@ -1,10 +1,11 @@
-"""Real bookies with wiped, swapped, restored, moved and downgraded directories."""
+"""Real bookies with wiped, swapped, restored, moved, downgraded and unsynced directories."""
 
 from __future__ import annotations
 
 import shutil
 import signal
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +18,6 @@ from tests.fixtures.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.fixtures.bookie_process import BookieProcess
 
@@ -77,7 +77,17 @@ def bookie_id(bookie: BookieProcess) -> str:
     return f"127.0.0.1:{bookie.port}"
 
 
-def test_a_copy_from_an_earlier_run_is_refused_and_the_newest_directory_is_not(
+def is_dated(bookie: BookieProcess, epoch: int) -> bool:
+    doubt = bookie.manifest()["doubt"]
+    return bool(doubt["epoch"] == epoch and doubt["transaction"] > 0)
+
+
+def answer_of(bookie: BookieProcess, ledger_id: int, entry_id: int) -> Code:
+    with bookie.peer() as peer:
+        return peer.ask(encode_read(ledger_id, entry_id)).code
+
+
+def test_a_copy_from_an_earlier_run_starts_in_doubt_and_the_newest_directory_does_not(
     make_bookie: MakeBookie, run: Run
 ) -> None:
     bookie = make_bookie().start()
@@ -88,22 +98,26 @@ def test_a_copy_from_an_earlier_run_is_refused_and_the_newest_directory_is_not(
     add(bookie, 1)
     assert bookie.stop() == 0
     newest = put_back(bookie, copy)
-    message = refused(bookie)
-    assert "older copy" in message
-    assert "at start 1, change 2" in message
-    assert "at start 2, change 4" in message
-    assert f"cookie delete {bookie_id(bookie)}" in message
     shown = run("show", bookie.directory)
     assert shown.code == FAILED
     assert f"{bookie.directory} is an older copy" in shown.out
+    bookie.start()
+    (line,) = (line for line in bookie.log().splitlines() if "doubt_raised" in line)
+    assert "at start 1, change 2" in line
+    assert "at start 2, change 4" in line
+    assert has(bookie, 0)
+    assert answer_of(bookie, 1, 1) is answer_of(bookie, 9, 0) is Code.IO_ERROR
+    until(partial(is_dated, bookie, 1))
+    assert bookie.stop() == 0
     shutil.rmtree(bookie.directory)
     newest.rename(bookie.directory)
-    bookie.start()
+    bookie.start()  # now this directory is the older one
     assert has(bookie, 1)
+    assert bookie.manifest()["doubt"]["epoch"] == 2
     assert bookie.stop() == 0
 
 
-def test_a_copy_of_the_same_run_is_refused_after_a_rise(make_bookie: MakeBookie) -> None:
+def test_a_copy_of_the_same_run_is_in_doubt_after_a_rise(make_bookie: MakeBookie) -> None:
     bookie = make_bookie(change_interval_ms=100).start()
     copy = None
     # The third rise begins when the second one is in the record.
@@ -113,21 +127,51 @@ def test_a_copy_of_the_same_run_is_refused_after_a_rise(make_bookie: MakeBookie)
         copy = copy or copied(bookie)  # nothing changes while it is made
     assert copy is not None
     bookie.stop(signal.SIGKILL)
-    newest = put_back(bookie, copy)
-    message = refused(bookie)
-    assert "change 2, but" in message
-    assert message.count("at start 1") == 2
-    shutil.rmtree(bookie.directory)
-    newest.rename(bookie.directory)
+    put_back(bookie, copy)
     bookie.start()
-    assert has(bookie, 3)
+    assert "change 2, but" in bookie.log()
+    assert answer_of(bookie, 1, 3) is Code.IO_ERROR
 
 
-def test_a_wiped_directory_is_refused(make_bookie: MakeBookie, run: Run) -> None:
-    bookie = make_bookie().start()
+def test_a_lost_run_without_syncs_is_in_doubt(make_bookie: MakeBookie) -> None:
+    """Its number in shared memory is gone, as after a power loss."""
+    bookie = make_bookie(write_mode="unjournaled").start()
+    add(bookie, 0)
+    assert bookie.manifest()["run"]["is_synced"] is False
+    bookie.stop(signal.SIGKILL)
+    number = Path("/dev/shm") / f"ledgerlog-{bookie.manifest()['directory_id']}"
+    number.unlink()
+    bookie.start()
+    assert "its number in shared memory is missing" in bookie.log()
+    assert has(bookie, 0), "the page cache had it"
+    assert answer_of(bookie, 1, 1) is answer_of(bookie, 9, 0) is Code.IO_ERROR
+    until(partial(is_dated, bookie, 1))
     assert bookie.stop() == 0
+
+
+def test_a_wiped_directory_is_refused_unless_its_loss_is_allowed(
+    make_bookie: MakeBookie, run: Run
+) -> None:
+    bookie = make_bookie().start()
+    add(bookie, 0)
+    assert bookie.stop() == 0
+    before = bookie.manifest()
     shutil.rmtree(bookie.directory)
     assert "its data is missing" in refused(bookie)
+    shutil.rmtree(bookie.directory, ignore_errors=True)
+    bookie.settings["allow_lost_directory"] = True
+    bookie.start()
+    assert answer_of(bookie, 1, 0) is answer_of(bookie, 9, 0) is Code.IO_ERROR
+    until(partial(is_dated, bookie, 1))
+    after = bookie.manifest()
+    assert after["previous_id"] == before["directory_id"]
+    assert after["changes"] > before["changes"]
+    assert bookie.stop() == 0
+    del bookie.settings["allow_lost_directory"]
+    bookie.start()
+    assert answer_of(bookie, 1, 0) is Code.IO_ERROR
+    assert bookie.stop() == 0
+    shutil.rmtree(bookie.directory)
     done = run("delete", bookie_id(bookie), "--yes").done
     assert "is out of service" in done
     assert "was in the cluster before" in refused(bookie)

@@ -106,7 +106,7 @@ def test_a_bookie_above_the_maximum_is_read_only_until_its_device_is_below_the_l
         device.resize(256)
         until(lambda: accepts(peer, count + 1))
         until(lambda: read_only_bookies(service_uri) == [])
-    assert levels_of(bookie) == ["high", "full", "normal"]
+    until(lambda: levels_of(bookie) == ["high", "full", "normal"])
     bookie.kill()
     bookie.start()
     check_entries(bookie, count + 2)

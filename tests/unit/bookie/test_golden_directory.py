@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.directory_identity import DirectoryIdentity, identity_of
+from bookie_server.core.doubt import Doubt
 from bookie_server.core.manifest_codec import FileState, decode_manifest
 from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import MovedDirectoryError
@@ -195,3 +197,23 @@ def test_a_directory_with_counters_is_read_before_and_after_a_downgrade() -> Non
     after = replace(identity, starts=identity.starts + 1, changes=identity.changes + 1)
     assert identity_of(machine.manifest()) == after
     check_what_is_stored(machine, expected)
+
+
+def test_a_directory_in_doubt_is_read_back_whole() -> None:
+    fixture = GOLDEN / "bookie_v4_doubt"
+    expected = json.loads((fixture / "expected.json").read_text())
+    machine = copied(fixture, expected)
+    for _ in range(2):
+        machine.start()
+        assert machine.serving.doubt == Doubt(**expected["doubt"])
+        assert machine.serving.limbo_ledgers() == expected["limbo"]
+        for ledger_id, entry_id, data in expected["entries"]:
+            assert machine.read(ledger_id, entry_id) == (Code.OK, bytes.fromhex(data))
+        for ledger_id in (1, 2, 3, 4, 5):
+            is_clear = ledger_id in (1, 3)
+            code = machine.read(ledger_id, 50)[0]
+            assert code is (Code.NO_ENTRY if is_clear else Code.IO_ERROR), ledger_id
+        ledger_id, lac = expected["lac"]
+        read_lac = partial(machine.serving.read_lac, ledger_id)
+        assert machine.ask(read_lac) == (Code.OK, lac)
+        machine.lose_power()

@@ -9,7 +9,8 @@ import pytest
 
 from bookie_server.core.doubt import Doubt
 from bookie_server.core.record import NO_KEY
-from bookie_server.core.requests import StoredReads
+from bookie_server.core.requests import StoredRead, StoredReads
+from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import StorageError
 from bookie_server.ports import MetadataAnswer, Standing
 from bookie_server.storage.limbo import denials
@@ -167,8 +168,6 @@ def test_an_answer_of_the_store_covers_no_later_loss() -> None:
 
 
 async def _read(machine: Machine, codes: list[Code]) -> None:
-    from bookie_server.core.requests import StoredRead
-
     machine.serving.read(StoredRead(NEW, 0), lambda code, _data: codes.append(code))
 
 
@@ -261,7 +260,7 @@ def test_a_check_that_a_loss_overtakes_reads_the_record_again() -> None:
     machine = started()
     raise_doubt(machine)
     standings = [Standing.OPEN_WITH_ME, Standing.NOT_WRITABLE]
-    raised = []
+    raised: list[int] = []
 
     async def check(ledger_id: int) -> MetadataAnswer:
         machine.metadata.asked.append(ledger_id)
@@ -354,7 +353,8 @@ def test_a_repaired_entry_needs_no_key_and_sets_none() -> None:
         assert NO_KEY not in (KEY, state.master_key)
         machine.lose_power()
         machine.start()
-    assert machine.fence(NEW, KEY)[0] is Code.OK
+    assert machine.fence(NEW, KEY)[0] is Code.IO_ERROR, "in limbo"
+    assert machine.serving._states[NEW].master_key == KEY
     assert machine.fence(NEW, bytes(range(1, 21)))[0] is Code.UNAUTHORIZED
     assert store(machine, NEW, 5, entry(NEW, 5, b"more")) is Code.OK, "the key is kept"
     assert machine.read(NEW, 5)[0] is Code.OK
@@ -366,7 +366,7 @@ def test_what_is_held_is_read_and_compared_with_its_digest() -> None:
     machine.start()
     (file,) = (f for f in machine.manifest().files if f.live_bytes)
     assert store(machine, OLD, 7, entry(OLD, 7, b"bad")) is Code.OK
-    machine.disk.flip_bit(file.slot, file.data_end - 10, 1)
+    machine.disk.flip_bit(file.slot, RECORDS_START + 150, 1)
     seen: list[int] = []
 
     def is_intact(entry_id: int, stored: bytes) -> bool:
@@ -440,7 +440,7 @@ def test_on_a_full_device_a_doubt_holds_at_once_and_is_durable_later() -> None:
 
 
 def test_a_repair_that_is_cut_after_each_operation_hides_no_loss() -> None:
-    """Its entries are synced before its ledger is cleared, and its ledgers before the doubt ends."""
+    """Entries are synced before their ledger is cleared, and ledgers before the doubt ends."""
     data = entry(NEW, 4, b"fetched")
 
     async def repair(machine: Machine) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bookie_server.core.bookie_run import BookieWriteMode
+from bookie_server.core.doubt import Doubt
 from bookie_server.core.manifest_codec import (
     FORMAT_VERSION,
     FORMAT_VERSION_BEFORE,
@@ -17,7 +18,11 @@ from bookie_server.core.manifest_codec import (
     decode_version,
 )
 from bookie_server.core.settings import ModeSettings
-from bookie_server.errors import UncleanDirectoryError, WrongDirectoryError
+from bookie_server.errors import (
+    UncleanDirectoryError,
+    UnrepairedDirectoryError,
+    WrongDirectoryError,
+)
 from bookie_server.storage.files.manifest import UNCLEAN_NAME
 from bookie_server.tools.versions import rewrite_manifest
 from ledgerlog_spark.model import Code
@@ -179,3 +184,34 @@ def test_a_bookie_with_several_directories_is_not_downgraded(tmp_path: Path) -> 
         rewritten(path, FORMAT_VERSION_BEFORE)
     assert content_of(path) == before
     assert rewritten(path, FORMAT_VERSION) == FORMAT_VERSION
+
+
+def test_a_downgrade_needs_an_end_of_the_doubt_and_an_upgrade_continues_it(tmp_path: Path) -> None:
+    machine = Machine(1)
+    machine.start()
+    assert machine.add(LEDGER, (0,)) is Code.OK
+    storage = machine.serving
+
+    def stopped_copy(name: str) -> Path:
+        machine.stop()
+        path = written(machine, tmp_path / name)
+        machine.start()
+        return path
+
+    machine.scheduler.run(storage.raise_doubt(), machine.host)
+    for name in ("in doubt", "in limbo"):
+        path = stopped_copy(name)
+        content = content_of(path)
+        with pytest.raises(UnrepairedDirectoryError, match="in_doubt"):
+            rewritten(path, FORMAT_VERSION_BEFORE)
+        assert content_of(path) == content
+        machine.scheduler.run(machine.serving.end_doubt(1), machine.host)
+    clearing = machine.serving.clear_ledger(LEDGER, 1, 0)
+    assert machine.scheduler.run(clearing, machine.host) is Code.OK
+    path = stopped_copy("repaired")
+    rewritten(path, FORMAT_VERSION_BEFORE)
+    again = started(path)
+    assert again.serving.doubt == Doubt(epoch=1, cleared=1)
+    assert again.serving.limbo_ledgers() == []
+    assert again.read(LEDGER, 9)[0] is Code.NO_ENTRY
+    assert again.read(99, 9)[0] is Code.NO_LEDGER

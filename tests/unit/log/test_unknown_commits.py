@@ -69,7 +69,7 @@ async def test_a_named_batch_is_committed_again_under_its_numbers(
 ) -> None:
     log = await world.logs().create("flights")
     _, _, unknown = await with_lost_reply(log, monkeypatch, app="daily", batch_id=3)
-    assert unknown.message.endswith("commit it again under the same numbers")
+    assert unknown.message.endswith("commit it again with the same producer and batch id")
     again = await log.begin(schema=SCHEMA, app="daily", batch_id=3)
     assert again.is_replay
 

@@ -108,8 +108,8 @@ class LacReader(TableMachine[m.Event, m.Effect]):
                     codes=tuple(self._codes.items()),
                 )
             ]
-        # The writer confirmed all entries before the last fragment before it wrote this fragment.
-        # So the LAC is at least the last of these entries.
+        # A writer adds a fragment only after all entries before the fragment are confirmed. So the
+        # LAC is at least the last of these entries.
         floor = self._metadata.last_fragment.first_entry_id - 1
         if not self._metadata.is_closed:
             self.last_add_confirmed = max(self.last_add_confirmed, floor)

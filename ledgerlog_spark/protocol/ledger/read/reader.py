@@ -332,7 +332,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
     def _keep(self, entries: EntryBatch) -> None:
         """Keep received entries until their delivery.
 
-        At each time, an id is in one batch or tally.
+        At any time, each entry id is in one batch or in one tally.
         """
         first = entries.first_entry_id
         assert first >= self.next_entry_id, "an entry came twice"

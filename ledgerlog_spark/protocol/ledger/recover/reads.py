@@ -36,7 +36,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReadAhead:
-    """How far recovery reads ahead of the entries that it wrote back.
+    """Limits of the entries that recovery reads before it has written the earlier entries back.
 
     Attributes:
         entries_first: Maximum number of requested entries at first. The limit grows with the number
@@ -44,7 +44,8 @@ class ReadAhead:
         entries_max: Number up to which this limit grows.
         size_bytes_max: Maximum size of the requested entries, estimated from the largest entry so
             far. It also limits the entries that wait to be written back.
-        slow_member_ms: After one to two times this time, other bookies get the request too.
+        slow_member_ms: If a request has no answer after one to two times this time, other bookies
+            get it too.
         batch_entries_max: Maximum number of entries in one answer. The value 1 turns batches off.
         batch_size_bytes_max: Maximum size of one answer.
     """
@@ -124,7 +125,7 @@ class PresenceBatches:
         return self._current != 0
 
     def ends_before(self, entry_id: int) -> bool:
-        """Whether the next batch's bookie had no entry from `entry_id` on when it was fenced."""
+        """Whether the next batch's bookie had no entry from `entry_id` on at its fencing."""
         return entry_id > self.last_entry_ids.get(self.order[0], LAST_ID)
 
     def request(self, first_entry_id: int) -> m.SendReadBatch:
@@ -245,7 +246,10 @@ class RecoveryReads:
         return effects
 
     def take_reply(self, reply: m.ReadReplied) -> list[m.SendRead]:
-        """Record an answer. If it decides nothing, request the entry from the other bookies too."""
+        """Record an answer.
+
+        If the answer decides nothing, the other bookies get requests for the entry too.
+        """
         tally, index = self._sent.pop(reply.request, (None, 0))
         if tally is None:
             return []

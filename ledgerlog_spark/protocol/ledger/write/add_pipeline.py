@@ -107,7 +107,7 @@ class AddPipeline:
         self.next_entry_id = last_add_confirmed + 1  # first entry of the next run
         # entries of the runs that some of their bookies have not stored, including confirmed runs
         self.entries_in_flight = 0
-        self.size_bytes_in_flight = 0  # payload of the same runs
+        self.size_bytes_in_flight = 0  # payload of these entries
         self.is_paused = False  # while it is set, `last_add_confirmed` does not change
         self.is_recovery = is_recovery
         self._lac_found = last_add_confirmed

@@ -183,7 +183,10 @@ class LedgerWriter(UpdatingMachine):
         return self._on_member_failed(answer)
 
     def _on_member_busy(self, refused: MemberAnswer) -> list[m.Effect]:
-        """Send nothing to the bookie for a while. Refusals of runs sent together count as one."""
+        """Send nothing to the bookie for a while.
+
+        Refusals of runs that were sent together count as one refusal.
+        """
         if self._pipeline.is_suspended(refused.index):
             return []
         self._busy.refused(refused.index)
@@ -267,8 +270,8 @@ class LedgerWriter(UpdatingMachine):
                 self._failed.settle(index)
                 effects += self._wait_for_busy(index)
                 continue
-            # A dead bookie stays registered for seconds. If it were retried immediately, the writer
-            # would list the bookies and resend all runs to the dead bookie for each new run.
+            # A dead bookie stays registered for seconds. With immediate retries, each new run would
+            # cause a list of the bookies and a resend of all runs to the dead bookie.
             if self._failed.has_waited(index) and ensemble[index] in event.candidates:
                 self._failed.settle(index)
                 effects += self._pipeline.resend(index)

@@ -64,7 +64,8 @@ class ExpiryMachine(LogMachine[Expired]):
     ) -> None:
         """Versions that were replaced longer ago than `version_retention_ms` expire.
 
-        With None no version expires, and the step drops only items that no retained version names.
+        If it is None, no version expires, and the step only drops items that no retained version
+        names.
         """
         super().__init__(log, is_fresh=is_fresh)
         self._retention_ms = version_retention_ms

@@ -172,7 +172,7 @@ class _NewestVersion(Walk[Item]):
         return (ref.token, ref.number) in self._page_sizes
 
     def size_bytes(self) -> int:
-        """Payload bytes of the version. Stores those of each of its pages in `page_sizes`."""
+        """Payload bytes of the version. Stores the bytes of each page in `page_sizes`."""
         known: PageSizes = {}
         recent = select(ITEMS, self._paged.recent, self._first_key, self._end_key)
         left = sum(item.size_bytes for item in recent)

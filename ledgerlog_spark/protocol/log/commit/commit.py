@@ -436,7 +436,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         # Another run of a job without a name has another producer, so it is no retry.
         is_named = not app.startswith(JOB_APP_PREFIX)
         what_to_do = (
-            "commit it again under the same numbers"
+            "commit it again with the same producer and batch id"
             if is_named
             else "commit the same job again. Another run of a write without txnAppId would write "
             f"the rows twice, so first look for them in `ledgerlog logs history {self.log}`"

@@ -1,7 +1,7 @@
 """Records of pages and of the head's sequences as bytes (LOGS.md#formats).
 
 A sequence of records consists of a varint count, then one row of fixed length for each record, then
-the parts of variable length (statistics, schemas) in the same order. Rows are big-endian. They
+the parts of variable length (statistics, schemas) in the same order. Rows are big-endian. Rows
 compress well, and `struct.iter_unpack` parses them, so decoding 100,000 items takes half a second.
 """
 
