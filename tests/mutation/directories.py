@@ -7,7 +7,7 @@ from tests.mutation.mutation import Mutation
 ROUTER = "bookie_server/storage/directories/router.py"
 HOMES = "bookie_server/storage/directories/homes.py"
 LOSSES = "bookie_server/storage/directories/losses.py"
-QUESTIONS = "bookie_server/storage/directories/questions.py"
+DENIALS = "bookie_server/storage/directories/joint_denials.py"
 OPENING = "bookie_server/storage/directories/opening.py"
 CHANGES = "bookie_server/service/membership/directory_changes.py"
 COOKIES = "bookie_server/service/membership/cookie_check.py"
@@ -18,16 +18,16 @@ STORAGE = "bookie_server/storage/ledger_storage.py"
 MUTATIONS = [
     Mutation(
         "dead_directory_says_absent",
-        QUESTIONS,
-        "            elif number + 1 < len(questions):\n",
+        DENIALS,
+        "            elif number + 1 < len(requests):\n",
         "            elif False:\n",
         "a ledger of a failed directory is denied by another directory",
     ),
     Mutation(
         "directories_only_those_that_serve_are_asked",
         ROUTER,
-        "ask_all([partial(each.read, request) for each in self.directories], on_done)",
-        "ask_all([partial(each.read, request) for each in self._serving], on_done)",
+        "request_all([partial(each.read, request) for each in self.directories], on_done)",
+        "request_all([partial(each.read, request) for each in self._serving], on_done)",
         "a ledger of a failed directory is denied",
     ),
     Mutation(
@@ -40,7 +40,7 @@ MUTATIONS = [
     Mutation(
         "directories_batch_asks_only_one",
         ROUTER,
-        "            ask_all([partial(each.read_batch, request) for each in self.directories],"
+        "            request_all([partial(each.read_batch, request) for each in self.directories],"
         " on_done)\n",
         "            self.directories[0].read_batch(request, on_done)\n",
         "a batch read of an unknown ledger gets a denial, although a directory has failed",
@@ -55,7 +55,7 @@ MUTATIONS = [
     Mutation(
         "directories_lac_asks_only_one",
         ROUTER,
-        "            ask_all([partial(each.read_lac, ledger_id) for each in self.directories],"
+        "            request_all([partial(each.read_lac, ledger_id) for each in self.directories],"
         " on_done)\n",
         "            self.directories[0].read_lac(ledger_id, on_done)\n",
         "a LAC of an unknown ledger is denied, although a directory has failed",
@@ -261,7 +261,7 @@ MUTATIONS = [
     Mutation(
         "directories_fewer_than_the_record",
         RECORD,
-        "        if len(known.directories) > len(local) and not may_miss:\n",
+        "        if known is not None and len(known.directories) > len(local) and not may_miss:\n",
         "        if False:\n",
         "a start with edited cookies forgets a directory without a doubt",
     ),

@@ -91,7 +91,7 @@ def removal(
 
 
 def found_removal(checked: CheckedCookie, found: FoundOutside) -> FoundOutside:
-    """Return what the start of a directory must know about removed directories."""
+    """Return the loss that a start with removed directories raises the doubt for."""
     if not checked.removed:
         return found
     removed = f"the directory {', '.join(checked.removed)} was removed"

@@ -4,5 +4,5 @@
 - `homes`: finds the directory of a ledger, and chooses one for a new ledger.
 - `losses`: the doubt, which is the same in all directories.
 - `opening`: opens all directories at the start.
-- `questions`: asks all directories about a ledger that none of them knows.
+- `joint_denials`: sends requests about an unknown ledger to all directories.
 """

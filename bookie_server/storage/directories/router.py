@@ -31,7 +31,7 @@ from bookie_server.errors import StorageError, shared_ledger
 from bookie_server.ports import Tasks
 from bookie_server.storage.directories.homes import Homes
 from bookie_server.storage.directories.losses import JoinedLosses
-from bookie_server.storage.directories.questions import DENIALS, ask_all
+from bookie_server.storage.directories.joint_denials import DENIALS, request_all
 from bookie_server.storage.lacs import OnLacChange
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.spans import Spans
@@ -166,7 +166,7 @@ class LedgerDirectories:
         if home is not None:
             home.read(request, on_done)
         elif request.fence_key is None:
-            ask_all([partial(each.read, request) for each in self.directories], on_done)
+            request_all([partial(each.read, request) for each in self.directories], on_done)
         else:
             home = self._homes.begin(request.ledger_id, is_regular=False)
             plain = replace(request, fence_key=None)
@@ -174,7 +174,7 @@ class LedgerDirectories:
 
             def done(code: Code, entry: bytes | None) -> None:
                 self._homes.end(request.ledger_id)
-                ask_all([lambda then: then(code, entry), *others], on_done)
+                request_all([lambda then: then(code, entry), *others], on_done)
 
             home.read(request, done)
 
@@ -184,7 +184,7 @@ class LedgerDirectories:
         if home is not None:
             home.read_batch(request, on_done)
         elif request.fence_key is None:
-            ask_all([partial(each.read_batch, request) for each in self.directories], on_done)
+            request_all([partial(each.read_batch, request) for each in self.directories], on_done)
         else:
             home = self._homes.begin(request.ledger_id, is_regular=False)
             plain = replace(request, fence_key=None)
@@ -194,7 +194,7 @@ class LedgerDirectories:
 
             def done(code: Code, entries: Sequence[bytes]) -> None:
                 self._homes.end(request.ledger_id)
-                ask_all([lambda then: then(code, entries), *others], on_done)
+                request_all([lambda then: then(code, entries), *others], on_done)
 
             home.read_batch(request, done)
 
@@ -204,22 +204,22 @@ class LedgerDirectories:
         if home is not None:
             home.read_slices(request, on_done)
         else:
-            ask_all([partial(each.read_slices, request) for each in self.directories], on_done)
+            request_all([partial(each.read_slices, request) for each in self.directories], on_done)
 
     def read_together(self, request: StoredReads, on_some: OnReadSome) -> int:
         """Read the first entries of a request, and return the number of these entries."""
         home = self._homes.of(request.ledger_id)
         if home is not None:
             return home.read_together(request, on_some)
-        self._ask_about(request, 0, on_some)
+        self._read_from(request, 0, on_some)
         return len(request.entry_ids)
 
-    def _ask_about(self, request: StoredReads, number: int, on_some: OnReadSome) -> None:
-        """Ask a directory about entries, and the next one about those that it denies."""
+    def _read_from(self, request: StoredReads, number: int, on_some: OnReadSome) -> None:
+        """Read entries from a directory, and those that it denies from the next one."""
 
         def answered(code: Code, ids: Sequence[int], entries: Sequence[bytes]) -> None:
             if code in DENIALS and number + 1 < len(self.directories):
-                self._ask_about(replace(request, entry_ids=ids), number + 1, on_some)
+                self._read_from(replace(request, entry_ids=ids), number + 1, on_some)
             else:
                 on_some(code, ids, entries)
 
@@ -245,7 +245,7 @@ class LedgerDirectories:
         if home is not None:
             home.read_lac(ledger_id, on_done)
         else:
-            ask_all([partial(each.read_lac, ledger_id) for each in self.directories], on_done)
+            request_all([partial(each.read_lac, ledger_id) for each in self.directories], on_done)
 
     def write_lac(self, ledger_id: int, lac: int, master_key: bytes, on_done: OnAdd) -> None:
         """Store an explicit LAC. The LAC is durable before the answer."""
