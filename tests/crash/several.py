@@ -47,13 +47,13 @@ class Several:
     def start(self) -> LedgerDirectories:
         """Open all used directories, and run until the bookie serves."""
         self.front.host = Host(self.scheduler, "bookie")
-        storage = self.scheduler.run(self._opening(), self.front.host)
+        storage = self.scheduler.run(self.opening(), self.front.host)
         assert isinstance(storage, LedgerDirectories)
         self.storage = storage
         self.front.storage = storage  # type: ignore[assignment]
         return storage
 
-    async def _opening(self) -> object:
+    async def opening(self) -> object:
         parts = []
         found = FoundOutside(loss=self.loss, doubt_epoch=self.doubt_epoch())
         for number in self.used:
@@ -140,3 +140,27 @@ class Several:
                 for disk in machine.disks:
                     (disk.lose_power if how == "lose_power" else disk.crash_process)()
         self.front.storage = self.storage = None
+
+
+def start_is_cut(several: Several, number: int, how: str) -> bool:
+    """Start, and end the process after a disk operation. Return False if it serves before."""
+    left, has_started = number, False
+
+    def count(_number: int, _name: str) -> None:
+        nonlocal left
+        left -= 1
+
+    async def starting() -> None:
+        nonlocal has_started
+        await several.opening()
+        has_started = True
+
+    several.front.host = Host(several.scheduler, f"start that is cut after {number}")
+    for machine in several.machines:
+        machine.disk.on_operation = count
+    several.front.host.spawn("start", starting())
+    several.scheduler.run_until(lambda: left <= 0 or has_started)
+    for machine in several.machines:
+        machine.disk.on_operation = None
+    several.end(how)
+    return not has_started

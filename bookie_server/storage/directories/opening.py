@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 
 from bookie_server.errors import DamagedDirectoryError, StorageError, unusable_directory
 from bookie_server.ports import Tasks
@@ -21,16 +21,16 @@ async def open_directories(parts: Sequence[Shared]) -> BookieStorage:
     Raises:
         UnusableDirectoryError: One of several directories is damaged, or its device has failed.
     """
-    async with AsyncExitStack() as closers:
-        opened: list[LedgerStorage] = []
+    opened: list[LedgerStorage] = []
+    try:
         for shared in parts:
             with naming(shared.files.path, len(parts)):
-                storage = await LedgerStorage.open(shared)
-            closers.push_async_callback(storage.close)
-            opened.append(storage)
-        joined = await _joined(opened, parts[0].tasks)
-        closers.pop_all()
-    return joined
+                opened.append(await LedgerStorage.open(shared))
+        return await _joined(opened, parts[0].tasks)
+    except Exception:
+        for storage in opened:
+            await storage.close()
+        raise
 
 
 @contextmanager

@@ -30,8 +30,8 @@ from bookie_server.core.requests import (
 from bookie_server.errors import StorageError, shared_ledger
 from bookie_server.ports import Tasks
 from bookie_server.storage.directories.homes import Homes
-from bookie_server.storage.directories.losses import JoinedLosses
 from bookie_server.storage.directories.joint_denials import DENIALS, request_all
+from bookie_server.storage.directories.losses import JoinedLosses
 from bookie_server.storage.lacs import OnLacChange
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.spans import Spans
