@@ -101,7 +101,12 @@ class _Asked:
     def __init__(self, machine: Machine, truth: Truth) -> None:
         self.machine = machine
         self.truth = truth
-        self.was_unknown = bool(machine.serving._health.files_in_doubt)
+        self.was_unknown = self._is_in_doubt
+
+    @property
+    def _is_in_doubt(self) -> bool:
+        health = self.machine.serving._health
+        return bool(health.files_in_doubt) or not health.doubt.is_over
 
     def _is_unknown(self, code: Code) -> bool:
         self.was_unknown |= code is Code.IO_ERROR
@@ -135,7 +140,7 @@ class _Asked:
         is_right = (code, data) == (Code.OK, wanted) if wanted is not None else code.is_absent
         # A deleted entry may come back with a damaged tombstone, until it is deleted again.
         is_deleted = entry_id in self.truth.dropped.get(ledger_id, ())
-        if not is_right and not (is_deleted and self.machine.serving._health.files_in_doubt):
+        if not is_right and not (is_deleted and self._is_in_doubt):
             raise WrongAnswerError(f"entry {entry_id} of {ledger_id} is {code.name}, {data!r}")
 
     def lacs_and_ends(self) -> None:

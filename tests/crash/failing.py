@@ -46,7 +46,9 @@ class FailingRun(Run):
                 self.work(20)
             self.end_and_start()
             self.check_all()
-            if self.model.in_doubt and self.random.random() < 0.5:
+            # Lost pages may have damaged an entry that was never acknowledged. It stays unknown.
+            may_repair = self.model.in_doubt and not self.seen["pages lost"]
+            if may_repair and self.random.random() < 0.5:
                 self.losses.repair()
             self.forget()
 

@@ -65,8 +65,10 @@ Ask = Callable[[Machine], object]
         lambda machine: machine.drop(1),
         lambda machine: machine.read(1, 0, is_recovery=True),
         lambda machine: machine.ask(lambda done: machine.serving.write_lac(1, 0, KEY, done)),
+        lambda machine: machine.add(1, (1,), is_recovery=True),
+        lambda machine: machine.add(1, (0,), is_recovery=True),
     ],
-    ids=["fence", "drop", "recovery read", "LAC"],
+    ids=["fence", "drop", "recovery read", "LAC", "recovery add", "repeated recovery add"],
 )
 def test_without_syncs_of_adds_everything_else_is_answered_after_a_sync(ask: Ask) -> None:
     machine = weak_machine()
@@ -434,6 +436,35 @@ def test_no_manifest_has_a_deletion_that_a_power_loss_can_take_from_an_idle_book
     check_origins(machine)
     assert machine.add(1, (0,), is_recovery=True) is Code.OK
     assert machine.read(1, 0)[0] is Code.OK
+
+
+def test_after_a_lost_tombstone_no_later_record_counts_as_deleted() -> None:
+    """The MANIFEST of a busy run has a tombstone whose record is not synced."""
+    machine = weak_machine()
+    assert machine.add(1, (0,)) is Code.OK
+    storage = machine.serving
+    opened = storage._keeper.active.handle.opened
+    assert opened is not None
+
+    async def no_sync(priority: Priority = Priority.FOREGROUND) -> None:
+        await machine.host.future()
+
+    opened.datasync = no_sync
+    storage.drop(1, lambda _code: None)
+    machine.scheduler.run_until(lambda: storage._states[1].tombstone > 0)
+    machine.host.spawn("commit", storage._keeper.commit_soon())
+    machine.scheduler.run_for(100)
+    assert machine.stored_states()[1].tombstone
+    machine.crash()
+    for name, content in machine.disk.seen_names.items():
+        if name.startswith("slot-"):
+            content.unsynced = []
+            content.seen = bytearray(content.durable)
+    machine.disk.numbers.clear()
+    machine.start()
+    check_origins(machine)
+    assert machine.add(1, (1,), is_recovery=True) is Code.OK
+    assert machine.read(1, 1)[0] is Code.OK
 
 
 def test_the_manifest_is_written_twice_for_each_busy_time() -> None:

@@ -38,8 +38,10 @@ MUTATIONS = [
     Mutation(
         "doubt_check_is_stamped_with_the_answer",
         f"{STORAGE}/adds.py",
-        "            if check is not AddCheck.READ_AGAIN:\n                break\n",
-        "            break\n",
+        "            before, epoch = self._health.doubt, self._health.check_epoch\n"
+        "            checked = await check_in_time(self._shared, ledger_id)\n",
+        "            checked = await check_in_time(self._shared, ledger_id)\n"
+        "            before, epoch = self._health.doubt, self._health.check_epoch\n",
         "the record from before a loss decides on an add after it",
     ),
     Mutation(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
 from bookie_server.core.doubt import Doubt
+from bookie_server.core.manifest_codec import FileState
 from bookie_server.core.record import NO_KEY
 from bookie_server.core.requests import StoredRead, StoredReads
 from bookie_server.core.slot_header import RECORDS_START
@@ -15,7 +17,7 @@ from bookie_server.errors import StorageError
 from bookie_server.ports import MetadataAnswer, Standing
 from bookie_server.storage.limbo import denials
 from ledgerlog_spark.model import NO_ENTRY, Code
-from tests.crash.machine import KEY, Machine, entry, is_cut
+from tests.crash.machine import KEY, Machine, encode_manifest, entry, is_cut
 
 OLD, NEW = 1, 2
 AFTER_THE_LOSS = 100
@@ -306,6 +308,80 @@ def test_a_cleared_ledger_is_clear_after_a_power_loss_and_not_after_the_next_los
     assert machine.serving.limbo_ledgers() == [OLD]
     clear(machine, OLD, 1)
     assert machine.serving.limbo_ledgers() == [OLD], "up to an earlier epoch"
+    clear(machine, OLD, 2)
+    clear(machine, OLD, 1, lac=3)
+    assert machine.serving.limbo_ledgers() == []
+    assert machine.ask(partial(machine.serving.read_lac, OLD)) == (Code.OK, 8), "of the last entry"
+
+
+def lose_a_file(machine: Machine, state: FileState) -> str:
+    """Remove a file that the MANIFEST lists, and return its name."""
+    entry_of_file = next(file for file in machine.manifest().files if file.state is state)
+    for names in (machine.disk.seen_names, machine.disk.durable_names):
+        del names[entry_of_file.slot]
+    return entry_of_file.slot
+
+
+@pytest.mark.parametrize("state", list(FileState))
+def test_a_missing_file_begins_one_epoch_and_is_listed_until_it_is_repaired(
+    state: FileState,
+) -> None:
+    machine = started()
+    if state is FileState.FINISHED:
+        machine.stop()
+    else:
+        machine.crash()
+    slot = lose_a_file(machine, state)
+    for number in range(4):
+        machine.start()
+        assert machine.serving.doubt == Doubt(epoch=1)
+        assert slot in machine.serving.found_losses[0] if number == 0 else True
+        assert set(answers(machine, NEW, 9)) == {Code.IO_ERROR}
+        assert slot in {file.slot for file in machine.manifest().files}
+        (machine.stop if number % 2 else machine.crash)()
+    machine.start()
+    machine.scheduler.run(machine.serving.end_doubt(1), machine.host)
+    assert slot not in {file.slot for file in machine.manifest().files}
+    assert set(answers(machine, NEW, 9)) == {Code.NO_LEDGER, Code.NO_ENTRY}
+    machine.stop()
+    machine.start()
+    assert machine.serving.doubt == Doubt(epoch=1, cleared=1)
+
+
+def test_a_damaged_file_begins_one_epoch_and_is_compacted_after_the_doubt() -> None:
+    machine = started()
+    assert machine.add(NEW, (0,), b"kept") is Code.OK
+    machine.stop()
+    (file,) = (f for f in machine.manifest().files if f.state is FileState.FINISHED)
+    machine.disk.flip_bit(file.slot, RECORDS_START + 20, 1)  # the header of the first record
+    machine.disk.flip_bit(file.slot, file.finish_offset + 20, 1)  # and the index
+    for _ in range(3):
+        machine.start()
+        assert machine.serving.doubt == Doubt(epoch=1)
+        assert machine.read(OLD, 0)[0] is Code.IO_ERROR
+        assert machine.read(NEW, 0) == (Code.OK, entry(NEW, 0, b"kept"))
+        machine.compact(1)
+        assert machine.manifest().files[0].has_damage
+        machine.stop()
+    machine.start()
+    machine.scheduler.run(machine.serving.end_doubt(1), machine.host)
+    machine.compact(1)
+    assert not any(each.has_damage for each in machine.manifest().files)
+    assert machine.read(NEW, 0) == (Code.OK, entry(NEW, 0, b"kept"))
+    assert machine.read(9, 0)[0] is Code.NO_LEDGER
+
+
+def test_a_file_that_an_older_release_marked_as_damaged_begins_a_doubt() -> None:
+    machine = started()
+    machine.stop()
+    manifest = machine.manifest()
+    marked = replace(manifest, files=tuple(replace(f, has_damage=True) for f in manifest.files))
+    machine.disk.durable_names["MANIFEST"].seen[:] = encode_manifest(marked)
+    machine.disk.durable_names["MANIFEST"].durable[:] = encode_manifest(marked)
+    for _ in range(2):
+        machine.start()
+        assert machine.serving.doubt == Doubt(epoch=1)
+        machine.stop()
 
 
 def test_the_end_of_a_doubt_clears_only_ledgers_without_a_state() -> None:
