@@ -89,7 +89,7 @@ class SyncFailedError(StorageError):
 
 
 class JournalFailedError(SyncFailedError):
-    """A write or sync of a journal file failed, so the bookie stops.
+    """A write or sync of a journal file failed, so the storage of its directory has failed.
 
     Has `path`, `journal`, `reason`, and `is_needed`: whether the next start needs the journal.
     """
@@ -105,7 +105,7 @@ def journal_failed(path: str, journal: str, reason: str, *, is_needed: bool) -> 
         "need this journal: start the bookie with another --journal-directory, or with "
         "--write-mode direct"
     )
-    message = f"the journal in {journal} has failed, and the bookie stops: {reason}. {advice}"
+    message = f"the journal in {journal} has failed: {reason}. {advice}"
     return JournalFailedError(
         message, path=path, journal=journal, reason=reason, is_needed=is_needed
     )

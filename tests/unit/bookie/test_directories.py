@@ -9,10 +9,17 @@ from typing import Any
 
 import pytest
 
+from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.doubt import Doubt
 from bookie_server.core.homes import chosen_home
 from bookie_server.core.requests import StoredBatchRead
-from bookie_server.errors import SharedLedgerError, StorageError, UnusableDirectoryError
+from bookie_server.core.settings import ModeSettings
+from bookie_server.errors import (
+    JournalFailedError,
+    SharedLedgerError,
+    StorageError,
+    UnusableDirectoryError,
+)
 from bookie_server.ports import Standing
 from bookie_server.storage.directories.losses import joined_doubt
 from ledgerlog_spark.model import Code
@@ -282,6 +289,26 @@ def test_a_bookie_fails_when_all_its_directories_have_failed() -> None:
     several.end("stop")
     several.start()
     assert {several.front.read(ledger_id, 0)[0] for ledger_id in LEDGERS} == {Code.OK}
+
+
+def test_a_failed_journal_takes_only_its_directory() -> None:
+    """After the stop, the next start needs the journal of the other directory only."""
+    mode = ModeSettings(BookieWriteMode.JOURNAL, "/journal", journal_files=2)
+    several = filled(settings=replace(SMALL, mode_settings=mode))
+    several.machines[1].journal_disk.faults.write_errors = 1
+    ledger_id, kept = of(several, 1)[0], of(several, 0)[0]
+    assert several.write_lac(ledger_id) is Code.IO_ERROR
+    assert isinstance(several.serving.directories[1].failure, JournalFailedError)
+    assert several.serving.failure is None
+    assert several.front.add(kept, [1], is_recovery=True) is Code.OK
+    several.end("stop")
+    several.machines[1].journal_disk.wipe()
+    for machine in several.machines:
+        machine.settings = SMALL
+    several.start()
+    assert {several.front.read(each, 0)[0] for each in LEDGERS} == {Code.OK}
+    assert several.front.read(kept, 1)[0] is Code.OK
+    assert several.epochs() == [0, 0]
 
 
 def test_a_directory_that_failed_serves_again_after_a_start() -> None:
