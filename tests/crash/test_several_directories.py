@@ -86,6 +86,7 @@ def test_requests_in_flight_and_power_losses_lose_no_acknowledged_entry(seed: in
     """First records wait for the metadata while others arrive, and free bytes change."""
     draws = Random(seed)
     several = Several(count=3, seed=seed)
+    several.front.metadata.pause = lambda: several.front.host.sleep(2)
     acknowledged: set[tuple[int, int]] = set()
     fenced: set[int] = set()
     homes: dict[int, int] = {}
