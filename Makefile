@@ -16,6 +16,7 @@ LOG_SCHEDULES ?= 500
 LOSS_SCHEDULES ?= 10000
 SEED ?= 1
 ROUNDS ?= 100
+LOSSES ?= 6
 STATES ?= 12000
 KILLS ?= 20
 SECONDS ?= 600
@@ -23,7 +24,7 @@ CASES ?= 2000
 ONLY ?=
 CORES ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 # The tests of a file share processes that start slowly, so they run together. The files run in the
-# order of the tree: the short unit tests come last, and fill the gaps.
+# order of the tree: the short unit tests come last, so all cores are busy until the end.
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # For pytest, in every target that calls it: make check PYTEST_ARGS='-x -k leader'
 PYTEST_ARGS ?=
@@ -32,14 +33,14 @@ COVERAGE ?=
 FAST := tests/unit tests/transcripts tests/architecture tests/docs/test_tutorials.py
 PYTEST := $(BIN)/python -m pytest $(if $(filter 1,$(COVERAGE)),--cov --cov-report=term) $(PYTEST_ARGS)
 # What `make soak` runs, the short ones first.
-SOAK ?= fuzz ack-audit crash-test corruption-test disk-errors kill-test bookie-soak many-ledgers abuse-test metadata-size leader-stream differential \
+SOAK ?= fuzz ack-audit crash-test corruption-test disk-errors kill-test limbo-test bookie-soak many-ledgers abuse-test metadata-size leader-stream differential \
 	complete-mode tpch sim-loss sim-coverage exactly-once interop mutation-score matrix
 
 # The tests start hundreds of Python processes: compiled modules halve the CPU time of each start.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-loss sim-coverage fuzz crash-test corruption-test disk-errors kill-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test bookie-soak many-ledgers ack-audit mutation-score random-search matrix interop bench docs tutorials proto lock clean
+.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-loss sim-coverage fuzz crash-test corruption-test disk-errors kill-test limbo-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test bookie-soak many-ledgers ack-audit mutation-score random-search matrix interop bench docs tutorials proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -159,6 +160,9 @@ disk-errors: $(STAMP) ## Fail each disk operation of a bookie's storage with ENO
 
 kill-test: $(STAMP) ## Kill real processes with SIGKILL during appends and compactions, in ROUNDS rounds
 	$(BIN)/python -m tests.kill_test --rounds $(ROUNDS) --seed $(SEED)
+
+limbo-test: $(STAMP) ## Let real bookies lose entries in LOSSES ways under load; check that they repair themselves
+	$(BIN)/python -m tests.limbo_test --losses $(LOSSES) --seed $(SEED)
 
 exactly-once: $(STAMP) ## During two streaming queries, kill drivers, workers, bookies and ZooKeeper KILLS times
 	$(BIN)/python -m tests.exactly_once --kills $(KILLS) --seed $(SEED)

@@ -54,7 +54,7 @@ class Peer(asyncio.Protocol):
             self.on_message(found)
 
     def on_message(self, found: bytes) -> None:
-        """Do what this kind of peer does with a message."""
+        """Handle a message as this kind of peer does."""
         raise AssertionError(found)
 
 

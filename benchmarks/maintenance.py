@@ -45,7 +45,7 @@ SETTINGS = (*SMALL_FILES, "--write-mode", "journal", "--checkpoint-interval-ms",
 
 
 def keep_ledgers(uri: str, connect_string: str) -> int:
-    """Give the first `LEDGERS` ledgers metadata, and return the id of one more, for the client."""
+    """Create metadata for the first `LEDGERS` ledgers, and return a further id, for the client."""
     with ll.connect(uri) as client:
         own = client.create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1).id
     zookeeper = KazooClient(hosts=connect_string)

@@ -146,7 +146,7 @@ def main() -> None:
     )
     parser.add_argument("--batches", type=positive, default=BATCHES)
     parser.add_argument("--directory", type=Path, default=None, help="where the bookies write")
-    parser.add_argument("--json", action="store_true", help="one JSON object a figure")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each figure")
     options = parser.parse_args()
     with ll.local_cluster(bookies=3, directory=options.directory, upkeep=False) as cluster:
         (before, written, merged), seconds = asyncio.run(measured(cluster, options.batches))

@@ -49,7 +49,7 @@ def parsed(
     )
     parser.add_argument("--seconds", type=above_zero, default=3.0, help="of each round")
     parser.add_argument("--directory", type=Path, default=None, help="where the bookies write")
-    parser.add_argument("--json", action="store_true", help="one JSON object a figure")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each figure")
     parser.add_argument(
         "--peer", type=Path, default=None, help="directory of a rig that runs Apache BookKeeper"
     )

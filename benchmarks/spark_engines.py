@@ -62,7 +62,7 @@ def engine_names(text: str) -> tuple[str, ...]:
 def compared_engines(
     spark: SparkSession, log: str, rows: int, engines: Sequence[str], rounds: int
 ) -> list[Figure]:
-    """The rates of all queries on all engines, and the JVM engine's ratio to each other engine."""
+    """The rates of all queries on all engines, and the JVM engine's ratios to the other engines."""
     with tempfile.TemporaryDirectory() as folder, _kafka(spark, log, engines) as server:
         parquet = str(Path(folder, "rows"))
         if "parquet" in engines:

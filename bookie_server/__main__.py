@@ -54,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # a full pipe, such a write would block the event loop. So these log lines are off.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Imported only here, so that a wrong setting is reported before grpc and kazoo are imported.
-    from bookie_server.service.lifecycle import run_bookie
     from bookie_server.service.logging import configure_logging
+    from bookie_server.service.process import run_bookie
 
     lines = configure_logging(settings.log_level)
     try:

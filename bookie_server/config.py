@@ -171,6 +171,9 @@ class BookieSettings(BaseSettings):
             entry that it may have lost. Without this setting, such a start is refused, because the
             disk may only not be mounted. Only for a bookie with one directory.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
+        release_wait_ms: Time without an add after which a pass also deletes the entries of a
+            closed ledger whose metadata no longer names the bookie, for example because the entries
+            were copied to another bookie. A start begins this time again. 0 keeps such entries.
         compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts each
             file in which less than this percentage is live: it copies the live entries to another
             file, and frees the old file. 0 disables these compactions.
@@ -183,6 +186,17 @@ class BookieSettings(BaseSettings):
             disables them.
         compaction_bytes_per_s: Number of bytes that compaction reads and writes in a second; 0 sets
             no limit.
+        scrub_interval_ms: Time between the beginnings of two scrubs. A scrub reads all files that
+            are not written any more from the device, and looks for damage. A scrub that takes
+            longer is followed by the next one. 0 disables scrubs, except those that an
+            administrator requests.
+        scrub_bytes_per_s: Number of bytes that a scrub reads in a second; 0 sets no limit.
+        repair_bytes_per_s: Number of bytes that a repair fetches from other bookies in a second; 0
+            sets no limit. A repair fetches the entries that the bookie may have lost.
+        repair_idle_ms: An open ledger that keeps the bookie in limbo, and gets no entry for this
+            time, is recovered and closed.
+        repair_stuck_ms: A ledger in recovery that keeps the bookie in limbo, and does not change
+            for this time, is recovered again and closed.
         drain_timeout_ms: Maximum time that a stopping bookie takes to answer accepted requests.
         log_level: `debug`, `info`, `warning` or `error`.
     """
@@ -228,11 +242,17 @@ class BookieSettings(BaseSettings):
     change_interval_ms: Annotated[int, Field(ge=100, le=600_000)] = 60_000
     allow_lost_directory: bool = False
     gc_interval_ms: Annotated[int, Field(ge=1_000, le=86_400_000)] = 600_000
+    release_wait_ms: Annotated[int, Field(ge=0, le=2_592_000_000)] = 86_400_000
     compaction_minor_percent: Percent = 20
     compaction_major_percent: Percent = 80
     compaction_minor_interval_ms: Annotated[int, Field(ge=0, le=2_592_000_000)] = 3_600_000
     compaction_major_interval_ms: Annotated[int, Field(ge=0, le=2_592_000_000)] = 86_400_000
     compaction_bytes_per_s: Annotated[int, Field(ge=0)] = 32 * MEBIBYTE
+    scrub_interval_ms: Annotated[int, Field(ge=0, le=31_536_000_000)] = 604_800_000
+    scrub_bytes_per_s: Annotated[int, Field(ge=0)] = 8 * MEBIBYTE
+    repair_bytes_per_s: Annotated[int, Field(ge=0)] = 32 * MEBIBYTE
+    repair_idle_ms: TimeMs = 600_000
+    repair_stuck_ms: TimeMs = 600_000
     drain_timeout_ms: TimeMs = 5_000
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
 

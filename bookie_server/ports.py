@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
+from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
+
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
 
@@ -85,7 +87,7 @@ class File(Protocol):
             SyncFailedError: Same meaning as in `write_synced`, also if the device has no room.
         """
 
-    async def drop_cache(self) -> None:
+    async def drop_cache(self, priority: Priority = Priority.FOREGROUND) -> None:
         """Let later reads take synced bytes from the device, and not from the page cache.
 
         If a write of an earlier process failed, the cache may still have its bytes. A sync by this
@@ -288,6 +290,31 @@ class MetadataCheck(Protocol):
 
     async def check(self, ledger_id: int) -> MetadataAnswer:
         """Read the ledger's metadata, including all changes before this call."""
+
+
+class LedgerRecords(Protocol):
+    """The part of the metadata store that the release of ledgers needs. No method raises an error.
+
+    The record of a ledger is its metadata with a version.
+    """
+
+    async def lock(self, ledger_id: int) -> bool:
+        """Take the ledger's lock of re-replication. Return True if this bookie now holds it."""
+
+    async def unlock(self, ledger_id: int) -> None:
+        """Give the lock back, if this bookie holds it."""
+
+    async def peek(self, ledger_id: int) -> Versioned[LedgerMetadata] | None:
+        """Return a record that may be old, or None if it does not exist or cannot be read."""
+
+    async def load(self, ledger_id: int) -> Versioned[LedgerMetadata] | None:
+        """Return the record with all changes before this call, or None as `peek` does."""
+
+    async def touch(self, ledger_id: int, version: Version) -> bool:
+        """Write the same record again if it still has `version`.
+
+        The result is False if it has another version, and if the outcome is unknown.
+        """
 
 
 class LedgerListing(Protocol):

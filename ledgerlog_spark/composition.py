@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from random import Random
 
 from ledgerlog_spark.client.arguments import check_optional
+from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.log.clients import BlockingLogClient, LogClient
@@ -15,6 +16,7 @@ from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.metadata.service_uri import parse_service_uri
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.model import SERVICE_URI_DEFAULT, SERVICE_URI_VARIABLE
+from ledgerlog_spark.transport.port import BookieTransport
 from ledgerlog_spark.transport.v2.transport import V2Transport
 
 
@@ -34,6 +36,12 @@ async def _open_stores(uri: str | None, settings: ClientSettings) -> MetadataSto
         connect_timeout_ms=settings.connect_timeout_ms,
         request_timeout_ms=settings.metadata_timeout_ms,
     )
+
+
+def client_on(stores: MetadataStores, transport: BookieTransport) -> LedgerClient:
+    """Return a client of ledgers that uses open stores and a transport, and closes neither."""
+    random = Random()  # noqa: S311 - for placement and jitter, not for secrets
+    return LedgerClient(Services.on(stores, transport, ClientSettings(), random))
 
 
 async def open_client(uri: str | None = None, settings: ClientSettings | None = None) -> LogClient:

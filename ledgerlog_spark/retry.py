@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 NO_LIMIT: Final = sys.maxsize
-"""Number of attempts of an operation that is repeated until its caller ends it."""
+"""Number of attempts if only the caller ends the repetition of an operation."""
 
 _DOUBLINGS_MAX: Final = 30
 

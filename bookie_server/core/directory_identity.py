@@ -42,11 +42,15 @@ class DirectoryIdentity:
 
 
 def known_bookie(identities: Sequence[DirectoryIdentity]) -> KnownBookie:
-    """Return the record of a bookie with these directories."""
+    """Return the record of a bookie with these directories.
+
+    Without counters there is nothing to record: an older release used the directory last.
+    """
     return KnownBookie(
         tuple(
             KnownDirectory(each.directory_id, each.starts, each.changes, each.doubt_epoch)
             for each in identities
+            if each.changes
         )
     )
 
@@ -100,7 +104,7 @@ class DirectoryFinding(Enum):
     """What a directory is, compared with the bookie's record."""
 
     OWN = "its newest state"
-    UNRECORDED = "the bookie has no record"
+    UNRECORDED = "the bookie has no record of a directory"
     RETIRED = "the bookie was taken out of service"
     UNCOUNTED = "a copy from before an upgrade, or lacks its file IDENTITY"
     SWAPPED = "another directory"
@@ -124,10 +128,10 @@ def identity_of(manifest: Manifest) -> DirectoryIdentity:
 
 def compare(local: DirectoryIdentity, known: KnownBookie | None) -> DirectoryFinding:
     """Compare a directory with the record of its bookie, which is None if there is no record."""
-    if known is None:
-        return DirectoryFinding.UNRECORDED
-    if known.is_retired:
+    if known is not None and known.is_retired:
         return DirectoryFinding.RETIRED
+    if known is None or not known.directories:
+        return DirectoryFinding.UNRECORDED
     return compare_directory(local, known)
 
 

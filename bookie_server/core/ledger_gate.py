@@ -46,6 +46,7 @@ class Health:
     # if a ledger up to this id has no state, the bookie may have forgotten its fence
     highest_dropped_ledger_id: int = -1
     is_closing: bool = False  # adds that are not yet accepted get the answer IO_ERROR
+    add_period: int = 0  # number of the current period (core/release.py)
     in_flight_bytes: int = 0  # bytes of accepted and deferred adds that have no answer yet
 
     @property
@@ -175,13 +176,14 @@ def is_in_limbo(state: HeldLedger | None, doubt: Doubt, newer_epoch: int = 0) ->
 def may_say_absent(state: HeldLedger | None, health: Health, newer_epoch: int = 0) -> bool:
     """Return whether the bookie may answer NO_ENTRY, NO_LEDGER or a LAC.
 
-    The result is False while the ledger is in limbo, and after a failed write or sync. It is also
-    False while the index of a file is being rebuilt, because the file may have entries of any
-    ledger.
+    The result is False while the ledger is in limbo or is being released, and after a failed write
+    or sync. It is also False while the index of a file is being rebuilt, because the file may have
+    entries of any ledger.
     """
     if health.has_failed or health.files_in_doubt:
         return False
-    return not is_in_limbo(state, health.doubt, newer_epoch)
+    is_hidden = state is not None and state.is_hidden
+    return not is_hidden and not is_in_limbo(state, health.doubt, newer_epoch)
 
 
 def code_of_failure(error: StorageError) -> Code:

@@ -8,9 +8,9 @@ next block. All numbers are big-endian. A block is
                         CRC32C u32 of the records, CRC32C u32 of the head before this field
     per ledger, 76      ledger id i64, last add confirmed i64, explicit LAC i64, tombstone (origin
                         sequence) u64, check epoch u32, directory u16, flags u16 (1 fenced,
-                        4 has a key, 8 unverified, 16 forgotten), master key 20, dropped (seconds
-                        since the epoch, 0 without a tombstone) u32, LAC bound + 1 u64, cleared
-                        epoch u32
+                        4 has a key, 8 unverified, 16 forgotten, 32 released), master key 20,
+                        dropped (seconds since the epoch, 0 without a tombstone) u32, LAC bound +
+                        1 u64, cleared epoch u32
 
 If a ledger has several records, the last record is valid. If that record has the flag `forgotten`,
 the bookie has no state for the ledger. In a file of version 2, the records have 72 bytes, without
@@ -37,6 +37,7 @@ FLAG_FENCED = 1
 FLAG_HAS_KEY = 4
 FLAG_UNVERIFIED = 8
 FLAG_FORGOTTEN = 16
+FLAG_RELEASED = 32
 
 _head = Struct(">4sHHQQI")
 _checksum = Struct(">I")
@@ -63,11 +64,15 @@ class HeldLedger:
     lac_bound: int = -1  # damaged entries had at most this LAC; -1 without damaged entries
     tombstone: int = 0  # entries with a smaller origin sequence are deleted; 0: no tombstone
     dropped_s: int = 0  # time of the tombstone, in seconds since the Unix epoch
+    is_released: bool = False  # the tombstone is a release: the ledger may still exist
     is_unverified: bool = False  # a fence may be lost, so the next add waits for a metadata check
     last_entry_id: int = -1  # largest stored entry id, from the files; -1 without entries
     last_accepted_id: int = -1  # largest accepted entry id, durable or not; -1 without adds
     last_ticket: int = 0  # ticket of the last record accepted since the start; 0 without a record
     drop_ticket: int = 0  # ticket of the last tombstone since the start; 0 without a tombstone
+    added_in: int = 0  # number of the period of the last add (core/release.py); 0 without an add
+    is_releasing: bool = False  # the entries may be deleted soon, unless an add arrives
+    is_hidden: bool = False  # releasing, or the tombstone of the release is not durable yet
 
     @property
     def lac(self) -> int:
@@ -84,11 +89,25 @@ class HeldLedger:
         """Whether a tombstone deletes all entries that were ever accepted."""
         return (self.tombstone > 0 or self.drop_ticket > 0) and self.last_accepted_id < 0
 
-    def bury(self, origin: int, dropped_s: int) -> None:
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the ledger is dropped because its metadata was deleted."""
+        return self.is_dropped and not self.is_released
+
+    def end_release(self) -> None:
+        """End a release whose tombstone was not submitted. The entries stay."""
+        if self.is_releasing:
+            self.is_releasing = self.is_hidden = False
+
+    def bury(self, origin: int, dropped_s: int, *, is_release: bool = False) -> None:
         """Apply a tombstone. Tombstones and adds may be applied in any order."""
-        self.is_fenced = True
+        if is_release:
+            self.is_unverified = True
+        else:
+            self.is_fenced = True
         if origin > self.tombstone:
             self.tombstone, self.dropped_s = origin, dropped_s
+            self.is_released = is_release
 
 
 class HeldLedgers(dict[int, HeldLedger]):
@@ -136,7 +155,8 @@ def encode_states(
                 state.directory,
                 FLAG_FENCED * state.is_fenced
                 + FLAG_HAS_KEY * (state.master_key is not None)
-                + FLAG_UNVERIFIED * state.is_unverified,
+                + FLAG_UNVERIFIED * state.is_unverified
+                + FLAG_RELEASED * state.is_released,
                 state.master_key or NO_KEY,
                 state.dropped_s,
                 state.lac_bound + 1,
@@ -218,6 +238,7 @@ def _state(fields: tuple[Any, ...], cleared_epoch: int) -> HeldLedger:
     state.cleared_epoch = rest[1] if len(rest) > 1 else cleared_epoch
     state.is_fenced = bool(flags & FLAG_FENCED)
     state.is_unverified = bool(flags & FLAG_UNVERIFIED)
+    state.is_released = bool(flags & FLAG_RELEASED)
     state.master_key = key if flags & FLAG_HAS_KEY else None
     return state
 

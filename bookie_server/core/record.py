@@ -13,6 +13,8 @@ from ledgerlog_spark.wire.digests import crc32c
 
 NO_KEY = bytes(20)
 FLAG_RECOVERY_ADD = 1
+FLAG_RELEASE = 8
+"""A tombstone with this flag sets no fence."""
 COPIES_FIRST_SEQUENCE = 1
 """Sequence of the first record in a file of copies. These sequences count only in their file."""
 _seed_of_file = Struct(">16sQ")
@@ -92,6 +94,11 @@ class JournalRecord:
     def is_recovery(self) -> bool:
         """Whether the record stores a recovery add."""
         return bool(self.flags & FLAG_RECOVERY_ADD)
+
+    @property
+    def is_release(self) -> bool:
+        """Whether a tombstone releases its ledger."""
+        return bool(self.flags & FLAG_RELEASE)
 
     def span_of(self, place: int, count: int = 1) -> tuple[int, int]:
         """Return where `count` entries from index `place` begin and end in the body, in bytes."""

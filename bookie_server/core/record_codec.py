@@ -4,7 +4,7 @@
          0     4  magic "LREC"
          4     1  format version, 1
          5     1  kind
-         6     2  flags: 1 recovery add, 2 ids are listed, 4 lengths are listed
+         6     2  flags: 1 recovery add, 2 ids are listed, 4 lengths are listed, 8 release
          8     4  CRC32C of the header with zeros in this field, seeded with file and offset
         12     4  header size
         16     8  file id
@@ -45,7 +45,7 @@ CHUNK_SIZE = 1 << 16
 BODY_SIZE_MAX = 1 << 26
 FLAG_IDS_LISTED = 2
 FLAG_LENGTHS_LISTED = 4
-FLAGS_KNOWN = 7
+FLAGS_KNOWN = 15
 
 _fixed = Struct(">4sBBHIIQQQQqqIIII20sI")
 FIXED_SIZE = _fixed.size

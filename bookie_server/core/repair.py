@@ -14,11 +14,12 @@ A repair clears ledgers up to the epoch in which it began. Later losses stay in 
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 
 from bookie_server.core.doubt import Doubt
 from ledgerlog_spark.model import (
@@ -33,6 +34,12 @@ from ledgerlog_spark.model import (
 
 RECORD_CHANGES_MAX = 8
 """After this number of changes of the record during a repair, the repair is tried again later."""
+STRETCH_ENTRIES_MAX = 4_096
+"""Number of entries that a repair verifies before it fetches the missing ones of them."""
+FETCH_AHEAD_MAX = 256
+"""Number of entries that may be read from another bookie together."""
+MISSING_MAX = 1_000
+"""Number of missing entries whose ids a repair reports."""
 
 
 class RepairOutcome(Enum):
@@ -59,10 +66,18 @@ class VerifyHeld:
 
 @dataclass(frozen=True, slots=True)
 class FetchEntry:
-    """Read an entry from another bookie, and check its digest: `EntryFetched`."""
+    """Read an entry from another bookie, and check its digest: `EntryFetched`.
+
+    Attributes:
+        bookie_id: The other bookie.
+        entry_id: The entry.
+        count: Number of consecutive missing entries from `entry_id` on, at most `FETCH_AHEAD_MAX`.
+            They will be fetched next, perhaps from the same bookie.
+    """
 
     bookie_id: str
     entry_id: int
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +113,15 @@ class RepairEnded:
 
     Attributes:
         outcome: How it ended.
-        denied: Ids of the entries whose existence all other bookies deny.
+        missing: Ids of entries that no other bookie returned, at most `MISSING_MAX`.
+        missing_count: Number of these entries.
         record: The record that the ledger had at the end; None if it was not read.
         silent_peers: Number of bookies of an open last fragment that did not answer for their LAC.
     """
 
     outcome: RepairOutcome
-    denied: tuple[int, ...] = ()
+    missing: tuple[int, ...] = ()
+    missing_count: int = 0
     record: Versioned[LedgerMetadata] | None = None
     silent_peers: int = 0
 
@@ -160,13 +177,13 @@ class LedgerCleared:
 RepairEvent = RecordLoaded | HeldVerified | EntryFetched | PeerLacRead | EntryStored | LedgerCleared
 
 
-def owed_of(fragment: Fragment, end: int, quorum: Quorum, bookie_id: str) -> list[int]:
-    """Return the entries of a fragment before `end` that the bookie must hold."""
+def owed_of(fragment: Fragment, end: int, quorum: Quorum, bookie_id: str) -> Iterator[int]:
+    """Yield the entries of a fragment before `end` that the bookie must hold, ascending."""
     if bookie_id not in fragment.ensemble:
-        return []
+        return iter(())
     index, size = fragment.ensemble.index(bookie_id), quorum.ensemble_size
     ids = range(fragment.first_entry_id, end)
-    return [entry_id for entry_id in ids if (index - entry_id) % size < quorum.write_quorum]
+    return (entry_id for entry_id in ids if (index - entry_id) % size < quorum.write_quorum)
 
 
 def ends_of(metadata: LedgerMetadata) -> list[tuple[Fragment, int]]:
@@ -213,6 +230,16 @@ def should_recover(ended: RepairEnded, quiet_ms: int, limits: RecoveryLimits) ->
     return can_close and quiet_ms >= limits.idle_ms
 
 
+def cleared_lac(metadata: LedgerMetadata) -> int:
+    """Return the LAC of a ledger that is cleared.
+
+    No bookie acknowledged a larger LAC for the entries that it owes.
+    """
+    if metadata.is_closed:
+        return metadata.last_entry_id
+    return metadata.last_fragment.first_entry_id - 1
+
+
 class LedgerRepair:
     """The repair of one ledger. One effect is under way at a time."""
 
@@ -228,8 +255,10 @@ class LedgerRepair:
         self._epoch = doubt.epoch
         self._has_state = has_state
         self._record: Versioned[LedgerMetadata] | None = None
-        self._owed: deque[int] = deque()
-        self._denied: list[int] = []
+        self._unverified: Iterator[int] = iter(())  # what the bookie must hold, not verified yet
+        self._owed: deque[int] = deque()  # the entries of the current stretch that are missing
+        self._missing: list[int] = []
+        self._missing_count = 0
         self._is_incomplete = False
         self._peers: deque[str] = deque()
         self._peers_lac = NO_ENTRY
@@ -258,6 +287,7 @@ class LedgerRepair:
             return self._on_fetched(event)
         if isinstance(event, EntryStored):
             self._is_incomplete |= not event.is_stored
+            self._has_state |= event.is_stored
             return self._fetch_next()
         return [RepairEnded(RepairOutcome.CLEARED)]
 
@@ -273,7 +303,7 @@ class LedgerRepair:
         if self._changes > RECORD_CHANGES_MAX:
             return [RepairEnded(RepairOutcome.INCOMPLETE)]
         metadata = event.record.value
-        self._denied, self._is_incomplete = [], False
+        self._missing, self._missing_count, self._is_incomplete = [], 0, False
         if metadata.state is LedgerState.OPEN and self._is_in(metadata.last_fragment):
             others = (one for one in metadata.last_fragment.ensemble if one != self._bookie_id)
             self._peers, self._peers_lac, self._silent_peers = deque(others), NO_ENTRY, 0
@@ -298,15 +328,23 @@ class LedgerRepair:
 
     def _verify(self, ends: Iterable[tuple[Fragment, int]]) -> list[RepairEffect]:
         quorum = self._metadata.quorum
-        owed = [e for one, end in ends for e in owed_of(one, end, quorum, self._bookie_id)]
-        if not owed and not self._has_state:
+        self._unverified = chain.from_iterable(
+            owed_of(one, end, quorum, self._bookie_id) for one, end in ends
+        )
+        stretch = self._next_stretch()
+        if not stretch and not self._has_state:
             return self._conclude(self._metadata)
-        self._owed = deque(owed)
-        return [VerifyHeld(tuple(owed))]
+        return [VerifyHeld(stretch)]
+
+    def _next_stretch(self) -> tuple[int, ...]:
+        stretch = tuple(islice(self._unverified, STRETCH_ENTRIES_MAX))
+        self._owed = deque(stretch)
+        return stretch
 
     def _fetch_next(self) -> list[RepairEffect]:
         if not self._owed:
-            return [LoadRecord()]
+            stretch = self._next_stretch()
+            return [VerifyHeld(stretch)] if stretch else [LoadRecord()]
         entry_id, metadata = self._owed[0], self._metadata
         ensemble, size = metadata.fragment_of(entry_id).ensemble, metadata.quorum.ensemble_size
         members = [
@@ -318,13 +356,18 @@ class LedgerRepair:
 
     def _fetch_from_next(self) -> list[RepairEffect]:
         if self._peers:
-            return [FetchEntry(self._peers.popleft(), self._owed[0])]
+            return [FetchEntry(self._peers.popleft(), self._owed[0], self._consecutive())]
         entry_id = self._owed.popleft()
-        if self._is_denied:
-            self._denied.append(entry_id)
-        else:
-            self._is_incomplete = True
+        self._is_incomplete |= not self._is_denied
+        self._missing_count += 1
+        if len(self._missing) < MISSING_MAX:
+            self._missing.append(entry_id)
         return self._fetch_next()
+
+    def _consecutive(self) -> int:
+        """Return the number of consecutive ids at the beginning of `_owed`, up to a maximum."""
+        ids = list(islice(self._owed, FETCH_AHEAD_MAX))
+        return next((n for n, one in enumerate(ids) if one != ids[0] + n), len(ids))
 
     def _on_fetched(self, event: EntryFetched) -> list[RepairEffect]:
         if event.code is Code.OK and event.stored is not None:
@@ -336,10 +379,11 @@ class LedgerRepair:
         """End the repair. The record is the same as at the first read."""
         last = metadata.last_fragment
         is_open_without_me = metadata.state is LedgerState.OPEN and not self._is_in(last)
+        missing = tuple(self._missing), self._missing_count, self._record
         if self._is_incomplete:
-            return [RepairEnded(RepairOutcome.INCOMPLETE)]
-        if self._denied:
-            return [RepairEnded(RepairOutcome.NEEDS_OPERATOR, tuple(self._denied))]
+            return [RepairEnded(RepairOutcome.INCOMPLETE, *missing)]
+        if self._missing:
+            return [RepairEnded(RepairOutcome.NEEDS_OPERATOR, *missing)]
         if not (metadata.is_closed or is_open_without_me):
             waiting = RepairEnded(
                 RepairOutcome.WAITING, record=self._record, silent_peers=self._silent_peers
@@ -347,9 +391,7 @@ class LedgerRepair:
             return [waiting]
         if not self._has_state:
             return [RepairEnded(RepairOutcome.CLEARED)]
-        # No bookie acknowledged a larger LAC for the entries that it owes.
-        lac = metadata.last_entry_id if metadata.is_closed else last.first_entry_id - 1
-        return [ClearLedger(self._epoch, lac)]
+        return [ClearLedger(self._epoch, cleared_lac(metadata))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,17 +439,23 @@ class RepairPass:
     def __init__(self, doubt: Doubt) -> None:
         """A pass that begins now. The doubt is durable."""
         self._epoch = doubt.epoch
-        self._left: deque[int] = deque()
+        self._left = array("q")  # the ids of the ledgers, descending
 
     def begin(self) -> PassEffect:
         """Return the first effect, which `listed` answers."""
         return ListLedgers()
 
+    @property
+    def left_count(self) -> int:
+        """Number of ledgers that are not handled yet, without the current one."""
+        return len(self._left)
+
     def listed(self, ledger_ids: Iterable[int], *, is_whole: bool) -> PassEffect:
         """Begin with the first ledger. The listing must name every ledger that exists."""
         if not is_whole:
             return PassEnded(is_whole=False)
-        self._left = deque(ledger_ids)
+        self._left = array("q", ledger_ids)
+        self._left.reverse()
         return self.handled()
 
     def repaired(self, ledger_id: int, outcome: RepairOutcome) -> PassEffect:
@@ -419,7 +467,7 @@ class RepairPass:
     def handled(self) -> PassEffect:
         """Continue after a ledger is cleared, or has a durable state."""
         if self._left:
-            return RepairLedger(self._left.popleft())
+            return RepairLedger(self._left.pop())
         return EndDoubt(self._epoch)
 
     def ended(self) -> PassEffect:

@@ -22,6 +22,9 @@ MAY_BE_0 = (
     "compaction_minor_interval_ms",
     "compaction_major_interval_ms",
     "compaction_bytes_per_s",
+    "scrub_bytes_per_s",
+    "scrub_interval_ms",
+    "release_wait_ms",
 )
 JOURNAL_FILES_MIN = 2
 RECENT_BYTES_MAX = 16 * MEBIBYTE
@@ -67,12 +70,15 @@ class StorageSettings:
     # A new ledger-state file is begun only after more than this number of bytes was appended to it.
     state_deltas_bytes_min: int = 16 * KIBIBYTE
     tombstone_keep_s: int = 7 * 24 * 3_600  # minimum time for which a tombstone is kept
+    release_wait_ms: int = 24 * 3_600_000  # time without adds before a release; 0: never
     mode_settings: ModeSettings = ModeSettings()  # where adds are before their answers
     compaction_minor_percent: int = 20  # files are compacted below this live part; 0: never
     compaction_major_percent: int = 80  # the same for major compactions
     compaction_minor_interval_ms: int = 3_600_000  # time between two minor compactions; 0: never
     compaction_major_interval_ms: int = 24 * 3_600_000  # the same for major compactions
     compaction_bytes_per_s: int = 32 * MEBIBYTE  # bytes read and written; 0: no limit
+    scrub_bytes_per_s: int = 8 * MEBIBYTE  # bytes that the scrub reads; 0: no limit
+    scrub_interval_ms: int = 7 * 24 * 3_600_000  # time between the beginnings of scrubs; 0: never
     disk: DiskSettings = NO_THRESHOLDS  # disk usage at which regular adds are refused
 
     def __post_init__(self) -> None:

@@ -1,11 +1,13 @@
 """A bookie's process, which serves storage on two ports and registers in the cluster.
 
-- `lifecycle`: starts and stops the process. `logging`: log lines.
+- `process`: runs the process. `lifecycle`: starts and stops the bookie. `logging`: log lines.
 - `storage_start`: the settings of the storage, and log lines about its failures.
 - `v2`: the data plane over TCP. `grpc`: adds, reads, LACs and control calls, over gRPC.
   `port_claim`: binds ports before the servers start.
 - `limits`: limits of the memory held for peers. `metrics`: counters and gauges. `admin`: the HTTP
   server, which shows them, and the routes of administrators.
 - `membership`: access to the metadata store. `collector`: deletes the entries of deleted ledgers.
-  `compaction_clock`: starts the compactions that are due.
+  `releaser`: deletes those of ledgers that no longer name the bookie. `background_clock`: starts
+  the compactions and scrubs that are due.
+- `repair`: fetches lost entries.
 """

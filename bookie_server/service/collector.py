@@ -1,4 +1,4 @@
-"""Garbage collection: deletes the entries of deleted ledgers.
+"""Garbage collection: deletes the entries of deleted ledgers, and releases ledgers.
 
 A ledger is dropped only if three conditions are met, in this order:
 
@@ -9,7 +9,7 @@ A ledger is dropped only if three conditions are met, in this order:
    listing could delete a new ledger. If the lookup fails, the ledger stays until the next pass
    (PROTOCOL.md#F6).
 
-If a ledger's metadata no longer contains this bookie, the bookie still keeps the entries.
+If the metadata of a ledger no longer names this bookie, `releaser` may give back its space.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bookie_server.ports import Future, LedgerListing, Priority, Tasks
+from bookie_server.service.releaser import Released, Releaser
 from bookie_server.storage.directories.opening import BookieStorage
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import Code
@@ -29,9 +30,11 @@ BATCH_LEDGERS = 256  # number of ledgers that are looked up after one sync and d
 class Collected:
     """The result of one pass."""
 
-    is_whole: bool  # False if there was no complete listing, so nothing was dropped
+    is_whole: bool  # False if there was no complete listing, so nothing was dropped or released
     ledgers_held: int = 0  # number of ledgers before the pass, without dropped ledgers
     ledgers_dropped: int = 0  # number of ledgers that the pass dropped durably
+    ledgers_released: int = 0  # number of ledgers that the pass released durably
+    ledgers_kept: int = 0  # number of ledgers whose release began, but could not be completed
 
 
 class Collector:
@@ -42,12 +45,14 @@ class Collector:
         *,
         storage: BookieStorage,
         listing: LedgerListing,
+        releaser: Releaser,
         tasks: Tasks,
         interval_ms: int,
         on_pass: Callable[[Collected], None] = lambda _collected: None,
     ) -> None:
         self._storage = storage
         self._listing = listing
+        self._releaser = releaser
         self._tasks = tasks
         self._interval_ms = interval_ms
         self._on_pass = on_pass
@@ -65,8 +70,9 @@ class Collector:
         self._tasks.spawn("collector's clock", self._tick())
 
     def stop(self) -> None:
-        """Drop no further ledger. A running pass ends at its next step."""
+        """Drop and release no further ledger. A running pass ends at its next step."""
         self._is_stopped = True
+        self._releaser.stop()
         self._wake()
 
     @property
@@ -129,10 +135,17 @@ class Collector:
         dropped = 0
         for start in range(0, len(unlisted), BATCH_LEDGERS):
             dropped += await self._drop_deleted(unlisted[start : start + BATCH_LEDGERS])
+        released = Released() if self._is_stopped else await self._releaser.release_some()
         if not self._is_stopped:
             await self._storage.reclaim()
             self._storage.compactor.compact_when_due()
-        return Collected(is_whole=True, ledgers_held=len(held), ledgers_dropped=dropped)
+        return Collected(
+            is_whole=True,
+            ledgers_held=len(held),
+            ledgers_dropped=dropped,
+            ledgers_released=released.released,
+            ledgers_kept=released.kept,
+        )
 
     async def _look_up(self, unlisted: Sequence[int]) -> Sequence[int]:
         """Return the ledgers of `unlisted` that are certainly deleted."""

@@ -1,41 +1,35 @@
-"""The life of a bookie process, from its settings to its exit code.
+"""The life of a bookie, from its settings to its stop.
 
 A starting bookie locks the directory, binds the ports, connects to the metadata store, checks the
-cookie, opens and replays storage, serves, registers, and prints one line. After SIGTERM or SIGINT,
-the bookie withdraws the registration, accepts no more requests, answers accepted requests for a
-limited time, and closes storage. After a permanent failure of storage, the bookie takes the same
-steps, but ends with another exit code.
+cookie, opens and replays storage, serves, and registers. A stopping bookie withdraws the
+registration, accepts no more requests, answers accepted requests for a limited time, and closes
+storage. A permanent failure of storage stops it too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import json
-import os
-import signal
 import socket
-import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from bookie_server.config import BookieSettings
 from bookie_server.core.directory_identity import FoundOutside, identity_of
 from bookie_server.core.manifest_codec import NAME as MANIFEST
 from bookie_server.core.manifest_codec import Manifest
-from bookie_server.descriptors import CALLERS_MAX, FILES_MAX, divided, raise_limit
-from bookie_server.errors import ExitCode, lost_directory_advice
+from bookie_server.descriptors import CALLERS_MAX, FILES_MAX
+from bookie_server.errors import lost_directory_advice
 from bookie_server.service.admin.routes import AdminApplication
 from bookie_server.service.admin.server import AdminServer
 from bookie_server.service.admin.view import BookieView
+from bookie_server.service.background_clock import BackgroundClock, log_scrubs
 from bookie_server.service.collector import Collected, Collector
-from bookie_server.service.compaction_clock import CompactionClock
 from bookie_server.service.limits.lanes import Lanes
-from bookie_server.service.logging import fields_of, get_logger
+from bookie_server.service.logging import get_logger
 from bookie_server.service.membership.cookie_check import (
     CheckedCookie,
     WantedChange,
@@ -48,13 +42,18 @@ from bookie_server.service.membership.directory_changes import (
     removal,
 )
 from bookie_server.service.membership.directory_record import DirectoryRecord
-from bookie_server.service.membership.ledger_records import StoreLedgerListing, StoreMetadataCheck
+from bookie_server.service.membership.ledger_records import (
+    StoreLedgerListing,
+    StoreLedgerRecords,
+    StoreMetadataCheck,
+)
 from bookie_server.service.membership.registration import BookieRegistration, SessionFile
 from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
 from bookie_server.service.metrics.durations import Durations
 from bookie_server.service.metrics.gauges import bookie_gauges
 from bookie_server.service.metrics.loop_lag import LoopLag
 from bookie_server.service.port_claim import claim
+from bookie_server.service.releaser import Releaser
 from bookie_server.service.storage_start import (
     StorageReports,
     directory_at,
@@ -74,14 +73,10 @@ from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, BookieInfo
-from ledgerlog_spark.transport.allocator import keep_freed_memory
 from ledgerlog_spark.wire.registration import OPERATIONS, OPERATIONS_PROPERTY
 
 if TYPE_CHECKING:
-    pass
-
-GC_THRESHOLDS: Final = (10_000, 500, 1_000)
-MALLOC_ARENAS_MAX: Final = 2
+    from bookie_server.service.repair.composed import BookieRepair
 
 _logger = get_logger("lifecycle")
 
@@ -151,11 +146,13 @@ class Bookie:
             record.note_doubt(self._tasks)  # of this start, or of one that could not date it
             closers.callback(record.stop)
             collector = self._make_collector(self._storage, stores)
+            repair = self._make_repair(self._storage, stores, directories[0], collector)
             self._before_serving()
-            await self._serve(listener, self._storage, collector)
+            await self._serve(listener, self._storage, collector, repair)
             await self._register(stores, self._storage)
             collector.start()
-            self._start_compaction(self._storage)
+            repair.repairs.start()
+            self._start_background_work(self._storage)
             self._view.is_running = True
         except BaseException:
             await closers.aclose()
@@ -286,9 +283,11 @@ class Bookie:
         return storage
 
     def _make_collector(self, storage: BookieStorage, stores: MetadataStores) -> Collector:
+        records = StoreLedgerRecords(stores.ledgers, stores.replication_locks, self.bookie_id)
         collector = Collector(
             storage=storage,
             listing=StoreLedgerListing(stores.ledgers, stores.registration, self.bookie_id),
+            releaser=Releaser(storage, records, self._tasks, self.bookie_id),
             tasks=self._tasks,
             interval_ms=self.settings.gc_interval_ms,
             on_pass=self._log_pass,
@@ -296,10 +295,36 @@ class Bookie:
         self._closers.callback(collector.stop)
         return collector
 
-    def _start_compaction(self, storage: BookieStorage) -> None:
+    def _make_repair(
+        self,
+        storage: BookieStorage,
+        stores: MetadataStores,
+        files: OsFileSystem,
+        collector: Collector,
+    ) -> BookieRepair:
+        # Imported only here, as in `_serve`: a start that is refused needs no client.
+        from bookie_server.service.repair.composed import BookieRepair
+
+        repair = BookieRepair(
+            self.bookie_id,
+            self.settings,
+            storage,
+            stores,
+            files,
+            self._tasks,
+            OsClock(),
+            on_deleted=collector.request,
+        )
+        self._closers.push_async_callback(repair.stop)
+        return repair
+
+    def _start_background_work(self, storage: BookieStorage) -> None:
         for directory in storage.directories:
             directory.compactor.on_compacted = self._log_compaction
-        clock = CompactionClock(storage.compactor, self._tasks)
+            log_scrubs(directory.scrubber)
+            self._start_clock(BackgroundClock(directory.compactor, directory.scrubber, self._tasks))
+
+    def _start_clock(self, clock: BackgroundClock) -> None:
         clock.start()
         self._closers.callback(clock.stop)
 
@@ -310,14 +335,20 @@ class Bookie:
 
     def _log_pass(self, collected: Collected) -> None:
         self._view.note_pass(collected)
-        if collected.ledgers_dropped or not collected.is_whole:
+        has_changed = collected.ledgers_dropped or collected.ledgers_released
+        if has_changed or collected.ledgers_kept or not collected.is_whole:
             _logger.info("collected", **asdict(collected))
 
     async def _serve(
-        self, listener: socket.socket, storage: BookieStorage, collector: Collector
+        self,
+        listener: socket.socket,
+        storage: BookieStorage,
+        collector: Collector,
+        repair: BookieRepair,
     ) -> None:
         # Imported only here, because the import of grpc takes 0.2 s, and a start that is refused
         # does not need it.
+        from bookie_server.service.grpc.limbo import LimboCalls
         from bookie_server.service.grpc.server import GrpcServer
         from bookie_server.service.grpc.service import BookieServicer
 
@@ -329,6 +360,7 @@ class Bookie:
             self.bookie_id,
             storage,
             collector,
+            LimboCalls(storage, repair.progress, repair.acceptance),
             self._lanes,
             self._counters,
             lambda: v2.connections_count,
@@ -345,7 +377,14 @@ class Bookie:
             loop_lag.start()
             self._closers.callback(loop_lag.stop)
             gauges = bookie_gauges(
-                self._view, storage, v2, grpc, servicer, self._lanes, self._log_lines_dropped
+                self._view,
+                storage,
+                v2,
+                grpc,
+                servicer,
+                self._lanes,
+                repair.progress,
+                self._log_lines_dropped,
             )
             metrics = ServiceCollector(
                 self._counters,
@@ -355,7 +394,7 @@ class Bookie:
                 self._sync_times,
                 storage.directories,
             )
-            self._view.serve(storage, collector, metrics)
+            self._view.serve(storage, collector, metrics, repair.progress)
 
     async def _register(self, stores: MetadataStores, storage: BookieStorage) -> None:
         settings = self.settings
@@ -398,76 +437,4 @@ class Bookie:
         _logger.warning("doubt_raised", epoch=self._storage.doubt.epoch)
         record.note_doubt(self._tasks)
 
-
-async def run_bookie(
-    settings: BookieSettings, log_lines_dropped: Callable[[], int] = lambda: 0
-) -> ExitCode:
-    """Serve until a signal or a failure, close everything, and return the exit code."""
-    keep_freed_memory(arenas_max=MALLOC_ARENAS_MAX)
-    stop_requested = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop_requested.set)
-    budget = divided(
-        raise_limit(settings.connections_max), settings.connections_max, len(settings.places)
-    )
-    if budget.connections < settings.connections_max:
-        _logger.warning("connections_limited", **asdict(budget))
-        settings = settings.model_copy(update={"connections_max": budget.connections})
-    bookie = Bookie(
-        settings, budget.files, budget.callers, _tune_garbage_collector, log_lines_dropped
-    )
-    started = asyncio.create_task(bookie.start())
-    await _first_of(stop_requested.wait(), started)
-    if not started.done():
-        started.cancel()
-        await asyncio.gather(started, return_exceptions=True)
-        return ExitCode.STOPPED
-    await started
-    _print_ready_line(bookie)
-    await _first_of(stop_requested.wait(), bookie.failed.wait())
-    failure = bookie.failure
-    _logger.info("stopping", bookie_id=bookie.bookie_id, failure=failure and str(failure))
-    await bookie.close()
-    # After the close, a failed journal may no longer be needed.
-    failure = bookie.directory_failure
-    if bookie.crash is not None:
-        return ExitCode.INTERNAL_ERROR
-    if failure is not None:
-        _logger.error("storage_failed", bookie_id=bookie.bookie_id, **fields_of(failure))
-        return ExitCode.STORAGE_FAILED
-    return ExitCode.STOPPED
-
-
-async def _first_of(*waits: Coroutine[Any, Any, object] | asyncio.Task[None]) -> None:
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for wait, task in zip(waits, tasks, strict=True):
-        if task is not wait:
-            task.cancel()
-
-
-def _print_ready_line(bookie: Bookie) -> None:
-    line = {
-        "bookie_id": bookie.bookie_id,
-        "port": bookie.port,
-        "grpc_port": bookie.grpc_port,
-        "pid": os.getpid(),
-    }
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
-    _logger.info("ready", **line)
-
-
-def _tune_garbage_collector() -> None:
-    """Make Python's garbage collector scan old objects almost never.
-
-    Such scans would find nothing, because requests create no reference cycles. After a start with
-    100,000 ledgers, a scan of all objects takes 0.2 s. So one scan runs here, before any client is
-    served, and the objects that exist then are never scanned again. With Python's default
-    thresholds and adds of 1 KiB, the garbage collector scanned the pieces of the active file five
-    times in 8 s, and stopped the bookie for 287 ms.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    from bookie_server.service.repair.composed import BookieRepair

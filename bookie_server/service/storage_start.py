@@ -50,6 +50,9 @@ def storage_settings(
         compaction_minor_interval_ms=settings.compaction_minor_interval_ms,
         compaction_major_interval_ms=settings.compaction_major_interval_ms,
         compaction_bytes_per_s=bytes_per_s,
+        scrub_bytes_per_s=-(-settings.scrub_bytes_per_s // count),
+        scrub_interval_ms=settings.scrub_interval_ms,
+        release_wait_ms=settings.release_wait_ms,
         disk=DiskSettings(
             settings.disk_usage_warn,
             settings.disk_usage_max,

@@ -130,6 +130,9 @@ class AddPath:
         record.last_add_confirmed = lac
         record.on_done = on_done
         state.last_accepted_id = max(state.last_accepted_id, ids[-1])
+        # An add ends a release: its entries must stay.
+        state.added_in = self._health.add_period
+        state.end_release()
         self._health.in_flight_bytes += record.body_size
         state.last_ticket = self._journal.submit(record)
 
@@ -162,7 +165,9 @@ class AddPath:
                 on_done(code_of_failure(error))
             return
         self._health.in_flight_bytes -= len(request.body)
-        if is_repeated and state.drop_ticket <= covered:
+        # While the ledger is being released, a run is stored again, which ends the release.
+        if is_repeated and state.drop_ticket <= covered and not state.is_releasing:
+            state.added_in = self._health.add_period
             self._answer_repeated(request, lac, on_done)
             return
         if is_overlap and not request.is_recovery:

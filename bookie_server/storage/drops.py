@@ -31,10 +31,10 @@ class Drops:
         self._journal = journal
 
     async def candidates(self) -> list[int]:
-        """Return the ids of all known ledgers that are not dropped, in ascending order."""
+        """Return the ids of all known ledgers that `drop` has not dropped, in ascending order."""
         found: list[int] = []
         for part in parts(list(self._shared.states.values())):
-            found += [state.ledger_id for state in part if not state.is_dropped]
+            found += [state.ledger_id for state in part if not state.is_deleted]
             await self._shared.give_way()
         return sorted(found)
 
@@ -49,7 +49,7 @@ class Drops:
         if state is None:
             on_done(Code.NO_LEDGER)
             return
-        if state.is_dropped:
+        if state.is_deleted:
             self._journal.when_durable(state.drop_ticket, on_done)
             return
         code = self._keeper.refuses_control(is_drop=True)
@@ -58,7 +58,7 @@ class Drops:
             return
         # Change the state before any await, because the next records of the ledger follow the
         # tombstone in the journal.
-        state.is_fenced = True
+        state.is_fenced, state.is_released = True, False
         state.last_accepted_id = -1
         self._shared.states.changed.add(ledger_id)
         record = JournalRecord(
@@ -73,13 +73,17 @@ class Drops:
     def on_durable(self, record: JournalRecord) -> None:
         """Apply a durable tombstone: delete the entries before the tombstone in the journal."""
         state = self._shared.states[record.ledger_id]
-        state.bury(record.origin_sequence, record.value)
-        # Nothing of a deleted ledger needs a repair.
-        state.cleared_epoch = self._shared.health.doubt.epoch
+        state.bury(record.origin_sequence, record.value, is_release=record.is_release)
         self._shared.states.changed.add(record.ledger_id)
         state.last_entry_id = -1
         self._keeper.drop(record.ledger_id)
-        self._shared.counters.drops += 1
+        if record.is_release:
+            state.is_hidden = False
+            self._shared.counters.releases += 1
+        else:
+            # Nothing of a deleted ledger needs a repair.
+            state.cleared_epoch = self._shared.health.doubt.epoch
+            self._shared.counters.drops += 1
 
     async def forget(self) -> int:
         """Forget old tombstones that no record needs any more, and return the number of tombstones.

@@ -39,9 +39,11 @@ from bookie_server.storage.modes.writers import DirectWriter
 from bookie_server.storage.reading.answers import ReadAnswers
 from bookie_server.storage.reading.reads import Reader
 from bookie_server.storage.reading.recent import RecentBodies
+from bookie_server.storage.releases import Releases
+from bookie_server.storage.scrub.scrubber import Scrubber
 from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import call_back
-from ledgerlog_spark.model import Code
+from ledgerlog_spark.model import NO_ENTRY, Code
 
 
 class LedgerStorage:
@@ -78,6 +80,8 @@ class LedgerStorage:
         self._drops = Drops(shared, keeper, journal)
         self.compactor = Compactor(shared, keeper, self._fail)
         keeper.on_short = self.disk.on_full = self.compactor.compact_when_short
+        self.scrubber = Scrubber(shared, keeper, self._reader)
+        self.take_damaged = self.scrubber.damaged.take
         fences = Fences(shared, keeper, journal)
         reads = ReadAnswers(shared, journal, self._reader, fences, denials)
         adds = AddPath(shared, keeper, journal, self._reader, fences, denials)
@@ -87,6 +91,9 @@ class LedgerStorage:
         self.read_lac, self.write_lac = self._lacs.read, self._lacs.write
         self.announce_lac, self.watch_lac = self._lacs.announce, self._lacs.watch
         self.drop, self.droppable = self._drops.drop, self._drops.candidates
+        releases = Releases(shared, keeper, journal)
+        self.releasable, self.release = releases.candidates, releases.release
+        self.hide, self.unhide = releases.hide, releases.unhide
         self.entries_held = reads.entries_held
         self.losses = losses = Losses(shared, keeper)
         self._reader.rebuilds.on_lost_record = losses.lose_record
@@ -230,6 +237,11 @@ class LedgerStorage:
         """Return whether the ledger has a state."""
         return ledger_id in self._states
 
+    def last_accepted_id(self, ledger_id: int) -> int:
+        """Return the largest entry id that the bookie has accepted; NO_ENTRY if there is none."""
+        state = self._states.get(ledger_id)
+        return NO_ENTRY if state is None else state.last_accepted_id
+
     @property
     def ledgers_in_limbo(self) -> int:
         """Number of ledgers with a state that were in limbo when they were last counted."""
@@ -277,6 +289,7 @@ class LedgerStorage:
         self._health.is_closing = True
         try:
             await self._journal.close()
+            await self.scrubber.stop()
             await self.compactor.stop()
             await self._mode.stop()
             await self._keeper.stop()

@@ -91,4 +91,4 @@ def apply(record: JournalRecord, state: HeldLedger) -> None:
     elif record.kind is JournalRecordKind.TOMBSTONE:
         if state.master_key is None and record.master_key != NO_KEY:
             state.master_key = record.master_key
-        state.bury(record.origin_sequence, record.value)
+        state.bury(record.origin_sequence, record.value, is_release=record.is_release)

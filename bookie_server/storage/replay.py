@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Protocol, TypeVar
+
 from bookie_server.core.manifest_codec import FileEntry
-from bookie_server.core.record import KINDS_READ, JournalRecord, JournalRecordKind
+from bookie_server.core.record import (
+    KINDS_READ,
+    FileIdentity,
+    JournalRecord,
+    JournalRecordKind,
+)
 from bookie_server.core.record_codec import (
     ALIGNMENT,
     CHUNK_SIZE,
@@ -18,15 +26,24 @@ from bookie_server.core.requests import entry_head
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import CorruptRecordError, FormatVersionError
 from bookie_server.ports import File, Priority
-from bookie_server.storage.files.entry_log_file import HEADER_READ_SIZE
+from bookie_server.storage.files.entry_log_file import HEADER_READ_SIZE, Need
+
+R = TypeVar("R")
 
 WINDOW_SIZE = 1 << 20
+
+
+class Reads(Protocol):
+    """The part of a File that a window needs."""
+
+    async def read(self, offset: int, size: int, priority: Priority = ...) -> bytes:
+        """Return `size` bytes from `offset`; fewer only where the file ends."""
 
 
 class FileWindow:
     """Reads a file from start to end in large blocks."""
 
-    def __init__(self, handle: File, end: int, window_size: int = WINDOW_SIZE) -> None:
+    def __init__(self, handle: Reads, end: int, window_size: int = WINDOW_SIZE) -> None:
         self._handle = handle
         self._window_size = window_size
         self._start = 0
@@ -47,13 +64,62 @@ class FileWindow:
         return self._data[start : start + size]
 
 
+async def run_in_window(reading: Generator[Need, bytes, R], window: FileWindow) -> R:
+    """Run a reading of the file of a window with the bytes of the window."""
+    try:
+        need = next(reading)
+        while True:
+            need = reading.send(await window.get(need.offset, need.size))
+    except StopIteration as end:
+        result: R = end.value
+        return result
+
+
+class Headers:
+    """Finds the headers of the records of a file, up to the end of a window."""
+
+    def __init__(self, window: FileWindow, identity: FileIdentity) -> None:
+        self._window = window
+        self._identity = identity
+
+    async def at(self, offset: int) -> JournalRecord | None:
+        """Return the record at `offset` without its body, or None if its header is not valid."""
+        data = await self._window.get(offset, HEADER_READ_SIZE)
+        try:
+            size = header_size_at(data, self._identity, offset)
+            if size > len(data):
+                data = await self._window.get(offset, size)
+            return decode_header(data, self._identity, offset)
+        except CorruptRecordError:
+            return None
+
+    async def next_after(self, offset: int) -> JournalRecord | None:
+        """Return the first record with a valid header after damage at `offset`, or None."""
+        mine = self._identity.file_id.to_bytes(8, "big")
+        at = offset + ALIGNMENT
+        while at < self._window.end:
+            data = await self._window.get(at, WINDOW_SIZE)
+            found = data.find(MAGIC)
+            while found >= 0:
+                # A recycled slot is full of records of another file, which need no verification.
+                is_mine = data[found + 16 : found + 24] == mine
+                if is_mine and (at + found) % ALIGNMENT == 0:
+                    record = await self.at(at + found)
+                    if record is not None:
+                        return record
+                found = data.find(MAGIC, found + 1)
+            # Records start at multiples of 512, so no `MAGIC` of a record crosses two windows.
+            at += max(len(data) // ALIGNMENT, 1) * ALIGNMENT
+        return None
+
+
 class Scanner:
     """Scans one file from its first record."""
 
     def __init__(self, handle: File, entry: FileEntry, end: int) -> None:
         self._window = FileWindow(handle, end)
         self._identity = entry.identity
-        self._end = end
+        self._headers = Headers(self._window, entry.identity)
 
     async def scan(self, first_sequence: int, *, may_lack_finish: bool = False) -> FileScan:
         """Return all records up to a finish record or the end of the file.
@@ -65,12 +131,12 @@ class Scanner:
         scan = FileScan(records_start=RECORDS_START, next_sequence=first_sequence)
         offset = RECORDS_START
         if may_lack_finish:
-            first = await self._header_at(offset)
+            first = await self._headers.at(offset)
             scan.next_sequence += first is not None and first.sequence == first_sequence + 1
         while True:
-            record = await self._header_at(offset)
+            record = await self._headers.at(offset)
             if record is None or record.sequence < scan.next_sequence:
-                found = await self._next_valid(offset)
+                found = await self._headers.next_after(offset)
                 sector = await self._window.get(offset, ALIGNMENT)
                 is_blank = found is None and is_unused(sector, self._identity.file_id)
                 scan.gaps.append(Gap(offset, scan.next_sequence, None, is_blank))
@@ -97,16 +163,6 @@ class Scanner:
                 scan.gaps.append(Gap(offset, record.sequence, record))
             offset += aligned(record.size)
 
-    async def _header_at(self, offset: int) -> JournalRecord | None:
-        data = await self._window.get(offset, HEADER_READ_SIZE)
-        try:
-            size = header_size_at(data, self._identity, offset)
-            if size > len(data):
-                data = await self._window.get(offset, size)
-            return decode_header(data, self._identity, offset)
-        except CorruptRecordError:
-            return None
-
     async def _body_is_good(self, record: JournalRecord) -> bool:
         """Verify the body chunk by chunk, and set the record's `last_add_confirmed`."""
         body = record.offset + record.header_size
@@ -131,25 +187,6 @@ class Scanner:
                 entry_head(heads, place)[2] for place in range(0, len(heads), 24)
             )
         return True
-
-    async def _next_valid(self, offset: int) -> JournalRecord | None:
-        """Return the first record with a valid header after damage at `offset`, or None."""
-        mine = self._identity.file_id.to_bytes(8, "big")
-        at = offset + ALIGNMENT
-        while at < self._end:
-            data = await self._window.get(at, WINDOW_SIZE)
-            found = data.find(MAGIC)
-            while found >= 0:
-                # A recycled slot is full of records of another file, which need no verification.
-                is_mine = data[found + 16 : found + 24] == mine
-                if is_mine and (at + found) % ALIGNMENT == 0:
-                    record = await self._header_at(at + found)
-                    if record is not None:
-                        return record
-                found = data.find(MAGIC, found + 1)
-            # Records start at multiples of 512, so no `MAGIC` of a record crosses two windows.
-            at += max(len(data) // ALIGNMENT, 1) * ALIGNMENT
-        return None
 
 
 def is_unused(sector: bytes, file_id: int) -> bool:

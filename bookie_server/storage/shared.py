@@ -46,6 +46,7 @@ class StorageCounters:
     fences: int = 0
     damage: int = 0
     drops: int = 0
+    releases: int = 0
     tombstones_forgotten: int = 0
     checkpoints: int = 0
     boot_redone_groups: int = 0
@@ -53,6 +54,15 @@ class StorageCounters:
     compaction_bytes_copied: int = 0
     compaction_bytes_freed: int = 0
     compaction_sources_withdrawn: int = 0
+    scrubs: int = 0
+    scrub_files: int = 0
+    scrub_files_skipped: int = 0
+    scrub_bytes: int = 0
+    scrub_damaged_records: int = 0
+    scrub_damaged_entries: int = 0
+    scrub_damaged_indexes: int = 0
+    scrub_wrong_pointers: int = 0
+    scrub_counts_corrected: int = 0
 
     def by_metric(self) -> dict[str, int]:
         """Return the counts by metric name. Metric names have `log_` in place of `journal_`."""

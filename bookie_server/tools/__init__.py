@@ -5,7 +5,7 @@ with the code of the storage. Only `rebuild`, `format`, `versions` and `cookies`
 
 - `directory`: opens a directory, and reads its MANIFEST, ledger states and files.
 - `excerpts`: the part of a long list that a command prints.
-- `inspect`: the content of files, as rows. `journal_files`: the same for journal files.
+- `inspect`: the content of files, as rows. `journal_files`: the content of journal files, as rows.
 - `check`: verifies all checksums and all relations between the files.
 - `check_index`: compares the index of a file with the records of the file.
 - `entries`: the entries of one ledger, in order.

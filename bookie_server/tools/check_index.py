@@ -130,6 +130,6 @@ def _compare_pieces(
         found = [piece for piece in stored.get(ledger_id, []) if piece.origin > tombstone]
         if found != wanted:
             result.add(
-                f"the index has {len(found)} pieces of ledger {ledger_id} that differ from the "
-                f"{len(wanted)} pieces of its records"
+                f"the {len(found)} pieces of ledger {ledger_id} in the index differ from the "
+                f"{len(wanted)} pieces in the records"
             )

@@ -46,7 +46,7 @@ NEW_COOKIE_NAME = "VERSION.new"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The content of the metadata store about a bookie. A damaged cookie has only a version."""
+    """The nodes of a bookie in the metadata store. A damaged cookie has only a version."""
 
     bookie_id: str
     cookie: Cookie | None
@@ -181,7 +181,7 @@ def cookie_of(path: Path) -> Cookie | None:
 
 
 def decoded(data: bytes, place: str) -> Cookie:
-    """Return the cookie in the bytes of a file or node.
+    """Decode the cookie of a file or a node.
 
     Raises:
         CookieMismatchError: The cookie is damaged.
@@ -280,7 +280,7 @@ async def fix(stores: MetadataStores, path: Path, bookie_id: str | None) -> list
         wanted = replace(cookie, journal_directory=str(path), ledger_directories=(str(path),))
         changed = []
         if directory.shared.is_moved:
-            await _move(directory)
+            await _move(directory, known)
             changed.append("MANIFEST")
         if cookie != wanted:
             await _write_cookie(directory.shared.files, wanted.encode())
@@ -364,16 +364,22 @@ def _require_newest(path: str, identity: DirectoryIdentity, stored: Stored) -> N
         raise refusal(finding, path, stored.bookie_id, identity, known)
 
 
-async def _move(directory: RestingDirectory) -> None:
-    """Write a MANIFEST with the new path. A moved directory gets a new id (ADR 37)."""
+async def _move(directory: RestingDirectory, known: KnownBookie | None) -> None:
+    """Write a MANIFEST with the new path. A moved directory gets a new id (ADR 37).
+
+    If an earlier move was interrupted, the record has the id and the counter from before that
+    move. Both are kept, so that a run of the original since then is noticed.
+    """
     require_own_directory(directory.shared)
     before, shared = directory.manifest, directory.shared
+    directories = () if known is None else known.directories
+    was_interrupted = before.previous_id in [each.directory_id for each in directories]
     moved = replace(
         before,
         directory_id=shared.files.random_bytes(8).hex(),
-        previous_id=before.directory_id,
+        previous_id=before.previous_id if was_interrupted else before.directory_id,
         path=shared.files.path,
-        changes=before.changes + 1,
+        changes=before.changes + (not was_interrupted),
         journals=(),
     )
     await shared.store.commit(lambda: moved, shared.states)
@@ -394,7 +400,7 @@ async def _write_cookie(files: FileSystem, data: bytes) -> None:
 async def _write_store(
     stores: MetadataStores, stored: Stored, identities: Sequence[DirectoryIdentity], cookie: Cookie
 ) -> None:
-    if any(identity.changes == 0 for identity in identities):
+    if any(identity.changes == 0 for identity in identities) and stored.known is None:
         # An older release has used the directory, so there is nothing to record yet.
         await stores.registration.write_cookie(
             cookie.bookie_id, cookie.encode(), stored.cookie_version

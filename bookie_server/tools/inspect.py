@@ -277,6 +277,7 @@ def state_fields(state: HeldLedger, doubt: Doubt) -> Row:
         "is_lac_known": state.is_lac_known,
         "tombstone": state.tombstone,
         "dropped_s": state.dropped_s,
+        "is_released": state.is_released,
         "is_unverified": state.is_unverified,
         "check_epoch": state.check_epoch,
         "cleared_epoch": state.cleared_epoch,

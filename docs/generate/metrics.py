@@ -50,8 +50,8 @@ HEAD = ("metric", "type", "unit", "meaning", "BookKeeper")
 
 def descriptions() -> list[Description]:
     """Every metric that a bookie exports."""
-    view, storage, v2, grpc, servicer, dropped = (MagicMock() for _ in range(6))
-    names = bookie_gauges(view, storage, v2, grpc, servicer, Lanes(1, 1 << 20), dropped)
+    view, storage, v2, grpc, servicer, repair, dropped = (MagicMock() for _ in range(7))
+    names = bookie_gauges(view, storage, v2, grpc, servicer, Lanes(1, 1 << 20), repair, dropped)
     lags = [("loop_lag_seconds", HISTOGRAM), ("loop_lag_max_seconds", GAUGE)]
     lags += [(key.replace("lag_", "lag_cpu_"), kind) for key, kind in lags]
     kinds = {

@@ -141,7 +141,7 @@ def decode_row_entries(
         header = headers.popleft()
         if decoded.batch.num_rows != header.count:
             raise WireFormatError(
-                f"an entry of {decoded.batch.num_rows} rows in a leader log claims {header.count}"
+                f"an entry has {decoded.batch.num_rows} rows, but its header states {header.count}"
             )
         entry = EntryRows(header.count, header.append_time_ms)
         yield LeaderBatch(decoded.batch, header.first_offset, (entry,))

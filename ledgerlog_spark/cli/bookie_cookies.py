@@ -47,6 +47,9 @@ def show(
 
     held = None if directory is None else held_in(directory.absolute())
     stored = asyncio.run(_look(uri, _chosen(held, bookie_id)))
+    if directory is not None:
+        # The bookie may run. Its MANIFEST is written before its record, so it is read after it.
+        held = held_in(directory.absolute())
     found = differences(stored, held)
     columns = {"metadata store": _stored_fields(stored)}
     if held is not None:
@@ -186,7 +189,7 @@ def delete(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Take a bookie whose data is gone out of service: delete its cookie.
+    """Delete the cookie of a bookie whose data is lost, to take the bookie out of service.
 
     The copies of entries on this bookie count as lost, and ledgerlog does not
     copy them from other bookies yet. No bookie can start with this ID and an

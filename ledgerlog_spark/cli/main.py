@@ -23,6 +23,7 @@ from ledgerlog_spark.cli import (
     bookie_cookies,
     bookie_files,
     bookie_inspect,
+    bookie_limbo,
     bookie_versions,
     bookies,
     demo,
@@ -58,6 +59,7 @@ servers.bookie.add_typer(bookie_files.app)
 servers.bookie.add_typer(bookie_versions.app)
 servers.bookie.add_typer(bookie_inspect.inspect, name="inspect")
 servers.bookie.add_typer(bookie_cookies.app, name="cookie")
+servers.bookie.add_typer(bookie_limbo.app, name="limbo")
 app.add_typer(servers.bookie, name="bookie")
 app.add_typer(bookies.app, name="bookies")
 app.add_typer(ledgers.app, name="ledgers")

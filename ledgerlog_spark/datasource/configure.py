@@ -59,9 +59,9 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
     cluster at the service URI.
 
     Args:
-        spark: `SparkSession.builder` or a `SparkSession`, also of Spark Connect.
+        spark: `SparkSession.builder` or a `SparkSession`, with or without Spark Connect.
         metadata_service_uri: The service URI for reads and writes that do not set the option
-            `metadataServiceUri`. With None, the environment variable
+            `metadataServiceUri`. If it is None, the environment variable
             `LEDGERLOG_METADATA_SERVICE_URI` of this process gives the URI. `local_cluster()` sets
             this variable.
 

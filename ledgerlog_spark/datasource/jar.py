@@ -36,7 +36,7 @@ def jar_path() -> str:
 
 
 def built_for(jar: Path | None = None) -> str | None:
-    """The version of Spark that the jar was built for; None without a jar."""
+    """The version of Spark that the jar was built for; None if there is no jar."""
     try:
         with zipfile.ZipFile(jar or JAR) as archive:
             lines = archive.read(PROPERTIES).decode().splitlines()

@@ -37,7 +37,7 @@ def records_schema() -> bytes:
 
 
 def with_records_schema(snapshot: LogSnapshot) -> LogSnapshot:
-    """Return the snapshot. If its log has records, it stores no schema, so a schema is added."""
+    """Return the snapshot, with a schema if it is one of a log of records, which stores none."""
     if snapshot.content is not LogContent.RECORDS:
         return snapshot
     ids = {item.schema_id for item in snapshot.items} | {snapshot.interval.schema_id}

@@ -1,8 +1,9 @@
 """The metadata of a cluster, which is everything except entries. Changes use compare-and-swap.
 
 - `stores`: opens all stores of one cluster.
-- `ledgers`, `logs`, `registration`, `known_bookies`, `leases`: the stores, which use any tree of
-  nodes (`tree`).
+- `ledgers`, `logs`, `registration`, `known_bookies`, `accepted_losses`, `leases`,
+  `replication_locks`: the stores, which use any tree of nodes (`tree`). `held_nodes`: nodes that
+  one session holds.
 - `zookeeper`: the tree of nodes in ZooKeeper; `testing/memory` has a tree in memory.
 - `service_uri`: the address of a cluster's metadata. `store_clock`: estimates the store's clock.
 """

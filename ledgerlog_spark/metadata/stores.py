@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ledgerlog_spark.metadata.accepted_losses import AcceptedLosses
 from ledgerlog_spark.metadata.known_bookies import KnownBookies
 from ledgerlog_spark.metadata.leases import Leases
 from ledgerlog_spark.metadata.ledgers.layout import read_layout, settled_layout
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.logs.store import LogStore
 from ledgerlog_spark.metadata.registration import Registration
+from ledgerlog_spark.metadata.replication_locks import ReplicationLocks
 from ledgerlog_spark.metadata.service_uri import ServiceUri, parse_service_uri
 from ledgerlog_spark.metadata.tree import ZnodeTree
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout
@@ -49,6 +51,16 @@ class MetadataStores:
     def known_bookies(self) -> KnownBookies:
         """The store of the bookies' records. Getting it sends no request."""
         return KnownBookies(self.tree, self.root)
+
+    @property
+    def accepted_losses(self) -> AcceptedLosses:
+        """The store of the losses that operators accepted. Getting it sends no request."""
+        return AcceptedLosses(self.tree, self.root)
+
+    @property
+    def replication_locks(self) -> ReplicationLocks:
+        """The locks of re-replication. Getting it sends no request."""
+        return ReplicationLocks(self.tree, self.root)
 
     async def initialize(self) -> None:
         """Create the missing nodes of the cluster."""

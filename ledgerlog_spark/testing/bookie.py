@@ -26,7 +26,7 @@ class MemoryLedger:
 
 
 class MemoryStorage:
-    """The storage of one bookie in memory, which checks master keys and fences like a real bookie.
+    """The storage of one bookie in memory. Master keys and fences work as in a real bookie.
 
     It answers OK to each add that a real bookie would accept. It is never read-only or busy,
     deletes nothing, and writes nothing to a disk.
@@ -149,7 +149,7 @@ class MemoryStorage:
     def write_lac(
         self, ledger_id: int, lac: int, master_key: bytes, on_done: Callable[[Code], None]
     ) -> None:
-        """Store an explicit last add confirmed."""
+        """Store a last add confirmed that was sent without an entry."""
         ledger = self.ledgers.setdefault(ledger_id, MemoryLedger(master_key))
         if master_key != ledger.master_key:
             on_done(Code.UNAUTHORIZED)

@@ -201,3 +201,73 @@ class CollectGarbageReply(_message.Message):
     ledgers_held: int
     ledgers_dropped: int
     def __init__(self, code: _Optional[_Union[Code, str]] = ..., ledgers_held: _Optional[int] = ..., ledgers_dropped: _Optional[int] = ...) -> None: ...
+
+class ListLimboRequest(_message.Message):
+    __slots__ = ("after_ledger_id", "count_max")
+    AFTER_LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    COUNT_MAX_FIELD_NUMBER: _ClassVar[int]
+    after_ledger_id: int
+    count_max: int
+    def __init__(self, after_ledger_id: _Optional[int] = ..., count_max: _Optional[int] = ...) -> None: ...
+
+class LimboLedger(_message.Message):
+    __slots__ = ("ledger_id", "outcome", "problem", "state", "missing", "missing_count")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    MISSING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    outcome: str
+    problem: str
+    state: str
+    missing: _containers.RepeatedScalarFieldContainer[int]
+    missing_count: int
+    def __init__(self, ledger_id: _Optional[int] = ..., outcome: _Optional[str] = ..., problem: _Optional[str] = ..., state: _Optional[str] = ..., missing: _Optional[_Iterable[int]] = ..., missing_count: _Optional[int] = ...) -> None: ...
+
+class ListLimboReply(_message.Message):
+    __slots__ = ("ledgers", "has_more", "epoch", "is_in_doubt", "repair_state", "ledgers_left", "entries_fetched")
+    LEDGERS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IS_IN_DOUBT_FIELD_NUMBER: _ClassVar[int]
+    REPAIR_STATE_FIELD_NUMBER: _ClassVar[int]
+    LEDGERS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FETCHED_FIELD_NUMBER: _ClassVar[int]
+    ledgers: _containers.RepeatedCompositeFieldContainer[LimboLedger]
+    has_more: bool
+    epoch: int
+    is_in_doubt: bool
+    repair_state: str
+    ledgers_left: int
+    entries_fetched: int
+    def __init__(self, ledgers: _Optional[_Iterable[_Union[LimboLedger, _Mapping]]] = ..., has_more: bool = ..., epoch: _Optional[int] = ..., is_in_doubt: bool = ..., repair_state: _Optional[str] = ..., ledgers_left: _Optional[int] = ..., entries_fetched: _Optional[int] = ...) -> None: ...
+
+class AcceptLossRequest(_message.Message):
+    __slots__ = ("ledger_id", "reason", "accepted_by", "is_unclosed", "is_forced")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_BY_FIELD_NUMBER: _ClassVar[int]
+    IS_UNCLOSED_FIELD_NUMBER: _ClassVar[int]
+    IS_FORCED_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    reason: str
+    accepted_by: str
+    is_unclosed: bool
+    is_forced: bool
+    def __init__(self, ledger_id: _Optional[int] = ..., reason: _Optional[str] = ..., accepted_by: _Optional[str] = ..., is_unclosed: bool = ..., is_forced: bool = ...) -> None: ...
+
+class AcceptLossReply(_message.Message):
+    __slots__ = ("refusal", "is_retriable", "is_lost", "entry_ids", "entries_count")
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    IS_RETRIABLE_FIELD_NUMBER: _ClassVar[int]
+    IS_LOST_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_IDS_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_COUNT_FIELD_NUMBER: _ClassVar[int]
+    refusal: str
+    is_retriable: bool
+    is_lost: bool
+    entry_ids: _containers.RepeatedScalarFieldContainer[int]
+    entries_count: int
+    def __init__(self, refusal: _Optional[str] = ..., is_retriable: bool = ..., is_lost: bool = ..., entry_ids: _Optional[_Iterable[int]] = ..., entries_count: _Optional[int] = ...) -> None: ...

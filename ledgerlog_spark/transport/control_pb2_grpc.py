@@ -79,6 +79,16 @@ class BookieStub(object):
                 request_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.CollectGarbageRequest.SerializeToString,
                 response_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.CollectGarbageReply.FromString,
                 _registered_method=True)
+        self.ListLimbo = channel.unary_unary(
+                '/ledgerlog.v1.Bookie/ListLimbo',
+                request_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.ListLimboRequest.SerializeToString,
+                response_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.ListLimboReply.FromString,
+                _registered_method=True)
+        self.AcceptLoss = channel.unary_unary(
+                '/ledgerlog.v1.Bookie/AcceptLoss',
+                request_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.AcceptLossRequest.SerializeToString,
+                response_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.AcceptLossReply.FromString,
+                _registered_method=True)
 
 
 class BookieServicer(object):
@@ -107,15 +117,15 @@ class BookieServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReadLac(self, request, context):
-        """The last add confirmed that this bookie knows of.
+        """The largest last add confirmed that this bookie has.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WriteLac(self, request_iterator, context):
-        """Tells the bookie last adds confirmed outside of adds. Watches hear of one at once, the writer
-        when it is on disk.
+        """Writes last adds confirmed outside of adds. Watches are notified immediately; the writer gets
+        its reply when the value is on disk.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -136,14 +146,29 @@ class BookieServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetInfo(self, request, context):
-        """Who this bookie is and what state it is in.
+        """The bookie's id and state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CollectGarbage(self, request, context):
-        """Lets go of ledgers that were deleted, now; returns when their space is free.
+        """Drops deleted ledgers immediately; returns when their space is free.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListLimbo(self, request, context):
+        """The ledgers that may have lost records on this bookie, and the progress of the repair.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcceptLoss(self, request, context):
+        """Repairs a ledger once more. If entries are still missing, gives them up, so that the ledger
+        leaves limbo.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -196,6 +221,16 @@ def add_BookieServicer_to_server(servicer, server):
                     servicer.CollectGarbage,
                     request_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.CollectGarbageRequest.FromString,
                     response_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.CollectGarbageReply.SerializeToString,
+            ),
+            'ListLimbo': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLimbo,
+                    request_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.ListLimboRequest.FromString,
+                    response_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.ListLimboReply.SerializeToString,
+            ),
+            'AcceptLoss': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcceptLoss,
+                    request_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.AcceptLossRequest.FromString,
+                    response_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.AcceptLossReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -441,6 +476,60 @@ class Bookie(object):
             '/ledgerlog.v1.Bookie/CollectGarbage',
             ledgerlog__spark_dot_transport_dot_control__pb2.CollectGarbageRequest.SerializeToString,
             ledgerlog__spark_dot_transport_dot_control__pb2.CollectGarbageReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLimbo(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerlog.v1.Bookie/ListLimbo',
+            ledgerlog__spark_dot_transport_dot_control__pb2.ListLimboRequest.SerializeToString,
+            ledgerlog__spark_dot_transport_dot_control__pb2.ListLimboReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcceptLoss(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerlog.v1.Bookie/AcceptLoss',
+            ledgerlog__spark_dot_transport_dot_control__pb2.AcceptLossRequest.SerializeToString,
+            ledgerlog__spark_dot_transport_dot_control__pb2.AcceptLossReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -86,12 +86,12 @@ class PendingRun(Pending):
 
     def frame(self) -> Sequence[port.Buffer]:
         """Return the buffers of the ADD_RUN."""
-        assert self.prepared is not None, "a run that was answered is not sent"
+        assert self.prepared is not None, "an answered run is not sent"
         return self.prepared.frame_as_run(self.request_id)
 
     def as_adds(self) -> list[PendingAdd]:
         """Return one request for each entry. The run is answered when all entries are answered."""
-        assert self.prepared is not None, "a run that was answered is not sent"
+        assert self.prepared is not None, "an answered run is not sent"
         self._code = Code.OK
         self._unanswered = len(self.prepared.lengths)
         return [PendingAdd(self, place) for place in range(self._unanswered)]
@@ -140,7 +140,7 @@ class PendingAdd(PendingKeyed):
 
     def frame(self) -> Sequence[port.Buffer]:
         """Return the buffers of the ADD."""
-        assert self._run.prepared is not None, "an entry of a run that was answered is not sent"
+        assert self._run.prepared is not None, "an entry of an answered run is not sent"
         return self._run.prepared.frame_of_entry(self._place)
 
     def fail(self, code: Code) -> None:

@@ -87,7 +87,10 @@ def _cut(stretch: Iterable[Item], policy: MergePolicy) -> Iterator[list[Item]]:
 
 
 def _worth_it(run: Sequence[Item], policy: MergePolicy) -> list[tuple[Item, ...]]:
-    """The run, or else its parts between large ranges, as far as they are worth merging."""
+    """The run if it is worth merging.
+
+    Otherwise the parts between large ranges that are worth merging.
+    """
     found: list[tuple[Item, ...]] = []
     waiting = [list(run)]
     while waiting:

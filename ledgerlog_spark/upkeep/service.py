@@ -48,7 +48,7 @@ def standard_output(*, drain_seconds: float | None = DRAIN_SECONDS) -> Iterator[
     If 1 MiB of lines wait to be written, further lines are dropped.
 
     Writing raises `BrokenPipeError` after the reader of the pipe has ended. At its end, the block
-    waits up to `drain_seconds` for unwritten lines. With None, the wait has no limit.
+    waits up to `drain_seconds` for unwritten lines. If it is None, the wait has no limit.
     """
     if sys.__stdout__ is None:  # closed; another file may use its descriptor now
         yield lambda _: None

@@ -65,7 +65,7 @@ THREAD_NAME = "ledgerlog-upkeep"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The result of one pass for one log. The result of a step that failed is None.
+    """The result of one pass for one log. The result of a failed step is None.
 
     `truncated` and `merged` are also None if the log did not exist any more, or if an earlier pass
     showed that no such work can be due yet.

@@ -51,7 +51,7 @@ class KnownBookie:
 
     @classmethod
     def decode(cls, data: bytes) -> KnownBookie:
-        """The record in the bytes of a node."""
+        """Decode the data of a node."""
         try:
             fields = json.loads(data[:SIZE_BYTES_MAX].decode("ascii"))
             version = fields.pop("format")
@@ -68,14 +68,14 @@ class KnownBookie:
 
 def _checked(fields: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(fields["is_retired"], bool):
-        raise TypeError("is_retired is no boolean")
+        raise TypeError("is_retired is not a boolean")
     return {**fields, "directories": tuple(map(_directory, fields["directories"]))}
 
 
 def _directory(fields: dict[str, Any]) -> KnownDirectory:
     numbers = (fields["starts"], fields["changes"], fields.get("doubt_epoch", 0))
     if not all(type(number) is int and number >= 0 for number in numbers):
-        raise ValueError("a counter is no number")
+        raise ValueError("a counter is not a number")
     if not _DIRECTORY_ID.fullmatch(fields["directory_id"]):
         raise ValueError("a directory has no id")
     return KnownDirectory(**fields)

@@ -42,16 +42,7 @@ WRAPPERS: Final = {
 """Decorators that do not register the function."""
 
 NOT_USED_HERE: Final[dict[str, str]] = {
-    **dict.fromkeys(
-        (
-            "LedgerRepair",
-            "RepairPass",
-            "may_be_repaired",
-            "raises_doubt",
-            "should_recover",
-        ),
-        "the simulator runs the rules of ADR 39, which the storage takes in the next step",
-    ),
+    "raises_doubt": "the model of the simulator uses it; a start finds each loss in its place",
     "held_names": "the crash tests compare the open files with it",
     "unchroot": "kazoo calls it",
 }

@@ -101,6 +101,7 @@ STAIRS = (
     ("storage.files", "storage.reading"),
     ("service.limits", "service.v2"),
     ("service.limits", "service.grpc"),
+    ("service.repair", "service.grpc"),
 )
 """Folders of one layer. A folder does not import the folders after it in its row."""
 FOLDER_MODULES_MAX = 20

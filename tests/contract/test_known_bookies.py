@@ -15,6 +15,9 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
 )
 from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.testing.cluster import memory_metadata
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes
+from ledgerlog_spark.testing.memory.tree import MemoryTree
 from ledgerlog_spark.wire.known_bookie import KnownBookie, KnownDirectory
 from tests.fixtures.metadata_worlds import World, cluster
 
@@ -59,6 +62,19 @@ async def test_a_record_is_created_read_and_replaced(
     assert (found.value, found.version) == (FIRST, version)
     await other.known_bookies.write(BOOKIE_ID, SECOND, found.version)
     assert await record_in(stores) == SECOND
+
+
+async def test_a_server_that_is_behind_does_not_hide_the_newest_record() -> None:
+    nodes = MemoryNodes()
+    stores, other = memory_metadata(nodes), memory_metadata(nodes)
+    await stores.initialize()
+    version = await other.known_bookies.write(BOOKIE_ID, FIRST, None)
+    assert isinstance(stores.tree, MemoryTree)
+    stores.tree.hold_reads()
+    await other.known_bookies.write(BOOKIE_ID, SECOND, version)
+    assert await record_in(stores) == SECOND
+    await stores.close()
+    await other.close()
 
 
 async def test_of_two_writers_one_loses_and_changes_nothing(
@@ -141,7 +157,12 @@ async def test_a_cookie_is_deleted_with_a_retired_record(stores: MetadataStores)
     cookie = await registration.read_cookie(BOOKIE_ID)
     assert cookie is not None
     retired = replace(FIRST, is_retired=True)
-    await known.write_with_cookie(BOOKIE_ID, retired, None, None, cookie.version)
+    overtaken = await known.write(BOOKIE_ID, FIRST, None)
+    current = await known.write(BOOKIE_ID, SECOND, overtaken)
+    with pytest.raises(MetadataVersionError, match="nothing was changed"):
+        await known.write_with_cookie(BOOKIE_ID, retired, overtaken, None, cookie.version)
+    assert await registration.read_cookie(BOOKIE_ID) == cookie
+    await known.write_with_cookie(BOOKIE_ID, retired, current, None, cookie.version)
     assert await registration.read_cookie(BOOKIE_ID) is None
     assert await record_in(stores) == retired
     record = await known.read(BOOKIE_ID)

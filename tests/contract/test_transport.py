@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,8 +18,9 @@ from bookie_server.service.collector import Collector
 from bookie_server.service.grpc.server import GrpcServer
 from bookie_server.service.grpc.service import BookieServicer
 from bookie_server.service.limits.lanes import Lanes
-from bookie_server.service.membership.ledger_records import StoreLedgerListing
+from bookie_server.service.membership.ledger_records import StoreLedgerListing, StoreLedgerRecords
 from bookie_server.service.metrics.counters import ServiceCounters
+from bookie_server.service.releaser import Releaser
 from bookie_server.service.v2.server import V2Server, listen
 from bookie_server.service.v2.shared import V2Shared
 from bookie_server.storage.device.filesystem import OsFileSystem
@@ -129,14 +130,22 @@ async def grpc_of_ours(storage: Any, tmp_path: Path) -> AsyncIterator[GrpcTransp
 async def control_service(storage: Any, tmp_path: Path) -> AsyncIterator[int]:
     settings = BookieSettings(directories=(tmp_path,), port=0, bookie_id=BOOKIE)
     lanes = Lanes.of(settings)
-    stores = memory_metadata()
+    stores, tasks = memory_metadata(), OsTasks()
     collector = Collector(
         storage=storage,
         listing=StoreLedgerListing(stores.ledgers, stores.registration, BOOKIE),
-        tasks=OsTasks(),
+        releaser=Releaser(
+            storage,
+            StoreLedgerRecords(stores.ledgers, stores.replication_locks, BOOKIE),
+            tasks,
+            BOOKIE,
+        ),
+        tasks=tasks,
         interval_ms=settings.gc_interval_ms,
     )
-    servicer = BookieServicer(BOOKIE, storage, collector, lanes, ServiceCounters(), lambda: 0, 100)
+    servicer = BookieServicer(
+        BOOKIE, storage, collector, cast("Any", None), lanes, ServiceCounters(), lambda: 0, 100
+    )
     server = GrpcServer(settings, servicer)
     port = await server.start()
     try:

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from random import Random
 from unittest import mock
 
 from bookie_server.core.requests import StoredRead
@@ -24,6 +25,8 @@ from tests.sim.runtime import Host
 LATER_MS = 2_000
 """A time that is longer than the minimum age at which a tombstone is forgotten."""
 UNITS_PER_TURN = 3
+SCRUBS_PART = 0.1
+"""The part of the requests before which a scrub is requested."""
 
 
 @contextlib.contextmanager
@@ -40,6 +43,7 @@ class CompactingRun(Run):
 
     def __init__(self, seed: int, modes: Sequence[Mode] = SYNCED) -> None:
         super().__init__(seed, modes)
+        self.scrubs = Random(seed)
         self.machine.settings = replace(
             self.machine.settings,
             tombstone_keep_s=1,
@@ -48,6 +52,7 @@ class CompactingRun(Run):
             pieces_max=self.random.choice((12, 50)),
             pool_files_max=self.random.choice((0, 2, 4)),
             compaction_bytes_per_s=self.random.choice((0, 0, 1 << 18)),
+            scrub_bytes_per_s=self.scrubs.choice((0, 1 << 17)),
             allocation_retry_ms=50,
         )
         self.machine.disk.cold_part = self.random.choice((0.3, 0.9))
@@ -108,8 +113,10 @@ class CompactingRun(Run):
                 self.ledgers_made += 1
 
     def meddle(self) -> None:
-        """Send requests that change or read entries while compaction copies."""
+        """Send requests that change or read entries while compaction copies, and scrub."""
         random, machine = self.random, self.machine
+        if self.scrubs.random() < SCRUBS_PART:
+            machine.serving.scrubber.request()
         choice = random.random()
         if choice < 0.3:
             self.operate()

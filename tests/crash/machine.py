@@ -263,6 +263,10 @@ class Machine:
         """Compact the files with less than a live part, and wait for the end."""
         self.scheduler.run(self.serving.compactor.compact(live_percent), self.host)
 
+    def scrub(self) -> None:
+        """Continue or begin a pass of the scrub, and wait for its end."""
+        self.scheduler.run(self.serving.scrubber.scrub(), self.host)
+
     def droppable(self) -> Sequence[int]:
         return self.scheduler.run(self.serving.droppable(), self.host)
 

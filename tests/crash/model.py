@@ -69,16 +69,24 @@ class Model:
             self.acked[key] = {data: self.time}
 
     def drop_sent(self, ledger_id: int) -> int:
+        """From now on, acknowledged entries may be gone, and the ledger may be fenced.
+
+        Return the age of later entries.
+        """
+        self.fence_sent.add(ledger_id)
+        self.being_dropped.add(ledger_id)
+        return self.release_sent(ledger_id)
+
+    def release_sent(self, ledger_id: int) -> int:
         """From now on, acknowledged entries may be gone. Return the age of later entries."""
         going = {key: self.acked.pop(key) for key in list(self.acked) if key[0] == ledger_id}
+        self.lost.difference_update(going)
         self.dropping[ledger_id] = going
         for key, stored in going.items():
             possible = self.possible.setdefault(key, Counter())
             possible.update((self.age[ledger_id], data) for data in stored)
         self.lost = {key for key in self.lost if key[0] != ledger_id}
         self.age[ledger_id] += 1
-        self.fence_sent.add(ledger_id)
-        self.being_dropped.add(ledger_id)
         self.lac.pop(ledger_id, None)
         return self.age[ledger_id]
 

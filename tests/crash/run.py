@@ -11,6 +11,7 @@ from random import Random
 from bookie_server.core.requests import StoredBatchRead, StoredRead
 from bookie_server.errors import StorageError
 from bookie_server.ports import Standing
+from bookie_server.storage.shared import StorageCounters
 from ledgerlog_spark.model import Code
 from tests.crash.invariants import check_files, check_origins, check_runs
 from tests.crash.losses import Losses
@@ -63,6 +64,7 @@ class Run:
             pieces_max=self.random.choice((5, 50)),
             tombstone_keep_s=self.random.choice((1, 604_800)),
             state_deltas_bytes_min=self.random.choice((1, 1 << 14)),
+            release_wait_ms=1,
         )
         self.machine = Machine(seed, settings=settings)
         self.model = Model()
@@ -150,6 +152,11 @@ class Run:
         self.seen["compacted"] += counters.compaction_bytes_freed > 0
         if counters.compaction_sources_withdrawn:
             raise ViolationError("a file was taken for an unreadable one, and nothing is damaged")
+        found = {name: count for name, count in noticed_by_scrubs(counters).items() if count}
+        if found:
+            raise ViolationError(f"nothing is damaged, and scrubs found {found}")
+        self.seen["scrubs"] += counters.scrubs
+        self.seen["scrubbed files"] += counters.scrub_files
         self.seen["recycled"] += counters.files_recycled
         names = [name for name in self.machine.disk.seen_names if name.startswith("slot")]
         self.seen["rolls"] += len(names) > 4
@@ -208,8 +215,10 @@ class Run:
             self.write_lac(ledger_id)
         elif choice < 0.91:
             self.drop(ledger_id)
-        elif choice < 0.94:
+        elif choice < 0.93:
             self.machine.host.spawn("reclaim", self.machine.serving.reclaim())
+        elif choice < 0.95:
+            self.release(ledger_id)
         elif choice < 0.96:
             self.compact()
         elif choice < 0.97:
@@ -354,6 +363,31 @@ class Run:
 
         call = partial(self.machine.serving.drop, ledger_id)
         self.requests.send(f"drop of {ledger_id}", call, done)
+
+    def release(self, ledger_id: int) -> None:
+        """Release a ledger, if all of its adds are durable and some milliseconds old."""
+        model, storage = self.model, self.machine.serving
+        if not storage.hide(ledger_id):
+            # In this listing, another period of adds begins.
+            self.machine.host.spawn("candidates", self._list_candidates())
+            return
+        age = model.release_sent(ledger_id)
+
+        def done(code: Code) -> None:
+            if code in self.excused:
+                return
+            if code is not Code.OK:
+                raise ViolationError(f"release of ledger {ledger_id} answered {code}")
+            self.seen["releases"] += 1
+            model.dropped[ledger_id] = max(age, model.dropped[ledger_id])
+            if age == model.age[ledger_id]:
+                model.dropping.pop(ledger_id, None)
+
+        call = partial(storage.release, ledger_id)
+        self.requests.send(f"release of {ledger_id}", call, done)
+
+    async def _list_candidates(self) -> None:
+        await self.machine.serving.releasable()
 
     def write_lac(self, ledger_id: int) -> None:
         lac = self.random.randrange(100)
@@ -505,3 +539,11 @@ class Run:
                 raise ViolationError(f"{lost} is lost, and {one}, which came after it, is held")
             if all(data is None for data in held):
                 lost = one
+
+
+def noticed_by_scrubs(counters: StorageCounters) -> dict[str, int]:
+    """The counters of scrubs that stay 0 without damage."""
+    names = (
+        "files_skipped", "damaged_records", "damaged_indexes", "wrong_pointers", "counts_corrected",
+    )  # fmt: skip
+    return {name: getattr(counters, f"scrub_{name}") for name in names}

@@ -372,8 +372,27 @@ def test_a_full_device_delays_the_counter_and_loses_no_rise() -> None:
     member.add(0)
     before = member.identity().changes
     member.machine.disk.faults.capacity_bytes = 0
-    member.advance()
-    assert member.known_changes == before
+    for number in range(1, 3):
+        member.advance()
+        assert member.known_changes == before
+        member.machine.fence(number)  # accepted, although the bookie is read-only
     member.machine.disk.faults.capacity_bytes = None
+    member.advance()
+    assert member.known_changes == member.identity().changes == before + 1
     member.stop()
-    assert member.known_changes == member.identity().changes > before
+    assert member.known_changes == member.identity().changes == before + 2
+
+
+def test_a_copy_from_before_a_fence_or_a_deletion_starts_in_doubt() -> None:
+    for change in (Machine.fence, Machine.drop):
+        member = Member()
+        member.start()
+        member.add(0)
+        member.advance()
+        copy = member.copy()
+        change(member.machine, 1)
+        member.advance()
+        member.machine.crash()
+        member.put_back(copy)
+        member.start()
+        assert member.machine.serving.doubt.epoch == 1

@@ -24,7 +24,11 @@ Runs = Callable[[int], Any]
 @pytest.mark.parametrize(
     ("run", "seeds", "marks"),
     [
-        (CompactingRun, 12, ("compacted", "freed", "tombstones_forgotten", "short")),
+        (
+            CompactingRun,
+            12,
+            ("compacted", "freed", "tombstones_forgotten", "short", "scrubs", "scrubbed files"),
+        ),
         (FailingRun, 24, ("failed", "doubts", "stopped", "pages lost")),
         (FullDiskRun, 4, ("full", "has room", "started full", "from the reserve")),
         (JournalRotRun, 12, ("rot", "recycled")),

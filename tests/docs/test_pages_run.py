@@ -22,6 +22,7 @@ NOT_RUN = {
     "catalog.md": 1,
     "jvm.md": 4,
     "kubernetes.md": 1,
+    "limbo.md": 1,
     "three-machines.md": 1,
     "write-modes.md": 1,
     "yarn.md": 2,

@@ -81,7 +81,7 @@ _CORE = [
         f"{CORE}/ledger_gate.py",
         "if is_regular and state is not None and state.is_fenced:",
         "if is_regular and state is None:",
-        "a fence keeps nobody out",
+        "a fenced bookie accepts adds of the old writer",
     ),
     Mutation(
         "bookie_fences_recovery_adds",
@@ -119,7 +119,7 @@ _CORE = [
         return Code.IO_ERROR
     if state is not None and not key_fits(state, request""",
         "    if state is not None and not key_fits(state, request",
-        "a bookie whose disk failed goes on",
+        "a bookie continues after a failure of its disk",
     ),
     Mutation(
         "bookie_is_full_and_writes",
@@ -147,7 +147,7 @@ _CORE = [
         f"{STORAGE}/ledger_storage.py",
         "        if before != is_read_only:\n            self.on_state_change()\n",
         "",
-        "clients go on choosing a bookie that was made read-only",
+        "clients still choose a bookie that was made read-only",
     ),
     Mutation(
         "fence_waits_for_nothing",
@@ -210,7 +210,8 @@ _CORE = [
         f"{CORE}/replay_decision.py",
         "rewritten = [r for r in tail if cut_at is None or r.offset < cut_at]",
         "rewritten = tail",
-        "records behind a torn one are taken, so a fence may come without the adds before it",
+        "records after a torn record are accepted, so a fence may take effect without the adds "
+        "before it",
     ),
     Mutation(
         "replay_sees_no_damage",
@@ -236,7 +237,7 @@ _STORAGE = [
         "            self._health.in_flight_bytes -= len(request.body)\n"
         "            if isinstance(error, CorruptRecordError):",
         "            if isinstance(error, CorruptRecordError):",
-        "bytes of refused adds count as in flight for ever",
+        "bytes of refused adds count as in flight forever",
     ),
     Mutation(
         "repeated_add_before_durable",
@@ -245,16 +246,15 @@ _STORAGE = [
         "        await durable\n        try:\n            is_repeated",
         "        durable.set_result(Code.OK)\n        await durable\n"
         "        try:\n            is_repeated",
-        "a repeated add is compared with what is not durable yet",
+        "a repeated add is compared with entries that are not durable yet",
         equivalent="copies that are not durable are not found, so the run is stored once more",
     ),
     Mutation(
         "repeated_add_of_dropped_ledger",
         f"{STORAGE}/adds.py",
-        "if is_repeated and state.drop_ticket <= covered:",
-        "if is_repeated:",
-        "a repeated add is answered from a copy that a drop has buried",
-        equivalent="it was sent before the drop, so it may as well have been stored before it",
+        "if is_repeated and state.drop_ticket <= covered and not state.is_releasing:",
+        "if is_repeated and not state.is_releasing:",
+        "a repeated add is answered from a copy that a release has deleted",
     ),
     Mutation(
         "repeated_add_ignores_fence",
@@ -282,7 +282,7 @@ _STORAGE = [
         f"{STORAGE}/adds.py",
         "            await self._fences.fence_unwritable(ledger_id, master_key)\n",
         "            pass\n",
-        "an add that met a lost fence asks again for ever",
+        "an add that found a lost fence repeats the metadata check forever",
     ),
     Mutation(
         "fence_is_not_written",
@@ -296,7 +296,7 @@ _STORAGE = [
         f"{STORAGE}/fences.py",
         "        state.is_fenced = True\n",
         "",
-        "a fence that was answered keeps nobody out before the next start",
+        "a fence that was answered takes effect only at the next start",
     ),
     Mutation(
         "last_entry_in_limbo",
@@ -355,7 +355,7 @@ _STORAGE = [
         f"{STORAGE}/reading/readings.py",
         "                left -= records\n",
         "",
-        "hundreds of readings go on in one turn of the loop",
+        "hundreds of readings continue in one turn of the loop",
     ),
     Mutation(
         "metadata_check_goes_on_after_a_failure",
@@ -438,8 +438,8 @@ _STORAGE = [
     Mutation(
         "tombstone_forgets_fence",
         f"{STORAGE}/drops.py",
-        "        state.is_fenced = True\n",
-        "",
+        "        state.is_fenced, state.is_released = True, False\n",
+        "        state.is_released = False\n",
         "a deleted ledger takes adds until its tombstone is durable",
     ),
     Mutation(
@@ -447,7 +447,7 @@ _STORAGE = [
         f"{STORAGE}/drops.py",
         "        state.last_entry_id = -1\n",
         "",
-        "a fence of a deleted ledger names an entry that is gone",
+        "a fence of a deleted ledger reports an entry that was deleted",
     ),
     Mutation(
         "dropped_ledger_is_forgotten_with_records",
@@ -475,7 +475,7 @@ _STORAGE = [
         f"{STORAGE}/files/manifest.py",
         "        if NAME not in names:\n            raise _missing_manifest()\n",
         "        if NAME not in names:\n            return HeldLedgers()\n",
-        "an emptied directory denies what was acknowledged",
+        "a bookie with an emptied directory denies acknowledged entries",
     ),
     Mutation(
         "prepared_file_of_a_failed_commit_stays_open",
@@ -504,14 +504,14 @@ _STORAGE = [
         f"{STORAGE}/boot.py",
         "max(piece.last for piece in pieces if piece.origin > state.tombstone)",
         "max(piece.last for piece in pieces)",
-        "a fence is told of nothing where recovered entries lie behind dropped ones",
+        "a fence reports no last entry if dropped entries follow the recovered ones",
     ),
     Mutation(
         "boot_raises_no_check_epoch",
         f"{STORAGE}/boot.py",
         "        health.check_epoch += 1\n",
         "",
-        "a fence that was in a torn tail is lost and nobody asks",
+        "a fence in a torn tail is lost, and no metadata check detects this",
     ),
     Mutation(
         "boot_does_not_sync_copies",
@@ -520,7 +520,8 @@ _STORAGE = [
         "            await active.handle.write_synced(start, buffers)\n",
         "            append_end_mark(active, buffers)\n"
         "            await active.handle.write(start, buffers)\n",
-        "what a killed process left in the page cache is served and lost at the next power loss",
+        "bytes that a killed process left in the page cache are served, and are lost at the next "
+        "power loss",
     ),
     Mutation(
         "boot_does_not_rewrite",
@@ -544,7 +545,8 @@ _STORAGE = [
         "if piece is not None and (best is None or piece.origin > best.origin):",
         "if piece is not None and (best is None or piece.origin < best.origin):",
         "a copy that was overwritten is served",
-        equivalent="origins rise with files: an older file is passed over by its newest origin",
+        equivalent="origins increase from file to file, so the newest origin of an older file "
+        "excludes the file",
     ),
     Mutation(
         "reads_active_file_alone",
@@ -573,7 +575,7 @@ _STORAGE = [
         "while self.spare is None or self.full is not None:",
         "while self.spare is None:",
         "a second roll overtakes the index of the file before",
-        equivalent="a next file is prepared only after the index of the full one is durable",
+        equivalent="a next file is prepared only after the index of the full file is durable",
     ),
     Mutation(
         "reads_dropped_entries",
@@ -614,7 +616,7 @@ _STORAGE = [
 """,
         """        granted.set_result(None)
 """,
-        "the error of a cancelled call surfaces in whoever gave its bytes back",
+        "the error of a cancelled call is raised in the call that gave its bytes back",
     ),
 ]
 

@@ -292,7 +292,7 @@ _CATALOG = [
         f"{CATALOG}/tables.py",
         '            "expectedVersion": str(head.version),\n',
         "",
-        "CREATE OR REPLACE replaces what others committed meanwhile",
+        "CREATE OR REPLACE replaces rows that other jobs committed in the meantime",
     ),
     Mutation(
         "overwrite_of_ctas_expects_no_log",
@@ -306,7 +306,7 @@ _CATALOG = [
         f"{CATALOG}/tables.py",
         '{**common, "errorIfExists": "true"}',
         "{**common}",
-        "of two CREATE TABLE .. AS SELECT at once both write",
+        "two concurrent CREATE TABLE .. AS SELECT both write",
     ),
     Mutation(
         "replace_creates",
@@ -348,7 +348,7 @@ _CATALOG = [
         f"{CATALOG}/tables.py",
         "                log.release(job)\n            raise",
         "                pass\n            raise",
-        "a statement that fails leaves its producer behind",
+        "the producer of a failed statement is not deleted",
     ),
     Mutation(
         "old_version_shows_new_columns",
@@ -376,7 +376,7 @@ _CATALOG = [
         f"{CATALOG}/answers.py",
         "except LedgerLogError as error:",
         "except LookupError as error:",
-        "the catalog cannot tell a missing table from a failure",
+        "the catalog cannot distinguish a missing table from a failure",
     ),
 ]
 

@@ -19,7 +19,7 @@ _HOST = [
         f"{CLIENT}/host/effects.py",
         "                if effect.sync_first:\n                    await store.sync()\n",
         "",
-        "a replica that is behind settles what became of a write",
+        "a replica that lags decides the outcome of a write",
     ),
     Mutation(
         "host_passes_on_second_answer",
@@ -49,7 +49,7 @@ _HOST = [
         f"{CLIENT}/host/effects.py",
         "            _outcome_or_raise(error)\n            candidates = ()\n",
         "            _outcome_or_raise(error)\n            return\n",
-        "a writer waits for ever for replacements",
+        "a writer waits for replacements forever",
     ),
     Mutation(
         "store_refusal_is_definite_for_what_is_pending",
@@ -63,7 +63,7 @@ _HOST = [
         f"{CLIENT}/host/effects.py",
         "        if is_stalled:\n",
         "        if False:\n",
-        "whoever waits for a machine without answers waits for ever",
+        "the caller of a machine without answers waits forever",
     ),
 ]
 
@@ -123,14 +123,14 @@ _WRITING = [
         "        if self.refusal is not None:\n            self._refuse(waiter, 1, size)\n"
         "            return\n",
         "",
-        "appends to a handle that failed wait for ever",
+        "appends to a failed handle wait forever",
     ),
     Mutation(
         "failure_between_appends_is_not_told",
         f"{CLIENT}/handles/writer.py",
         "            self._on_failed(error)\n",
         "            pass\n",
-        "the leader goes on with a ledger that takes nothing, and closes it at the next append",
+        "the leader continues with a ledger that accepts nothing, and closes it at the next append",
     ),
     Mutation(
         "failed_handle_announces_nothing",
@@ -144,7 +144,7 @@ _WRITING = [
         f"{CLIENT}/client.py",
         "        for writer in list(self._writers):\n            writer.abandon()\n",
         "",
-        "appends of a client that is closed wait for ever",
+        "appends of a closed client wait forever",
     ),
     Mutation(
         "close_without_deadline",
@@ -204,7 +204,7 @@ _WRITING = [
         f"{CLIENT}/blocking/writer.py",
         "            if self._waiting:\n                self._room.notify_all()\n",
         "",
-        "a thread that waits for room in the backlog waits for ever",
+        "a thread that waits for room in the backlog waits forever",
     ),
     Mutation(
         "drawn_id_used_twice",
@@ -226,7 +226,7 @@ _WRITING = [
         "        if changes == self._changes:  # otherwise these names may be older than the "
         "change\n",
         "        if True:\n",
-        "a bookie that left while it was asked for is known for good",
+        "a bookie that left during the read of the list stays in the list forever",
     ),
 ]
 
@@ -236,7 +236,7 @@ _ANNOUNCING = [
         f"{CLIENT}/handles/lac_announcer.py",
         "if behind and self._attempts < ATTEMPTS_MAX:",
         "if behind:",
-        "an idle writer asks a bookie without a control service for ever",
+        "an idle writer sends requests to a bookie without a control service forever",
     ),
     Mutation(
         "announcer_tells_no_new_bookie",
@@ -244,14 +244,14 @@ _ANNOUNCING = [
         """        if self._is_idle:
             self.on_confirmed(is_idle=True)""",
         "",
-        "a bookie that came while the writer is idle never hears of the last entry",
+        "a bookie that joins while the writer is idle never gets the last add confirmed",
     ),
     Mutation(
         "announcer_forgets_what_came_meanwhile",
         f"{CLIENT}/handles/lac_announcer.py",
         "            if self._is_idle:\n                self._write(bookie_id)\n",
         "",
-        "what was confirmed while a write was under way is announced by the timer alone",
+        "entries that are confirmed during a write of the LAC are announced only by the timer",
     ),
     Mutation(
         "announcer_writes_to_herald_alone",
@@ -290,7 +290,7 @@ _READING = [
         f"{CLIENT}/handles/reader.py",
         "if not self.metadata.is_closed and last_add_confirmed > self._last_add_confirmed:",
         "if not self.metadata.is_closed:",
-        "the end of an open ledger goes back when a bookie that is behind answers",
+        "the end of an open ledger goes back when a bookie that lags answers",
     ),
     Mutation(
         "slow_consumer_is_a_stall",
@@ -305,14 +305,14 @@ _READING = [
         "        for reading in list(self._ranges):\n"
         "            reading.fail(self._closed_error())\n",
         "",
-        "a read goes on after its handle was closed",
+        "a read continues after its handle was closed",
     ),
     Mutation(
         "read_that_was_left_goes_on",
         f"{CLIENT}/handles/reader.py",
         "        finally:\n            reading.stop()\n            self._ranges.discard(reading)\n",
         "        finally:\n            self._ranges.discard(reading)\n",
-        "a reader whose consumer is gone reads ahead",
+        "a reader whose consumer has stopped reads ahead",
     ),
     Mutation(
         "read_beyond_what_is_confirmed",
@@ -356,7 +356,7 @@ _READING = [
         f"{CLIENT}/handles/follower.py",
         "        self._place += 1\n",
         "",
-        "a follower whose bookie is gone asks it again and again",
+        "a follower sends all its requests to a bookie that is lost",
     ),
     Mutation(
         "follower_never_pauses",
@@ -377,7 +377,7 @@ _READING = [
         f"{CLIENT}/handles/follower.py",
         "        self._cancel_record()\n        self._drop_lac()\n",
         "        self._cancel_record()\n",
-        "a bookie keeps a watch that nobody wants",
+        "a bookie keeps a watch that no client needs",
     ),
     Mutation(
         "follower_ends_in_an_outage",
@@ -391,7 +391,7 @@ _READING = [
         f"{CLIENT}/recent_records.py",
         "if metadata is None or self._now_s() - read_s > AGE_MAX_S:",
         "if metadata is None:",
-        "bookies that were replaced are asked first for ever",
+        "requests are sent first to replaced bookies forever",
     ),
     Mutation(
         "readers_of_a_task_share_nothing",
@@ -444,7 +444,7 @@ _READING = [
         f"{CLIENT}/blocking/batch_queue.py",
         "        if not self._has_room_again:\n",
         "        if True:\n",
-        "what was taken before the wait began wakes nobody",
+        "batches that were taken before the wait began wake no waiter",
     ),
     Mutation(
         "batch_queue_unbounded_in_bytes",
@@ -458,7 +458,7 @@ _READING = [
         f"{CLIENT}/blocking/batch_queue.py",
         "                loop.call_soon_threadsafe(self._cancel)\n",
         "                pass\n",
-        "an iteration that nobody takes from goes on",
+        "an iteration continues although no thread takes its batches",
     ),
 ]
 

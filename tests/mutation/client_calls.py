@@ -12,7 +12,7 @@ MUTATIONS = [
         f"{CLIENT}/append_queue.py",
         "range(first + offset - batch + 1, first + offset + 1)",
         "range(first + offset - batch + 2, first + offset + 2)",
-        "a batch is told the ids of its neighbour",
+        "a batch gets the ids of the next batch",
     ),
     Mutation(
         "close_is_not_answered_by_its_client",
@@ -34,21 +34,21 @@ MUTATIONS = [
         f"{CLIENT}/handles/writer.py",
         'forever(asyncio.shield(self._closing), "`_close` has deadlines")',
         'forever(self._closing, "`_close` has deadlines")',
-        "a close that one caller gave up is cancelled for all others, for good",
+        "if one caller cancels its wait for a close, the close is cancelled for all callers",
     ),
     Mutation(
         "refused_appends_keep_their_room",
         f"{CLIENT}/append_queue.py",
         "            self.listener.on_sent(entries, size_bytes)\n\n    async def _wait_in",
         "            pass\n\n    async def _wait_in",
-        "threads that append to a handle that failed wait for ever once the backlog is full",
+        "threads that append to a failed handle wait forever when the backlog is full",
     ),
     Mutation(
         "stopped_machine_keeps_its_timers",
         f"{CLIENT}/host/event_queue.py",
         "        self._queue.clear()\n        self._cancel_timers()\n",
         "        self._queue.clear()\n",
-        "what was read or closed is kept in memory until its longest timer is over",
+        "ended reads and closes are kept in memory until their longest timer ends",
     ),
     Mutation(
         "machine_is_entered_twice",
@@ -62,14 +62,15 @@ MUTATIONS = [
         f"{CLIENT}/handles/reader.py",
         "        await self.reload()\n        if not self.is_closed:\n",
         "        if not self.is_closed:\n",
-        "who refreshes does not see that the ledger is closed, nor its new bookies",
+        "after a refresh, the handle has neither the CLOSED state of the ledger nor its new "
+        "bookies",
     ),
     Mutation(
         "client_leaves_its_readers",
         f"{CLIENT}/client.py",
         "        for reader in list(self._readers):\n            await reader.aclose()\n",
         "",
-        "followers of a client that is closed ask on",
+        "followers of a closed client continue to send requests",
     ),
     Mutation(
         "record_that_is_replaced_counts_twice",
@@ -90,7 +91,7 @@ MUTATIONS = [
         f"{CLIENT}/handles/known_ends.py",
         "            self._keep(ledger_id, _End(loaded.last_entry_id, loaded.length))\n",
         "",
-        "a ledger that this client saw closed is open when a replica that is behind is asked",
+        "a ledger that this client saw closed is open again when a replica that lags answers",
     ),
     Mutation(
         "linger_begins_with_nothing_to_send",

@@ -6,7 +6,6 @@ designs cannot occur here:
 - An origin that comes from another sequence, or a mark of a journal that was replaced: a directory
   has one sequence of records and no marks (ADR 31). The name of a journal file contains its run, so
   a replaced journal counts as missing: `mode_missing_journal_is_an_empty_one`.
-- A background check that reads from the page cache: the bookie has no such check.
 
 The mistakes `slot_reused_under_pin` and `freed_file_does_not_wait_for_readers`, in other modules,
 free a slot during a reading of its file.
@@ -40,7 +39,7 @@ MUTATIONS = [
         "        changed, states.changed = states.changed, set()\n"
         "        taken |= changed\n"
         "        block = encode(changed)\n",
-        "a tombstone is forgotten after the MANIFEST was composed, and its fence is gone",
+        "a tombstone is forgotten after the MANIFEST was composed, and its fence is lost",
     ),
     Mutation(
         "read_before_journal_sync",
@@ -67,7 +66,7 @@ MUTATIONS = [
         "await journals.needed(run), run) if run.needs_journal else 0\n",
         "await journals.needed(run), run) if run.journal and "
         "shared.settings.mode_settings.journal_directory else 0\n",
-        "a start in another write mode ignores what is only in the journal",
+        "a start in another write mode ignores records that are only in the journal",
     ),
     Mutation(
         "mode_from_settings",
@@ -75,13 +74,14 @@ MUTATIONS = [
         "    if run.is_synced:\n        proved",
         "    is_direct = shared.settings.mode_settings.write_mode is BookieWriteMode.DIRECT\n"
         "    if run.is_synced or is_direct:\n        proved",
-        "a start in direct mode denies what a run without syncs acknowledged",
+        "a start in direct mode denies entries that a run without syncs acknowledged",
     ),
 ]
 
 _CRASH = "tests/crash"
 _FULL_FILES = f"{_CRASH}/test_full_files.py"
 _CRASH_COMPACTION = f"{_CRASH}/test_compaction.py"
+_SCRUB = "tests/unit/bookie/test_scrub.py"
 _DROPS = "tests/unit/bookie/test_drops.py"
 _SCRIPTS = f"{_CRASH}/test_storage_scripts.py"
 _MODES = f"{_CRASH}/test_modes.py"
@@ -189,6 +189,10 @@ DESIGNED = {
             "tests/unit/bookie/test_drops.py"
             "::test_reading_under_way_keeps_its_slot_from_being_used_again"
         ),
+    ),
+    "scrub_reads_cache": (
+        "scrub_reads_cache",
+        f"{_SCRUB}::test_damage_under_the_page_cache_is_found_and_reads_answer_unknown",
     ),
     "burst_passes_fence": (
         "burst_passes_fence",

@@ -17,8 +17,8 @@ MUTATIONS = [
     Mutation(
         "doubt_denies_in_limbo",
         GATE,
-        "    return not is_in_limbo(state, health.doubt, newer_epoch)\n",
-        "    return True\n",
+        "    return not is_hidden and not is_in_limbo(state, health.doubt, newer_epoch)\n",
+        "    return not is_hidden\n",
         "a bookie denies entries that it has lost",
     ),
     Mutation(

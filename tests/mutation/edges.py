@@ -150,7 +150,7 @@ _CHANNELS = [
         f"{GRPC}/bookie.py",
         "            self._bookie.retire(channel)\n            code = Code.UNAVAILABLE\n",
         "            code = Code.UNAVAILABLE\n",
-        "a bookie that stopped and moved is asked at its old address",
+        "requests go to the old address of a bookie that moved",
     ),
     Mutation(
         "grpc_stream_that_the_bookie_ended_was_successful",
@@ -209,10 +209,10 @@ _STORES = [
     ),
     Mutation(
         "release_deletes_the_lease_of_the_next_holder",
-        "ledgerlog_spark/metadata/leases.py",
+        "ledgerlog_spark/metadata/held_nodes.py",
         "await self._tree.delete(path, stat.version)",
         "await self._tree.delete(path)",
-        "two passes of upkeep run at once",
+        "two passes of upkeep run at the same time",
     ),
     Mutation(
         "stretch_within_another_shortens_it",

@@ -49,7 +49,7 @@ MUTATIONS = [
     Mutation(
         "identity_retired_starts",
         IDENTITY,
-        "    if known.is_retired:\n        return DirectoryFinding.RETIRED\n",
+        "    if known is not None and known.is_retired:\n        return DirectoryFinding.RETIRED\n",
         "",
         "a bookie that was taken out of service starts without a cookie",
     ),
@@ -178,9 +178,9 @@ MUTATIONS = [
     Mutation(
         "cookie_fix_raises_nothing",
         COOKIES,
-        "        changes=before.changes + 1,\n",
+        "        changes=before.changes + (not was_interrupted),\n",
         "        changes=before.changes,\n",
-        "a fix that was cut off cannot be told from a run of the original",
+        "an interrupted fix cannot be distinguished from a run of the original directory",
     ),
     Mutation(
         "cookie_fix_keeps_the_id",
@@ -200,7 +200,7 @@ MUTATIONS = [
         "cookie_before_manifest",
         COOKIES,
         "        if directory.shared.is_moved:\n"
-        "            await _move(directory)\n"
+        "            await _move(directory, known)\n"
         '            changed.append("MANIFEST")\n'
         "        if cookie != wanted:\n"
         "            await _write_cookie(directory.shared.files, wanted.encode())\n"
@@ -209,7 +209,7 @@ MUTATIONS = [
         "            await _write_cookie(directory.shared.files, wanted.encode())\n"
         "            changed.append(COOKIE_NAME)\n"
         "        if directory.shared.is_moved:\n"
-        "            await _move(directory)\n"
+        "            await _move(directory, known)\n"
         '            changed.append("MANIFEST")\n',
         "the order of the parts is that of the documentation",
     ),
@@ -234,5 +234,105 @@ MUTATIONS = [
         "        raise _wiped(directories[0], bookie_id)\n",
         "",
         "an empty directory starts with the id of a bookie that was deleted",
+    ),
+    Mutation(
+        "identity_record_without_directories_is_another_bookie",
+        IDENTITY,
+        "    if known is None or not known.directories:\n",
+        "    if known is None:\n",
+        "a deleted bookie of an older release never comes back",
+    ),
+    Mutation(
+        "identity_without_counters_is_recorded",
+        IDENTITY,
+        "        if self.changes == 0:\n            return KnownBookie(())\n",
+        "",
+        "a record without the id of a directory, which no program can read",
+    ),
+    Mutation(
+        "cookie_fix_after_a_cut_raises_again",
+        COOKIES,
+        "        changes=before.changes + (not was_interrupted),\n",
+        "        changes=before.changes + 1,\n",
+        "a copy that is moved twice replaces its original, which was used since",
+    ),
+    Mutation(
+        "cookie_fix_after_a_cut_forgets_the_recorded_id",
+        COOKIES,
+        "        previous_id=before.previous_id if was_interrupted else before.directory_id,\n",
+        "        previous_id=before.directory_id,\n",
+        "a directory that is moved again after a cut is taken for another directory",
+    ),
+    Mutation(
+        "cookie_create_leaves_the_bookie_retired",
+        COOKIES,
+        "    if identity.changes == 0 and stored.known is None:\n",
+        "    if identity.changes == 0:\n",
+        "a bookie of an older release has its cookie again, and does not start",
+    ),
+    # Invented by a reviewer who had not written the code.
+    Mutation(
+        "identity_newest_of_any_directory",
+        IDENTITY,
+        "        if each.directory_id == local.directory_id:\n",
+        "        if local.directory_id:\n",
+        "another directory with a larger counter is accepted",
+    ),
+    Mutation(
+        "identity_fences_are_not_counted",
+        f"{STORAGE}/ledger_storage.py",
+        "        return self.counters.journal_records\n",
+        "        return self.counters.adds\n",
+        "a copy from before a fence is accepted",
+    ),
+    Mutation(
+        "identity_counter_runs_ahead_without_room",
+        f"{STORAGE}/ledger_storage.py",
+        "        if self._shared.changes == self._shared.store.current.changes:\n"
+        "            self._shared.changes += 1\n",
+        "        self._shared.changes += 1\n",
+        "on a full device, each interval raises the counter further",
+    ),
+    Mutation(
+        "identity_stop_writes_no_record",
+        RECORD,
+        "                await self.write_record()\n        except TimeoutError",
+        "                pass\n        except TimeoutError",
+        "a copy from before a clean stop is accepted until the next start",
+    ),
+    Mutation(
+        "identity_record_is_not_retried",
+        RECORD,
+        "            await storage.count_change()\n        await self.write_record()\n",
+        "            await storage.count_change()\n            await self.write_record()\n",
+        "a rise that the store missed waits until the next rise, which waits for the store",
+    ),
+    Mutation(
+        "identity_kept_without_previous_id",
+        "bookie_server/core/kept_identity.py",
+        'KEYS = ("directory_id", "path", "starts", "changes", "previous_id")',
+        'KEYS = ("directory_id", "path", "starts", "changes")',
+        "a downgrade between the two writes of a move costs the bookie",
+    ),
+    Mutation(
+        "identity_read_without_sync",
+        KNOWN,
+        "        await self._tree.sync(path)\n",
+        "",
+        "a server of ZooKeeper that is behind has the record that an older copy matches",
+    ),
+    Mutation(
+        "cookie_deleted_before_the_record",
+        KNOWN,
+        "            operations.append(znodes.DeleteNode(cookie_path, cookie_version))\n",
+        "            await self._tree.delete(cookie_path, cookie_version)\n",
+        "a cookie is deleted although the record was changed meanwhile",
+    ),
+    Mutation(
+        "cookie_fix_of_a_running_bookie",
+        COOKIES,
+        "        require_down(stored)\n        if cookie.instance_id",
+        "        if cookie.instance_id",
+        "the record of a bookie that runs elsewhere is replaced",
     ),
 ]

@@ -13,7 +13,7 @@ MUTATIONS = [
         "ledgerlog_spark/protocol/leader/leader.py",
         "        self._ledgers.wants_roll = False\n        self._forgive()\n",
         "        self._forgive()\n",
-        "a close makes one more ledger, which nobody writes",
+        "a close creates one more ledger, which is never written",
     ),
     Mutation(
         "leader_stays_unsure_after_a_change",
@@ -94,7 +94,7 @@ MUTATIONS = [
         f"{PROTOCOL}/leader/list.py",
         "unlisted=tuple(ledger_id for ledger_id in closed if ledger_id not in filled)",
         "unlisted=()",
-        "empty ledgers stay on the bookies for ever",
+        "empty ledgers stay on the bookies forever",
     ),
     Mutation(
         "leader_list_names_empty_ledgers",
@@ -129,7 +129,7 @@ MUTATIONS = [
         f"{PROTOCOL}/leader/rolling.py",
         "self.wants_roll = self.wants_roll or is_large or is_old",
         "self.wants_roll = is_large or is_old",
-        "the next append takes back a roll that was asked for",
+        "the next append withdraws a requested roll",
     ),
     Mutation(
         "leader_makes_third_ledger",
@@ -152,14 +152,14 @@ MUTATIONS = [
             return self._stop(self._appends.deposed(event.error))
         ledger.is_broken = True""",
         """        ledger.is_broken = True""",
-        "a leader that was replaced goes on in a new ledger",
+        "a replaced leader continues in a new ledger",
     ),
     Mutation(
         "leader_misses_what_broke_early",
         f"{PROTOCOL}/leader/leader.py",
         "        self._ledgers.next.is_broken = event.ledger_id in self._broken_early\n",
         "",
-        "appends go to a ledger whose writer had failed before it was known",
+        "appends go to a ledger whose writer failed before `LedgerCreated` arrived",
     ),
     Mutation(
         "leader_tries_for_ever",
@@ -180,7 +180,7 @@ MUTATIONS = [
         f"{PROTOCOL}/leader/leader.py",
         "        ledger.is_broken = True\n        self._forgive()\n",
         "        ledger.is_broken = True\n",
-        "failures of a time when nothing depended on it end the leader at once",
+        "failures from a time when no append waited end the leader immediately",
     ),
     Mutation(
         "leader_age_timer_runs_once",
@@ -194,7 +194,7 @@ MUTATIONS = [
         f"{PROTOCOL}/leader/leader.py",
         "return self._drop(event.ledger_id) if event.error is None else []",
         "return []",
-        "a ledger that came after the leader stopped stays for ever",
+        "a ledger whose creation ended after the leader stopped stays forever",
     ),
     Mutation(
         "leader_drops_ledger_that_may_be_listed",
@@ -208,7 +208,8 @@ MUTATIONS = [
         f"{PROTOCOL}/leader/leader.py",
         "        if self._change is None:\n            dropped",
         "        if True:\n            dropped",
-        "an attempt that failed and still gets through is not the one that is looked for",
+        "if an attempt that seemed to fail succeeds later, the leader does not recognise its own "
+        "change",
     ),
     Mutation(
         "leader_delays_never_grow",
@@ -222,7 +223,7 @@ MUTATIONS = [
         f"{PROTOCOL}/log/machine.py",
         "            if reply.head is not None or is_synced:\n",
         "            if True:\n",
-        "a replica that is behind ends a leader: its log seems deleted",
+        "a replica that lags ends a leader, because its log seems deleted",
     ),
     Mutation(
         "leader_look_ends_with_an_outage",
@@ -245,14 +246,14 @@ MUTATIONS = [
             ledger.abandon()
         self._written.clear()""",
         """        self._written.clear()""",
-        "a leader that stopped goes on writing",
+        "a stopped leader continues to write",
     ),
     Mutation(
         "leader_closed_by_another_is_a_failure",
         f"{PROTOCOL}/leader/messages.py",
         "LOST = (LedgerFencedError, LedgerClosedError, LedgerNotFoundError)",
         "LOST = (LedgerFencedError,)",
-        "a leader goes on after another one closed or deleted its ledger",
+        "a leader continues after another client closed or deleted its ledger",
     ),
     Mutation(
         "leader_entry_is_confirmed_by_its_first",
@@ -286,9 +287,10 @@ MUTATIONS = [
         f"{LOG}/leader/leader.py",
         "            self._is_ledger_empty = not indication.reordered\n",
         "            self._is_ledger_empty = True\n",
-        "a ledger with records that were ordered again counts as empty, and is not rolled",
-        equivalent="what is ordered again is ordered behind LedgerRolled, and each order says that "
-        "the ledger is not empty; a roll looks only after all of it was acknowledged",
+        "a ledger whose records were appended again counts as empty, and is not rolled",
+        equivalent="appends are sent again only after LedgerRolled, and each of them shows that "
+        "the ledger is not empty; a roll examines the ledger only after all appends "
+        "are acknowledged",
     ),
     Mutation(
         "leader_half_sent_batch_is_definite",
@@ -302,7 +304,7 @@ MUTATIONS = [
         f"{LOG}/leader/entries_in_flight.py",
         "in enumerate(done, last_entry_id - (last - first)):",
         "in enumerate(done, last_entry_id + 1 - (last - first)):",
-        "positions name the entry behind their own",
+        "positions name the next entry instead of their own",
     ),
     Mutation(
         "opening_gives_up_over_a_ledger_that_left_the_list",
@@ -323,7 +325,7 @@ MUTATIONS = [
         f"{PROTOCOL}/leader/appends.py",
         "        self.end_offset = last.first_offset + last.records\n",
         "        self.end_offset += last.records\n",
-        "the end lies below what was acknowledged in one go",
+        "the end is below appends that were acknowledged together",
     ),
     Mutation(
         "leader_tries_again_to_close_what_another_recovered",
@@ -332,7 +334,7 @@ MUTATIONS = [
         "        if isinstance(event.error, LOST):\n"
         "            return self._stop(self._appends.deposed(event.error))\n",
         "        assert event.request == self._closing.request\n",
-        "a leader that was replaced goes on in its next ledger",
+        "a replaced leader continues in its next ledger",
     ),
     Mutation(
         "leader_lists_its_next_ledger_first",
@@ -369,7 +371,7 @@ MUTATIONS = [
         f"{LOG}/leader/host.py",
         "            self._cancel_watch()\n",
         "",
-        "each leader that ends leaves a watch behind",
+        "each leader that ends leaves a watch",
     ),
     Mutation(
         "unsent_appends_are_never_answered",
@@ -377,14 +379,14 @@ MUTATIONS = [
         "            run.fail(error if is_unknown or has_unknown_part else self.refusal())\n",
         "            if place < sent:\n"
         "                run.fail(error if is_unknown or has_unknown_part else self.refusal())\n",
-        "appends that waited for room when the leader stopped wait for ever",
+        "appends that waited for room when the leader stopped wait forever",
     ),
     Mutation(
         "positions_keep_pieces_of_earlier_batches",
         f"{LOG}/leader/entries_in_flight.py",
         "            self.cut = []\n        elif",
         "            pass\n        elif",
-        "a batch behind one that was cut has the places of both",
+        "a batch after a divided batch has the places of both",
     ),
     Mutation(
         "truncation_to_the_very_end_does_not_roll",
@@ -405,14 +407,14 @@ MUTATIONS = [
         f"{LOG}/leader/leader.py",
         "        return self._head.end_offset  # another leader",
         "        return self.end_offset  # another leader",
-        "a close says that the log ends before what it holds",
+        "a close reports an end of the log before records that the log has",
     ),
     Mutation(
         "roll_returns_before_the_earlier_ledger_is_an_item",
         f"{LOG}/leader/leader.py",
         "            while self._lists(left) and self._error is None:\n",
         "            while self._ledger_id == left and self._error is None:\n",
-        "what a program does after a roll finds the ledger open",
+        "the earlier ledger is still open when a roll returns",
     ),
     Mutation(
         "sealed_ledger_ends_before_its_last_entry",
@@ -461,14 +463,14 @@ MUTATIONS = [
         f"{LOG}/reading/end_watch.py",
         "                handle.follow(self._on_ledger)\n",
         "",
-        "a stream hears of no append between two changes of the list",
+        "a stream is not notified of appends between two changes of the list",
     ),
     Mutation(
         "end_watch_tells_after_it_was_cancelled",
         f"{LOG}/reading/end_watch.py",
         "        if not self._is_cancelled:\n            notify(self._on_change)",
         "        notify(self._on_change)",
-        "whoever stopped watching is called all the same",
+        "the callback of a cancelled watch is called",
     ),
     Mutation(
         "tail_follows_a_ledger_twice",
@@ -482,6 +484,6 @@ MUTATIONS = [
         f"{LOG}/reading/record_reader.py",
         "        if not view.start_offset <= first <= view.end_offset:\n",
         "        if False:\n",
-        "who reads from a place that was truncated away gets records of another place",
+        "a read from a truncated position returns records of another position",
     ),
 ]

@@ -12,7 +12,7 @@ _WRITER = [
         f"{PROTOCOL}/ledger/write/writer.py",
         "    Code.FENCED: m.Failure.FENCED,\n",
         "",
-        "a fenced writer replaces the bookies that fenced it and goes on",
+        "a fenced writer replaces the bookies that fenced it, and continues",
     ),
     Mutation(
         "writer_changes_without_pause",
@@ -35,7 +35,7 @@ _WRITER = [
         return [*self._pipeline.confirm()]""",
         """        self._pipeline.is_paused = False
         return []""",
-        "what was answered during a change waits for the next answer, which may never come",
+        "answers that arrived during a change wait for the next answer, which may never come",
     ),
     Mutation(
         "writer_fragment_begins_at_lac",
@@ -66,7 +66,7 @@ _WRITER = [
         f"{PROTOCOL}/ledger/write/writer.py",
         "if oldest is not None and oldest == self._oldest_at_quorum_timer:",
         "if oldest is not None and oldest != self._oldest_at_quorum_timer:",
-        "an add without a quorum waits for ever, and a healthy one fails",
+        "an add without a quorum waits forever, and an add with a quorum fails",
     ),
     Mutation(
         "writer_close_over_recovery",
@@ -119,7 +119,8 @@ _WRITER = [
         "            if members[index] == failed:\n                members[index] = replacement",
         "            members[index] = replacement",
         "a bookie that another client put there is replaced",
-        equivalent="a ledger has one writer: nobody else changes the ensemble of an OPEN one",
+        equivalent="a ledger has one writer, and no other client changes the ensemble of an OPEN "
+        "ledger",
     ),
     Mutation(
         "fragment_of_no_entries_is_kept",
@@ -160,7 +161,8 @@ _METADATA = [
         """                self.may_be_written = True
                 return self._wait(UpdatePhase.WAITING_TO_WRITE)""",
         "an unknown write is sent again before it is looked for",
-        equivalent="one version admits one of the two; the conflict loads the record, as before",
+        equivalent="only one of the two writes succeeds at a version; the conflict loads the "
+        "metadata, as before",
     ),
     Mutation(
         "unknown_write_is_definite",
@@ -183,7 +185,7 @@ _METADATA = [
         f"{PROTOCOL}/ledger/write/writer.py",
         "self.metadata, self._decide_close, may_be_written=self._may_be_closed\n",
         "self.metadata, self._decide_close\n",
-        "a second close denies what the first one may have done",
+        "a second close denies that the first close may have succeeded",
     ),
     Mutation(
         "unsynced_load_settles",
@@ -211,7 +213,7 @@ _METADATA = [
 """,
         "",
         "a write that may still happen is decided anew",
-        equivalent="the new decision over the same record is the same write at the same version",
+        equivalent="a new decision on the same metadata is the same write at the same version",
     ),
     Mutation(
         "record_key_ignores_fragments",
@@ -219,7 +221,8 @@ _METADATA = [
         '"quorum", "fragments", ',
         '"quorum", ',
         "another client's record with other fragments counts as ours",
-        equivalent="what is reported is the record that was loaded, and no two ends are told apart",
+        equivalent="the result is the loaded metadata, and ends are not distinguished by their "
+        "fragments",
     ),
     Mutation(
         "record_key_ignores_end",
@@ -244,7 +247,8 @@ _RECOVERY = [
         "return [m.LoadMetadata(self._request, sync_first=True)]",
         "return [m.LoadMetadata(self._request, sync_first=False)]",
         "recovery begins with a stale record",
-        equivalent="the mark's compare-and-swap finds out, and states never change back",
+        equivalent="the compare-and-swap of the mark detects stale metadata, and states never "
+        "change back",
     ),
     Mutation(
         "recovery_ignores_floor",
@@ -253,14 +257,14 @@ _RECOVERY = [
             return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
         self.phase = RecoveryPhase.CLOSING""",
         """        self.phase = RecoveryPhase.CLOSING""",
-        "a ledger is closed below what something durable refers to",
+        "a ledger is closed below an entry that a durable reference needs",
     ),
     Mutation(
         "recovery_adopts_below_floor",
         f"{PROTOCOL}/ledger/recover/recovery.py",
         "if result.current.value.last_entry_id < self._floor_entry_id:",
         "if result.current.value.last_entry_id < -1:",
-        "a close by somebody else below the floor is reported as success",
+        "a close by another client below the floor is reported as success",
     ),
     Mutation(
         "recovery_keeps_fragments_behind_end",
@@ -321,7 +325,7 @@ _RECOVERY = [
 """,
         """            pass
 """,
-        "a recovery that could not fence enough waits for ever",
+        "a recovery that could not fence enough bookies waits forever",
     ),
     Mutation(
         "coverage_of_one_window",
@@ -346,7 +350,7 @@ _RECOVERY = [
         f"{PROTOCOL}/ledger/recover/reads.py",
         "                    fence=True,\n",
         "                    fence=False,\n",
-        "a bookie that missed the fence takes an add after it said absent",
+        "a bookie that was not fenced accepts an add after it reported the entry absent",
     ),
     Mutation(
         "recovery_asks_one_member",
@@ -354,7 +358,8 @@ _RECOVERY = [
         "return self._request_all(tally) if verdict is Verdict.UNDECIDED else []",
         "return []",
         "an entry whose first member failed stays undecided until the hedge",
-        equivalent="hedging asks the others after two ticks: slower, and nothing else",
+        equivalent="hedging sends the request to the other bookies after two ticks; only the "
+        "duration differs",
     ),
     Mutation(
         "recovery_never_hedges",
@@ -363,21 +368,21 @@ _RECOVERY = [
         "                    effects += self._request_all(tally)\n",
         "",
         "a slow member is waited for until its deadline",
-        equivalent="the deadline of the request answers it: slower, and nothing else",
+        equivalent="the deadline of the request ends the wait; only the duration differs",
     ),
     Mutation(
         "recovery_absent_stays_absent",
         f"{PROTOCOL}/ledger/recover/reads.py",
         "            self._absent.pop(tally.entry_id, None)\n",
         "            pass\n",
-        "nothing further is asked for after a copy turned up late",
+        "no further entries are requested after a copy was found late",
     ),
     Mutation(
         "recovery_batch_leaves_absence_behind",
         f"{PROTOCOL}/ledger/recover/reads.py",
         "            self._absent.pop(frontier, None)\n",
         "",
-        "nothing further is asked for after a late batch brought an entry that seemed absent",
+        "no further entries are requested after a late batch contained an entry that seemed absent",
     ),
     Mutation(
         "recovery_waits_for_a_batch_that_it_gave_up",
@@ -393,14 +398,14 @@ _RECOVERY = [
             return Verdict.UNKNOWN""",
         """        if self.answers == len(self.members):
             return Verdict.ABSENT""",
-        "an entry that nobody could deny counts as absent",
+        "an entry counts as absent although it may exist",
     ),
     Mutation(
         "recovery_batch_skips_entry",
         f"{PROTOCOL}/ledger/recover/reads.py",
         "self._next_to_request = found.last_entry_id + 1",
         "self._next_to_request = found.last_entry_id + 2",
-        "an entry between two batches is never asked for",
+        "an entry between two batches is never requested",
     ),
     Mutation(
         "recovery_reads_after_lac_of_last_fragment",
@@ -435,7 +440,7 @@ _RECOVERY = [
         f"{PROTOCOL}/ledger/recover/tail.py",
         "ensemble = metadata.fragment_of(last).ensemble",
         "ensemble = metadata.last_fragment.ensemble",
-        "the length is asked of bookies that never had the entry",
+        "the length is requested from bookies that never had the entry",
     ),
     Mutation(
         "write_back_length_of_first_entry",
@@ -464,7 +469,8 @@ _RECOVERY = [
         "if is_small and not is_end and pipeline.first_unconfirmed_entry_id is not None:",
         "if is_small and pipeline.first_unconfirmed_entry_id is not None:",
         "the last entries wait for those before them",
-        equivalent="they are sent when those before them are confirmed: slower, and nothing else",
+        equivalent="they are sent when the earlier entries are confirmed; only the duration "
+        "differs",
     ),
 ]
 
@@ -488,15 +494,16 @@ _READING = [
         f"{PROTOCOL}/ledger/read/reader.py",
         "                last = fragment.first_entry_id - 1\n",
         "                pass\n",
-        "bookies are asked for entries that they never had",
-        equivalent="what they do not have is asked for one by one under the right ensemble",
+        "entries are requested from bookies that never had them",
+        equivalent="entries that these bookies do not have are requested one by one with the "
+        "right ensemble",
     ),
     Mutation(
         "lac_read_is_done_after_one",
         f"{PROTOCOL}/ledger/read/lac.py",
         "if not self._sent or (covered and not self._waits_for_all):",
         "if True:",
-        "a LAC read hears one bookie and says that the ensemble is covered",
+        "a LAC read gets one answer and reports that the ensemble is covered",
     ),
     Mutation(
         "lac_below_last_fragment",

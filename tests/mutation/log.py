@@ -73,7 +73,7 @@ MUTATIONS = [
         "ledgerlog_spark/upkeep/merging.py",
         "return metadata.password if metadata.is_closed else None",
         "return metadata.password",
-        "a ledger in use is let go",
+        "a ledger in use is unlisted",
     ),
     Mutation(
         "pages_sweep_ends_at_current_schema",
@@ -95,21 +95,21 @@ MUTATIONS = [
         "ledgerlog_spark/log/maintenance/older_ledgers.py",
         "floor_entry_id=floors[i]",
         "floor_entry_id=-1",
-        "what a replaced run committed may be cut off",
+        "entries that a replaced run committed may be cut off",
     ),
     Mutation(
         "older_run_that_could_not_be_sealed_counts_as_sealed",
         "ledgerlog_spark/log/maintenance/older_ledgers.py",
         "                left.append(ledger_id)\n",
         "",
-        "a ledger that could not be sealed stays open, and nobody tries again",
+        "a ledger that could not be sealed stays open, and the seal is not retried",
     ),
     Mutation(
         "page_takes_more_than_it_holds",
         "ledgerlog_spark/protocol/log/state/pages.py",
         "return ref.size_bytes + size_bytes <= PAGE_BODY_SIZE_BYTES_MAX",
         "return ref.size_bytes <= PAGE_BODY_SIZE_BYTES_MAX",
-        "a page grows beyond what the store takes",
+        "a page grows beyond the limit of the store",
     ),
     Mutation(
         "page_is_written_again_without_its_records",
@@ -130,7 +130,7 @@ MUTATIONS = [
         "ledgerlog_spark/protocol/log/state/pages.py",
         "tuple(ref for ref in paged.pages if ref.end_key > key),",
         "tuple(ref for ref in paged.pages if ref.first_key >= key),",
-        "records behind a truncation are lost with those before it",
+        "records after the offset of a truncation are lost with the records before it",
     ),
     Mutation(
         "selection_takes_what_ends_at_its_start",
@@ -151,7 +151,7 @@ MUTATIONS = [
         "ledgerlog_spark/protocol/log/change/truncate.py",
         "if not 0 <= self._offset <= head.end_offset:",
         "if self._offset < 0:",
-        "a log begins behind its end",
+        "a log begins after its end",
     ),
     Mutation(
         "truncation_ends_all_older_versions",
@@ -192,7 +192,7 @@ MUTATIONS = [
         "ledgerlog_spark/protocol/log/change/retention.py",
         "if 0 < i.newest_ms < since_ms), default=0",
         "if i.newest_ms < since_ms), default=0",
-        "items that do not say how old they are count as old",
+        "items without a time count as old",
     ),
     Mutation(
         "restore_keeps_newest_schema",

@@ -38,7 +38,8 @@ _DRIVER = [
             producer = await self.store.producers.read(self.log_id, app)
 """,
         "a registration that ended in between is ended again",
-        equivalent="the write deletes a node that is gone, and fails as one of an old version does",
+        equivalent="the write deletes a node that does not exist, and fails like a write with an "
+        "old version",
     ),
     Mutation(
         "log_host_clock_without_answer_shows_zero",
@@ -48,7 +49,7 @@ _DRIVER = [
             return MetadataOutcome.UNAVAILABLE, 0
         return outcome, now_ms""",
         """        return outcome, now_ms or 0""",
-        "what is written while the store's clock does not answer is dated 1970",
+        "records that are written while the store's clock does not answer have the date 1970",
     ),
     Mutation(
         "log_host_drops_what_was_marked_again",
@@ -82,7 +83,7 @@ _DRIVER = [
         """        except LedgerLogError:
             pass
         await self.store.producers.forget_mark""",
-        "a ledger that could not be sealed loses its mark and stays for ever",
+        "a ledger that could not be sealed loses its mark and stays forever",
     ),
     Mutation(
         "log_host_forgets_mark_before_deletion",
@@ -94,14 +95,14 @@ _DRIVER = [
         try:
             metadata = await self.ledgers.ledger_metadata(ledger_id)
             if not""",
-        "a sweeper that dies in between leaves a ledger that nobody knows of",
+        "a sweeper that dies in between leaves a ledger without a mark",
     ),
     Mutation(
         "log_host_seals_nothing_of_deleted_logs",
         f"{LOG}/host.py",
         "            if not metadata.is_closed and not may_seal:\n",
         "            if not metadata.is_closed:\n",
-        "open ledgers of a deleted log are kept for ever",
+        "open ledgers of a deleted log stay forever",
     ),
     Mutation(
         "log_host_keeps_its_place_in_the_queue",
@@ -112,7 +113,7 @@ _DRIVER = [
         """        finally:
             pass
 """,
-        "a writer that got through holds up those behind it",
+        "a writer that succeeded delays the writers after it in the queue",
     ),
     Mutation(
         "log_host_pauses_for_nothing",
@@ -127,7 +128,7 @@ _DRIVER = [
         f"{LOG}/retries.py",
         "async with Deadline(len(before) * TURN_MS / 1e3, _OverdueError):",
         "async with Deadline(None, _OverdueError):",
-        "a member of the queue that does nothing holds up all behind it for a minute",
+        "an idle member of the queue delays all members after it for a minute",
     ),
     Mutation(
         "retries_hot_after_outage",
@@ -180,7 +181,7 @@ _SWEEPER = [
         "        ledger_ids |= dict.fromkeys("
         "m.ledger_id for m in await self._producers.marked(log_id))\n"
         "        await self._deregister_all()\n",
-        "what was registered is marked after the marks were read, and stays",
+        "registered ledgers get their marks after the marks were read, and stay",
     ),
     Mutation(
         "sweep_deleted_log_forgets_what_it_kept",
@@ -226,7 +227,7 @@ _SWEEPER = [
         f"{LOG}/maintenance/sweeper.py",
         "if epoch == 1 or self._due.sealed.get(app) == epoch:",
         "if epoch == 1 or app in self._due.sealed:",
-        "what a run that is replaced later left open stays open",
+        "ledgers of a run that is replaced later stay open",
     ),
     Mutation(
         "sweep_expires_for_ever",
@@ -319,7 +320,7 @@ _WATCHES = [
         f"{LOG}/reading/end_watch.py",
         "        await self._close_handles(list(self._followed))\n",
         "",
-        "followers of a watch that was cancelled go on",
+        "followers of a cancelled watch continue",
     ),
     Mutation(
         "end_watch_gives_up_in_an_outage",
@@ -349,7 +350,7 @@ _WATCHES = [
         f"{LOG}/committing/commits.py",
         "return self._known.pop((log_id, app), None)",
         "return self._known.get((log_id, app))",
-        "the commit after a failed one starts from what that one knew",
+        "the commit after a failed commit starts from the state of the failed commit",
     ),
     Mutation(
         "commit_from_known_state_has_time_zero",

@@ -14,7 +14,7 @@ _COMMITS = [
         f"{PROTOCOL}/log/commit/plan.py",
         "changed = head.version != request.planned_version",
         "changed = head.version > request.planned_version + 1",
-        "an overwrite replaces one commit that it did not know",
+        "an overwrite replaces one commit that was made after its planning",
     ),
     Mutation(
         "replay_of_a_stream_is_stale",
@@ -35,7 +35,7 @@ _COMMITS = [
         f"{PROTOCOL}/log/commit/result.py",
         "return record.current_run == request.run and record.last_batch_id < request.batch_id",
         "return record.last_batch_id < request.batch_id",
-        "a run that was replaced commits from what its successor left",
+        "a replaced run commits from the state that its successor left",
     ),
     Mutation(
         "producer_record_keeps_its_batch",
@@ -49,7 +49,7 @@ _COMMITS = [
         f"{PROTOCOL}/log/commit/commit.py",
         "unmoved = self._head is not None and self._head.version == write.head_version",
         "unmoved = self._head is not None",
-        "a commit whose answer was lost sends what can only be refused until it gives up",
+        "a commit whose answer was lost repeats a transaction that must be refused, until it fails",
     ),
     Mutation(
         "last_look_keeps_its_token",
@@ -78,7 +78,7 @@ _LETTING_GO = [
         f"{PROTOCOL}/log/change/expiry.py",
         "if following.commit_time_ms > since_ms:",
         "if version.commit_time_ms > since_ms:",
-        "a version that was just replaced expires at once when it is old",
+        "an old version expires immediately after it was replaced",
     ),
     Mutation(
         "expiry_goes_one_version_too_far",
@@ -113,7 +113,7 @@ _LETTING_GO = [
         f"{LOG}/maintenance/sweeper.py",
         "if now_ms - created_ms[token] > grace_ms]",
         "if now_ms - created_ms[token] < grace_ms]",
-        "pages that nothing names stay for ever",
+        "pages that no head names stay forever",
     ),
     Mutation(
         "truncation_reads_a_version_twice",
@@ -141,14 +141,14 @@ _LETTING_GO = [
         f"{PROTOCOL}/log/seal.py",
         "        self._note(head.items.recent)\n",
         "",
-        "a seal does not see what was committed last",
+        "a seal misses the newest commits",
     ),
     Mutation(
         "remembered_dues_of_an_older_list",
         f"{LOG}/maintenance/sweep_memory.py",
         "            due.starts, due.versions = starts, 0\n",
         "            due.starts = starts\n",
-        "what a truncation left waits until the next version expires",
+        "the rest of a truncation waits until the next version expires",
     ),
 ]
 
@@ -158,7 +158,7 @@ _STORES = [
         f"{LOG}/host.py",
         "pages.update(zip(map(_key_of, missing), read, strict=True))",
         "pages.update(zip(map(_key_of, ask.pages), read, strict=False))",
-        "pages that are known already get the records of others",
+        "pages that were already read get the records of other pages",
     ),
     Mutation(
         "missing_page_is_an_empty_one",

@@ -26,8 +26,9 @@ _LEDGERS = [
         f"{METADATA}/ledgers/ids.py",
         "        await self._tree.sync(self._root)\n        names =",
         "        names =",
-        "the directory of the ids is that of a replica which is behind",
-        equivalent="every counter gives each number once, so an older directory's ids are new too",
+        "the directory of the ids comes from a replica that lags",
+        equivalent="each counter returns each number once, so the ids of an older directory are "
+        "new too",
     ),
     Mutation(
         "ids_end_with_their_directory",
@@ -115,7 +116,7 @@ _LOGS = [
         f"{METADATA}/logs/store.py",
         "        await self.sync()\n        found = await self.read_head(head.log_id)\n",
         "        found = await self.read_head(head.log_id)\n",
-        "a log that we made counts as somebody else's",
+        "a log that this client created counts as a log of another client",
     ),
     Mutation(
         "deletion_of_a_namesake",
@@ -181,7 +182,7 @@ _LOGS = [
         f"{METADATA}/logs/store.py",
         "        operations += await self.producers.marks(log_id, write.unlisted, LISTED)\n",
         "",
-        "ledgers that no version names stay for ever",
+        "ledgers that no version names stay forever",
     ),
     Mutation(
         "clock_not_counted_on",
@@ -195,21 +196,21 @@ _LOGS = [
         f"{METADATA}/store_clock.py",
         "if age_ms_max is not None and age_ms > age_ms_max:",
         "if False:",
-        "a time that the store said days ago is counted on",
+        "the time of an answer that is days old is used",
     ),
     Mutation(
         "clock_never_falls",
         f"{METADATA}/store_clock.py",
         "        self._store_ms = store_ms\n        self._noted_ns",
         "        self._store_ms = max(store_ms, self._store_ms or 0)\n        self._noted_ns",
-        "one answer that was dated ahead is counted on for ever",
+        "after one answer with a time in the future, the clock stays ahead forever",
     ),
     Mutation(
         "queue_is_in_order_of_tokens",
         f"{METADATA}/logs/nodes.py",
         'return sorted(names, key=lambda name: name.rpartition("-")[2])',
         "return sorted(names)",
-        "who came later goes first, and two may wait for each other",
+        "a later member of the queue comes first, and two members may wait for each other",
     ),
     Mutation(
         "queue_is_joined_twice",
@@ -220,14 +221,14 @@ _LOGS = [
         """                if name.startswith(f"{token}-"):
                     break
             raise""",
-        "a member whose answer was lost waits in the queue for nobody",
+        "a member whose answer was lost waits in the queue without a writer",
     ),
     Mutation(
         "lease_of_an_earlier_session",
-        f"{METADATA}/leases.py",
+        f"{METADATA}/held_nodes.py",
         "                    return stat.owner == self._tree.session_id\n",
         "                    return True\n",
-        "two processes do upkeep at once",
+        "two processes do upkeep at the same time",
     ),
 ]
 

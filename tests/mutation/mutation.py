@@ -83,6 +83,7 @@ SIMULATORS = {
     "transport": ("tests.sim.transport", "--schedules", "40", "--seed", "1"),
     "storage": ("tests.crash.schedules", "--schedules", "130", "--seed", "0"),
     "crash": pytest_of("tests/crash"),
+    "loss": ("tests.sim.loss", "--schedules", "60", "--seed", "1"),
     "service": ("tests.sim.service", "--schedules", "120", "--seed", "1"),
 }
 """The simulators, by name: random schedules, and the scripts and power losses that always run."""
@@ -123,10 +124,29 @@ _DIRECTORIES = Suite(
     ),
 )
 
+_SCRUB = (
+    (f"{_UNIT}/bookie/test_scrub.py", "tests/crash/test_scrub.py"),
+    ("tests/corruption/test_scrub.py",),
+)
+
+_REPAIR = Suite(
+    ("loss",),
+    (
+        (
+            f"{_UNIT}/bookie/test_repair.py",
+            f"{_UNIT}/bookie_service/test_repairs.py",
+            f"{_UNIT}/bookie_service/test_repair_adapters.py",
+            f"{_UNIT}/bookie_service/test_loss_acceptance.py",
+        ),
+    ),
+)
+
 SUITES = {
     "bookie_server/storage/directories/": _DIRECTORIES,
     "bookie_server/core/homes": _DIRECTORIES,
     "bookie_server/service/membership/directory_changes": _DIRECTORIES,
+    "bookie_server/core/repair": _REPAIR,
+    "bookie_server/service/repair/": _REPAIR,
     "bookie_server/core/directory_identity": _IDENTITY,
     "bookie_server/core/kept_identity": _IDENTITY,
     "bookie_server/service/membership/directory_record": _IDENTITY,
@@ -245,6 +265,8 @@ SUITES = {
         ("service",), ((f"{_UNIT}/bookie_service",), ("tests/contract/test_transport.py",))
     ),
     "bookie_server/tools/": Suite((), ((f"{_UNIT}/bookie_tools",),)),
+    "bookie_server/storage/scrub/": Suite((), _SCRUB),
+    "bookie_server/core/scrub": Suite((), _SCRUB),
     "bookie_server/storage/modes/redo": Suite(
         ("storage", "crash"), (("tests/corruption/test_sample.py",), (f"{_UNIT}/bookie",))
     ),

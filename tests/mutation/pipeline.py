@@ -74,7 +74,7 @@ MUTATIONS = [
         f"{PROTOCOL}/ledger/write/add_pipeline.py",
         "        self.last_add_confirmed = run.last_entry_id\n        self.length",
         "        self.last_add_confirmed = run.first_entry_id\n        self.length",
-        "the LAC stays behind within a run of several entries",
+        "the LAC stops within a run of several entries",
     ),
     Mutation(
         "pipeline_recovery_headers_move_their_lac",
@@ -131,14 +131,15 @@ MUTATIONS = [
         "entry_ids = owned if len(owned) < run.entries else None",
         "entry_ids = None",
         "bookies hold entries outside their write sets",
-        equivalent="more copies than needed break no promise; bytes on the wire are not a rule",
+        equivalent="additional copies break no promise, and no rule limits the bytes on the wire",
     ),
     Mutation(
         "stuck_counts_what_is_not_out",
         f"{PROTOCOL}/ledger/write/add_pipeline.py",
         "        return not self._has_quorum(pending, possible)",
         "        return not self._has_quorum(pending, possible | pending.owners)",
-        "a run that cannot be completed is waited for until its bookies are abandoned",
-        equivalent="an owner that neither has it nor is asked is about to be replaced or abandoned",
+        "a run that cannot be completed is awaited until its bookies are abandoned",
+        equivalent="an owner that neither has the run nor gets a request is about to be replaced "
+        "or abandoned",
     ),
 ]

@@ -12,7 +12,7 @@ MUTATIONS = [
         f"{SERVICE}/admin/routes.py",
         'if wanted != "GET" and not self._view.settings.admin_changes:',
         "if False:",
-        "everybody who reads the metrics may make the bookie read-only",
+        "every client that can read the metrics can make the bookie read-only",
     ),
     Mutation(
         "admin_body_without_a_bound",
@@ -76,7 +76,7 @@ MUTATIONS = [
         "            self._granted = None\n            share.give_back(granted_bytes)\n"
         "        self.memory",
         "            self._granted = None\n        self.memory",
-        "bytes that were granted to a peer that left count for ever",
+        "bytes that were granted to a peer that left count forever",
     ),
     Mutation(
         "lost_connection_stays_in_line",
@@ -90,7 +90,7 @@ MUTATIONS = [
         f"{SERVICE}/v2/connection.py",
         "        while self._backlog:\n            self._free_first()\n",
         "        while self._backlog:\n            self._backlog.popleft()\n",
-        "frames of a peer that left count for ever",
+        "frames of a peer that left count forever",
     ),
     Mutation(
         "resumed_frame_keeps_its_memory",
@@ -104,10 +104,10 @@ MUTATIONS = [
         f"{SERVICE}/v2/connection.py",
         "                return granted_bytes\n            granted.give_back(granted_bytes)\n",
         "                return granted_bytes\n",
-        "bytes that were granted for what is not asked any more count for ever",
-        equivalent="a connection waits for one thing at a time: the first of its backlog, which "
-        "asks the same lane each time, or with an empty backlog for memory; reading is paused "
-        "meanwhile, so what was granted is what is asked for next",
+        "bytes that were granted for a withdrawn request count forever",
+        equivalent="a connection waits for one thing at a time: for the first request of its "
+        "backlog, which always uses the same lane, or, without a backlog, for memory. "
+        "Reading is paused meanwhile, so the granted bytes fit the next request",
     ),
     Mutation(
         "idle_with_open_requests",
@@ -172,20 +172,20 @@ MUTATIONS = [
         f"{SERVICE}/v2/sweeper.py",
         "reason = connection.watch.overdue(now, self._stall_seconds)",
         "reason = None",
-        "who takes none of its answers is never closed",
+        "a peer that accepts none of its answers is never closed",
     ),
     Mutation(
         "silent_peers_stay",
         f"{SERVICE}/v2/sweeper.py",
         "if reason is None and self._is_silent(connection, now):",
         "if False:",
-        "who asks for nothing keeps a place for ever",
+        "a peer that requests nothing keeps a place forever",
     ),
     Mutation(
         "relief_closes_whoever_holds_most",
         f"{SERVICE}/v2/sweeper.py",
-        "        holders = [connection for connection in holders"
-        " if self._is_in_the_way(connection, now)]\n",
+        "        holders = [connection for connection in holders "
+        "if self._is_in_the_way(connection, now)]\n",
         "",
         "a peer that moves is closed because it holds much",
     ),
@@ -194,21 +194,21 @@ MUTATIONS = [
         f"{SERVICE}/v2/sweeper.py",
         "        if lane.waiting_count:\n            self.relieve(lane)\n",
         "        pass\n",
-        "reads wait as long as somebody takes no answers",
+        "reads wait as long as another peer accepts no answers",
     ),
     Mutation(
         "peer_that_moved_once_never_stalls",
         f"{SERVICE}/v2/peer_watch.py",
         "return min(self.took_at, self.sent_at) + grace_seconds <= now",
         "return max(self.took_at, self.sent_at) + grace_seconds <= now",
-        "who takes no answers but sends is in nobody's way",
+        "a peer that accepts no answers, but sends requests, is never closed",
     ),
     Mutation(
         "peer_that_takes_nothing_moves",
         f"{SERVICE}/v2/peer_watch.py",
         "taken_bytes >= before + MOVED_BYTES_MIN",
         "taken_bytes >= before",
-        "who takes none of its answers is never overdue",
+        "a peer that accepts none of its answers is never overdue",
     ),
     Mutation(
         "bytes_that_come_back_wake_nobody",
@@ -216,7 +216,7 @@ MUTATIONS = [
         "            budget.count(self, -size_bytes)\n        if budget.waiting:\n"
         "            budget.grant_waiting()\n",
         "            budget.count(self, -size_bytes)\n",
-        "who waits in line waits for ever",
+        "a request in line waits forever",
     ),
     Mutation(
         "virtual_time_stands_still",
@@ -237,14 +237,14 @@ MUTATIONS = [
         f"{SERVICE}/limits/budget.py",
         "        budget.count(self, size_bytes)\n        if budget.waiting:\n",
         "        budget.count(self, size_bytes)\n        if False:\n",
-        "who stood behind a host that has too much by now waits although there is room",
+        "requests after those of a host with too many bytes wait although there is room",
     ),
     Mutation(
         "who_leaves_the_line_wakes_nobody",
         f"{SERVICE}/limits/budget.py",
         "            self.leave_line()\n            self.budget.grant_waiting()\n",
         "            self.leave_line()\n",
-        "those behind a peer that left the line wait although there is room",
+        "requests after those of a peer that left the line wait although there is room",
     ),
     Mutation(
         "reserve_counts_twice",
@@ -252,7 +252,7 @@ MUTATIONS = [
         "        before = max(0, share.held_bytes - share.reserve_bytes)\n"
         "        share.held_bytes += size_bytes\n",
         "        before = max(0, share.held_bytes)\n        share.held_bytes += size_bytes\n",
-        "what is shared is counted as less than it is",
+        "the shared memory is counted as smaller than it is",
     ),
     Mutation(
         "busy_connections_are_replaced",
@@ -266,14 +266,14 @@ MUTATIONS = [
         f"{SERVICE}/v2/server.py",
         "        self._connections.discard(connection)\n\n    async",
         "\n    async",
-        "the bookie is full of connections that are gone",
+        "the bookie is full of connections that no longer exist",
     ),
     Mutation(
         "turns_end_with_the_first",
         f"{SERVICE}/v2/shared.py",
         "            self._is_turning = bool(self.turns)\n            if self.turns:\n",
         "            self._is_turning = bool(self.turns)\n            if False:\n",
-        "connections behind the first turn wait for ever",
+        "connections after the first turn wait forever",
     ),
     Mutation(
         "large_answer_is_sent_uncounted",
@@ -326,7 +326,7 @@ MUTATIONS = [
         f"{SERVICE}/grpc/stream.py",
         "        if self._is_dropped:\n            give_back(taken)\n",
         "        if self._is_dropped:\n",
-        "each request of a stream that broke takes a part of its lane for ever",
+        "each request of a broken stream keeps a part of its lane forever",
     ),
     Mutation(
         "half_append_counts_what_came",
@@ -354,14 +354,14 @@ MUTATIONS = [
         f"{SERVICE}/grpc/calls.py",
         "        if self.is_sending:\n",
         "        if not self.peer:\n",
-        "one connection that gets its reads ended by others leaves 256 replies of any size behind",
+        "a connection whose reads other calls end keeps 256 replies of any size",
     ),
     Mutation(
         "call_leaves_its_place_before_its_reply",
         f"{SERVICE}/grpc/calls.py",
         "        if kind is not None or not self._is_kept:\n            self._leave()\n",
         "        self._leave()\n",
-        "65,536 small replies that nobody takes make a bookie 800 MB large",
+        "65,536 small replies that no client accepts make a bookie use 800 MB",
     ),
     Mutation(
         "wait_for_a_turn_counts_against_the_client",
@@ -375,7 +375,7 @@ MUTATIONS = [
         f"{SERVICE}/grpc/stuck_calls.py",
         "except Exception as error:",
         "except ValueError as error:",
-        "calls that come while connections are closed are ended by nobody after one failure",
+        "after one failure, calls that arrive while connections are closed are never ended",
     ),
     Mutation(
         "other_connections_of_a_peers_address_are_closed",
@@ -396,21 +396,21 @@ MUTATIONS = [
         f"{SERVICE}/grpc/stream.py",
         "            await self.wait(taken[1])\n        except BaseException:",
         "            await self.wait(taken[1])\n        except TimeoutError:",
-        "the lane of reads is full for ever after some cancelled batches",
+        "after some cancelled batches, the lane of reads is full forever",
     ),
     Mutation(
         "call_that_is_ended_stays_open",
         f"{SERVICE}/grpc/calls.py",
         "        if kind is asyncio.CancelledError and not self._call.context.done():",
         "        if kind is asyncio.TimeoutError and not self._call.context.done():",
-        "a call that gave its place to another one goes on to receive a request",
+        "a call that gave its place to another call still receives a request",
     ),
     Mutation(
         "streams_receive_without_a_place",
         f"{SERVICE}/grpc/calls.py",
         "call.place(self._slots), call.place(self._receiving)",
         "call.place(self._slots)",
-        "2,560 calls receive a request each at once instead of 512",
+        "2,560 calls receive a request at the same time, instead of 512",
     ),
     Mutation(
         "state_is_announced_once",
@@ -424,7 +424,7 @@ MUTATIONS = [
         f"{SERVICE}/v2/sweeper.py",
         "            except Exception as error:",
         "            except TypeError as error:",
-        "after one connection that cannot be looked at nobody who stalls is closed any more",
+        "after one connection that cannot be examined, stalled connections are never closed",
     ),
     Mutation(
         "admin_carries_out_cut_requests",

@@ -13,7 +13,7 @@ _PASSWORDS = [
         f"{PROTOCOL}/log/commit/commit.py",
         "        check_password(self.log, head, self._request.password)\n",
         "",
-        "rows of two passwords are listed together, and nobody can read them all",
+        "rows of two passwords are listed together, and no reader can read all of them",
     ),
     Mutation(
         "password_of_older_heads_is_not_compared",
@@ -27,7 +27,7 @@ _PASSWORDS = [
         f"{PROTOCOL}/log/password.py",
         "hmac.digest(salt, password, 'sha256').hex()",
         "password.decode(errors='replace')",
-        "whoever prints a head shows the log's password",
+        "a printed head contains the log's password",
     ),
 ]
 
@@ -92,7 +92,7 @@ _STANDING_STILL = [
         f"{PROTOCOL}/log/machine.py",
         "        return [self._out]\n",
         "        return [] if isinstance(request, Sync) and self._has_written else [self._out]\n",
-        "a run that takes over its producer neither ends nor asks for anything",
+        "a run that takes over its producer neither ends nor sends a request",
     ),
     Mutation(
         "leader_stands_still_after_a_failed_attempt",
@@ -106,7 +106,7 @@ _STANDING_STILL = [
         f"{LOG}/leader/ledger_writer.py",
         "            self._report(LedgerBroken(self.handle.id, exception))",
         "            del exception",
-        "appends wait for ever for a ledger that takes none",
+        "appends wait forever for a ledger that accepts none",
     ),
     Mutation(
         "leader_hears_of_failed_appends_only",
@@ -151,7 +151,7 @@ _LEADERS = [
         f"{LOG}/maintenance/sweeper.py",
         "        if self._head.kind is LogKind.LEADER:\n",
         "        if False:\n",
-        "ledgers that a dead leader never listed stay on the bookies for ever",
+        "ledgers that a dead leader never listed stay on the bookies forever",
     ),
 ]
 

@@ -42,14 +42,14 @@ _LEDGERS = [
         f"{PROTOCOL}/ledger/write/writer.py",
         "            return [*self._arm_quorum_timer()]\n",
         "            return []\n",
-        "the last add of all waits for ever for its quorum",
+        "the last add waits for its quorum forever",
     ),
     Mutation(
         "rounds_without_a_spare_are_not_counted",
         f"{PROTOCOL}/ledger/write/ensemble_change.py",
         "self.rounds[index] = self.rounds.get(index, 0) + 1",
         "self.rounds[index] = 1",
-        "a writer without a spare bookie looks for one for ever",
+        "a writer without a spare bookie looks for one forever",
     ),
     Mutation(
         "failures_of_an_attempt_stay",
@@ -63,7 +63,7 @@ _LEDGERS = [
         f"{PROTOCOL}/ledger/recover/recovery.py",
         "self._may_have_written |= not result.is_definite",
         "self._may_have_written = not result.is_definite",
-        "a later attempt denies what an earlier one may have written",
+        "a later attempt denies a write that an earlier attempt may have made",
     ),
     Mutation(
         "recovery_compares_no_password",
@@ -77,28 +77,28 @@ _LEDGERS = [
         f"{PROTOCOL}/ledger/recover/tail.py",
         "if pipeline is None or self._listing or self._busy.is_waiting:",
         "if pipeline is None or self._listing:",
-        "a recovery gives up while bookies that refused are to be asked again",
+        "a recovery fails although requests to busy bookies still have to be repeated",
     ),
     Mutation(
         "reload_counts_for_later_entries",
         f"{PROTOCOL}/ledger/read/reader.py",
         "            self._is_confirmed_by_reload = False\n            effects.append",
         "            effects.append",
-        "the reload for one entry stands for the reload of those behind it",
+        "the reload for one entry counts for the entries after it",
     ),
     Mutation(
         "rest_of_a_batch_lacks_one",
         f"{PROTOCOL}/ledger/read/reader.py",
         "            self._put_back(batch, batch.next_entry_id)\n",
         "            self._put_back(batch, batch.next_entry_id + 1)\n",
-        "the entry behind a short batch is never asked for",
+        "the entry after a short batch is never requested",
     ),
     Mutation(
         "silence_is_an_answer_about_the_lac",
         f"{PROTOCOL}/ledger/read/lac.py",
         "if event.code is Code.OK or event.code.is_absent:",
         "if event.code is not Code.BUSY:",
-        "a LAC that nobody reported is reported as the ledger's",
+        "a LAC read without an answer reports a LAC",
     ),
     Mutation(
         "record_key_ignores_the_token",
@@ -115,7 +115,7 @@ _KEYS = [
         f"{CORE}/ledger_gate.py",
         "if state is not None and not key_fits(state, request.master_key):",
         "if False:",
-        "whoever has no password writes into a ledger",
+        "a client without the password writes to a ledger",
     ),
     Mutation(
         "fence_takes_any_key",
@@ -123,7 +123,7 @@ _KEYS = [
         "    if state is not None and not key_fits(state, key):\n"
         "        return Code.UNAUTHORIZED\n",
         "",
-        "whoever has no password fences a ledger",
+        "a client without the password fences a ledger",
     ),
     Mutation(
         "lac_takes_any_key",
@@ -131,14 +131,14 @@ _KEYS = [
         "        if state is not None and not key_fits(state, master_key):\n"
         "            on_done(Code.UNAUTHORIZED)\n            return\n",
         "",
-        "whoever has no password moves the LAC of a ledger",
+        "a client without the password moves the LAC of a ledger",
     ),
     Mutation(
         "told_lac_takes_any_key",
         f"{STORAGE}/lacs.py",
         "state.master_key is not None and key_fits(state, master_key):",
         "state.master_key is not None:",
-        "whoever has no password moves the LAC that readers see",
+        "a client without the password moves the LAC that readers get",
     ),
 ]
 
@@ -196,7 +196,7 @@ _ORDER = [
         "                self._health.in_flight_bytes -= record.body_size\n"
         "            self._answer",
         "            self._answer",
-        "bytes of adds whose write failed count for ever",
+        "bytes of adds whose write failed count forever",
     ),
     Mutation(
         "files_are_cut_before_the_manifest",
@@ -226,10 +226,10 @@ _ORDER = [
         f"{STORAGE}/files/keeper.py",
         "        await full.handle.datasync()\n        self._shared.counters.journal_syncs += 1\n",
         "        self._shared.counters.journal_syncs += 1\n",
-        "a finished file's index is gone after a power loss and has to be rebuilt",
-        equivalent="write_header syncs the same file before the commit of the MANIFEST that is "
-        "the first to call it finished, and a boot believes the MANIFEST alone; the only file that "
-        "a roll may go on to before that commit was named in an earlier one",
+        "after a power loss, a finished file has no index, and the index has to be rebuilt",
+        equivalent="write_header syncs the same file before the commit of the first MANIFEST that "
+        "lists it as finished, and a boot trusts only the MANIFEST; before that "
+        "commit, a roll may continue only in a file that an earlier commit listed",
     ),
     Mutation(
         "boot_uses_the_last_sequence_again",
@@ -258,7 +258,7 @@ _ORDER = [
         f"{STORAGE}/reading/reads.py",
         "following = min(best.last - entry_id, following_max)",
         "following = min(best.last - entry_id + 1, following_max)",
-        "a batch serves the entry behind a piece from a record that was overwritten",
+        "a batch serves the entry after a piece from a record that was overwritten",
     ),
     Mutation(
         "recovery_read_does_not_wait",
@@ -272,7 +272,7 @@ _ORDER = [
         "bookie_server/service/collector.py",
         "return await self._listing.deleted(unlisted)",
         "return unlisted",
-        "a stale listing deletes a ledger that somebody just made",
+        "an old listing deletes a ledger that was just created",
     ),
 ]
 

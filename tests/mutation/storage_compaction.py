@@ -161,7 +161,7 @@ MUTATIONS = [
         "bookie_server/core/compaction.py",
         "        pause_ms = min(2 * last_ms, RETRY_PAUSE_MS_MAX)\n",
         "        pause_ms = RETRY_PAUSE_MS\n",
-        "a file that stays damaged is read every ten minutes for ever",
+        "a file that stays damaged is read every ten minutes forever",
     ),
     Mutation(
         "pauses_of_freed_files_are_kept",
@@ -195,14 +195,14 @@ MUTATIONS = [
     Mutation(
         "compaction_ignores_its_rate",
         f"{COMPACTION}/pace.py",
-        "while pause_ms > 0 and not self._shared.health.is_short_of_room and not self.must_end:",
+        "while pause_ms > 0 and not self._is_urgent and not self.must_end:",
         "while False:",
         "compaction takes the whole disk",
     ),
     Mutation(
         "full_disk_is_compacted_slowly",
         f"{COMPACTION}/pace.py",
-        "while pause_ms > 0 and not self._shared.health.is_short_of_room and not self.must_end:",
+        "while pause_ms > 0 and not self._is_urgent and not self.must_end:",
         "while pause_ms > 0 and not self.must_end:",
         "a full bookie refuses adds for minutes longer than needed",
     ),
@@ -216,8 +216,8 @@ MUTATIONS = [
     Mutation(
         "device_above_its_threshold_is_compacted_slowly",
         f"{COMPACTION}/pace.py",
-        "not self._shared.health.is_short_of_room and",
-        "self._shared.health.is_writable and",
+        "self._frees_room and self._shared.health.is_short_of_room",
+        "self._frees_room and not self._shared.health.is_writable",
         "a full bookie refuses adds for minutes longer than needed",
     ),
     Mutation(
@@ -240,13 +240,13 @@ MUTATIONS = [
         "                return\n        for _ in self._count(file):\n            yield\n"
         "            if file.entry.file_id not in self._files:\n                return\n",
         "                return\n        yield from self._count(file)\n",
-        "readers look for entries in a file that is gone",
+        "readers look for entries in a file that was freed",
     ),
     Mutation(
         "indexes_of_others_are_read_like_those_of_clients",
         f"{COMPACTION}/live.py",
         "data = await self._pace.read(file.handle, file.block_offset(number), BLOCK_SIZE)",
         "data = await file.handle.read(file.block_offset(number), BLOCK_SIZE)",
-        "clients wait behind reads of compaction, which do not count for its rate",
+        "clients wait for reads of compaction, which do not count for its rate",
     ),
 ]

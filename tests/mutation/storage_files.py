@@ -76,7 +76,7 @@ _KEEPER = [
         f"{FILES}/keeper.py",
         "        self._unmarked.append(file)\n",
         "",
-        "the rest of a finished file takes space for ever, and its descriptor stays open",
+        "the rest of a finished file takes space forever, and its descriptor stays open",
     ),
     Mutation(
         "files_manifest_vouches_for_unsynced_records",
@@ -90,7 +90,7 @@ _KEEPER = [
         f"{FILES}/keeper.py",
         "            highest_dropped_ledger_id=self._health.highest_dropped_ledger_id,\n",
         "",
-        "the fence of a forgotten ledger is gone after a restart",
+        "after a restart, the fence of a forgotten ledger is lost",
     ),
     Mutation(
         "files_pool_has_one_slot_more",
@@ -256,7 +256,7 @@ _POOL = [
         "                    self._give_back()\n"
         "                    raise\n",
         "                except BaseException:\n                    raise\n",
-        "each missing file takes a descriptor for ever",
+        "each missing file takes a descriptor forever",
     ),
     Mutation(
         "pool_file_opened_late_stays_open",
@@ -347,7 +347,7 @@ _HELD = [
         f"{FILES}/held.py",
         "        if file.entry.file_id not in self._files:\n            return\n",
         "",
-        "a file whose index is rebuilt while it is freed is read for ever",
+        "a file that is freed while its index is rebuilt is read forever",
     ),
     Mutation(
         "held_dropped_bytes_stay_live",
@@ -384,7 +384,8 @@ _HELD = [
     Mutation(
         "rebuild_is_not_tried_again",
         f"{FILES}/index_rebuilds.py",
-        "            self._running.discard(file_id)\n",
+        "            # The file is still in doubt. The next read that finds the damage starts a "
+        "new rebuild.\n            self._running.discard(file_id)\n",
         "            pass\n",
         "after one read error, a damaged index is never rebuilt",
     ),

@@ -16,7 +16,7 @@ MUTATIONS = [
         "        context.run(_priority.set, priority)\n",
         "        if priority is Priority.BACKGROUND:\n"
         "            context.run(_priority.set, priority)\n",
-        "what compaction spawns for a client waits for turns",
+        "work that compaction spawns for a client waits for turns",
     ),
     Mutation(
         "slices_follow_each_other",

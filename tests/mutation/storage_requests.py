@@ -35,7 +35,7 @@ _REQUESTS = [
         f"{STORAGE}/adds.py",
         "            waiting.append(decided)\n            return\n",
         "            waiting.append(decided)\n",
-        "the store is asked for each add",
+        "each add sends a request to the store",
     ),
     Mutation(
         "add_that_differs_is_a_repeat_of_a_recovery",
@@ -91,7 +91,7 @@ _REQUESTS = [
         f"{STORAGE}/drops.py",
         "health.highest_dropped_ledger_id = max(health.highest_dropped_ledger_id, ledger_id)",
         "health.highest_dropped_ledger_id = ledger_id",
-        "the fence of a ledger that was forgotten earlier is gone",
+        "the fence of a ledger that was forgotten earlier is lost",
     ),
     Mutation(
         "forget_looks_at_old_files_only",
@@ -135,7 +135,7 @@ _REQUESTS = [
         f"{STORAGE}/reading/answers.py",
         "            await compared\n        if self._denials.code(ledger_id) is Code.IO_ERROR:\n",
         "            await compared\n        if False:\n",
-        "a list of entries denies what a file has whose index is rebuilt meanwhile",
+        "a list of entries denies entries of a damaged file",
     ),
     Mutation(
         "list_has_dropped_entries_of_the_active_file",
@@ -174,7 +174,7 @@ _DISK = [
         f"{STORAGE}/disk_watch.py",
         "            self._on_failed(error)\n",
         "            pass\n",
-        "a bookie whose device is gone stays registered",
+        "a bookie whose device is lost stays registered",
     ),
     Mutation(
         "disk_watch_measures_after_its_close",
@@ -214,7 +214,7 @@ _COMPACTION = [
         f"{COMPACTION}/cycle.py",
         "switch.sources = tuple(file for file in copied if file.entry.file_id not in doubts)",
         "switch.sources = tuple(copied)",
-        "a damaged file is freed with entries that nobody copied",
+        "a damaged file is freed with entries that were not copied",
     ),
     Mutation(
         "draft_is_used_before_its_id_is_durable",
@@ -264,7 +264,7 @@ _COMPACTION = [
         f"{COMPACTION}/live.py",
         "total.first_entry_id > pieces[-1].last or total.last_entry_id < pieces[0].first",
         "total.first_entry_id >= pieces[-1].last or total.last_entry_id <= pieces[0].first",
-        "an entry that is stored again is copied for ever",
+        "an entry that is stored again is copied forever",
     ),
     Mutation(
         "tombstone_of_a_copied_entry_is_ignored",
@@ -272,7 +272,7 @@ _COMPACTION = [
         "        live = [piece for piece in pieces if piece.origin > tombstone]\n",
         "        live = list(pieces)\n",
         "deleted entries are copied",
-        equivalent="the copying compares each record with the tombstone of that moment again",
+        equivalent="the copying compares each record with the current tombstone again",
     ),
     Mutation(
         "short_disk_requests_what_runs",
@@ -284,8 +284,8 @@ _COMPACTION = [
     Mutation(
         "stop_waits_for_the_rate_of_compaction",
         f"{COMPACTION}/pace.py",
-        "not self._shared.health.is_short_of_room and not self.must_end:\n",
-        "not self._shared.health.is_short_of_room:\n",
+        "not self._is_urgent and not self.must_end:\n",
+        "not self._is_urgent:\n",
         "a bookie does not stop for minutes",
     ),
     Mutation(

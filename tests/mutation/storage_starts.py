@@ -22,7 +22,7 @@ _BOOT = [
         "        manifest = replace(manifest, check_epoch=health.check_epoch, doubt=health.doubt)\n"
         "        await self.shared.store.commit(lambda: manifest, self.shared.states)\n",
         "        manifest = replace(manifest, doubt=health.doubt)\n",
-        "a second crash during the start hides what was lost",
+        "a second crash during the start hides a loss",
     ),
     Mutation(
         "boot_replayed_states_are_not_noted",
@@ -81,7 +81,7 @@ _BOOT = [
         f"{STORAGE}/open_files.py",
         "file.handle is None or file.is_short or file.entry.has_damage\n",
         "file.handle is None or file.is_short\n",
-        "a second start denies what the first one found to be lost",
+        "a second start denies entries that the first start found lost",
     ),
     Mutation(
         "boot_last_record_sets_the_lac",
@@ -127,7 +127,7 @@ _JOURNAL = [
         f"{STORAGE}/journal.py",
         "    if not file.is_recycled or file.end + ALIGNMENT > file.entry.size_bytes:\n",
         "    if not file.is_recycled or file.end > file.entry.size_bytes:\n",
-        "a group needs room behind the end of its file",
+        "a group needs room after the end of its file",
     ),
     Mutation(
         "journal_recycled_file_has_no_end_mark",
@@ -222,7 +222,7 @@ _MODES = [
         f"{MODES}/checkpoints.py",
         "            self._on_synced(written)\n        finally:\n            settle(waiting)\n",
         "            self._on_synced(written)\n        finally:\n            pass\n",
-        "a roll waits for ever",
+        "a roll waits forever",
     ),
     Mutation(
         "mode_missing_number_is_trusted",
@@ -230,7 +230,7 @@ _MODES = [
         "    if number is None:\n        return TakenOver(loss=",
         "    if number is None:\n        return TakenOver()\n    if number.get() < HAS_FAILED:\n"
         "        return TakenOver(loss=",
-        "after a power loss, a run without syncs denies what it acknowledged",
+        "after a power loss, a run without syncs denies entries that it acknowledged",
     ),
     Mutation(
         "mode_killed_run_is_not_synced",

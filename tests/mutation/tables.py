@@ -70,7 +70,7 @@ _NEW_LOGS = [
         f"{COMMITTING}/new_log.py",
         "return head.version == 0 and created is not None and created.token == head.token",
         "return head.version == 0",
-        "a failed write deletes a log whose properties somebody has changed",
+        "a failed write deletes a log whose properties were changed",
     ),
     Mutation(
         "producer_of_a_commit_is_deleted",
@@ -78,7 +78,7 @@ _NEW_LOGS = [
         "if found.value.runs != (job.run,) or found.value.last_batch_id != NO_BATCH:",
         "if found.value.runs != (job.run,):",
         "an abort after the commit forgets which batch was committed",
-        equivalent="the head of a log with a commit has changed, so nobody gets as far as this",
+        equivalent="the head of a log with a commit has changed, so this line is never reached",
     ),
     Mutation(
         "producer_of_another_run_is_deleted",
@@ -123,7 +123,7 @@ _NEW_LOGS = [
         f"{COMMITTING}/commits.py",
         "        if job.is_log_new:\n            await delete_new_log",
         "        if True:\n            await delete_new_log",
-        "an aborted job deletes a log that somebody created for others",
+        "an aborted job deletes a log that was created for others",
     ),
     Mutation(
         "new_producer_waits_for_a_deleted_log",
@@ -193,7 +193,7 @@ _DEFINITIONS = [
         "if longest is None or longest <= length:",
         "if longest is None or longest < length:",
         "texts as long as their column are cut and copied for nothing",
-        equivalent="nothing follows the n-th character, so the cut text is the same",
+        equivalent="no character follows the n-th, so the cut text is the same",
     ),
     Mutation(
         "texts_are_cut",
@@ -208,7 +208,7 @@ _DEFINITIONS = [
         "longest = pc.max(pc.utf8_length(array)).as_py()",
         "longest = pc.max(pc.binary_length(array)).as_py()",
         "a text of long characters is measured again",
-        equivalent="only texts that are really too long have characters after the n-th",
+        equivalent="only texts that are too long have characters after the n-th",
     ),
     Mutation(
         "char_is_not_filled",
@@ -243,7 +243,7 @@ _DEFINITIONS = [
         f"{ARROW}/schema_evolution.py",
         "fields.append(_without_existence_default(field))",
         "fields.append(field)",
-        "a log says of its older rows that they have a default, and they read null",
+        "a log reports a default for its older rows, but they read null",
     ),
     Mutation(
         "default_is_added_to_rows",

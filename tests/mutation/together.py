@@ -148,6 +148,6 @@ MUTATIONS = [
         "bookie_server/storage/reading/reads.py",
         "        for open_file in opened:\n            ids = ",
         "        for open_file in ():\n            ids = ",
-        "what recovery has just written again is read only if it is read alone",
+        "entries that recovery has just rewritten are read only if they are read alone",
     ),
 ]

@@ -40,7 +40,7 @@ _REQUESTS = [
         f"{TRANSPORT}/deadlines.py",
         "        if next_due is not None:\n            self._start_timer(next_due)\n",
         "",
-        "requests behind one that expired never do",
+        "requests after an expired request never expire",
     ),
     Mutation(
         "deadline_of_last_queue_counts",
@@ -54,7 +54,7 @@ _REQUESTS = [
         f"{TRANSPORT}/deadlines.py",
         "            while queue and not queue[0].is_open:\n                queue.popleft()\n",
         "            pass\n",
-        "a connection keeps what was answered until its deadline",
+        "a connection keeps answered requests until their deadlines",
     ),
 ]
 
@@ -80,7 +80,7 @@ _CONNECTION = [
                 self._is_late((Opcode.ADD, ledger_id, entry_id)) for entry_id in request.entry_ids
             )""",
         """            return self._is_late((Opcode.ADD, ledger_id, request.entry_ids[0]))""",
-        "an entry waits behind an answer that never comes",
+        "an entry waits for an answer that never comes",
     ),
     Mutation(
         "blocked_requests_stay_behind",
@@ -90,14 +90,14 @@ _CONNECTION = [
         "                held.followers = []\n",
         """                pass
 """,
-        "requests behind one that timed out time out as well",
+        "requests that wait for a timed-out request time out too",
     ),
     Mutation(
         "followers_are_not_told_of_a_lost_connection",
         f"{TRANSPORT}/v2/connection.py",
         "            unanswered += held.followers\n",
         "",
-        "requests that waited behind another are never answered",
+        "requests that waited for another request are never answered",
     ),
     Mutation(
         "unsent_requests_unbounded",
@@ -111,7 +111,7 @@ _CONNECTION = [
         f"{TRANSPORT}/v2/connection.py",
         "        self._is_writing_paused = False\n        self._flush()\n",
         "        self._is_writing_paused = False\n",
-        "what was kept while the bookie took nothing waits for the next request",
+        "bytes that were kept while the bookie accepted nothing wait for the next request",
     ),
     Mutation(
         "given_up_connection_answers",
@@ -125,7 +125,7 @@ _CONNECTION = [
         f"{TRANSPORT}/v2/connection.py",
         "        if not self.takes_lacs or self._is_writing_paused:\n",
         "        if not self.takes_lacs:\n",
-        "a LAC is said to be told that waits to be sent",
+        "a LAC that still waits is reported as sent",
     ),
     Mutation(
         "lost_is_waited_for_without_end",
@@ -198,7 +198,7 @@ _LINK = [
         f"{TRANSPORT}/v2/link.py",
         "async with asyncio.timeout(self._connect_timeout_ms / 1e3):",
         "async with asyncio.timeout(None):",
-        "a bookie whose machine is gone is not looked up again for minutes",
+        "a bookie whose machine is lost is not looked up again for minutes",
     ),
     Mutation(
         "refused_connection_fails_nobody",
@@ -213,7 +213,7 @@ _LINK = [
         "        self._runs_are_refused = True\n        if self._connection is not None:\n"
         "            self._connection.takes_runs = False\n",
         "",
-        "a bookie that does not know ADD_RUN gets the same one again and again",
+        "a bookie that does not support ADD_RUN gets the same run repeatedly",
     ),
     Mutation(
         "fencing_reads_wait_behind_reads",
@@ -227,7 +227,7 @@ _LINK = [
         f"{TRANSPORT}/v2/transport.py",
         "lane = V2Lane.CONTROL if request.is_recovery else V2Lane.ADDS",
         "lane = V2Lane.ADDS",
-        "recovery stands behind the megabytes of writers",
+        "recovery waits for the megabytes of writers",
     ),
     Mutation(
         "reads_wait_behind_adds",
@@ -244,7 +244,7 @@ _CONTROL = [
         f"{TRANSPORT}/grpc/channel.py",
         "        if error.code() not in _ANSWERED:\n            retire(channel)\n",
         "",
-        "a bookie that moved is asked at its old address",
+        "requests go to the old address of a bookie that moved",
     ),
     Mutation(
         "grpc_stream_that_broke_is_used",
@@ -273,35 +273,35 @@ _CONTROL = [
         "                if request.is_open:\n                    for message in",
         "                if request.message is not None:\n                    for message in",
         "requests that timed out before they were sent are sent",
-        equivalent="a request that was answered has no message either",
+        equivalent="an answered request has no message either",
     ),
     Mutation(
         "grpc_watch_that_hangs_is_waited_for",
         f"{TRANSPORT}/grpc/bookie.py",
         "async with asyncio.timeout(BEGIN_SECONDS_MAX):",
         "async with asyncio.timeout(None):",
-        "a follower hears nothing because its first bookie hangs",
+        "a follower is not notified, because its first bookie hangs",
     ),
     Mutation(
         "grpc_watch_tells_again",
         f"{TRANSPORT}/grpc/bookie.py",
         "if reply.last_add_confirmed > last and not self._is_over:",
         "if reply.last_add_confirmed >= last and not self._is_over:",
-        "a watch tells what was told before",
+        "a watch repeats its last report",
     ),
     Mutation(
         "grpc_watch_ends_in_silence",
         f"{TRANSPORT}/grpc/bookie.py",
         "            self._is_over = True\n            self._on_end(code)\n\n    async def _watch",
         "            self._is_over = True\n\n    async def _watch",
-        "a follower whose watch broke hears nothing more",
+        "a follower is not notified that its watch broke",
     ),
     Mutation(
         "grpc_requests_stay_in_line_when_they_are_over",
         f"{TRANSPORT}/grpc/bookie.py",
         "self._unsent = deque(each for each in self._unsent if each[1].is_open)",
         "pass",
-        "a stream whose bookie took nothing for a while is BUSY for ever",
+        "a stream whose bookie accepted nothing for a while is BUSY forever",
     ),
     Mutation(
         "grpc_channels_stay",
@@ -322,7 +322,7 @@ _CONTROL = [
         f"{TRANSPORT}/grpc/channel.py",
         "        if task is not None and task.cancelling():\n            raise\n",
         "        raise\n",
-        "a watch whose channel was closed for another call's failure is silent for ever",
+        "a watch whose channel was closed after another call's failure never reports anything",
     ),
     Mutation(
         "grpc_stream_dies_with_its_channel",
@@ -330,7 +330,7 @@ _CONTROL = [
         "        self._break(code)\n\n    async def _exchange",
         "        if code is not Code.UNAVAILABLE:\n            self._break(code)\n\n"
         "    async def _exchange",
-        "a stream whose channel was closed for another call's failure takes requests for ever",
+        "a stream whose channel was closed after another call's failure accepts requests forever",
     ),
 ]
 
@@ -354,7 +354,7 @@ _BOUNDS = [
         f"{TRANSPORT}/v2/transport.py",
         "idle = [key for key, link in self._links.items() if link.is_idle]",
         "idle = list(self._links)",
-        "requests fail because another bookie is asked",
+        "requests fail because a request goes to another bookie",
     ),
 ]
 
@@ -415,7 +415,7 @@ _BYTES = [
         f"{TRANSPORT}/prepared_run.py",
         "        flags = _RECOVERY if request.is_recovery else 0\n",
         "        flags = 0\n",
-        "a fenced bookie without ADD_RUN refuses what recovery writes back",
+        "a fenced bookie without ADD_RUN refuses the entries that recovery writes back",
     ),
     Mutation(
         "half_connection_stays",
@@ -429,14 +429,14 @@ _BYTES = [
         f"{TRANSPORT}/v2/link.py",
         "        if not connection.is_lost:\n            self._connection = connection\n",
         "        self._connection = connection\n",
-        "requests are sent to nobody after a bookie took a connection and reset it at once",
+        "requests are sent on a connection that the bookie accepted and immediately reset",
     ),
     Mutation(
         "refused_lacs_are_told_again",
         f"{TRANSPORT}/v2/connection.py",
         "        self.takes_lacs = False\n",
         "        pass\n",
-        "a bookie that does not take LACs gets each of them, and they are said to be told",
+        "a bookie that refuses LACs gets each LAC, and the LACs are reported as sent",
     ),
     Mutation(
         "lac_goes_before_the_adds_of_its_turn",
@@ -457,7 +457,7 @@ _BYTES = [
         f"{TRANSPORT}/v2/connection.py",
         "            for pending in (held, *held.followers)\n",
         "            for pending in (held,)\n",
-        "who asks again after a time-out fails those who wait for the same entry",
+        "a repeated request after a time-out fails other requests for the same entry",
     ),
     Mutation(
         "answer_of_another_kind_takes_the_request",
@@ -474,7 +474,7 @@ _BYTES = [
         f"{TRANSPORT}/v2/transport.py",
         "            if self._is_closed:\n                link.drop()\n",
         "",
-        "a transport that is closed opens connections that nobody closes",
+        "a closed transport opens connections that are never closed",
     ),
 ]
 

@@ -58,7 +58,7 @@ MUTATIONS = [
         f"{MODES}/redo.py",
         "        return is_record and not any(body[-ALIGNMENT:])\n",
         "        return False\n",
-        "a redone group destroys the next record, whose own copy is gone",
+        "a redone group destroys the next record, whose own copy no longer exists",
     ),
     Mutation(
         "mode_failed_checkpoint_is_forgotten",
@@ -115,7 +115,7 @@ MUTATIONS = [
         "if entry is None or bytes.fromhex(entry.salt) != copy.salt:",
         "if entry is None:",
         "a copy of an earlier file in the slot is written",
-        equivalent="an id of a file is never used twice in a directory",
+        equivalent="the id of a file is never used twice in a directory",
     ),
     Mutation(
         "mode_redo_is_not_synced",
@@ -123,7 +123,7 @@ MUTATIONS = [
         "                await handle.datasync()\n                await handle.close()",
         "                await handle.close()",
         "the boot relies on records that are in the page cache only",
-        equivalent="the boot finishes each open file later, and syncs the whole file then",
+        equivalent="the boot finishes each open file later, and then syncs the whole file",
     ),
     Mutation(
         "mode_redo_stops_at_damage",
@@ -348,7 +348,7 @@ MUTATIONS = [
         STORAGE,
         "            shared.journals = (*shared.journals, RunJournal(run.run_id, run.journal))\n",
         "",
-        "nobody removes the journal files of a start that was killed",
+        "the journal files of a killed start are never removed",
     ),
     Mutation(
         "mode_journals_without_a_bound",

@@ -16,6 +16,7 @@ from ledgerlog_spark.model import (
     LedgerState,
     Quorum,
 )
+from ledgerlog_spark.wire.accepted_loss import AcceptedLoss
 from ledgerlog_spark.wire.cookie import Cookie
 from ledgerlog_spark.wire.known_bookie import KnownBookie, KnownDirectory
 from ledgerlog_spark.wire.ledger_metadata.record import (
@@ -33,6 +34,7 @@ OTHERS = [bytes.fromhex(record["bytes"]) for record in records("bookie_service_i
     record["text"].encode() for record in records("cookie", "layout")
 ]
 OTHERS.append(KnownBookie((KnownDirectory("0123456789abcdef", 3, 9),)).encode())
+OTHERS.append(AcceptedLoss("b1", 7, 1, "closed", 9, (4, 5), 2, 1, "me", "why").encode())
 i64 = st.integers(-(1 << 63), (1 << 63) - 1)
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 
@@ -45,6 +47,8 @@ def decode_everything(data: bytes) -> None:
         Cookie.decode(data)
     with suppress(WireFormatError):
         KnownBookie.decode(data)
+    with suppress(WireFormatError):
+        AcceptedLoss.decode(data)
     with suppress(WireFormatError):
         Layout.decode(data)
     with suppress(WireFormatError):

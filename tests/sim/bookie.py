@@ -16,6 +16,7 @@ from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.ports import MetadataAnswer
 from bookie_server.service.collector import Collector
+from bookie_server.service.releaser import Releaser
 from bookie_server.storage.compaction.cycle import Compacted
 from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
@@ -24,6 +25,7 @@ from ledgerlog_spark.model import NO_ENTRY, Code
 from tests.sim.checker import require
 from tests.sim.disk import SECTOR, SimDisk, SimFileSystem, tear_tail
 from tests.sim.late_add import late_add
+from tests.sim.records import RecordsFromStore
 from tests.sim.runtime import Host
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ SETTINGS = StorageSettings(
 
 EVERY_FILE_PERCENT = 101
 """Files without a deleted entry are compacted too, because few files in a schedule have one."""
+RELEASE_PAUSE_MS = 1
 COLLECTOR_INTERVAL_MS = 3_600_000
 """Longer than any schedule, so passes run only when a schedule requests them."""
 
@@ -154,6 +157,13 @@ class SimBookie:
         self.collector = Collector(
             storage=storage,
             listing=ListingFromStore(self.world, host),
+            releaser=Releaser(
+                storage,
+                RecordsFromStore(self.world, self.name, host),
+                host,
+                self.name,
+                RELEASE_PAUSE_MS,
+            ),
             tasks=host,
             interval_ms=COLLECTOR_INTERVAL_MS,
             on_pass=lambda collected: self.world.note(self.name, collected),

@@ -182,10 +182,10 @@ class SimDisk:
         if number:
             raise translated(OSError(number, os.strerror(number)), name, verb)
 
-    def flip_bit(self, name: str, offset: int, bit: int) -> None:
-        """Flip one durable bit."""
+    def flip_bit(self, name: str, offset: int, bit: int, *, is_cached: bool = False) -> None:
+        """Flip one durable bit. If the page is cached, programs see it only without the cache."""
         content = self.seen_names[name]
-        for copy in (content.seen, content.durable):
+        for copy in (content.durable,) if is_cached else (content.seen, content.durable):
             if offset < len(copy):
                 copy[offset] ^= 1 << bit
 
@@ -493,7 +493,10 @@ class SimFile:
         self.has_lost_pages = True
         self.content.unsynced = []
 
-    async def drop_cache(self) -> None:
+    async def drop_cache(
+        self,
+        priority: Priority = Priority.FOREGROUND,  # noqa: ARG002 - it has no threads
+    ) -> None:
         await self.files.step(f"drop {self.name}")
         self.content.seen = bytearray(self.content.durable)
         for write in self.content.unsynced:

@@ -7,10 +7,19 @@ after its sender gave up. Reads without `sync`, and listings, may be old.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from tests.sim.faults import Faults
+
+
+class Alive(Protocol):
+    """The holder of a lock."""
+
+    @property
+    def is_alive(self) -> bool: ...
+
 
 OnWrite = Callable[[str, int, Versioned[LedgerMetadata], Versioned[LedgerMetadata]], None]
 
@@ -22,6 +31,7 @@ class SimMetadataStore:
         on_write: Called with (client, ledger id, before, after) when a write is applied.
         first: The first record of each ledger.
         not_listed: Ledgers that are missing on the server from which bookies read listings.
+        locks: The holder of each lock of re-replication. A lock ends with its holder.
     """
 
     def __init__(self, faults: Faults) -> None:
@@ -29,6 +39,7 @@ class SimMetadataStore:
         self.first: dict[int, Versioned[LedgerMetadata]] = {}
         self.before: dict[int, Versioned[LedgerMetadata]] = {}
         self.not_listed: set[int] = set()
+        self.locks: dict[int, Alive] = {}
         self.on_write: OnWrite | None = None
         self._faults = faults
 
@@ -68,6 +79,18 @@ class SimMetadataStore:
         if self.on_write is not None:
             self.on_write(client, ledger_id, current, written)
         return MetadataOutcome.OK, written
+
+    def lock(self, ledger_id: int, holder: Alive) -> bool:
+        """Take a lock. Return whether the holder has it now."""
+        before = self.locks.get(ledger_id)
+        if before is None or not before.is_alive:
+            self.locks[ledger_id] = holder
+        return self.locks[ledger_id] is holder
+
+    def unlock(self, ledger_id: int, holder: Alive) -> None:
+        """Give a lock back, if this holder has it."""
+        if self.locks.get(ledger_id) is holder:
+            del self.locks[ledger_id]
 
     @staticmethod
     def is_at(current: Versioned[LedgerMetadata], version: Version) -> bool:

@@ -141,6 +141,20 @@ def _collections(view: BookieView, _request: Request) -> Answer:
     return _json([view.garbage_collection()])
 
 
+def _scrub_details(view: BookieView, _request: Request) -> Answer:
+    return _json(view.scrub_details())
+
+
+def _scrub(view: BookieView, request: Request) -> Answer:
+    view.scrub()
+    _logger.info("scrub_requested", peer=request.peer)
+    return _scrub_details(view, request)
+
+
+def _repair(view: BookieView, _request: Request) -> Answer:
+    return _json({"doubt": view.doubt(), **view.repair()})
+
+
 def _configuration(view: BookieView, _request: Request) -> Answer:
     return _json(view.configuration())
 
@@ -166,8 +180,10 @@ ROUTES: Final[dict[str, dict[str, Handler]]] = {
     "/api/v1/bookie/state/readonly": {"GET": _read_only, "PUT": _set_read_only},
     "/api/v1/bookie/gc": {"GET": _collects, "PUT": _collect},
     "/api/v1/bookie/gc_details": {"GET": _collections},
+    "/api/v1/bookie/scrub": {"GET": _scrub_details, "PUT": _scrub},
     "/api/v1/bookie/info": {"GET": _info},
     "/api/v1/bookie/last_log_mark": {"GET": _last_log_mark},
+    "/api/v1/bookie/repair": {"GET": _repair},
     "/api/v1/bookie/status": {"GET": _status},
     "/api/v1/config/server_config": {"GET": _configuration},
 }

@@ -21,6 +21,7 @@ from bookie_server.config import BookieSettings
 from bookie_server.core.disk_use import DiskSpace
 from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.logging import black_out_secrets
+from bookie_server.service.repair.progress import RepairProgress
 from bookie_server.storage.compaction.cycle import Compacted
 from bookie_server.storage.directories.opening import BookieStorage
 
@@ -38,6 +39,7 @@ class Serving:
     storage: BookieStorage
     collector: Collector
     registry: CollectorRegistry
+    repair: RepairProgress
 
 
 class BookieView:
@@ -60,12 +62,18 @@ class BookieView:
 
     # Called by the bookie.
 
-    def serve(self, storage: BookieStorage, collector: Collector, metrics: Metrics) -> None:
+    def serve(
+        self,
+        storage: BookieStorage,
+        collector: Collector,
+        metrics: Metrics,
+        repair: RepairProgress,
+    ) -> None:
         """Show the parts of an open storage from now on."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(metrics)
         self._devices = [_device_of(each.path) for each in storage.directories]
-        self._serving = Serving(storage, collector, registry)
+        self._serving = Serving(storage, collector, registry, repair)
 
     def note_pass(self, collected: Collected) -> None:
         """Record the result of a pass of garbage collection."""
@@ -168,6 +176,7 @@ class BookieView:
             "lastCollectionIsWhole": last.is_whole,
             "lastLedgersHeld": last.ledgers_held,
             "lastLedgersDeleted": last.ledgers_dropped,
+            "lastLedgersReleased": last.ledgers_released,
         }
 
     @property
@@ -180,6 +189,32 @@ class BookieView:
         return DiskSpace(
             sum(each.total for each in spaces.values()), sum(each.free for each in spaces.values())
         )
+
+    def scrub(self) -> None:
+        """Continue the scrub that has not ended, or begin one."""
+        self._change(self.serving.storage.scrubber.request)
+
+    def scrub_details(self) -> dict[str, Any]:
+        """Return how far the scrub has come, and what the scrubs of this process found."""
+        scrubber = self.serving.storage.scrubber
+        counters = self.serving.storage.counters.by_metric()
+        position = scrubber.position
+        return {
+            "scrubbing": scrubber.is_running,
+            "lastScrubBeginTime": position.began_ms,
+            "lastScrubEndTime": position.ended_ms,
+            "filesLeft": scrubber.files_left,
+            "filesRead": counters["scrub_files"],
+            "bytesRead": counters["scrub_bytes"],
+            "damagedRecords": counters["scrub_damaged_records"],
+            "damagedEntries": counters["scrub_damaged_entries"],
+            "damagedIndexes": counters["scrub_damaged_indexes"],
+            "entriesToRepair": scrubber.damaged_count,
+        }
+
+    def repair(self) -> dict[str, Any]:
+        """Return the progress of the repair."""
+        return self.serving.repair.as_fields()
 
     def disk_info(self) -> dict[str, int]:
         """Return the free bytes and the size of the devices, with BookKeeper's names."""
@@ -242,8 +277,10 @@ class BookieView:
             "state": self.state(),
             "disk": self.disk_info(),
             "directories": self.directories(),
+            "repair": self.repair(),
             "doubt": self.doubt(),
             "garbageCollection": self.garbage_collection(),
+            "scrub": self.scrub_details(),
             "metrics": self.metrics(),
         }
 

@@ -25,6 +25,7 @@ from bookie_server.core.requests import (
 from bookie_server.errors import StorageError, TooManyRangesError
 from bookie_server.service.collector import Collector
 from bookie_server.service.grpc.calls import FairSlots
+from bookie_server.service.grpc.limbo import LimboCalls
 from bookie_server.service.grpc.replies import Batches, HeldReplies, Listings
 from bookie_server.service.grpc.stream import (
     BadStreamError,
@@ -73,6 +74,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         bookie_id: str,
         storage: BookieStorage,
         collector: Collector,
+        limbo: LimboCalls,
         lanes: Lanes,
         counters: ServiceCounters,
         connections_count: Callable[[], int],
@@ -83,6 +85,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         self._frame_size_bytes_max = frame_size_bytes_max
         self._storage = storage
         self._collector = collector
+        self._limbo = limbo
         self._lanes = lanes
         self.watch_slots = FairSlots(watches_max)
         self._counters = counters
@@ -324,6 +327,20 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
             ledgers_held=collected.ledgers_held,
             ledgers_dropped=collected.ledgers_dropped,
         )
+
+    async def ListLimbo(  # noqa: N802
+        self, request: pb.ListLimboRequest, context: object
+    ) -> pb.ListLimboReply:
+        """Return a page of the ledgers in limbo."""
+        del context
+        return self._limbo.listed(request)
+
+    async def AcceptLoss(  # noqa: N802
+        self, request: pb.AcceptLossRequest, context: object
+    ) -> pb.AcceptLossReply:
+        """End the limbo of a ledger whose entries are lost."""
+        del context
+        return await self._limbo.accept(request)
 
     async def _serve(
         self, stream: ReplyStream[Any, T], requests: AsyncIterator[Any], context: Context

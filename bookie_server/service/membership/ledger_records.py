@@ -1,4 +1,4 @@
-"""Reads ledger metadata in the metadata store for storage and garbage collection."""
+"""Reads and touches ledger metadata in the metadata store, for storage and garbage collection."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from bookie_server.service.logging import fields_of, get_logger
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataError, MetadataFormatError
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.registration import Registration
+from ledgerlog_spark.metadata.replication_locks import ReplicationLocks
+from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
 
 _logger = get_logger("collector")
 _metadata_logger = get_logger("metadata")
@@ -88,3 +90,59 @@ class StoreLedgerListing:
         except MetadataFormatError:
             return False
         return False
+
+
+class StoreLedgerRecords:
+    """Implements `LedgerRecords` with ledger metadata and the locks of re-replication."""
+
+    def __init__(self, ledgers: LedgerStore, locks: ReplicationLocks, bookie_id: str) -> None:
+        self._ledgers = ledgers
+        self._locks = locks
+        self._bookie_id = bookie_id
+
+    async def lock(self, ledger_id: int) -> bool:
+        """Take the lock of a ledger. Return False also on a failure."""
+        try:
+            return await self._locks.acquire(ledger_id, self._bookie_id)
+        except MetadataError as error:
+            _log_failed_release(ledger_id, error)
+            return False
+
+    async def unlock(self, ledger_id: int) -> None:
+        """Give the lock back. After a failure, the lock ends with the session."""
+        try:
+            await self._locks.release(ledger_id)
+        except MetadataError as error:
+            _log_failed_release(ledger_id, error)
+
+    async def peek(self, ledger_id: int) -> Versioned[LedgerMetadata] | None:
+        """Return the record of a ledger without a sync."""
+        try:
+            return await self._ledgers.load(ledger_id)
+        except LedgerNotFoundError:
+            return None
+        except MetadataError as error:
+            _log_failed_release(ledger_id, error)
+            return None
+
+    async def load(self, ledger_id: int) -> Versioned[LedgerMetadata] | None:
+        """Return the record of a ledger after a sync."""
+        try:
+            await self._ledgers.sync()
+        except MetadataError as error:
+            _log_failed_release(ledger_id, error)
+            return None
+        return await self.peek(ledger_id)
+
+    async def touch(self, ledger_id: int, version: Version) -> bool:
+        """Write the record again. Return False after a conflict and after a failure."""
+        try:
+            await self._ledgers.touch(ledger_id, version)
+        except MetadataError as error:
+            _log_failed_release(ledger_id, error)
+            return False
+        return True
+
+
+def _log_failed_release(ledger_id: int, error: MetadataError) -> None:
+    _logger.warning("release_failed", **{**fields_of(error), "ledger_id": ledger_id})

@@ -37,6 +37,7 @@ RELATED: Final = {
     "ledgers": "bookie_gc_ACTIVE_LEDGER_TOTAL",
     "storage_log_bytes_written": "bookie_journal_JOURNAL_WRITE_BYTES",
     "storage_compactions": "bookie_gc_MAJOR_COMPACTION_TOTAL",
+    "storage_releases": "bookie_gc_NUM_OVER_REPLICATED_LEDGERS",
     "disk_free_bytes": "bookie_ledger_dir_..._usage",
 }
 """The most similar metric of BookKeeper, which counts something else."""
@@ -91,6 +92,12 @@ MEANINGS: Final = {
         "forgets them."
     ),
     "entry_log_files": "Entry-log files that may hold entries, including the file that is written.",
+    "scrub_ended_seconds": (
+        "When the last whole scrub ended, in seconds since 1970; 0 if none has ended."
+    ),
+    "scrub_damaged_waiting": (
+        "Damaged entries that the scrub found, and that wait for copies from other bookies."
+    ),
     "doubt_epoch": (
         "Number of times that the directory may have lost entries. The bookie does not deny that "
         "an entry of a ledger in limbo exists."
@@ -125,6 +132,21 @@ MEANINGS: Final = {
     "watches": "Watches of a last add confirmed that are open.",
     "watches_refused": "Watches that were refused because too many watches were open.",
     "watches_ended": "Watches that were ended to make room for a watch of another client.",
+    "repair_ledgers_left": (
+        "Ledgers that the repair still has to try, because the bookie may have lost entries of "
+        "them. 0 while nothing is in limbo."
+    ),
+    "repair_needs_operator": (
+        "Ledgers with entries whose existence all other bookies deny. **Above 0: `ledgerlog bookie "
+        "limbo list` shows them.**"
+    ),
+    "repair_ledgers_cleared": "Ledgers that left limbo by a repair since the start.",
+    "repair_entries_fetched": "Entries that the repair fetched from other bookies since the start.",
+    "repair_bytes_fetched": "Bytes of the entries in `repair_entries_fetched`.",
+    "repair_entries_refused": (
+        "Entries of other bookies that the repair refused, because their digest was wrong. **Above "
+        "0: another bookie has damaged data.**"
+    ),
     "log_lines_dropped": "Log lines that were dropped because standard error did not accept them.",
     "in_flight_bytes": "Bytes that the bookie holds for its peers, in all lanes.",
     "loop_lag_seconds": "Delay of the event loop, which is measured every 20 ms.",
@@ -177,7 +199,11 @@ MEANINGS: Final = {
     "storage_add_overlap": "Adds of an entry that was stored already, with other bytes.",
     "storage_fences": "Ledgers that were fenced.",
     "storage_damage": "Reads that found a damaged entry. **Above 0: the disk lost data.**",
-    "storage_drops": "Ledgers whose entries were deleted.",
+    "storage_drops": "Deleted ledgers whose entries were deleted.",
+    "storage_releases": (
+        "Closed ledgers whose entries were deleted because their metadata no longer names the "
+        "bookie."
+    ),
     "storage_tombstones_forgotten": (
         "Deleted ledgers that the bookie forgot after their grace period."
     ),
@@ -203,6 +229,32 @@ MEANINGS: Final = {
     "directory_has_failed": (
         "1 for each directory that has failed. **Above 0: the bookie is read-only until its next "
         "start.**"
+    ),
+    "storage_scrubs": "Scrubs that reached their last file.",
+    "storage_scrub_files": "Files that scrubs read.",
+    "storage_scrub_files_skipped": (
+        "How often a scrub could not read a file in several attempts. **Above 0: the disk lost "
+        "data.**"
+    ),
+    "storage_scrub_bytes": "Bytes that scrubs read from the device.",
+    "storage_scrub_damaged_records": (
+        "Damaged records that scrubs found; each scrub counts a record again until its file is "
+        "freed. **Above 0: the disk lost data.**"
+    ),
+    "storage_scrub_damaged_entries": (
+        "Entries in these records that are not deleted and have no newer copy. Reads of these "
+        "entries fail until copies from other bookies replace them."
+    ),
+    "storage_scrub_damaged_indexes": (
+        "Damaged indexes that scrubs found. The bookie rebuilds them from the records."
+    ),
+    "storage_scrub_wrong_pointers": (
+        "Index entries that pointed to another record. The bookie rebuilds such an index. **Above "
+        "0: please report this defect.**"
+    ),
+    "storage_scrub_counts_corrected": (
+        "Files whose number of live bytes was wrong, and was corrected. **Above 0: please report "
+        "this defect.**"
     ),
     "sync_times": (
         "Times of the syncs that adds wait for: number and sum since the start, and quantiles of "

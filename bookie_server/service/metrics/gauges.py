@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bookie_server.core.disk_use import DiskLevel
 from bookie_server.service.admin.view import BookieView
 from bookie_server.service.limits.lanes import Lanes, lane_gauges
+from bookie_server.service.repair.progress import RepairProgress, repair_gauges
 from bookie_server.service.v2.server import V2Server
 from bookie_server.storage.directories.opening import BookieStorage
 
@@ -23,6 +24,7 @@ def bookie_gauges(
     grpc: GrpcServer,
     servicer: BookieServicer,
     lanes: Lanes,
+    repair: RepairProgress,
     log_lines_dropped: Callable[[], int],
 ) -> dict[str, Callable[[], float]]:
     """Return a map from gauge names without prefix to the functions that return the values."""
@@ -32,6 +34,8 @@ def bookie_gauges(
         "ledgers": lambda: storage.ledgers_count,
         "writable": view.status_number,
         "entry_log_files": lambda: storage.files_count,
+        "scrub_ended_seconds": lambda: storage.scrubber.position.ended_ms / 1_000,
+        "scrub_damaged_waiting": lambda: storage.scrubber.damaged_count,
         "doubt_epoch": lambda: storage.doubt.epoch,
         "in_doubt": lambda: not storage.doubt.is_over,
         "ledgers_in_limbo": lambda: storage.ledgers_in_limbo,
@@ -48,5 +52,6 @@ def bookie_gauges(
         "watches_refused": lambda: servicer.watch_slots.refused,
         "watches_ended": lambda: servicer.watch_slots.ended,
         "log_lines_dropped": log_lines_dropped,
+        **repair_gauges(repair),
         **lane_gauges(lanes),
     }

@@ -23,7 +23,8 @@ class Compactor:
         self._shared = shared
         self._keeper = keeper
         self._on_failed = on_failed
-        self._pace = Pace(shared)
+        bytes_per_s = shared.settings.compaction_bytes_per_s
+        self._pace = Pace(shared, bytes_per_s, frees_room=True)
         now_ms = shared.clock.monotonic_ms()
         self._schedule = Schedule(shared.settings, now_ms, now_ms)
         self._wanted = 0  # the largest threshold that was requested and not begun

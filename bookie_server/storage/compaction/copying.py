@@ -18,7 +18,7 @@ from bookie_server.storage.files.entry_log_file import (
     read_body,
     read_header,
 )
-from bookie_server.storage.replay import FileWindow
+from bookie_server.storage.replay import FileWindow, run_in_window
 from bookie_server.storage.shared import Shared
 
 R = TypeVar("R")
@@ -128,13 +128,7 @@ class Copying:
 
     async def _run(self, reading: Generator[Need, bytes, R]) -> R:
         """Run a reading of the source with the bytes of the window."""
-        try:
-            need = next(reading)
-            while True:
-                need = reading.send(await self._window.get(need.offset, need.size))
-        except StopIteration as end:
-            result: R = end.value
-            return result
+        return await run_in_window(reading, self._window)
 
 
 def part_of(record: JournalRecord, places: list[range]) -> JournalRecord:

@@ -113,15 +113,20 @@ class LiveEntries:
     async def _add(
         self, found: LiveStretches, source: FinishedFile, ledger_id: int, pieces: list[Piece[int]]
     ) -> None:
-        """Add the live parts of pieces of a ledger."""
+        for piece in await self.live_parts(source, ledger_id, pieces):
+            found.add(piece)
+
+    async def live_parts(
+        self, source: FinishedFile, ledger_id: int, pieces: list[Piece[int]]
+    ) -> list[Piece[int]]:
+        """Return the live parts of pieces of a ledger, which must be in ascending order."""
         tombstone = self._shared.states.tombstone_of(ledger_id)
         live = [piece for piece in pieces if piece.origin > tombstone]
         for rival in self._rivals(source, ledger_id, live) if live else ():
             if live:
                 # If the rival is freed meanwhile, its ledger was dropped, and its read fails.
                 live = await self._without_newer(live, rival, ledger_id)
-        for piece in live:
-            found.add(piece)
+        return live
 
     def _rivals(
         self, source: FinishedFile, ledger_id: int, pieces: list[Piece[int]]

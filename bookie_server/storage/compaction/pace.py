@@ -1,4 +1,4 @@
-"""Limits the speed of compaction, and lets other tasks run."""
+"""Limits the speed of compaction and of the scrub, and lets other tasks run."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ PAUSE_MS_MAX = 1_000
 
 
 class Pace:
-    """Counts the bytes of compaction, and makes pauses. While the disk is full, it makes none.
+    """Counts the bytes of background work, and makes pauses.
 
-    Compaction ends early while the storage stops or has failed.
+    If the work `frees_room`, it makes no pauses while the disk is full. The work ends early while
+    the storage stops or has failed.
     """
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, bytes_per_s: int, *, frees_room: bool = False) -> None:
         self._shared = shared
-        self._rate = Rate(shared.settings.compaction_bytes_per_s)
+        self._rate = Rate(bytes_per_s)
+        self._frees_room = frees_room
         self._unpaid = 0
         self._unsynced_bytes = 0
         self.is_stopped = False
 
     @property
     def must_end(self) -> bool:
-        """Whether compaction must end without further changes."""
+        """Whether the work must end without further changes."""
         health = self._shared.health
         return self.is_stopped or health.has_failed or health.is_closing
 
@@ -44,10 +46,14 @@ class Pace:
             return
         size_bytes, self._unpaid = self._unpaid, 0
         pause_ms = self._rate.pause_ms(size_bytes, self._shared.clock.monotonic_ms())
-        while pause_ms > 0 and not self._shared.health.is_short_of_room and not self.must_end:
+        while pause_ms > 0 and not self._is_urgent and not self.must_end:
             await self._shared.tasks.sleep(min(pause_ms, PAUSE_MS_MAX))
             pause_ms -= PAUSE_MS_MAX
         await self._shared.give_way()
+
+    @property
+    def _is_urgent(self) -> bool:
+        return self._frees_room and self._shared.health.is_short_of_room
 
     async def read(self, handle: File, offset: int, size: int) -> bytes:
         """Read bytes of a file, with the priority of background work."""

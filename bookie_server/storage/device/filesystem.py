@@ -446,9 +446,9 @@ class OsFile:
         """Make the file's data and size durable."""
         await self._use(self._files.thread_of(priority), self._sync, "sync")
 
-    async def drop_cache(self) -> None:
+    async def drop_cache(self, priority: Priority = Priority.FOREGROUND) -> None:
         """Let later reads take synced bytes from the device."""
-        await self._files.call(lambda: self._drop(0, 0), self.name, "drop")
+        await self._use(self._files.thread_of(priority), lambda: self._drop(0, 0), "drop")
 
     async def allocate(self, size: int) -> None:
         """Reserve blocks, or only set the size if the file system cannot reserve blocks."""

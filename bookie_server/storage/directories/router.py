@@ -27,6 +27,7 @@ from bookie_server.core.requests import (
     StoredReads,
     StoredSliceRead,
 )
+from bookie_server.core.scrub import ScrubPosition
 from bookie_server.errors import StorageError, shared_ledger
 from bookie_server.ports import Tasks
 from bookie_server.storage.directories.homes import Homes
@@ -35,7 +36,7 @@ from bookie_server.storage.directories.losses import JoinedLosses
 from bookie_server.storage.lacs import OnLacChange
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.spans import Spans
-from ledgerlog_spark.model import Code
+from ledgerlog_spark.model import NO_ENTRY, Code
 
 
 class LedgerDirectories:
@@ -55,6 +56,7 @@ class LedgerDirectories:
         _require_one_home(self.directories)
         self.counters = JoinedCounters(self.directories)
         self.compactor = Compactors(self.directories)
+        self.scrubber = Scrubbers(self.directories)
         self.on_state_change: Callable[[], None] = lambda: None
         self.losses = losses = JoinedLosses(self.directories, tasks)
         self.raise_doubt, self.date_doubt = losses.raise_doubt, losses.date_doubt
@@ -291,6 +293,15 @@ class LedgerDirectories:
         """Return the ledgers that got the answer "unknown" since the last call."""
         return list(dict.fromkeys(i for each in self.directories for i in each.take_asked()))
 
+    def last_accepted_id(self, ledger_id: int) -> int:
+        """Return the largest entry id of a ledger that was accepted, or -1."""
+        home = self._homes.of(ledger_id)
+        return NO_ENTRY if home is None else home.last_accepted_id(ledger_id)
+
+    def take_damaged(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Return the damaged entries that scrubs have found since the last call."""
+        return [entry for each in self._serving for entry in each.take_damaged()]
+
     async def verify_held(
         self, ledger_id: int, entry_ids: Sequence[int], is_intact: Callable[[int, bytes], bool]
     ) -> frozenset[int]:
@@ -328,6 +339,29 @@ class LedgerDirectories:
             on_done(Code.NO_LEDGER)
         else:
             home.drop(ledger_id, on_done)
+
+    async def releasable(self) -> list[int]:
+        """Return the ids of all ledgers that may be released, in ascending order."""
+        return sorted([i for each in self._serving for i in await each.releasable()])
+
+    def hide(self, ledger_id: int) -> bool:
+        """Begin the release of a ledger, and return whether it is hidden."""
+        home = self._homes.of(ledger_id)
+        return home is not None and home.hide(ledger_id)
+
+    def unhide(self, ledger_id: int) -> None:
+        """End a release that was not completed."""
+        home = self._homes.of(ledger_id)
+        if home is not None:
+            home.unhide(ledger_id)
+
+    def release(self, ledger_id: int, on_done: OnAdd) -> None:
+        """Delete the entries of a hidden ledger, without a fence."""
+        home = self._homes.of(ledger_id)
+        if home is None:
+            on_done(Code.NO_LEDGER)
+        else:
+            home.release(ledger_id, on_done)
 
     async def reclaim(self) -> None:
         """Free the finished files without live entries, and forget old tombstones."""
@@ -373,6 +407,42 @@ class Compactors:
         """Start the compactions that are due by their intervals."""
         for directory in self.directories:
             directory.compactor.compact_when_due()
+
+
+@dataclass(frozen=True, slots=True)
+class Scrubbers:
+    """The scrubs of all directories."""
+
+    directories: Sequence[LedgerStorage]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a scrub runs."""
+        return any(each.scrubber.is_running for each in self.directories)
+
+    @property
+    def position(self) -> ScrubPosition:
+        """The position of the directory whose last scrub is the oldest."""
+        return min((each.scrubber.position for each in self.directories), key=_ended_ms)
+
+    @property
+    def files_left(self) -> int:
+        """Number of files that the running scrubs have not read."""
+        return sum(each.scrubber.files_left for each in self.directories)
+
+    @property
+    def damaged_count(self) -> int:
+        """Number of damaged entries that wait for a repair."""
+        return sum(each.scrubber.damaged_count for each in self.directories)
+
+    def request(self) -> None:
+        """Continue the scrubs that have not ended, or begin one in each directory."""
+        for directory in self.directories:
+            directory.scrubber.request()
+
+
+def _ended_ms(position: ScrubPosition) -> int:
+    return position.ended_ms
 
 
 def _require_one_home(directories: Iterable[LedgerStorage]) -> None:

@@ -37,6 +37,10 @@ class HeldFiles:
     def __contains__(self, file_id: int) -> bool:
         return file_id in self._files
 
+    def get(self, file_id: int) -> FinishedFile | None:
+        """Return a file, or None if it was freed."""
+        return self._files.get(file_id)
+
     def __len__(self) -> int:
         return len(self._files)
 

@@ -43,11 +43,35 @@ class IndexRebuilds:
     def on_damage(self, file: FinishedFile | None) -> None:
         """Count damage that a read found; if the index of `file` is damaged, rebuild the index."""
         self._shared.counters.damage += 1
-        if file is None or file.rebuilt is not None or file.entry.file_id in self._running:
+        if file is not None:
+            self.rebuild(file)
+
+    def is_running(self, file: FinishedFile) -> bool:
+        """Return whether the index of a file is being rebuilt, or its ledgers are being counted."""
+        return file.entry.file_id in self._running and file.rebuilt is None
+
+    def rebuild(self, file: FinishedFile) -> None:
+        """Start to rebuild the damaged index of a file, unless this was done before."""
+        if file.rebuilt is not None or file.entry.file_id in self._running:
             return
         self._running.add(file.entry.file_id)
         self._shared.health.files_in_doubt.add(file.entry.file_id)
         self._shared.tasks.spawn("index rebuild", self._rebuild(file), Priority.BACKGROUND)
+
+    async def count_again(self, file: FinishedFile) -> None:
+        """Count the live bytes of a file again. The file must not be in doubt.
+
+        No rebuild of its index begins before the end, because both set the doubt.
+        """
+        doubts, file_id = self._shared.health.files_in_doubt, file.entry.file_id
+        had_rebuild = file_id in self._running
+        self._running.add(file_id)
+        doubts.add(file_id)
+        for _ in self._finished.counting_again(file):
+            await self._shared.give_way()
+        doubts.discard(file_id)
+        if not had_rebuild:
+            self._running.discard(file_id)
 
     async def _rebuild(self, file: FinishedFile) -> None:
         doubts, file_id = self._shared.health.files_in_doubt, file.entry.file_id

@@ -38,6 +38,11 @@ class LiveBytes:
         self._count -= 1
         return size_bytes
 
+    def size_of(self, ledger_id: int) -> int:
+        """Return the bytes of a ledger, or `DROPPED` if the ledger is dropped or not there."""
+        place = self._place_of(ledger_id)
+        return DROPPED if place < 0 else self._sizes[place]
+
     def __contains__(self, ledger_id: int) -> bool:
         return self._place_of(ledger_id) >= 0
 

@@ -239,9 +239,9 @@ class PooledFile:
         """Make the file's data and size durable."""
         await self._run(lambda file: file.datasync(priority))
 
-    async def drop_cache(self) -> None:
+    async def drop_cache(self, priority: Priority = Priority.FOREGROUND) -> None:
         """Let later reads take synced bytes from the device."""
-        await self._run(lambda file: file.drop_cache())
+        await self._run(lambda file: file.drop_cache(priority))
 
     async def allocate(self, size: int) -> None:
         """Reserve blocks so that the file is `size` bytes long."""

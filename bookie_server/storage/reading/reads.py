@@ -199,6 +199,12 @@ class Reader:
         self._cache(key, record)
         return record
 
+    def forget_record(self, file: FinishedFile, offset: int) -> None:
+        """Read the header of a record from its file again when it is needed next."""
+        record = self._records.pop((file.entry.file_id, offset), None)
+        if record is not None:
+            self._lengths_cached -= len(record.lengths)
+
     def _cache(self, key: tuple[int, int], record: JournalRecord) -> None:
         records = self._records
         if key in records:  # another reading has read this record at the same time

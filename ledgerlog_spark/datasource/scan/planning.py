@@ -212,7 +212,7 @@ def _records(logs: BlockingLogs, partitions: Sequence[ScanPartition]) -> dict[in
 def _with_indexes(
     logs: BlockingLogs, scans: list[LogScan], wanted: Sequence[ScanRange], password: bytes
 ) -> list[LogScan]:
-    """The scans with the indexes and spans of the ranges in `wanted` that could be read."""
+    """The scans, with all readable indexes and spans of the ranges in `wanted`."""
     if not wanted:
         return scans
     log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}

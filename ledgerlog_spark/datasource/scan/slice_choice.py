@@ -121,7 +121,7 @@ class SliceChoice:
         slices = first.index_entries * (1 + pruning.columns) * SLICE_SIZE_BYTES * 4 / 3
         range_size_bytes = size_bytes * first.index_entries / entries
         if slices > min(INDEX_SIZE_BYTES_MAX, range_size_bytes * SLICES_SHARE_MAX):
-            return False  # the writer has left them out
+            return False  # the writer stored no slices
         if pruning.has_first:
             return True  # the task decides by the exact sizes in the index
         headers = entries * (HEADER_SIZE_BYTES + HEADER_COLUMN_SIZE_BYTES * pruning.columns)
@@ -145,7 +145,7 @@ def _index_size_bytes(pruning: _Pruning, entries: int) -> float:
     fixed = pruning.columns - varying
     of_entry = fixed * INDEX_FIXED_SIZE_BYTES + varying * INDEX_VARYING_SIZE_BYTES
     bounds = entries * of_entry * min(1, COLUMNS_MAX / pruning.columns)
-    has_bounds = bounds <= INDEX_SIZE_BYTES_MAX  # otherwise, the writer has left them out
+    has_bounds = bounds <= INDEX_SIZE_BYTES_MAX  # otherwise, the writer stored none
     return entries * INDEX_ENTRY_SIZE_BYTES + bounds * has_bounds
 
 
@@ -166,7 +166,7 @@ def _pruning(
     schema = decode_schema(encoded)
     places = places_of(schema, columns)
     if buffer_counts(schema) is None:
-        return None  # columns cannot be read alone
+        return None  # single columns cannot be requested
     first = frozenset(first_columns(encoded))
     has_first = bool(first) and not first.issuperset(places)
     is_pruned = len(places) < len(schema) and 1 + len(places) <= SLICE_RANGES_MAX

@@ -42,7 +42,7 @@ def requested_version(logs: BlockingLogs, log: BlockingLog, options: SourceOptio
 def requested_offsets(
     logs: BlockingLogs, scans: Sequence[LogScan], options: SourceOptions, password: bytes
 ) -> tuple[Offsets, Offsets]:
-    """The start and the end of a batch read, by its options. Times are converted to offsets.
+    """The start and the end of a batch read with these options, with times converted to offsets.
 
     If an option is a time, the transactional logs in `scans` must contain their history.
     """

@@ -50,7 +50,7 @@ class Needs:
         include_metadata: bool = False,
         first_columns: FirstColumns = no_columns,
     ) -> None:
-        assert top is None or not filters, "the first rows are those that pass the filters"
+        assert top is None or not filters, "filters may drop the first rows"
         self._filters = tuple(filters)
         self._top = top
         self._include_metadata = include_metadata
@@ -60,7 +60,7 @@ class Needs:
         self._columns = columns | ({top.column} if top is not None else set())
 
     def ranges(self, listed: Sequence[Listed]) -> list[bool]:
-        """Return for each listed range whether it may contain a needed row, by its statistics."""
+        """Return for each listed range whether its statistics allow a needed row in it."""
         if not self._filters and self._top is None:
             return [True] * len(listed)
         runs = [(each, run_of_item(each.snapshot.name, each.item)) for each in listed]

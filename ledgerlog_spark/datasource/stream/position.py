@@ -138,10 +138,10 @@ def readable_from(
     if offset < view.oldest_offset:
         if options.fail_on_data_loss:
             raise DataLossError(
-                f"the checkpoint is at offset {offset} of log {name!r}, but the oldest row that "
-                f"exists has offset {view.oldest_offset}: {view.oldest_offset - offset} rows were "
-                f"truncated, or overwritten and expired, before the query read them. To continue "
-                f"without them, {_GO_ON}.",
+                f"the checkpoint is at offset {offset} of log {name!r}, but the oldest "
+                f"existing row has offset {view.oldest_offset}: "
+                f"{view.oldest_offset - offset} rows were truncated, or overwritten and expired, "
+                f"before the query read them. To continue without them, {_GO_ON}.",
                 log=name,
                 offset=offset,
                 oldest_offset=view.oldest_offset,

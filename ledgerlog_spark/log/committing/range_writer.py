@@ -1,7 +1,7 @@
 """Writes ranges of rows into ledgers (LOGS.md#K1, LOGS.md#K4, LOGS.md#K12).
 
-A range belongs to one attempt of one task. An attempt that fails needs no cleanup, because the
-sweeper deletes ranges that are never committed.
+A range belongs to one attempt of one task. A failed attempt needs no cleanup, because the sweeper
+deletes ranges that are never committed.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class SchemaCommits:
     async def add_columns(
         self, schema: bytes, *, expected_version: int | None = None, password: bytes = b""
     ) -> CommitResult:
-        """Add columns, and fields of structs, to a transactional log of rows, without rows.
+        """Add columns, and fields of structs, to a transactional log of rows. No row is written.
 
         The call creates a version with the new columns at the end. The columns are null in the rows
         of earlier versions. If the log has all these columns, the call changes nothing.

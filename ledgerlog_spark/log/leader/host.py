@@ -54,7 +54,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
         on_crash: Callable[[LedgerLogError], None],
         send_appends: Callable[[], None],
     ) -> None:
-        """Make a host that has not called the machine yet.
+        """Make a host, without calling the machine.
 
         Only this host may call `machine.handle`.
 

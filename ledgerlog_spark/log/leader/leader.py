@@ -187,7 +187,7 @@ class Leader:
         return await forever(future, REQUESTS_END)
 
     def append_async(self, record: bytes | bytearray | memoryview) -> asyncio.Future[Position]:
-        """Append a record. Return a future of its position, which has the errors of `append`.
+        """Append a record. Return a future of its position. The future has the errors of `append`.
 
         Records are appended in the order of the calls. The call never blocks, so the caller must
         await `drain` from time to time. If 16 times the settings' backlog waits to be sent, the

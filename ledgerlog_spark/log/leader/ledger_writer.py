@@ -52,7 +52,7 @@ class LeaderWriter:
         self._is_broken = True
         self.handle.abandon()
 
-    # --- calls of the handle: to its listener, and to the waiter of its appends ---
+    # --- methods that the handle calls ---
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
         """Do nothing, because the leader limits the entries in flight."""

@@ -61,8 +61,8 @@ async def view(
         seen_offset: An end of the log that any process found before. A fresh view reaches this
             offset, even if the bookies that answer do not have the newest LAC yet. It ends before
             this offset only if records are lost.
-        known_version: The newest version that the caller has. Only later versions are read. With
-            None, the versions are read that contain the commit times of the rows.
+        known_version: The newest version that the caller has. Only later versions are read. If it
+            is None, only the versions with the commit times of the rows are read.
         known_schemas: Ids of the schemas that the caller has.
         is_fresh: Whether the view must be current. If false, the call sends one request less, but
             the view may lack existing rows.

@@ -106,6 +106,18 @@ class LedgerStore:
             raise _not_found(ledger_id) from None
         return Versioned(metadata, written)
 
+    async def touch(self, ledger_id: int, version: Version) -> Version:
+        """Write the same bytes again if the metadata still has `version`. Return the new version.
+
+        So a write of another client that has read the metadata before fails.
+        """
+        path = self.path(ledger_id)
+        try:
+            unchanged = await self._tree.get(path)
+            return await self._tree.set(path, unchanged.value, version)
+        except znodes.NodeMissingError:
+            raise _not_found(ledger_id) from None
+
     async def delete(self, ledger_id: int, version: Version | None = None) -> None:
         """Delete the metadata of a ledger. If `version` is None, missing metadata is no error."""
         try:

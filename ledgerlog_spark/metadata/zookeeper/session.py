@@ -317,7 +317,10 @@ class ZookeeperSession:
         return lambda: self._session_watches.pop(key, None) and None
 
     async def end_session(self, secret: bytes) -> None:
-        """Implements `ZnodeTree.end_session`. A new connection resumes the session to close it."""
+        """Implements `ZnodeTree.end_session`.
+
+        A new connection resumes the session, and then closes the session.
+        """
         session_id = int.from_bytes(secret[:SESSION_ID_SIZE_BYTES], "big", signed=True)
         # If the session has ended, the server begins a new session, which is closed instead.
         client = KazooClient(

@@ -302,8 +302,7 @@ class LeaderStopped:
     """The offset after the last acknowledged record. Records with lower offsets are in the log,
     unless the log was deleted."""
     first_unknown_append: int | None
-    """The oldest append that was not acknowledged but may be in the log; None without such an
-    append."""
+    """The oldest append that was not acknowledged but may be in the log; None if there is none."""
     first_unsent_append: int
     """The first append that was not sent or was cut off. This append and all later appends are
     certainly not in the log."""

@@ -51,7 +51,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
 
     @property
     def unlisted_ledger(self) -> int | None:
-        """The ledger that this opening created; None without one, or if it may be in the list."""
+        """The ledger that this opening created; None if the list may contain it."""
         return None if self.may_write else self._own
 
     def give_up(self, timeout_ms: int) -> LeaderTimeoutError:

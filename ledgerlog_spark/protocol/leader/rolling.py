@@ -1,9 +1,9 @@
 """The ledgers of one leader: the current ledger, the next ledger, and the ledgers to close.
 
-LOGS.md#J5-J9. At most two ledgers of the list are open. A leader that rolls creates the next
-ledger, and lists it while appends still go to the current ledger. The leader switches to the next
-ledger after all appends of the current ledger are acknowledged. Then the old ledger is closed and
-becomes an item, before another roll can begin.
+LOGS.md#J5-J9. At most two ledgers of the list are open. When a leader rolls, it creates the next
+ledger, and lists this ledger while appends still go to the current ledger. The leader switches to
+the next ledger after all appends of the current ledger are acknowledged. Then the old ledger is
+closed and becomes an item, before another roll can begin.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 RECONNECT = RetryPolicy(first_delay_ms=20, delay_max_ms=2_000, attempts_max=NO_LIMIT)
-"""Pauses between the attempts to connect a lane. Requests fail during a pause."""
+"""Pauses between attempts to open the connection of a lane. Requests fail during a pause."""
 
 LINKS_MAX = 1_024
 """When this number of links to bookies exist, idle links are closed before another is opened."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bookie_server.tools import cookies
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.wire.requests import encode_read
 from tests.fixtures.bookie_process import add_frame, stored_entry
@@ -19,6 +20,7 @@ from tests.fixtures.patience import until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ledgerlog_spark.metadata.stores import MetadataStores
     from tests.fixtures.bookie_process import BookieProcess
 
     MakeBookie = Callable[..., BookieProcess]
@@ -131,6 +133,23 @@ def test_a_copy_of_the_same_run_is_in_doubt_after_a_rise(make_bookie: MakeBookie
     bookie.start()
     assert "change 2, but" in bookie.log()
     assert answer_of(bookie, 1, 3) is Code.IO_ERROR
+
+
+def test_the_comparison_of_a_bookie_that_runs_is_not_disturbed_by_a_rise(
+    make_bookie: MakeBookie, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bookie = make_bookie(change_interval_ms=100).start()
+    look = cookies.stored_about
+
+    async def look_later(stores: MetadataStores, of: str) -> cookies.Stored:
+        """Two rises: the second one begins when the first one is in the record."""
+        for changes in (2, 3):
+            add(bookie, changes)
+            until(partial(has_counted, bookie, changes))
+        return await look(stores, of)
+
+    monkeypatch.setattr(cookies, "stored_about", look_later)
+    assert "can start with" in run("show", bookie.directory).done
 
 
 def test_a_lost_run_without_syncs_is_in_doubt(make_bookie: MakeBookie) -> None:

@@ -7,10 +7,17 @@ closed ledger first, as Apache's tools do with a forced recovery.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.model import LedgerState
+from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline
+
+if TYPE_CHECKING:
+    from tests.sim.client import SimClient
+    from tests.sim.loss.world import LossWorld
+    from tests.sim.release.world import ReleaseWorld
 
 
 class MovingPipeline(AddPipeline):
@@ -32,3 +39,29 @@ class ApacheRecovery(LedgerRecovery):
         if pipeline is not None and type(pipeline) is AddPipeline:
             pipeline.__class__ = MovingPipeline
         return effects
+
+
+def perhaps_as_apache(world: LossWorld | ReleaseWorld, client: SimClient, part: float) -> None:
+    """Let a recovery behave as Apache's client does, in a part of the cases."""
+    if world.draws.uniform("apache", client.name) < part:
+        machine = client.machine
+        assert type(machine) is LedgerRecovery
+        machine.__class__ = ApacheRecovery
+        world.checkers.mark("recovery of Apache's client")
+
+
+def force(world: LossWorld | ReleaseWorld, name: str, ledger_id: int) -> None:
+    """Reopen a closed ledger, and recover it, as Apache's tools do."""
+    record = world.store.records.get(ledger_id)
+    if record is None or not record.value.is_closed:
+        return
+    world.checkers.of(ledger_id).forced.add(name)
+    reopened = record.value.in_recovery()
+
+    def write() -> None:
+        world.store.write(name, ledger_id, reopened, record.version)
+        current = world.store.records.get(ledger_id)
+        if current is not None and current.value.state is LedgerState.IN_RECOVERY:
+            world.recoverer(name, ledger_id=ledger_id).feed(m.Start())
+
+    world.scheduler.call_later(500, write)

@@ -15,6 +15,7 @@ from bookie_server.core import ledger_gate
 from bookie_server.core import repair as r
 from bookie_server.core.doubt import Denial, Doubt, FoundDirectory
 from bookie_server.core.repair import LedgerRepair, RepairPass
+from bookie_server.service.repair import repairs as shipped
 from ledgerlog_spark.model import Code, LedgerMetadata, LedgerState
 from tests.sim.handlers import replace as replace_in
 from tests.sim.loss.bookie import LossBookie
@@ -96,12 +97,13 @@ def _clear_what_does_not_name_me(
 
 def _clear_by_the_first_record(self: LedgerRepair) -> list[r.RepairEffect]:
     """Clear by the record that was loaded first."""
-    return _fetch_next(self) if self._owed else self._conclude(self._metadata)
+    effects = _fetch_next(self)
+    return self._conclude(self._metadata) if effects == [r.LoadRecord()] else effects
 
 
 def _clear_open_ledgers(self: LedgerRepair, metadata: LedgerMetadata) -> list[r.RepairEffect]:
     """Clear an open ledger when the entries up to the LAC are back."""
-    if metadata.state is LedgerState.OPEN and not (self._is_incomplete or self._denied):
+    if metadata.state is LedgerState.OPEN and not (self._is_incomplete or self._missing):
         return [r.ClearLedger(self._epoch, self._peers_lac)]
     return _conclude(self, metadata)
 
@@ -255,10 +257,10 @@ MUTATIONS: dict[str, Mutation] = {
         "ADR 39", ((LossLife, "_next_starts", staticmethod(lambda starts: starts)),)
     ),
     "cache_is_not_dropped": Mutation("ADR 39", ((Directory, "drop_cache", lambda _self: False),)),
-    "limbo_recovers_always": Mutation("ADR 39", ((r, "should_recover", _recovers_at_once),)),
-    "limbo_recovers_never": Mutation("ADR 39", ((r, "should_recover", lambda *_: False),)),
+    "limbo_recovers_always": Mutation("ADR 39", ((shipped, "should_recover", _recovers_at_once),)),
+    "limbo_recovers_never": Mutation("ADR 39", ((shipped, "should_recover", lambda *_: False),)),
     "limbo_recovers_without_quorum": Mutation(
-        "ADR 39", ((r, "should_recover", _recovers_whatever),)
+        "ADR 39", ((shipped, "should_recover", _recovers_whatever),)
     ),
 }
 UNNOTICED: dict[str, Mutation] = {

@@ -1,118 +1,190 @@
-"""Performs the effects of the repair machines for one process of a bookie."""
+"""The ports of the shipped repair, on the model of a bookie."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bookie_server.core import doubt as rules
 from bookie_server.core import repair as r
-from bookie_server.core.requests import StoredAdd, StoredRead
+from bookie_server.core.doubt import Doubt
+from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
+from bookie_server.ports import Priority
+from bookie_server.service.repair import repairs as shipped
+from bookie_server.service.repair.one_ledger import RepairCounters, RepairParts, RepairReport
+from bookie_server.service.repair.pace import RepairPace
+from bookie_server.service.repair.progress import LimboLedger, RepairProgress
+from ledgerlog_spark.errors import MetadataUnavailableError
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 from tests.sim.checker import require
-from tests.sim.client import as_entry
 from tests.sim.late_add import KEY
 from tests.sim.loss.checker import names
 from tests.sim.loss.directory import Record
 from tests.sim.network import Message
+from tests.sim.runtime import Host, SimFuture
 
 if TYPE_CHECKING:
     from tests.sim.loss.bookie import LossBookie
 
-PAUSE_US = (2_000, 12_000)
-"""The pause between two rounds over the ledgers that are still in limbo."""
 PEER_MS = 20
-LIMITS = r.RecoveryLimits(idle_ms=80, stuck_ms=60)
+BATCH_SIZE_BYTES = 1 << 20
+TIMES = shipped.RepairTimes(
+    poll_ms=6,
+    rounds=RetryPolicy(6, 12, NO_LIMIT),
+    asked_again_ms=5,
+    limits=r.RecoveryLimits(idle_ms=80, stuck_ms=60),
+)
+
+
+class RandomPauses:
+    """Implements `Tasks` for a repair: its pauses are random, so that schedules differ."""
+
+    def __init__(self, bookie: LossBookie, host: Host) -> None:
+        self._bookie = bookie
+        self._host = host
+        self.future, self.call_soon, self.give_way = host.future, host.call_soon, host.give_way
+
+    def spawn(self, name: str, coroutine: Any, priority: Priority = Priority.FOREGROUND) -> None:
+        self._host.spawn(name, coroutine, priority)
+
+    async def sleep(self, duration_ms: int) -> None:
+        duration_us = duration_ms * 1_000
+        await self._host.sleep_us(self._bookie.random.randint(duration_us // 3, duration_us * 2))
+
+
+class MarkedProgress(RepairProgress):
+    """Marks the situations that random schedules must reach."""
+
+    mark: Callable[[str], None]
+
+    def note(self, ledger_id: int, report: RepairReport) -> None:
+        self.mark(f"repair {report.ended.outcome.name}")
+        super().note(ledger_id, report)
 
 
 class Repairs:
-    """Runs a pass after each loss, and then the ledgers that are still in limbo, round by round.
-
-    Attributes:
-        outcomes: The last outcome of each ledger in this process.
-    """
+    """Runs the shipped repair in one process of a bookie, and implements its ports."""
 
     def __init__(self, bookie: LossBookie) -> None:
+        host = bookie.host
+        assert host is not None
         self._bookie = bookie
-        self._is_running = False
-        self._wanted: dict[int, None] = {}
-        self.outcomes: dict[int, r.RepairEnded] = {}
-        self._quiet_since: dict[int, tuple[object, int]] = {}
+        self._host = host
+        self._asked: dict[int, None] = {}
+        self._loaded: dict[int, LedgerMetadata] = {}
         self._recoveries = 0
+        self._is_running = False
+        tasks, counters = RandomPauses(bookie, host), RepairCounters()
+        progress = MarkedProgress(counters)
+        progress.mark = bookie.world.checkers.mark
+        parts = RepairParts(
+            bookie.name,
+            storage=self,
+            records=self,
+            peers=self,
+            tasks=tasks,
+            clock=host,
+            pace=RepairPace(tasks, host, 0),
+            counters=counters,
+            silent_ms=PEER_MS,
+            loads=RetryPolicy(1, 1, 3),
+        )
+        self._repairs = shipped.Repairs(
+            parts, progress, self._recover, TIMES, on_deleted=self._drop
+        )
+
+    @property
+    def outcomes(self) -> dict[int, LimboLedger]:
+        """The ledgers that the last repair could not clear."""
+        return self._repairs.progress.in_limbo
 
     def want(self, ledger_id: int) -> None:
         """Repair a ledger before others, because a client got the answer "unknown"."""
-        self._wanted[ledger_id] = None
+        self._asked[ledger_id] = None
 
     def begin(self) -> None:
-        """Repair until nothing is in limbo. Begin again after another loss."""
+        """Repair what is in limbo, until the process ends."""
         if not self._is_running:
             self._is_running = True
-            self._next_round()
+            self._repairs.start()
 
-    def _next_round(self) -> None:
-        self._bookie._later(PAUSE_US, self._round)
+    async def _answer(self, request: Callable[[Callable[..., None]], object]) -> Any:
+        """Return the arguments with which `request` calls its callback."""
+        answered: SimFuture[tuple[Any, ...]] = self._host.future()
+        request(lambda *answer: answered.set_result(answer))
+        return await answered
 
-    def _round(self) -> None:
+    # The metadata store.
+
+    async def load(self, ledger_id: int) -> Versioned[LedgerMetadata] | None:
         bookie = self._bookie
-        doubt = bookie.doubt
-        is_in_limbo = not doubt.is_over or bool(bookie.in_limbo)
-        if is_in_limbo and not doubt.may_be_repaired:
-            self._next_round()
-        elif not doubt.is_over:
-            self._pass()
-        elif bookie.in_limbo:
-            wanted = [one for one in self._wanted if one in bookie.in_limbo]
-            self._wanted = {}
-            self._ledgers([*wanted, *bookie.in_limbo])
-        else:
-            self._is_running = False
+        is_read, record, _ = await self._answer(lambda on: bookie.load_record(ledger_id, on))
+        if not is_read:
+            raise MetadataUnavailableError("the answer of the store was lost")
+        if record is not None:
+            self._loaded[ledger_id] = record.value
+        return record
 
-    def _ledgers(self, left: list[int]) -> None:
-        if not left:
-            self._next_round()
-            return
-        self._ledger(left[0], lambda _: self._ledgers(left[1:]))
-
-    # The pass.
-
-    def _pass(self) -> None:
-        machine = r.RepairPass(self._bookie.doubt)
-        self._perform_pass(machine, machine.begin())
-
-    def _perform_pass(self, machine: r.RepairPass, effect: r.PassEffect) -> None:
-        bookie = self._bookie
-        go_on = partial(self._perform_pass, machine)
-        if isinstance(effect, r.ListLedgers):
-
-            def listed(ids: Any) -> None:
-                is_whole = ids is not None
-                everything = sorted({*(ids or ()), *bookie.states})
-                go_on(machine.listed(everything, is_whole=is_whole))
-
-            bookie.ask("list", self.listing, listed)
-        elif isinstance(effect, r.RepairLedger):
-            ledger_id = effect.ledger_id
-            self._ledger(ledger_id, lambda out: go_on(machine.repaired(ledger_id, out)))
-        elif isinstance(effect, r.KeepInLimbo):
-            self._keep(effect.ledger_id, lambda: go_on(machine.handled()))
-        elif isinstance(effect, r.EndDoubt):
-            bookie.world.checkers.mark("doubt ended")
-            epoch = effect.epoch
-            bookie.commit(lambda doubt: doubt.ended(epoch), lambda: go_on(machine.ended()))
-        else:
-            self._next_round()
+    async def ids(self) -> AsyncIterator[int]:
+        (ids,) = await self._answer(lambda on: self._bookie.ask("list", self.listing, on))
+        if ids is None:
+            raise MetadataUnavailableError("the list of the store was lost")
+        for ledger_id in ids:
+            yield ledger_id
 
     def listing(self) -> list[int]:
         """Return the ids of all ledgers that exist now."""
         return sorted(self._bookie.world.store.records)
 
-    def _keep(self, ledger_id: int, then: Callable[[], None]) -> None:
+    # The storage.
+
+    @property
+    def doubt(self) -> Doubt:
+        return self._bookie.doubt
+
+    async def end_doubt(self, epoch: int) -> None:
         bookie = self._bookie
-        bookie._state_of(ledger_id, KEY)
-        self.when_kept(self.write_state(ledger_id), then)
+        bookie.world.checkers.mark("doubt ended")
+        await self._answer(lambda on: bookie.commit(lambda doubt: doubt.ended(epoch), on))
+
+    def is_known(self, ledger_id: int) -> bool:
+        return ledger_id in self._bookie.states
+
+    def limbo_ledgers(self) -> list[int]:
+        return sorted(self._bookie.in_limbo)
+
+    def take_asked(self) -> list[int]:
+        asked, self._asked = self._asked, {}
+        return list(asked)
+
+    def take_damaged(self) -> list[tuple[int, tuple[int, ...]]]:
+        return []
+
+    def last_accepted_id(self, ledger_id: int) -> int:
+        state = self._bookie.states.get(ledger_id)
+        return NO_ENTRY if state is None else state.last_accepted_id
+
+    async def verify_held(
+        self, ledger_id: int, entry_ids: Sequence[int], is_intact: Callable[[int, bytes], bool]
+    ) -> frozenset[int]:
+        await self._host.sleep_us(self._bookie.random.randint(10, 100))
+        held = self._bookie.entries.get(ledger_id, {})
+        return frozenset(one for one in entry_ids if one in held and is_intact(one, held[one]))
+
+    async def store_repaired(self, ledger_id: int, entry_id: int, stored: bytes) -> Code:
+        bookie = self._bookie
+        add = StoredAdd(ledger_id, (entry_id,), (len(stored),), stored, KEY, is_recovery=True)
+        bookie.world.checkers.mark("entry repaired")
+        (code,) = await self._answer(lambda on: bookie.add(add, on))
+        return code
+
+    async def keep_in_limbo(self, ledger_id: int) -> Code:
+        self._bookie._state_of(ledger_id, KEY)
+        ticket = self.write_state(ledger_id)
+        await self._answer(lambda on: self.when_kept(ticket, on))
+        return Code.OK
 
     def write_state(self, ledger_id: int) -> int:
         """Write the state of a ledger in limbo, and return its ticket."""
@@ -123,178 +195,89 @@ class Repairs:
         """Call `then` when the state of a ledger in limbo is durable."""
         self._bookie.when_control(ticket, then)
 
-    # One ledger.
-
-    def _ledger(self, ledger_id: int, then: Callable[[r.RepairOutcome], None]) -> None:
-        bookie = self._bookie
-        has_state = ledger_id in bookie.states
-        machine = r.LedgerRepair(bookie.name, bookie.doubt, has_state=has_state)
-        self._perform(machine, ledger_id, machine.begin(), then)
-
-    def _perform(
-        self,
-        machine: r.LedgerRepair,
-        ledger_id: int,
-        effects: list[r.RepairEffect],
-        then: Callable[[r.RepairOutcome], None],
-    ) -> None:
-        bookie = self._bookie
-        (effect,) = effects
-
-        def answer(event: r.RepairEvent) -> None:
-            self._perform(machine, ledger_id, machine.handle(event), then)
-
-        if isinstance(effect, r.RepairEnded):
-            self._ended(ledger_id, effect)
-            then(effect.outcome)
-        elif isinstance(effect, r.LoadRecord):
-
-            def loaded(
-                is_read: bool,
-                record: Versioned[LedgerMetadata] | None,
-                _created: int,
-            ) -> None:
-                answer(r.RecordLoaded(is_read, record))
-
-            bookie.load_record(ledger_id, loaded)
-        elif isinstance(effect, r.VerifyHeld):
-            held = bookie.entries.get(ledger_id, {})
-            ids = frozenset(one for one in effect.entry_ids if one in held)
-            bookie._later((10, 100), lambda: answer(r.HeldVerified(ids)))
-        elif isinstance(effect, r.FetchEntry):
-            self._fetch(ledger_id, effect, answer)
-        elif isinstance(effect, r.ReadPeerLac):
-            self._peer_lac(ledger_id, effect.bookie_id, answer)
-        elif isinstance(effect, r.StoreEntry):
-            stored = effect.stored
-            add = StoredAdd(
-                ledger_id, (effect.entry_id,), (len(stored),), stored, KEY, is_recovery=True
-            )
-            bookie.world.checkers.mark("entry repaired")
-            bookie.add(add, lambda code: answer(r.EntryStored(code is Code.OK)))
-        else:
-            self._clear(ledger_id, machine._metadata, effect, lambda: answer(r.LedgerCleared()))
-
-    def _clear(
-        self,
-        ledger_id: int,
-        verified: LedgerMetadata,
-        effect: r.ClearLedger,
-        then: Callable[[], None],
-    ) -> None:
+    async def clear_ledger(self, ledger_id: int, epoch: int, last_add_confirmed: int) -> Code:
         bookie = self._bookie
         if not rules.is_in_limbo(bookie.cleared.get(ledger_id), bookie.doubt):
-            then()
-            return
+            return Code.OK
         bookie._state_of(ledger_id, KEY)
-        record = Record("cleared", ledger_id, lac=effect.last_add_confirmed, epoch=effect.epoch)
+        record = Record("cleared", ledger_id, lac=last_add_confirmed, epoch=epoch)
         ticket = bookie.submit(record)
+        await self._answer(lambda on: bookie.when_control(ticket, on))
+        bookie.world.checkers.mark("ledger cleared")
+        bookie.apply_cleared(record)
+        self._require_whole(ledger_id)
+        return Code.OK
 
-        def durable() -> None:
-            bookie.world.checkers.mark("ledger cleared")
-            bookie.apply_cleared(record)
-            self._require_whole(ledger_id, verified)
-            then()
-
-        bookie.when_control(ticket, durable)
-
-    def _require_whole(self, ledger_id: int, verified: LedgerMetadata) -> None:
-        """Check that a ledger that leaves limbo has every entry that the verified record names."""
+    def _require_whole(self, ledger_id: int) -> None:
+        """Check that a ledger that leaves limbo has every entry that the loaded record names."""
         bookie, held = self._bookie, self._bookie.entries.get(ledger_id, {})
         if rules.is_in_limbo(bookie.cleared[ledger_id], bookie.doubt):
             return
+        record = self._loaded[ledger_id]
         ids = [
-            e for fragment, end in r.ends_of(verified) for e in range(fragment.first_entry_id, end)
+            e for fragment, end in r.ends_of(record) for e in range(fragment.first_entry_id, end)
         ]
-        missing = [e for e in ids if e not in held and names(verified, bookie.name, e)]
+        missing = [e for e in ids if e not in held and names(record, bookie.name, e)]
         require(not missing, "R1", f"{bookie.name} clears {ledger_id} without {missing}")
 
-    def _ended(self, ledger_id: int, ended: r.RepairEnded) -> None:
+    def _drop(self, ledger_id: int) -> None:
         bookie = self._bookie
-        bookie.world.checkers.mark(f"repair {ended.outcome.name}")
-        if ended != self.outcomes.get(ledger_id):
-            bookie.world.note(bookie.name, f"repair of {ledger_id}: {ended}")
-        self.outcomes[ledger_id] = ended
-        self._perhaps_recover(ledger_id, ended)
-        if ended.outcome is r.RepairOutcome.DELETED:
-            for kept in (bookie.entries, bookie.states, bookie.cleared):
-                kept.pop(ledger_id, None)
-            bookie.submit(Record("drop", ledger_id))
+        for kept in (bookie.entries, bookie.states, bookie.cleared):
+            kept.pop(ledger_id, None)
+        bookie.submit(Record("drop", ledger_id))
 
-    def _perhaps_recover(self, ledger_id: int, ended: r.RepairEnded) -> None:
-        """Recover a ledger that keeps the bookie in limbo, if its limits allow it."""
+    async def _recover(self, ledger_id: int, _report: RepairReport) -> None:
         bookie = self._bookie
-        now_us, state = bookie.world.scheduler.now_us, bookie.states.get(ledger_id)
-        version = ended.record.version if ended.record is not None else None
-        seen = (version, None if state is None else state.last_ticket)
-        before, since_us = self._quiet_since.get(ledger_id, (None, now_us))
-        if before != seen:
-            since_us = now_us
-        self._quiet_since[ledger_id] = (seen, since_us)
-        if r.should_recover(ended, (now_us - since_us) // 1_000, LIMITS):
-            self._quiet_since[ledger_id] = (seen, now_us)
-            self._recoveries += 1
-            bookie.world.checkers.mark("recovered by a bookie in limbo")
-            name = f"{bookie.name}.{bookie.boots}.{self._recoveries}.{ledger_id}"
-            bookie.world.recoverer(name, ledger_id=ledger_id).feed(m.Start())
+        self._recoveries += 1
+        bookie.world.checkers.mark("recovered by a bookie in limbo")
+        name = f"{bookie.name}.{bookie.boots}.{self._recoveries}.{ledger_id}"
+        bookie.world.recoverer(name, ledger_id=ledger_id).feed(m.Start())
 
-    def _request(
+    # Other bookies.
+
+    async def read(
+        self, bookie_id: str, ledger_id: int, entry_id: int
+    ) -> tuple[Code, bytes | None]:
+        peer, request = self._bookie.world.bookies[bookie_id], StoredRead(ledger_id, entry_id)
+        serve, lost = (lambda reply: peer.read(request, reply)), (Code.TIMEOUT, None)
+        return await self._ask_peer("fetch", bookie_id, serve, lost)
+
+    async def read_batch(
+        self, bookie_id: str, ledger_id: int, first_entry_id: int, count: int
+    ) -> Sequence[bytes]:
+        peer = self._bookie.world.bookies[bookie_id]
+        request = StoredBatchRead(ledger_id, first_entry_id, count, BATCH_SIZE_BYTES)
+        serve, lost = (lambda reply: peer.read_batch(request, reply)), (Code.TIMEOUT, ())
+        code, entries = await self._ask_peer("fetch", bookie_id, serve, lost)
+        return entries if code is Code.OK else ()
+
+    async def read_lac(self, bookie_id: str, ledger_id: int) -> tuple[Code, int]:
+        peer = self._bookie.world.bookies[bookie_id]
+        serve, lost = (lambda reply: peer.read_lac(ledger_id, reply)), (Code.TIMEOUT, NO_ENTRY)
+        return await self._ask_peer("peer_lac", bookie_id, serve, lost)
+
+    async def _ask_peer(
         self,
         kind: str,
         peer: str,
         serve: Callable[[Callable[..., None]], bool],
-        then: Callable[..., None],
         lost: tuple[Any, ...],
-    ) -> None:
-        """Send a request to another bookie. `then` gets the answer, or `lost`."""
-        bookie = self._bookie
-        network, host = bookie.world.network, bookie.host
-        assert host is not None
-        is_open = True
+    ) -> Any:
+        """Send a request to another bookie, and return the answer, or `lost`."""
+        bookie, host, network = self._bookie, self._host, self._bookie.world.network
+        answered: SimFuture[tuple[Any, ...]] = host.future()
 
-        def answered(*answer: Any) -> None:
-            nonlocal is_open
-            if is_open and host.is_alive:
-                is_open = False
-                then(*answer)
+        def answer(*values: Any) -> None:
+            if not answered.done() and host.is_alive:
+                answered.set_result(values)
 
-        def reply(*answer: Any) -> None:
-            back = Message(f"{kind}_reply", peer, bookie.name, lambda: answered(*answer))
-            network.send(back)
+        def reply(*values: Any) -> None:
+            network.send(Message(f"{kind}_reply", peer, bookie.name, lambda: answer(*values)))
 
         def arrive() -> None:
             if not serve(reply):
                 reply(*lost)
 
         network.send(Message(kind, bookie.name, peer, arrive))
-        host.call_later(PEER_MS * 1_000, lambda: answered(*lost))
-
-    def _fetch(
-        self, ledger_id: int, effect: r.FetchEntry, answer: Callable[[r.RepairEvent], None]
-    ) -> None:
-        peer = self._bookie.world.bookies[effect.bookie_id]
-        request = StoredRead(ledger_id, effect.entry_id)
-
-        def fetched(code: Code, stored: bytes | None) -> None:
-            is_good = stored is not None and as_entry(stored, ledger_id, effect.entry_id)
-            if stored is not None and not is_good:
-                code, stored = Code.DIGEST_MISMATCH, None
-            answer(r.EntryFetched(code, stored))
-
-        self._request(
-            "fetch",
-            effect.bookie_id,
-            lambda reply: peer.read(request, reply),
-            fetched,
-            (Code.TIMEOUT, None),
-        )
-
-    def _peer_lac(self, ledger_id: int, peer: str, answer: Callable[[r.RepairEvent], None]) -> None:
-        bookie = self._bookie.world.bookies[peer]
-        self._request(
-            "peer_lac",
-            peer,
-            lambda reply: bookie.read_lac(ledger_id, reply),
-            lambda code, lac: answer(r.PeerLacRead(code, lac)),
-            (Code.TIMEOUT, NO_ENTRY),
-        )
+        host.call_later(PEER_MS * 1_000, lambda: answer(*lost))
+        return await answered

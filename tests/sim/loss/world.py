@@ -5,11 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ledgerlog_spark.model import LedgerState
-from ledgerlog_spark.protocol.ledger import messages as m
-from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
 from tests.sim.client import SimClient
-from tests.sim.loss.apache import ApacheRecovery
+from tests.sim.loss.apache import force, perhaps_as_apache
 from tests.sim.loss.audit import LossAudit
 from tests.sim.loss.bookie import LossBookie
 from tests.sim.loss.checker import LossCheckers
@@ -106,28 +103,12 @@ class LossWorld(World):
 
     def recoverer(self, name: str, **rest: Any) -> SimClient:
         client = super().recoverer(name, **rest)
-        if self.draws.uniform("apache", name) < self.options.apache_part:
-            machine = client.machine
-            assert type(machine) is LedgerRecovery
-            machine.__class__ = ApacheRecovery
-            self.checkers.mark("recovery of Apache's client")
+        perhaps_as_apache(self, client, self.options.apache_part)
         return client
 
     def force(self, name: str, ledger_id: int) -> None:
         """Reopen a closed ledger, and recover it, as Apache's tools do."""
-        record = self.store.records.get(ledger_id)
-        if record is None or not record.value.is_closed:
-            return
-        self.checkers.of(ledger_id).forced.add(name)
-        reopened = record.value.in_recovery()
-
-        def write() -> None:
-            self.store.write(name, ledger_id, reopened, record.version)
-            current = self.store.records.get(ledger_id)
-            if current is not None and current.value.state is LedgerState.IN_RECOVERY:
-                self.recoverer(name, ledger_id=ledger_id).feed(m.Start())
-
-        self.scheduler.call_later(500, write)
+        force(self, name, ledger_id)
 
     def audit(self) -> None:
         LossAudit(self).run()

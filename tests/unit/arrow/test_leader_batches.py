@@ -193,7 +193,7 @@ def test_entries_of_the_other_content_are_an_error() -> None:
 
 
 def test_an_entry_that_claims_another_number_of_rows_is_an_error() -> None:
-    with pytest.raises(WireFormatError, match="an entry of 5 rows in a leader log claims 6"):
+    with pytest.raises(WireFormatError, match="an entry has 5 rows, but its header states 6"):
         list(decode_row_entries(encode_schema(SCHEMA), [rows_entry(rows(0, 5), count=6)]))
 
 

@@ -766,7 +766,8 @@ def test_compaction_keeps_to_its_rate(bytes_per_s: int, seconds: float) -> None:
 def test_full_disk_is_compacted_without_pauses(flag: str, value: object, seconds: int) -> None:
     machine = started(settings=replace(WIDE, compaction_bytes_per_s=1_000))
     setattr(machine.serving._health, flag, value)
-    pace, began_ms = Pace(machine.serving._shared), machine.host.monotonic_ms()
+    pace = Pace(machine.serving._shared, 1_000, frees_room=True)
+    began_ms = machine.host.monotonic_ms()
     machine.scheduler.run(pace.spend(1_000_100), machine.host)
     assert (machine.host.monotonic_ms() - began_ms) // 1_000 == seconds
 

@@ -50,7 +50,7 @@ def known(directory_id: str = A, changes: int = 9, *, is_retired: bool = False) 
         (LOCAL, known(B, changes=99), Found.SWAPPED),
         (LOCAL, known(is_retired=True), Found.RETIRED),
         (LOCAL, KnownBookie((), is_retired=True), Found.RETIRED),
-        (LOCAL, KnownBookie(()), Found.SWAPPED),
+        (LOCAL, KnownBookie(()), Found.UNRECORDED),
         (DirectoryIdentity(), known(), Found.UNCOUNTED),
         (DirectoryIdentity(A), known(changes=0), Found.UNCOUNTED),
         # The store has the id from before a move.
@@ -84,7 +84,7 @@ def test_a_retired_bookie_is_compared_when_it_comes_back() -> None:
         (
             Found.OLDER_COPY,
             OlderCopyError,
-            ("older copy", "start 3, change 9", "change 12"),
+            ("older copy", "start 3, change 9", "change 12", "starts in doubt"),
         ),
         (Found.SWAPPED, SwappedDirectoryError, (A, B, "mounts")),
         (
@@ -104,9 +104,12 @@ def test_a_refusal_states_what_happened_and_what_to_do(
 ) -> None:
     error = refusal(finding, "/data/b1", "bookie-1", LOCAL, known(B, changes=12))
     assert type(error) is error_type
-    for word in (*words, "/data/b1", "bookie-1"):
+    for word in (*words, "/data/b1"):
         assert word in error.message
-    assert finding is Found.RETIRED or "cookie delete bookie-1" in error.message
+    if finding is not Found.OLDER_COPY:
+        assert "bookie-1" in error.message
+    is_replaced = finding in (Found.SWAPPED, Found.UNCOUNTED)
+    assert is_replaced == ("cookie delete bookie-1" in error.message)
     assert error.fields == {
         "path": "/data/b1",
         "bookie_id": "bookie-1",
@@ -141,6 +144,12 @@ def test_each_damaged_bit_of_a_kept_identity_is_noticed() -> None:
     for size in range(len(kept)):
         with pytest.raises(DamagedDirectoryError):
             decode_identity(kept[:size], Manifest())
+
+
+def test_a_directory_without_counters_makes_a_record_without_directories() -> None:
+    assert DirectoryIdentity().known() == KnownBookie(())
+    assert DirectoryIdentity(A).known() == KnownBookie(())
+    assert LOCAL.known() == known()
 
 
 def test_a_record_reads_back() -> None:

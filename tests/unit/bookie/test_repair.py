@@ -125,7 +125,8 @@ def test_an_entry_that_all_others_deny_needs_an_operator() -> None:
             loaded(CLOSED),
         ]
     )
-    assert effects[-1] == r.RepairEnded(r.RepairOutcome.NEEDS_OPERATOR, (0,))
+    record = Versioned(CLOSED, Version(1, 3))
+    assert effects[-1] == r.RepairEnded(r.RepairOutcome.NEEDS_OPERATOR, (0,), 1, record)
 
 
 @pytest.mark.parametrize("code", [Code.IO_ERROR, Code.UNAVAILABLE, Code.DIGEST_MISMATCH])
@@ -139,7 +140,10 @@ def test_a_bookie_that_denies_nothing_is_asked_again_later(code: Code) -> None:
             loaded(CLOSED),
         ]
     )
-    assert effects[-1] == r.RepairEnded(r.RepairOutcome.INCOMPLETE)
+    ended = effects[-1]
+    assert isinstance(ended, r.RepairEnded)
+    assert ended.outcome is r.RepairOutcome.INCOMPLETE
+    assert ended.missing == (0,)
 
 
 def test_a_copy_that_could_not_be_stored_is_fetched_again_later() -> None:
@@ -152,7 +156,9 @@ def test_a_copy_that_could_not_be_stored_is_fetched_again_later() -> None:
             loaded(CLOSED),
         ]
     )
-    assert effects[-1] == r.RepairEnded(r.RepairOutcome.INCOMPLETE)
+    ended = effects[-1]
+    assert isinstance(ended, r.RepairEnded)
+    assert ended.outcome is r.RepairOutcome.INCOMPLETE
 
 
 def test_without_the_store_nothing_is_decided() -> None:
@@ -177,7 +183,7 @@ def test_a_bookie_owes_its_stripe_of_each_fragment_up_to_the_end() -> None:
         state=LedgerState.CLOSED,
         last_entry_id=9,
     )
-    owed = [r.owed_of(one, end, striped.quorum, "b0") for one, end in r.ends_of(striped)]
+    owed = [list(r.owed_of(*each, striped.quorum, "b0")) for each in r.ends_of(striped)]
     assert owed == [[0, 2, 3], [], [6, 7, 9], []]
 
 
@@ -217,3 +223,52 @@ def test_a_pass_ends_the_doubt_when_each_ledger_is_cleared_or_has_a_state() -> N
 def test_a_pass_with_a_part_of_the_ledgers_ends_no_doubt() -> None:
     part = r.RepairPass(DOUBT)
     assert part.listed([7], is_whole=False) == r.PassEnded(is_whole=False)
+
+
+def test_a_large_ledger_is_verified_and_fetched_in_stretches() -> None:
+    last = r.STRETCH_ENTRIES_MAX + 1
+    large = OPEN.closed(last_entry_id=last, length=9)
+    first = range(r.STRETCH_ENTRIES_MAX)
+    effects, _ = played(
+        [
+            loaded(large),
+            r.HeldVerified(frozenset(first) - {3, 4, 7}),
+            r.EntryFetched(Code.OK, b"3"),
+            r.EntryStored(is_stored=True),
+            r.EntryFetched(Code.OK, b"4"),
+            r.EntryStored(is_stored=True),
+            r.EntryFetched(Code.OK, b"7"),
+            r.EntryStored(is_stored=True),
+            r.HeldVerified(frozenset({last - 1, last})),
+            loaded(large),
+        ]
+    )
+    fetched = [one for one in effects if isinstance(one, r.FetchEntry)]
+    assert [(one.entry_id, one.count) for one in fetched] == [(3, 2), (4, 1), (7, 1)]
+    assert effects[1] == r.VerifyHeld(tuple(first))
+    assert effects[-3] == r.VerifyHeld((last - 1, last))
+    assert effects[-1] == r.ClearLedger(2, last)
+
+
+def test_a_ledger_that_got_its_state_by_the_repair_is_cleared() -> None:
+    effects, _ = played(
+        [
+            loaded(CLOSED),
+            r.HeldVerified(frozenset({1})),
+            r.EntryFetched(Code.OK, b"entry 0"),
+            r.EntryStored(is_stored=True),
+            loaded(CLOSED),
+        ],
+        has_state=False,
+    )
+    assert effects[-1] == r.ClearLedger(2, 1)
+
+
+def test_the_ids_of_few_missing_entries_are_kept() -> None:
+    many = OPEN.closed(last_entry_id=r.MISSING_MAX, length=9)
+    denials = [r.EntryFetched(Code.NO_ENTRY)] * (2 * r.MISSING_MAX + 2)
+    effects, _ = played([loaded(many), r.HeldVerified(frozenset()), *denials, loaded(many)])
+    ended = effects[-1]
+    assert isinstance(ended, r.RepairEnded)
+    assert ended.missing == tuple(range(r.MISSING_MAX))
+    assert ended.missing_count == r.MISSING_MAX + 1

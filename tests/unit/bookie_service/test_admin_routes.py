@@ -18,6 +18,7 @@ from bookie_server.service.admin.view import BookieView
 from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
 from bookie_server.service.metrics.durations import Durations
 from bookie_server.service.metrics.loop_lag import LoopLag
+from bookie_server.service.repair.progress import RepairProgress
 from ledgerlog_spark.model import Code
 from tests.unit.bookie_service.test_collector import World, a_world
 
@@ -84,7 +85,7 @@ async def an_admin(directory: Path, **settings: Any) -> AsyncIterator[Admin]:
         metrics = ServiceCollector(
             ServiceCounters(), {}, storage.counters.by_metric, LoopLag(), Durations()
         )
-        view.serve(storage, world.collector, metrics)
+        view.serve(storage, world.collector, metrics, RepairProgress())
         view.is_running = True
         yield Admin(view, world)
 
@@ -277,6 +278,16 @@ async def test_status_has_what_the_page_shows(admin: Admin) -> None:
     quantile = 'bookie_journal_JOURNAL_SYNC{quantile="0.5",success="true"}'
     assert status["metrics"][quantile] is None, "NaN is not JSON"
     assert status.keys() >= {"state", "disk", "garbageCollection", "writeMode", "uptimeSeconds"}
+
+
+async def test_the_repair_is_shown(admin: Admin) -> None:
+    repair = await admin.json("/api/v1/bookie/repair")
+    assert (repair["doubt"]["isOver"], repair["doubt"]["epoch"]) == (True, 0)
+    assert repair["repairState"] == "nothing to do"
+    await admin.world.storage.raise_doubt()
+    admin.view.serving.repair.ledgers_left = 3
+    status = await admin.json("/api/v1/bookie/status")
+    assert (status["doubt"]["isOver"], status["repair"]["ledgersLeft"]) == (False, 3)
 
 
 async def test_metrics_are_text(admin: Admin) -> None:

@@ -10,7 +10,12 @@ import pytest
 
 from bookie_server.core.settings import StorageSettings
 from bookie_server.service.collector import Collected, Collector
-from bookie_server.service.membership.ledger_records import StoreLedgerListing, StoreMetadataCheck
+from bookie_server.service.membership.ledger_records import (
+    StoreLedgerListing,
+    StoreLedgerRecords,
+    StoreMetadataCheck,
+)
+from bookie_server.service.releaser import Releaser
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.files.manifest import initialize_directory
@@ -26,8 +31,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    from bookie_server.ports import Tasks
+
 BOOKIE = "b1"
 METADATA = LedgerMetadata(Quorum(1, 1, 1), (Fragment(0, (BOOKIE,)),))
+
+
+def releaser_of(storage: LedgerStorage, stores: MetadataStores, tasks: Tasks) -> Releaser:
+    records = StoreLedgerRecords(stores.ledgers, stores.replication_locks, BOOKIE)
+    return Releaser(storage, records, tasks, BOOKIE)
 
 
 class World:
@@ -40,6 +52,7 @@ class World:
         self.collector = Collector(
             storage=storage,
             listing=StoreLedgerListing(stores.ledgers, stores.registration, BOOKIE),
+            releaser=releaser_of(storage, stores, tasks),
             tasks=tasks,
             interval_ms=3_600_000,
             on_pass=self.passes.append,
@@ -229,6 +242,7 @@ def test_collector_passes_every_interval_without_being_asked() -> None:
     collector = Collector(
         storage=storage,
         listing=EverythingIsDeleted(),
+        releaser=releaser_of(storage, memory_metadata(), machine.host),
         tasks=machine.host,
         interval_ms=60_000,
         on_pass=passes.append,

@@ -215,6 +215,14 @@ async def test_data_of_a_bookie_that_the_cluster_forgot_is_refused(
     assert "metadata store has no cookie" in await _refusal(stores, directory)
 
 
+async def test_an_empty_directory_of_a_bookie_with_a_record_is_refused(
+    stores: MetadataStores, directory: Path
+) -> None:
+    await stores.known_bookies.write(BOOKIE_ID, KnownBookie((), is_retired=True), None)
+    assert "was in the cluster before" in await _refusal(stores, directory)
+    assert _contents(directory) == {}
+
+
 @pytest.mark.parametrize("data", [b"", b"4\nhost\n", b"\xff\xfe", b"5\nbookieHost: 7\n"])
 async def test_cookie_file_that_cannot_be_read_is_refused_with_its_path(
     stores: MetadataStores, directory: Path, data: bytes

@@ -63,7 +63,14 @@ def test_ids_that_are_evenly_spaced_come_as_a_range(
     storage, answers = Storage(), Answers()
     lanes = Lanes.of(BookieSettings(directories=(tmp_path,), port=0, bookie_id="b"))
     servicer = BookieServicer(
-        "b", cast("Any", storage), cast("Any", None), lanes, ServiceCounters(), lambda: 0, 10
+        "b",
+        cast("Any", storage),
+        cast("Any", None),
+        cast("Any", None),
+        lanes,
+        ServiceCounters(),
+        lambda: 0,
+        10,
     )
     entries = [stored_entry(LEDGER, entry_id, b"grpc") for entry_id in ids]
     request = pb.AppendRequest(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import psutil
@@ -114,6 +114,7 @@ class World:
             "b",
             self.storage,  # type: ignore[arg-type]
             collector,
+            cast("Any", None),
             self.lanes,
             self.counters,
             lambda: 0,

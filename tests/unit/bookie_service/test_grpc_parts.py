@@ -112,6 +112,7 @@ class World:
             "b",
             cast("Any", MemoryStorage()),
             cast("Any", None),
+            cast("Any", None),
             self.lanes,
             self.counters,
             lambda: 0,

@@ -46,11 +46,12 @@ def test_a_limit_has_one_default() -> None:
     for name in explained - {"journal_directory"}:
         assert of_mode[name] == BookieSettings.model_fields[name].default
     shared = of_storage.keys() & BookieSettings.model_fields
-    of_compaction = {name for name in shared if name.startswith("compaction_")}
-    assert len(of_compaction) == 5
-    for name in of_compaction:
+    of_background = {name for name in shared if name.startswith(("compaction_", "scrub_"))}
+    assert len(of_background) == 7
+    defaulted = of_background | {"release_wait_ms"}
+    for name in defaulted:
         assert of_storage[name] == BookieSettings.model_fields[name].default
-    shared -= of_compaction
+    shared -= defaulted
     assert shared == {"file_size_bytes", "free_bytes_min", "in_flight_bytes_max"}
     assert {of_storage[name] for name in (*shared, "open_files_max")} == {MISSING}
 

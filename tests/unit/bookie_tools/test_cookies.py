@@ -41,6 +41,7 @@ from ledgerlog_spark.model import BookieInfo, Code
 from ledgerlog_spark.testing.cluster import memory_metadata
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.wire.cookie import Cookie
+from ledgerlog_spark.wire.known_bookie import KnownBookie
 from tests.crash.machine import SMALL, Machine
 from tests.fixtures.metadata_worlds import delete_cookie
 from tests.fixtures.resting import written
@@ -326,6 +327,28 @@ async def test_a_bookie_of_an_older_release_is_deleted_and_comes_back(
     assert stored.known == identity(path).known()
 
 
+async def test_a_directory_without_counters_comes_back_after_its_bookie_was_deleted(
+    stores: MetadataStores, path: Path
+) -> None:
+    async with opened(path) as directory:
+        await rewrite_manifest(directory, FORMAT_VERSION_BEFORE)
+    (path / "IDENTITY").unlink()
+    await stores.tree.delete(f"{stores.root}-bookies/{BOOKIE_ID}", None)
+    await deleted(stores)
+    stored = await create(stores, path)
+    assert stored.known == KnownBookie(())
+    assert differences(stored, held_in(path)) == []
+    await would_start(stores, path)
+    moved = renamed(path, path.with_name("moved"))
+    await fix(stores, moved, None)
+    await would_start(stores, moved)
+    empty = path.with_name("empty")
+    empty.mkdir()
+    await delete_cookie(stores, BOOKIE_ID)
+    with pytest.raises(CookieMismatchError, match="was in the cluster before"):
+        await would_start(stores, empty)
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_a_registered_bookie_is_neither_deleted_nor_changed(
     stores: MetadataStores, path: Path, read_only: bool
@@ -440,6 +463,33 @@ async def test_a_copy_with_a_fix_that_was_cut_off_is_refused_after_a_run_of_the_
     shutil.copytree(path, copy)
     for _ in range(2):
         await cut_fix(stores, copy, monkeypatch, step)
+    await raise_record(stores, 1)
+    with pytest.raises(OlderCopyError):
+        await fix(stores, copy, None)
+
+
+@pytest.mark.parametrize("step", ["_write_cookie", "_write_store"])
+async def test_a_directory_that_is_moved_again_after_each_cut_is_still_its_own(
+    stores: MetadataStores, moved: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    before = identity(moved)
+    for name in ("second", "third"):
+        await cut_fix(stores, moved, monkeypatch, step)
+        moved = renamed(moved, moved.with_name(name))
+    assert (await fix(stores, moved, None))[-1] == "metadata store"
+    after = identity(moved)
+    assert (after.changes, after.previous_id) == (before.changes + 1, before.directory_id)
+    await would_start(stores, moved)
+
+
+async def test_a_copy_that_is_moved_again_is_refused_after_a_run_of_the_original(
+    stores: MetadataStores, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = path.with_name("copy")
+    shutil.copytree(path, copy)
+    await cut_fix(stores, copy, monkeypatch, "_write_store")
+    copy = renamed(copy, path.with_name("second"))
+    await cut_fix(stores, copy, monkeypatch, "_write_store")
     await raise_record(stores, 1)
     with pytest.raises(OlderCopyError):
         await fix(stores, copy, None)

@@ -17,6 +17,7 @@ from ledgerlog_spark.model import (
     Quorum,
 )
 from ledgerlog_spark.wire import answers, requests
+from ledgerlog_spark.wire.accepted_loss import AcceptedLoss
 from ledgerlog_spark.wire.cookie import Cookie
 from ledgerlog_spark.wire.digests import master_key
 from ledgerlog_spark.wire.entry import EntryCodec
@@ -167,3 +168,10 @@ def test_tables_of_the_page_have_the_numbers_of_the_code() -> None:
     for path, ledger_id in (("00/0000/L0042", 42), ("000/0000/0021/4748/L3647", 2147483647)):
         assert f"`{path}`" in TEXT
         assert ledger_path(ledger_id) == "/" + path
+
+
+def test_the_record_of_an_accepted_loss_is_that_of_the_page() -> None:
+    (text,) = re.findall(r"^```text accepted_loss\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+    loss = AcceptedLoss.decode(text.encode())
+    assert loss.entry_ids == (4, 5)
+    assert loss.encode() == text.strip().encode()

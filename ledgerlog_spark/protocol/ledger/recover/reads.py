@@ -44,8 +44,8 @@ class ReadAhead:
         entries_max: Number up to which this limit grows.
         size_bytes_max: Maximum size of the requested entries, estimated from the largest entry so
             far. It also limits the entries that wait to be written back.
-        slow_member_ms: If a request has no answer after one to two times this time, other bookies
-            get it too.
+        slow_member_ms: A request without an answer is repeated to other bookies after one to two
+            times this time.
         batch_entries_max: Maximum number of entries in one answer. The value 1 turns batches off.
         batch_size_bytes_max: Maximum size of one answer.
     """

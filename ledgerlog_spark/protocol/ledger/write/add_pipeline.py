@@ -47,7 +47,7 @@ def check_run(payloads: Sequence[Payload]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Limits for entries that some bookie of their write set has not stored (PROTOCOL.md#A11).
+    """Limits for entries that are not on their whole write set yet (PROTOCOL.md#A11).
 
     Attributes:
         entries_max: Maximum number of entries, at least 1.

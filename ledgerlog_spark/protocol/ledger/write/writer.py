@@ -55,7 +55,7 @@ class WriterSettings:
     """Limits of a writer.
 
     Attributes:
-        window: Limits of the entries that some bookie of their write set has not stored.
+        window: Limits of the entries that are not on their whole write set yet.
         metadata: Retries of one change of the metadata.
         replacement: Retries while no bookie can replace failed bookies.
         ensemble_changes_max: Maximum number of ensemble changes in one ledger, at least 0.

@@ -73,7 +73,7 @@ _PROPERTIES_MAX = 256
 
 def encode_head(head: LogHead) -> bytes:
     """The head as stored, at most 16 KiB."""
-    assert not head.open_ledgers or head.kind is LogKind.LEADER, "only leader logs have them"
+    assert not head.open_ledgers or head.kind is LogKind.LEADER, "the log has no leader"
     out = bytearray()
     append_text(out, head.log_id)
     append_text(out, head.name)

@@ -53,7 +53,7 @@ object EntryRows {
       val message = EntryMessage.decode(bytes, place + LeaderHeader.Size, size - LeaderHeader.Size)
       if (message.rows != header.count)
         throw LedgerLogException.wireFormat(
-          s"an entry of ${message.rows} rows in a leader log claims ${header.count}"
+          s"an entry has ${message.rows} rows, but its header states ${header.count}"
         )
       ofLeader(range, header, message, None)
     case ScanRange.LeaderRecords =>

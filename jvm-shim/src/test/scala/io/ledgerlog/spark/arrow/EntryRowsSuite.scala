@@ -90,7 +90,7 @@ class EntryRowsSuite extends munit.FunSuite {
     error(LeaderRange.ofRecords.copy(form = "other"), records)
     val claims = rows.clone()
     ByteBuffer.wrap(claims).putInt(20, GoldenRange.BatchRows + 1)
-    assert(error(LeaderRange.ofRows, claims).text.contains("rows in a leader log claims"))
+    assert(error(LeaderRange.ofRows, claims).text.contains("rows, but its header states"))
   }
 
   private def withLengths(lengths: Int*): Array[Byte] = {

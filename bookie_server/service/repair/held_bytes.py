@@ -1,0 +1,42 @@
+"""Checks the digests of entries that a bookie holds or gets from another bookie."""
+
+from __future__ import annotations
+
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.model import NO_ENTRY, DigestType, LedgerMetadata
+from ledgerlog_spark.wire.entry import EntryCodec, decode_entry_header
+
+
+class Digests:
+    """The digests of one ledger.
+
+    Old metadata of BookKeeper has no password. Without it, a digest of the type HMAC cannot be
+    checked. Then an entry of the directory counts as intact if its header is right, because its
+    checksum in the file is right too. But an entry of another bookie counts as damaged.
+    """
+
+    def __init__(self, ledger_id: int, metadata: LedgerMetadata) -> None:
+        self._ledger_id = ledger_id
+        self._codec = EntryCodec(metadata.digest_type, metadata.password)
+        self.can_be_checked = metadata.has_password or metadata.digest_type is not DigestType.HMAC
+
+    def is_intact(self, entry_id: int, stored: bytes) -> bool:
+        """Return whether these bytes of another bookie are the entry, as its writer sent it."""
+        if not self.can_be_checked:
+            return False
+        try:
+            self._codec.decode(stored, self._ledger_id, entry_id)
+        except WireFormatError:
+            return False
+        return True
+
+    def is_held_intact(self, entry_id: int, stored: bytes) -> bool:
+        """Return whether these bytes of the directory are the entry."""
+        if self.can_be_checked:
+            return self.is_intact(entry_id, stored)
+        try:
+            header = decode_entry_header(stored)
+        except WireFormatError:
+            return False
+        is_named = header[:2] == (self._ledger_id, entry_id)
+        return is_named and NO_ENTRY <= header.last_add_confirmed < entry_id

@@ -1,0 +1,71 @@
+"""The record of a loss that an operator accepted (WIRE.md#znodes).
+
+A bookie writes it when it leaves limbo although entries are lost: as a line of the file `AUDIT` of
+its directory, and in a node outside the ledgers root. Only ledgerlog reads and writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from ledgerlog_spark.errors import WireFormatError
+
+FORMAT: Final = 1
+SIZE_BYTES_MAX: Final = 65_536
+ENTRIES_MAX: Final = 1_000
+TEXT_MAX: Final = 500
+"""Maximum characters of the reason, and of the name of the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedLoss:
+    """What a bookie gave up.
+
+    Attributes:
+        bookie_id: The bookie that left limbo.
+        ledger_id: The ledger.
+        epoch: The epoch of doubt up to which the ledger counts as cleared.
+        state: State of the ledger in its metadata: `closed`, `open` or `in_recovery`.
+        last_entry_id: Last entry of a closed ledger; -1 for another one.
+        entry_ids: The first entries that no other bookie returned, at most `ENTRIES_MAX`.
+        entries_count: Number of all these entries.
+        accepted_ms: Time by the clock of the bookie, in milliseconds since 1970.
+        accepted_by: Name of the operator, and of the computer on which the command ran.
+        reason: The reason that the operator gave.
+    """
+
+    bookie_id: str
+    ledger_id: int
+    epoch: int
+    state: str
+    last_entry_id: int
+    entry_ids: tuple[int, ...]
+    entries_count: int
+    accepted_ms: int
+    accepted_by: str
+    reason: str
+
+    def encode(self) -> bytes:
+        """The record as a line of JSON in ASCII, with sorted keys and without the line feed."""
+        fields = {**asdict(self), "format": FORMAT}
+        return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+    @classmethod
+    def decode(cls, data: bytes) -> AcceptedLoss:
+        """The record in a line or in the bytes of a node."""
+        try:
+            fields: dict[str, Any] = json.loads(data[:SIZE_BYTES_MAX].decode("ascii"))
+            version = fields.pop("format")
+            if version == FORMAT:
+                return cls(**{**fields, "entry_ids": tuple(fields["entry_ids"])})
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise WireFormatError(
+                f"not the record of an accepted loss ({error}): {data[:40]!r}"
+            ) from error
+        raise WireFormatError(
+            f"the record of an accepted loss has format {version!r}, but this release reads format "
+            f"{FORMAT}; use a newer release",
+            format=version,
+        )
