@@ -8,7 +8,7 @@ sectors of 512 bytes. A change that has not ended when a sync begins is not cove
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -83,9 +83,11 @@ State = dict[str, Inode]
 class Device:
     """A directory, and the calls of its process."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, untraced: Collection[str] = (LOCK,)) -> None:
         self._directory = str(directory)
+        self._untraced = untraced
         self._descriptors: dict[int, Inode | str] = {}
+        self._positions: dict[int, int] = {}
         self._syncs: dict[Call, list[Change] | list[NameChange]] = {}
         self.seen: State = {}
         self.durable: State = {}
@@ -122,7 +124,7 @@ class Device:
 
     def _name_of(self, path: bytes) -> str | None:
         folder, _, name = path.decode().rpartition("/")
-        return name if folder == self._directory and name != LOCK else None
+        return name if folder == self._directory and name not in self._untraced else None
 
     def _open(self, call: Call, marks: Path) -> None:
         if call.result is None:
@@ -137,6 +139,7 @@ class Device:
             if name not in self.seen:
                 self._set(NameChange(call, {name: Inode()}))
             self._descriptors[call.result] = self.seen[name]
+            self._positions[call.result] = 0
         else:
             self._descriptors.pop(call.result, None)
 
@@ -183,7 +186,9 @@ class Device:
                 change.apply(inode.durable)
             inode.pending = [change for change in inode.pending if change not in covered]
         elif call.result is None:
-            inode.pending.append(_change_of(call))
+            inode.pending.append(_change_of(call, self._positions.get(call.numbers[0], 0)))
+        elif call.name == "write":
+            self._positions[call.numbers[0]] += call.result
 
     def states(self, random: Random) -> Iterator[dict[str, tuple[Inode, bytes]]]:
         """Some of the directories that a power loss now may leave.
@@ -193,7 +198,11 @@ class Device:
         for names_kept in (False, True):
             for data_kept in (False, True):
                 yield self._left(None, names_kept=names_kept, data_kept=data_kept)
-        yield self._left(random, names_kept=False, data_kept=False)
+        yield self.left(random)
+
+    def left(self, random: Random) -> dict[str, tuple[Inode, bytes]]:
+        """One directory that a power loss now may leave: each pending change may survive."""
+        return self._left(random, names_kept=False, data_kept=False)
 
     def _left(
         self, random: Random | None, *, names_kept: bool, data_kept: bool
@@ -215,11 +224,14 @@ def _apply(change: NameChange, names: State) -> None:
             names[name] = inode
 
 
-def _change_of(call: Call) -> Change:
+def _change_of(call: Call, position: int) -> Change:
+    """The change of a call. `position` is where a `write` without an offset begins."""
     if call.name == "ftruncate":
         return Change(call, size=call.numbers[1])
     if call.name == "fallocate":
         return Change(call, size=call.numbers[2] + call.numbers[3], only_grows=True)
+    if call.name == "write":
+        return Change(call, offset=position, data=b"".join(call.strings))
     assert call.name in ("pwrite64", "pwritev", "pwritev2"), call.name
     # The last argument of pwritev2 has flags.
     offset = call.numbers[-2 if call.name == "pwritev2" else -1]

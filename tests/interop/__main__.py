@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -19,8 +20,9 @@ from rich.table import Table
 
 from ledgerlog_spark.local.cluster import local_cluster
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
-from tests.interop.apache_bookies import ApacheBookies
+from tests.interop.apache_bookies import ApacheBookies, auto_recovery
 from tests.interop.apache_tools import ApacheTools, SkippedError, apache_tools
+from tests.interop.bookie_in_limbo import bookie_in_limbo
 from tests.interop.bookie_loss import bookie_loss
 from tests.interop.client_process import COMMANDS, Clients
 from tests.interop.dying_writers import BATCHING, dying_writers
@@ -81,6 +83,7 @@ class Run:
                 *dying_writers(((JAVA, JAVA), (JAVA, OURS), (OURS, JAVA))),
                 *living_writers(),
                 *bookie_loss(JAVA, (JAVA, OURS), (WHOLE, STRIPED)),
+                *bookie_in_limbo(),
                 *version_3(),
             ],
         )
@@ -88,7 +91,8 @@ class Run:
         if not alone and not mixed:
             return
         with local_cluster(OUR_BOOKIES, self._directory / "ours") as cluster:
-            bookies = OurBookies(cluster)
+            uri = cluster.metadata_service_uri
+            bookies = OurBookies(cluster, partial(auto_recovery, self._tools, uri, self._directory))
             with self._clients(cluster.metadata_service_uri) as clients:
                 self._play("ledgerlog", bookies, clients, alone)
             if mixed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from kazoo.client import KazooClient
@@ -41,6 +42,43 @@ dbStorage_writeCacheMaxSizeMb=32
 dbStorage_readAheadCacheMaxSizeMb=16
 dbStorage_rocksDB_blockCacheSize=8388608
 """
+
+
+AUTO_RECOVERY = """\
+metadataServiceUri={uri}
+zkTimeout=5000
+allowLoopback=true
+useV2WireProtocol=true
+httpServerEnabled=false
+lostBookieRecoveryDelay=0
+auditorPeriodicBookieCheckInterval=5
+openLedgerRereplicationGracePeriod=30000
+bookiePort={port}
+advertisedAddress=127.0.0.1
+"""
+
+
+@contextlib.contextmanager
+def auto_recovery(tools: ApacheTools, metadata_service_uri: str, directory: Path) -> Iterator[None]:
+    """Run Apache's auditor and worker in one process."""
+    settings = directory / "auto-recovery.conf"
+    uri = metadata_service_uri.replace("zk://", "zk+hierarchical://")
+    settings.write_text(AUTO_RECOVERY.format(uri=uri, port=free_port()))
+    main = "org.apache.bookkeeper.replication.AutoRecoveryMain"
+    with settings.with_suffix(".log").open("ab") as log:
+        process = subprocess.Popen(
+            tools.java(main, "-c", str(settings), heap_mib=256),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield
+        assert process.poll() is None, f"Apache's auto-recovery ended; its log is in {directory}"
+    finally:
+        process.kill()
+        process.wait()
 
 
 class ApacheBookies:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from ledgerlog_spark.local.cluster import Cluster
@@ -52,10 +57,17 @@ class Bookies(Protocol):
 
 
 class OurBookies:
-    """The bookies of a local cluster."""
+    """The bookies of a local cluster.
 
-    def __init__(self, cluster: Cluster) -> None:
+    Attributes:
+        auto_recovery: Runs Apache's auto-recovery in a `with` block.
+    """
+
+    def __init__(
+        self, cluster: Cluster, auto_recovery: Callable[[], AbstractContextManager[None]]
+    ) -> None:
         self._cluster = cluster
+        self.auto_recovery = auto_recovery
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -74,6 +86,32 @@ class OurBookies:
         """Returns when they serve."""
         for bookie_id in bookie_ids:
             self._cluster.start(bookie_id)
+
+    def copy(self, bookie_id: str) -> Path:
+        """Copy the directory of a bookie, which is stopped meanwhile; return the copy."""
+        directory = self._directory(bookie_id)
+        copy = Path(tempfile.mkdtemp(prefix=f"{bookie_id}-", dir=directory.parent)) / "copy"
+        self.stop(bookie_id)
+        shutil.copytree(directory, copy)
+        self.start(bookie_id)
+        return copy
+
+    def restore(self, bookie_id: str, copy: Path) -> None:
+        """Kill a bookie, and start it with an older copy of its directory."""
+        directory = self._directory(bookie_id)
+        self.kill(bookie_id)
+        shutil.rmtree(directory)
+        shutil.copytree(copy, directory)
+        self.start(bookie_id)
+
+    def doubt_epoch(self, bookie_id: str) -> int:
+        """The number of possible losses in the MANIFEST of a bookie."""
+        text = (self._directory(bookie_id) / "MANIFEST").read_text()
+        return int(json.loads(text.split("\n", 1)[1])["doubt"]["epoch"])
+
+    def _directory(self, bookie_id: str) -> Path:
+        (found,) = (m.directory for m in self._cluster.members.bookies if m.id == bookie_id)
+        return Path(found)
 
 
 @dataclass(slots=True)
@@ -151,6 +189,12 @@ class Stage:
     bookies: Bookies
     clients: Clients
     tally: Tally = field(default_factory=Tally)
+
+    @property
+    def our_bookies(self) -> OurBookies:
+        """The bookies, of which all must be ours."""
+        assert isinstance(self.bookies, OurBookies)
+        return self.bookies
 
     def create(
         self,

@@ -1,83 +1,98 @@
-"""Takes entries that a bookie acknowledged, in each way that the documents name."""
+"""The kinds of loss. Each ends with a bookie that serves, and that may lack entries."""
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from random import Random
 
-if TYPE_CHECKING:
-    from tests.fixtures.bookie_process import BookieProcess
+from tests.fixtures.bookie_process import BookieProcess
+from tests.limbo_test.power import cut_power, kill_traced
 
-NUMBERS = Path("/dev/shm")
-HEADER_BYTES = 4_096
-LOST_PART = 0.3
-
-Loss = Callable[["BookieProcess", random.Random], str]
-"""Ends the bookie, takes something from it, and starts it again. Returns what was lost."""
+FLIPPED_BYTES = 1_000
 
 
-def _manifest_id(bookie: BookieProcess) -> str:
-    return str(bookie.manifest()["directory_id"])
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One loss of one bookie.
+
+    Attributes:
+        name: Its name in the report.
+        bookie: Number of the bookie.
+        before: Called while the bookie serves, before the entries that will be lost are written.
+        lose: Called at the loss.
+    """
+
+    name: str
+    bookie: int
+    lose: Callable[[BookieProcess, Random], None]
+    before: Callable[[BookieProcess], None] = lambda _bookie: None
 
 
-def cut_power(bookie: BookieProcess, dice: random.Random) -> str:
-    """Lose a part of what an unjournaled bookie has not synced: the end of its newest file."""
-    newest = None
-    bookie.kill()
-    for path in sorted(bookie.directory.glob("slot-*"), key=lambda one: one.stat().st_mtime_ns):
-        if len(path.read_bytes().rstrip(b"\0")) > HEADER_BYTES:
-            newest = path
-    lost = 0
-    if newest is not None:
-        data = newest.read_bytes()
-        end = len(data.rstrip(b"\0"))
-        kept = HEADER_BYTES + int((end - HEADER_BYTES) * dice.uniform(1 - LOST_PART, 1))
-        kept -= kept % 512
-        lost = end - kept
-        newest.write_bytes(data[:kept] + bytes(len(data) - kept))
-    for path in NUMBERS.glob(f"*{_manifest_id(bookie)}*"):
-        path.unlink()
+def lose_power(bookie: BookieProcess, random: Random) -> None:
+    """Cut the power of a traced bookie in mode `unjournaled`."""
+    kill_traced(bookie)
+    cut_power(bookie, random)
     bookie.start()
-    return f"power: {lost} bytes of {newest.name if newest else 'nothing'}"
 
 
-def wipe(bookie: BookieProcess, _dice: random.Random) -> str:
-    """Lose the whole directory."""
+def wipe(bookie: BookieProcess, _random: Random) -> None:
+    """Start with an empty directory and an empty journal, as on a new machine."""
     bookie.kill()
     shutil.rmtree(bookie.directory)
+    journal = Path(str(bookie.settings["journal_directory"]))
+    shutil.rmtree(journal)
+    journal.mkdir()
     bookie.settings["allow_lost_directory"] = True
     bookie.start()
     del bookie.settings["allow_lost_directory"]
-    return "wiped directory"
 
 
-def restore_yesterday(bookie: BookieProcess, _dice: random.Random) -> str:
-    """Replace the directory by the copy that `keep_a_copy` made."""
+def backup_of(bookie: BookieProcess) -> Path:
+    """The copy of a directory."""
+    return bookie.directory.with_suffix(".copy")
+
+
+def keep_copy(bookie: BookieProcess) -> None:
+    """Copy the directory of a bookie, which is stopped meanwhile."""
+    assert bookie.stop() == 0
+    shutil.copytree(bookie.directory, backup_of(bookie))
+    bookie.start()
+
+
+def restore_copy(bookie: BookieProcess, _random: Random) -> None:
+    """Replace the directory of a bookie by its older copy."""
     bookie.kill()
     shutil.rmtree(bookie.directory)
-    copy_of(bookie).rename(bookie.directory)
-    bookie.start()
-    return "yesterday's copy"
-
-
-def copy_of(bookie: BookieProcess) -> Path:
-    """The place of the copy of a directory."""
-    return bookie.directory.with_suffix(".yesterday")
-
-
-def keep_a_copy(bookie: BookieProcess) -> None:
-    """Copy the directory of a bookie after a clean stop, for `restore_yesterday`."""
-    bookie.stop()
-    shutil.copytree(bookie.directory, copy_of(bookie))
+    backup_of(bookie).rename(bookie.directory)
     bookie.start()
 
 
-LOSSES: dict[str, Loss] = {
-    "bookie-0": cut_power,
-    "bookie-1": wipe,
-    "bookie-2": restore_yesterday,
-}
-"""The loss of each bookie, in this order."""
+def finish_files(bookie: BookieProcess) -> None:
+    """Let a bookie finish its files: a clean stop finishes the file of the last entries."""
+    assert bookie.stop() == 0
+    bookie.start()
+
+
+def flip_bytes(bookie: BookieProcess, random: Random) -> None:
+    """Flip bytes in the finished files of a bookie that serves."""
+    finish_files(bookie)
+    files = [file for file in bookie.manifest()["files"] if file["data_end"] > 512]
+    for _ in range(FLIPPED_BYTES):
+        file = random.choices(files, [file["data_end"] for file in files])[0]
+        with (bookie.directory / file["slot"]).open("r+b") as slot:
+            offset = random.randrange(512, file["data_end"])
+            slot.seek(offset)
+            byte = slot.read(1)[0]
+            slot.seek(offset)
+            slot.write(bytes([byte ^ (1 << random.randrange(8))]))
+
+
+LOSSES = (
+    Loss("power cut of an unjournaled bookie", 0, lose_power),
+    Loss("wiped directory", 1, wipe),
+    Loss("older copy of a directory", 2, restore_copy, keep_copy),
+    Loss("1,000 flipped bytes", 3, flip_bytes),
+)

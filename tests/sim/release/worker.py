@@ -111,7 +111,7 @@ class Worker:
     def _owed(self) -> list[int]:
         """Return the entries that the target must hold after the move."""
         fragment, end = ends_of(self.record.value)[self.number]
-        return owed_of(fragment, end, self.record.value.quorum, self.old)
+        return list(owed_of(fragment, end, self.record.value.quorum, self.old))
 
     def _copy(self, left: list[int]) -> None:
         if not left:
