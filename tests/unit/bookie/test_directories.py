@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -504,3 +505,34 @@ def test_counters_and_compactors_are_those_of_all_directories() -> None:
     serving.compactor.compact_when_due()
     several.scheduler.run_for(1_000)
     assert serving.ledgers_in_limbo == 0
+
+
+def test_each_directory_is_scrubbed_and_releases_its_ledgers() -> None:
+    several = filled(settings=replace(SMALL, release_wait_ms=1_000))
+    several.end("crash")
+    several.start()
+    serving = several.serving
+    serving.scrubber.request()
+    assert serving.scrubber.is_running
+    several.scheduler.run_until(lambda: not serving.scrubber.is_running)
+    assert serving.counters.by_metric()["scrub_files"] >= 2
+    assert serving.scrubber.files_left == serving.scrubber.damaged_count == 0
+    assert serving.scrubber.position.ended_ms > 0
+    assert serving.take_damaged() == []
+    assert serving.last_accepted_id(UNKNOWN) == -1
+    assert serving.last_accepted_id(LEDGERS[-1]) == 0
+    for _ in range(40):
+        several.run(serving.releasable())
+        several.scheduler.run_for(1_000)
+    assert several.run(serving.releasable()) == list(LEDGERS)
+    for number in (0, 1):
+        ledger_id, other = of(several, number)[:2]
+        assert serving.hide(ledger_id)
+        assert serving.hide(other)
+        serving.unhide(other)
+        assert several.front.ask(partial(serving.release, ledger_id))[0] is Code.OK
+        assert several.front.read(ledger_id, 0)[0] is not Code.OK
+        assert several.front.read(other, 0)[0] is Code.OK
+    assert not serving.hide(UNKNOWN)
+    serving.unhide(UNKNOWN)
+    assert several.front.ask(partial(serving.release, UNKNOWN))[0] is Code.NO_LEDGER
