@@ -15,7 +15,6 @@
 - `bookie_run`: the write modes, and the fields of a MANIFEST about a run.
 - `directory_identity`: recognises an older copy of a directory, and another directory.
   `kept_identity`: what a downgrade keeps of a MANIFEST.
-- `homes`: chooses the directory of a new ledger.
 - `disk_use`: the thresholds at which a bookie warns and becomes read-only.
 - `pieces`: places of entries. `requests`: requests to storage. `settings`: settings of storage.
 """

@@ -245,7 +245,7 @@ MUTATIONS = [
     Mutation(
         "identity_without_counters_is_recorded",
         IDENTITY,
-        "        if self.changes == 0:\n            return KnownBookie(())\n",
+        "            if each.changes\n",
         "",
         "a record without the id of a directory, which no program can read",
     ),
@@ -266,16 +266,16 @@ MUTATIONS = [
     Mutation(
         "cookie_create_leaves_the_bookie_retired",
         COOKIES,
-        "    if identity.changes == 0 and stored.known is None:\n",
-        "    if identity.changes == 0:\n",
+        "    if any(identity.changes == 0 for identity in identities) and stored.known is None:\n",
+        "    if any(identity.changes == 0 for identity in identities):\n",
         "a bookie of an older release has its cookie again, and does not start",
     ),
     # Invented by a reviewer who had not written the code.
     Mutation(
         "identity_newest_of_any_directory",
         IDENTITY,
-        "        if each.directory_id == local.directory_id:\n",
-        "        if local.directory_id:\n",
+        "            if each.directory_id == directory_id:\n",
+        "            if directory_id:\n",
         "another directory with a larger counter is accepted",
     ),
     Mutation(

@@ -143,7 +143,6 @@ _REPAIR = Suite(
 
 SUITES = {
     "bookie_server/storage/directories/": _DIRECTORIES,
-    "bookie_server/core/homes": _DIRECTORIES,
     "bookie_server/service/membership/directory_changes": _DIRECTORIES,
     "bookie_server/core/repair": _REPAIR,
     "bookie_server/service/repair/": _REPAIR,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from bookie_server.core.homes import chosen_home
+from bookie_server.storage.directories.choice import chosen_home
 from bookie_server.storage.ledger_storage import LedgerStorage
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.doubt import Doubt
-from bookie_server.core.homes import chosen_home
 from bookie_server.core.requests import StoredBatchRead
 from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import (
@@ -22,6 +21,7 @@ from bookie_server.errors import (
     UnusableDirectoryError,
 )
 from bookie_server.ports import Standing
+from bookie_server.storage.directories.choice import chosen_home
 from bookie_server.storage.directories.losses import joined_doubt
 from ledgerlog_spark.model import Code
 from tests.crash.machine import KEY, SMALL, add_request
