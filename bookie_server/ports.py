@@ -292,7 +292,7 @@ class MetadataCheck(Protocol):
         """Read the ledger's metadata, including all changes before this call."""
 
 
-class LedgerRecords(Protocol):
+class LockableRecords(Protocol):
     """The part of the metadata store that the release of ledgers needs. No method raises an error.
 
     The record of a ledger is its metadata with a version.

@@ -3,8 +3,7 @@
 - `ledger_gate`: decides which requests are accepted, and when a bookie may deny that an entry
   exists.
 - `ledger_state`: the state of a ledger, except its entries.
-- `compaction`: chooses the files to compact, and limits the speed. `scrub`: passes over files that
-  look for damage, and the damaged entries.
+- `background`: compaction and scrub.
 - `release`: decides which ledgers may be deleted because their metadata no longer names the bookie.
 - `replay_decision`: distinguishes torn from damaged records at boot.
 - `record`, `record_codec`, `slot_header`, `manifest_codec`, `index_format`, `group_copy`: the

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bookie_server.core.release import is_released_by
-from bookie_server.ports import Future, LedgerRecords, Tasks
+from bookie_server.ports import Future, LockableRecords, Tasks
 from bookie_server.storage.directories.opening import BookieStorage
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import Code
@@ -43,7 +43,7 @@ class Releaser:
     def __init__(
         self,
         storage: BookieStorage,
-        records: LedgerRecords,
+        records: LockableRecords,
         tasks: Tasks,
         bookie_id: str,
         pause_ms: int = PAUSE_MS,

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
 from typing import Any
 
-from bookie_server.core.compaction import ALL_PERCENT
+from bookie_server.core.background.compaction import ALL_PERCENT
 from bookie_server.core.directory_identity import FoundOutside
 from bookie_server.core.ledger_state import HeldLedgers, decode_states, encode_states
 from bookie_server.core.manifest_codec import Manifest, decode_manifest, manifest_encoding

@@ -265,7 +265,7 @@ SUITES = {
     ),
     "bookie_server/tools/": Suite((), ((f"{_UNIT}/bookie_tools",),)),
     "bookie_server/storage/scrub/": Suite((), _SCRUB),
-    "bookie_server/core/scrub": Suite((), _SCRUB),
+    "bookie_server/core/background/scrub": Suite((), _SCRUB),
     "bookie_server/storage/modes/redo": Suite(
         ("storage", "crash"), (("tests/corruption/test_sample.py",), (f"{_UNIT}/bookie",))
     ),

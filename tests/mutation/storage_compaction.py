@@ -151,21 +151,21 @@ MUTATIONS = [
     ),
     Mutation(
         "damaged_file_is_never_tried_again",
-        "bookie_server/core/compaction.py",
+        "bookie_server/core/background/compaction.py",
         "if now_ms < end_ms}",
         "if end_ms}",
         "after an error of the device that has passed, a file stays until the next start",
     ),
     Mutation(
         "damaged_file_is_tried_in_equal_pauses",
-        "bookie_server/core/compaction.py",
+        "bookie_server/core/background/compaction.py",
         "        pause_ms = min(2 * last_ms, RETRY_PAUSE_MS_MAX)\n",
         "        pause_ms = RETRY_PAUSE_MS\n",
         "a file that stays damaged is read every ten minutes forever",
     ),
     Mutation(
         "pauses_of_freed_files_are_kept",
-        "bookie_server/core/compaction.py",
+        "bookie_server/core/background/compaction.py",
         "        for file_id in self._pauses.keys() - file_ids:\n"
         "            del self._pauses[file_id]\n",
         "",

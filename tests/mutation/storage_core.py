@@ -159,21 +159,21 @@ _DECISIONS = [
 _COMPACTION = [
     Mutation(
         "chosen_files_may_be_whole",
-        f"{CORE}/compaction.py",
+        f"{CORE}/background/compaction.py",
         "        if ALL_PERCENT * file.live_bytes < live_percent * file.data_bytes\n",
         "        if ALL_PERCENT * file.live_bytes <= live_percent * file.data_bytes\n",
         "files without a deleted entry are copied forever",
     ),
     Mutation(
         "major_compaction_is_no_minor_one",
-        f"{CORE}/compaction.py",
+        f"{CORE}/background/compaction.py",
         "            self.major_ms = self.minor_ms = now_ms\n",
         "            self.major_ms = now_ms\n",
         "a minor compaction follows each major one",
     ),
     Mutation(
         "uncovered_ends_with_the_first_range",
-        f"{CORE}/compaction.py",
+        f"{CORE}/background/compaction.py",
         "        at = max(at, last + 1)\n",
         "        at = last + 1\n",
         "entries that are stored again are copied twice",
@@ -181,14 +181,14 @@ _COMPACTION = [
     ),
     Mutation(
         "uncovered_loses_the_entry_before",
-        f"{CORE}/compaction.py",
+        f"{CORE}/background/compaction.py",
         "            found.append(cut(piece, at, min(first - 1, piece.last)))\n",
         "            found.append(cut(piece, at, min(first - 2, piece.last)))\n",
         "the entry before a newer one is not copied",
     ),
     Mutation(
         "rate_catches_up_without_end",
-        f"{CORE}/compaction.py",
+        f"{CORE}/background/compaction.py",
         "        start = max(self._allowed_from_ms, now_ms - CREDIT_MS)\n",
         "        start = max(self._allowed_from_ms, 0)\n",
         "after a quiet hour, compaction takes the whole disk for minutes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutation.mutation import Mutation
 
 SCRUB = "bookie_server/storage/scrub"
-CORE = "bookie_server/core/scrub.py"
+CORE = "bookie_server/core/background/scrub.py"
 
 MUTATIONS = [
     Mutation(

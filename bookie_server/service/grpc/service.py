@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from bookie_server.core.compaction import ALL_PERCENT
+from bookie_server.core.background.compaction import ALL_PERCENT
 from bookie_server.core.requests import (
     ID_MAX,
     StoredAdd,

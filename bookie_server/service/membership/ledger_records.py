@@ -93,7 +93,7 @@ class StoreLedgerListing:
 
 
 class StoreLedgerRecords:
-    """Implements `LedgerRecords` with ledger metadata and the locks of re-replication."""
+    """Implements `LockableRecords` with ledger metadata and the locks of re-replication."""
 
     def __init__(self, ledgers: LedgerStore, locks: ReplicationLocks, bookie_id: str) -> None:
         self._ledgers = ledgers

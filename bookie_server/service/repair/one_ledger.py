@@ -132,9 +132,9 @@ class _Repair:
         (effect,) = machine.begin()
         try:
             while not isinstance(effect, RepairEnded):
-                if self._parts.is_stopped:
-                    return RepairReport(RepairEnded(RepairOutcome.INCOMPLETE), "the bookie stops")
                 await self._parts.tasks.give_way()
+                if self._parts.is_stopped:  # afterwards, the storage closes
+                    return RepairReport(RepairEnded(RepairOutcome.INCOMPLETE), "the bookie stops")
                 (effect,) = machine.handle(await self._perform(effect))
         except _NotStoredError as error:
             return RepairReport(RepairEnded(RepairOutcome.INCOMPLETE), str(error))

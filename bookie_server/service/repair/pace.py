@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from bookie_server.core.compaction import Rate
+from bookie_server.core.background.compaction import Rate
 from bookie_server.errors import StorageError
 from bookie_server.ports import Clock, Future, Priority, Tasks
 from bookie_server.storage.wake_ups import resolve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bookie_server.core.compaction import ALL_PERCENT, Schedule, Withdrawals
+from bookie_server.core.background.compaction import ALL_PERCENT, Schedule, Withdrawals
 from bookie_server.errors import StorageError
 from bookie_server.ports import Future, Priority
 from bookie_server.storage.compaction.cycle import Compacted, Cycle

@@ -13,7 +13,7 @@ import contextlib
 from collections import deque
 from dataclasses import dataclass
 
-from bookie_server.core.compaction import Candidate, Withdrawals, chosen
+from bookie_server.core.background.compaction import Candidate, Withdrawals, chosen
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.errors import DiskFullError, TooManyFilesError
 from bookie_server.storage.compaction.copying import Copying, CopyOutcome

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import AsyncIterator, Collection, Iterator
 from typing import NamedTuple
 
-from bookie_server.core.compaction import uncovered
+from bookie_server.core.background.compaction import uncovered
 from bookie_server.core.index_format import BLOCK_SIZE, IndexBlock
 from bookie_server.core.pieces import Piece
 from bookie_server.errors import StorageError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bookie_server.core.compaction import Rate
+from bookie_server.core.background.compaction import Rate
 from bookie_server.core.settings import MEBIBYTE
 from bookie_server.ports import Buffer, File, Priority
 from bookie_server.storage.shared import Shared

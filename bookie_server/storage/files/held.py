@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 
-from bookie_server.core.compaction import stored_bytes
+from bookie_server.core.background.compaction import stored_bytes
 from bookie_server.core.slot_header import RECORDS_START
 from bookie_server.storage.files.entry_log_file import FinishedFile
 from bookie_server.storage.files.live_bytes import LiveBytes

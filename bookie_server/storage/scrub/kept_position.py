@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 
-from bookie_server.core.scrub import (
+from bookie_server.core.background.scrub import (
     NAME,
     POSITION_SIZE,
     ScrubPosition,

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bookie_server.core.scrub import TRIES_MAX, DamagedEntries, ScrubPosition
+from bookie_server.core.background.scrub import TRIES_MAX, DamagedEntries, ScrubPosition
 from bookie_server.ports import Future, Priority
 from bookie_server.storage.compaction.pace import Pace
 from bookie_server.storage.files.entry_log_file import FinishedFile

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bookie_server.core.compaction import (
+from bookie_server.core.background.compaction import (
     CREDIT_MS,
     RETRY_PAUSE_MS,
     RETRY_PAUSE_MS_MAX,

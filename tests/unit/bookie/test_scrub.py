@@ -13,10 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie_server.core.manifest_codec import FileEntry, FileState
-from bookie_server.core.record import JournalRecord, JournalRecordKind
-from bookie_server.core.record_codec import CHUNK_SIZE
-from bookie_server.core.scrub import (
+from bookie_server.core.background.scrub import (
     DAMAGED_ENTRIES_MAX,
     DAMAGED_LEDGERS_MAX,
     NAME,
@@ -26,6 +23,9 @@ from bookie_server.core.scrub import (
     decode_position,
     encode_position,
 )
+from bookie_server.core.manifest_codec import FileEntry, FileState
+from bookie_server.core.record import JournalRecord, JournalRecordKind
+from bookie_server.core.record_codec import CHUNK_SIZE
 from bookie_server.core.settings import MEBIBYTE
 from bookie_server.storage.files.entry_log_file import FinishedFile
 from bookie_server.storage.scrub import device_reads

@@ -350,6 +350,18 @@ def test_a_stopped_repair_begins_nothing(world: RepairWorld) -> None:
     assert not world.storage.doubt.is_over
 
 
+def test_a_repair_that_is_stopped_stores_and_clears_nothing(world: RepairWorld) -> None:
+    world.closed(7, held=[0, 1, 2])
+
+    async def stop() -> None:
+        world.repairs.stop()
+
+    world.host.give_way = stop
+    report = world.repair(7)
+    assert report.problem == "the bookie stops"
+    assert world.storage.written == []
+
+
 def test_only_some_problems_are_kept() -> None:
     progress = RepairProgress()
     world = RepairWorld()
