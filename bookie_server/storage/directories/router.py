@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 
-from bookie_server.core.compaction import ALL_PERCENT
+from bookie_server.core.background.compaction import ALL_PERCENT
+from bookie_server.core.background.scrub import ScrubPosition
 from bookie_server.core.doubt import Doubt
 from bookie_server.core.requests import (
     OnAdd,
@@ -27,7 +28,6 @@ from bookie_server.core.requests import (
     StoredReads,
     StoredSliceRead,
 )
-from bookie_server.core.scrub import ScrubPosition
 from bookie_server.errors import StorageError, shared_ledger
 from bookie_server.ports import Tasks
 from bookie_server.storage.directories.homes import Homes
