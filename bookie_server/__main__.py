@@ -32,7 +32,12 @@ from ledgerlog_spark.errors import (
 STANDARD_OUTPUT = 1
 STANDARD_ERROR = 2
 
-_SHORT = {"metadata_service_uri": ("-u",)}  # other commands have the same short options
+_OPTIONS = {
+    "metadata_service_uri": ("-u", "--metadata-service-uri"),
+    "directories": ("-d", "--directory"),
+    "without_directories": ("--without-directory",),
+}
+"""The options of settings whose names differ. Other commands have the same short options."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -105,18 +110,17 @@ def settings_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with settings")
     meanings = _meanings()
-    parser.add_argument(
-        "-d",
-        "--directory",
-        dest="directories",
-        metavar="DIR",
-        action="append",
-        type=Path,
-        help=meanings.get("directories"),
-    )
     for name, field in BookieSettings.model_fields.items():
-        options = (*_SHORT.get(name, ()), "--" + name.replace("_", "-"))
-        if name == "directories":
+        options = _OPTIONS.get(name, ("--" + name.replace("_", "-"),))
+        if field.annotation == tuple[Path, ...]:
+            parser.add_argument(
+                *options,
+                dest=name,
+                metavar="DIR",
+                action="append",
+                type=Path,
+                help=meanings.get(name),
+            )
             continue
         if field.annotation is bool and field.default:
             parser.add_argument(

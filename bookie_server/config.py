@@ -3,27 +3,36 @@
 The command line overrides the environment. The environment overrides the TOML file. All settings
 are checked before a data file or a port is opened. The error for a wrong setting contains the key,
 the value and the reason. An unknown key in the file or on the command line is an error. The name of
-an environment variable is the prefix `LEDGERLOG_` and the key in capitals. A list in the
-environment is written as JSON (`LEDGERLOG_DIRECTORIES='["/data/b1"]'`).
+an environment variable is the prefix `LEDGERLOG_` and the key in capitals. A list of directories in
+the environment is separated by commas (`LEDGERLOG_DIRECTORIES=/data/b1,/data/b2`) or written as
+JSON. On the command line, the option of a list is repeated.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
-from pydantic_settings.exceptions import SettingsError
 
 from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.settings import JOURNAL_FILES_MIN, ModeSettings
@@ -45,6 +54,8 @@ FRAMES_IN_SHARED_MIN = 18
 One eighth of the shared memory is for recovery and fencing. One connection gets at most half of
 this eighth. With 18 frames, this half has room for one frame."""
 
+DIRECTORIES_MAX = 16
+
 BOOKIE_ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
@@ -54,12 +65,45 @@ TimeMs = Annotated[int, Field(gt=0, le=3_600_000)]
 UsedPart = Annotated[float, Field(gt=0, le=1)]
 
 
+def _listed(value: object) -> object:
+    """Split a text at its commas, unless it is a list in JSON."""
+    if isinstance(value, Path):
+        return (value,)
+    if not isinstance(value, str):
+        return value
+    if not value.startswith("["):
+        return [path.strip() for path in value.split(",") if path.strip()]
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise ValueError(f"a list that begins with [ is written as JSON: {error}") from None
+
+
+def _absolute(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    return tuple(path.expanduser().absolute() for path in paths)
+
+
+Paths = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_absolute)]
+
+
+class Place(NamedTuple):
+    """A directory for entries, with its journal directory if the write mode needs one."""
+
+    path: Path
+    journal: Path | None
+
+
 class BookieSettings(BaseSettings):
     """All settings of one bookie; immutable.
 
     Attributes:
-        directories: Directory for entries. It is created if it does not exist. This release accepts
-            only one directory.
+        directories: Directories for entries, at most 16, each on a device of its own if possible.
+            A ledger is always in one of them. A directory is created if it does not exist. Later
+            starts need the same directories.
+        without_directories: Directories of the bookie that are lost. The bookie starts without
+            them. From this start on, they do not belong to the bookie, and all its ledgers are in
+            doubt. The command-line option is `--without-directory`.
+        allow_storage_expansion: Allows new directories in `directories`, which must be empty.
         bookie_id: Stable name; defaults to `advertised_address:port`.
         port: TCP port for the requests of clients; 0 selects a free port and requires `bookie_id`.
         grpc_port: Port of the control service (gRPC); 0 selects a free port, which is registered.
@@ -110,7 +154,8 @@ class BookieSettings(BaseSettings):
             power fails while such a bookie has unsynced entries, it does not start again with its
             directory. The mode may change at each start.
         journal_directory: Directory of the journal files. Required by `write_mode` `journal`, and
-            not allowed without it. It must exist. Each bookie needs a journal directory of its own.
+            not allowed without it. It must exist. Each directory of a bookie needs a journal
+            directory of its own, in the same order.
         journal_sync_data: If false, `write_mode` `journal` acknowledges an entry before the sync
             of its journal file, as `unjournaled` does. A power loss can lose the entry.
         journal_files: Number of journal files. Each has the size `file_size_bytes`, and is
@@ -124,7 +169,7 @@ class BookieSettings(BaseSettings):
         allow_lost_directory: Start with an empty directory although the cluster has the cookie of
             this bookie, because its data is lost. The bookie then starts in doubt: it denies no
             entry that it may have lost. Without this setting, such a start is refused, because the
-            disk may only not be mounted.
+            disk may only not be mounted. Only for a bookie with one directory.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
         release_wait_ms: Time without an add after which a pass also deletes the entries of a
             closed ledger whose metadata no longer names the bookie, for example because the entries
@@ -160,7 +205,9 @@ class BookieSettings(BaseSettings):
         env_prefix="LEDGERLOG_", extra="forbid", frozen=True, validate_default=True
     )
 
-    directories: tuple[Path, ...]
+    directories: Paths
+    without_directories: Paths = ()
+    allow_storage_expansion: bool = False
     bookie_id: str | None = None
     port: Port = 3181
     grpc_port: Port = 0
@@ -185,7 +232,7 @@ class BookieSettings(BaseSettings):
     disk_usage_low_water: UsedPart = 0.90
     disk_check_interval_ms: Annotated[int, Field(ge=100, le=600_000)] = 10_000
     write_mode: BookieWriteMode = ModeSettings.write_mode
-    journal_directory: Path | None = None
+    journal_directory: Paths = ()
     journal_sync_data: bool = ModeSettings.journal_sync_data
     journal_files: Annotated[int, Field(ge=JOURNAL_FILES_MIN, le=64)] = ModeSettings.journal_files
     checkpoint_interval_ms: Annotated[int, Field(ge=100, le=600_000)] = (
@@ -231,34 +278,57 @@ class BookieSettings(BaseSettings):
     @field_validator("directories")
     @classmethod
     def _directories_are_usable(cls, directories: tuple[Path, ...]) -> tuple[Path, ...]:
-        resolved = tuple(Path(path).expanduser().absolute() for path in directories)
-        if not resolved:
-            raise ValueError("a bookie needs at least one directory")
-        if len(resolved) > 1:
-            raise ValueError("this version keeps its entries in one directory; set only one")
-        return resolved
+        if not 1 <= len(directories) <= DIRECTORIES_MAX:
+            raise ValueError(f"a bookie needs 1 to {DIRECTORIES_MAX} directories")
+        resolved = [path.resolve() for path in directories]
+        for path in resolved:
+            if resolved.count(path) > 1:
+                raise ValueError(f"the directory {path} is listed twice")
+            if any(parent in resolved for parent in path.parents):
+                raise ValueError(f"the directory {path} is inside of another directory")
+        return directories
 
-    @field_validator("journal_directory")
-    @classmethod
-    def _journal_directory_is_absolute(cls, path: Path | None) -> Path | None:
-        return None if path is None else path.expanduser().absolute()
+    @model_validator(mode="after")
+    def _some_directory_is_used(self) -> Self:
+        if not self.places:
+            raise ValueError(
+                "without_directories has all directories; a bookie needs at least one directory"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_lost_directory_is_the_only_one(self) -> Self:
+        if self.allow_lost_directory and len(self.directories) > 1:
+            raise ValueError(
+                "allow_lost_directory is only for a bookie with one directory; start a bookie with "
+                "several directories without the lost one: set without_directories"
+            )
+        return self
 
     @model_validator(mode="after")
     def _journal_fits_the_mode(self) -> Self:
         is_journal = self.write_mode is BookieWriteMode.JOURNAL
-        if is_journal and self.journal_directory is None:
+        journals = self.journal_directory
+        if is_journal and not journals:
             raise ValueError("write_mode journal needs a journal_directory; set one")
-        if not is_journal and self.journal_directory is not None:
+        if not is_journal and journals:
             raise ValueError(
                 f"journal_directory is set, but write_mode is {self.write_mode.value}; set "
                 "write_mode to journal, or remove journal_directory"
             )
         if not is_journal and not self.journal_sync_data:
             raise ValueError("journal_sync_data is false, but write_mode is not journal")
-        if self.journal_directory is not None and self.journal_directory.resolve() in {
-            path.resolve() for path in self.directories
-        }:
+        if is_journal and len(journals) != len(self.directories):
+            raise ValueError(
+                f"journal_directory has {len(journals)} directories, but directories has "
+                f"{len(self.directories)}: each directory needs a journal directory of its own, in "
+                "the same order. They may be on one device"
+            )
+        resolved = [path.resolve() for path in journals]
+        if set(resolved) & {path.resolve() for path in self.directories}:
             raise ValueError("journal_directory must not be the directory of the entries")
+        if len(set(resolved)) != len(resolved):
+            raise ValueError("journal_directory has a directory twice")
         return self
 
     @field_validator("bookie_id")
@@ -338,6 +408,13 @@ class BookieSettings(BaseSettings):
         return self
 
     @property
+    def places(self) -> tuple[Place, ...]:
+        """The directories that the bookie uses."""
+        journals = self.journal_directory or (None,) * len(self.directories)
+        places = map(Place, self.directories, journals)
+        return tuple(place for place in places if place.path not in self.without_directories)
+
+    @property
     def host(self) -> str:
         """The address that is registered for clients."""
         return self.advertised_address or self.bind_address
@@ -361,10 +438,6 @@ def load_settings(
         return BookieSettings(from_file=from_file, **(overrides or {}))  # type: ignore[call-arg]
     except ValidationError as error:
         raise _explained(error) from None
-    except SettingsError as error:
-        raise ConfigurationError(
-            f"{error}; lists in the environment are written as JSON", reason=str(error)
-        ) from None
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

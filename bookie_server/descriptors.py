@@ -14,6 +14,7 @@ FILES_MIN: Final = 16
 CALLERS_MAX: Final = 256
 CALLERS_PART: Final = 8
 RESERVED: Final = 96  # descriptors for the metadata store, metrics, logs, pipes and libraries
+RESERVED_OF_DIRECTORY: Final = 8  # for the lock and the journal of each further directory
 LIMIT_MIN: Final = 128
 LIMIT_ADVISED: Final = 2_048
 """With this limit or more, a bookie with default settings accepts all its connections. The command
@@ -28,7 +29,7 @@ class DescriptorBudget:
     limit: int  # the soft limit RLIMIT_NOFILE
     connections: int  # connections of the data plane
     callers: int  # connections of the control service (gRPC)
-    files: int  # entry-log files
+    files: int  # entry-log files of each directory
 
 
 def raise_limit(connections_max: int) -> int:
@@ -43,18 +44,21 @@ def raise_limit(connections_max: int) -> int:
     return _finite(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
-def divided(limit: int, connections_max: int) -> DescriptorBudget:
+def divided(limit: int, connections_max: int, directories: int = 1) -> DescriptorBudget:
     """Divide a limit among connections and files, or raise StartupError if it is too small."""
-    if limit < LIMIT_MIN:
+    reserved = RESERVED + (directories - 1) * RESERVED_OF_DIRECTORY
+    limit_min = LIMIT_MIN + (directories - 1) * (RESERVED_OF_DIRECTORY + FILES_MIN)
+    if limit < limit_min:
         raise StartupError(
-            f"this process may open {limit} files, but a bookie needs at least {LIMIT_MIN}; raise "
+            f"this process may open {limit} files, but a bookie needs at least {limit_min}; raise "
             "the limit (`ulimit -n`, LimitNOFILE= of a systemd unit)"
         )
-    callers = min(CALLERS_MAX, (limit - RESERVED) // CALLERS_PART)
-    available = limit - RESERVED - callers
-    files_min = max(FILES_MIN, min(FILES_MAX, available // 4))
+    callers = min(CALLERS_MAX, (limit - reserved) // CALLERS_PART)
+    available = limit - reserved - callers
+    files_min = max(FILES_MIN * directories, min(FILES_MAX, available // 4))
     connections = min(connections_max, max(1, available - files_min))
-    return DescriptorBudget(limit, connections, callers, min(FILES_MAX, available - connections))
+    files = min(FILES_MAX, available - connections) // directories
+    return DescriptorBudget(limit, connections, callers, files)
 
 
 def _finite(limit: int) -> int:

@@ -15,6 +15,17 @@ REPLACEMENT_ADVICE: Final = (
 """The end of each message about missing or damaged data."""
 
 
+def lost_directory_advice(path: object, directories_count: int) -> str:
+    """Return the end of the message about a directory that cannot be used."""
+    if directories_count == 1:
+        return REPLACEMENT_ADVICE
+    return (
+        f"If its data is lost, start the bookie once with --without-directory {path}. Then the "
+        "directory does not belong to the bookie any more, and the bookie denies no entry that may "
+        "have been there. Never replace it by an empty directory"
+    )
+
+
 class BookieServerError(LedgerLogError):
     """Base of the errors that only a bookie raises."""
 
@@ -78,7 +89,7 @@ class SyncFailedError(StorageError):
 
 
 class JournalFailedError(SyncFailedError):
-    """A write or sync of a journal file failed, so the bookie stops.
+    """A write or sync of a journal file failed, so the storage of its directory has failed.
 
     Has `path`, `journal`, `reason`, and `is_needed`: whether the next start needs the journal.
     """
@@ -94,7 +105,7 @@ def journal_failed(path: str, journal: str, reason: str, *, is_needed: bool) -> 
         "need this journal: start the bookie with another --journal-directory, or with "
         "--write-mode direct"
     )
-    message = f"the journal in {journal} has failed, and the bookie stops: {reason}. {advice}"
+    message = f"the journal in {journal} has failed: {reason}. {advice}"
     return JournalFailedError(
         message, path=path, journal=journal, reason=reason, is_needed=is_needed
     )
@@ -162,6 +173,35 @@ class MissingJournalError(StartupError):
 
 class MovedDirectoryError(StartupError):
     """A directory was moved or copied after an unclean end; has `path` and `moved_from`."""
+
+
+class UnusableDirectoryError(StartupError):
+    """One of several directories of a bookie is damaged, or its device has failed; has `path`."""
+
+
+def unusable_directory(path: str, error: LedgerLogError) -> UnusableDirectoryError:
+    """Return the error for one of several directories that a start cannot use."""
+    reason = error.message.replace(REPLACEMENT_ADVICE, "").rstrip(". ")
+    return UnusableDirectoryError(
+        f"the directory {path} cannot be used: {reason}. "
+        f"{lost_directory_advice(path, directories_count=2)}",
+        path=path,
+    )
+
+
+class SharedLedgerError(StartupError):
+    """Two directories of a bookie have the same ledger; has `ledger_id` and `paths`."""
+
+
+def shared_ledger(ledger_id: int, *paths: str) -> SharedLedgerError:
+    """Return the error for a ledger that is in two directories, and may differ there."""
+    return SharedLedgerError(
+        f"{paths[0]} and {paths[1]} both have ledger {ledger_id}, but a ledger is always in one "
+        "directory of a bookie: one of the directories was replaced or restored. Start the bookie "
+        f"without the wrong one, for example: --without-directory {paths[1]}",
+        ledger_id=ledger_id,
+        paths=paths,
+    )
 
 
 class PortInUseError(StartupError):

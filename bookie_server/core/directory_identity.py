@@ -9,6 +9,7 @@ copy is smaller, unless it has not risen since the copy was made. No clock is co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -36,15 +37,22 @@ class DirectoryIdentity:
     doubt_epoch: int = 0  # the newest epoch of doubt
 
     def known(self) -> KnownBookie:
-        """Return the record of a bookie with this directory.
+        """Return the record of a bookie with only this directory."""
+        return known_bookie((self,))
 
-        Without counters there is nothing to record: an older release used the directory last.
-        """
-        if self.changes == 0:
-            return KnownBookie(())
-        return KnownBookie(
-            (KnownDirectory(self.directory_id, self.starts, self.changes, self.doubt_epoch),)
+
+def known_bookie(identities: Sequence[DirectoryIdentity]) -> KnownBookie:
+    """Return the record of a bookie with these directories.
+
+    Without counters there is nothing to record: an older release used the directory last.
+    """
+    return KnownBookie(
+        tuple(
+            KnownDirectory(each.directory_id, each.starts, each.changes, each.doubt_epoch)
+            for each in identities
+            if each.changes
         )
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +139,40 @@ def compare_directory(local: DirectoryIdentity, known: KnownBookie) -> Directory
     """Compare a directory with the directories of a record, also of a retired bookie."""
     if local.changes == 0:
         return DirectoryFinding.UNCOUNTED
-    for each in known.directories:
-        if each.directory_id == local.directory_id:
-            return _by_counter(is_newest=local.changes >= each.changes)
-    for each in known.directories:
-        if each.directory_id == local.previous_id:
-            # The move itself has raised the counter. If the counters are equal, the original
-            # directory was used after the move.
-            return _by_counter(is_newest=local.changes > each.changes)
-    return DirectoryFinding.SWAPPED
+    each = _known_as(local, known)
+    if each is None:
+        return DirectoryFinding.SWAPPED
+    if each.directory_id == local.directory_id:
+        return _by_counter(is_newest=local.changes >= each.changes)
+    # The move itself has raised the counter. If the counters are equal, the original directory was
+    # used after the move.
+    return _by_counter(is_newest=local.changes > each.changes)
+
+
+def compare_all(
+    directories: Sequence[DirectoryIdentity], known: KnownBookie | None
+) -> list[DirectoryFinding]:
+    """Compare the directories of a bookie with its record. No two of them may be the same one."""
+    found = [compare(local, known) for local in directories]
+    if known is None:
+        return found
+    seen: set[str] = set()
+    for number, local in enumerate(directories):
+        each = _known_as(local, known)
+        if each is not None and each.directory_id in seen:
+            found[number] = DirectoryFinding.SWAPPED
+        elif each is not None:
+            seen.add(each.directory_id)
+    return found
+
+
+def _known_as(local: DirectoryIdentity, known: KnownBookie) -> KnownDirectory | None:
+    """Return the directory in a record that a directory is, or was before a move."""
+    for directory_id in (local.directory_id, local.previous_id):
+        for each in known.directories:
+            if each.directory_id == directory_id:
+                return each
+    return None
 
 
 def _by_counter(*, is_newest: bool) -> DirectoryFinding:
@@ -184,8 +217,9 @@ def refusal(
         return SwappedDirectoryError(
             f"{path} is not the directory of bookie {bookie_id}: its id is "
             f"{local.directory_id or 'missing'}, but the metadata store has {seen}. It may "
-            "be the directory of another bookie, or a copy that was moved. Check the mounts and "
-            f"the path. {_advice(bookie_id)}",
+            "be the directory of another bookie, a copy that was moved, or a directory that was "
+            "removed with --without-directory and is an older copy now. Check the mounts and the "
+            f"path. {_advice(bookie_id)}",
             **fields,
         )
     return OlderCopyError(
@@ -202,6 +236,20 @@ def older_copy(path: str, local: DirectoryIdentity, known: KnownBookie) -> str:
         f"{path} is an older copy of the directory of the bookie: it is at start {local.starts}, "
         f"change {local.changes}, but the metadata store has {_counters(known)}. Entries and "
         "fences that are newer than the copy are missing"
+    )
+
+
+def missing_directory(
+    bookie_id: str, directories: Sequence[DirectoryIdentity], known: KnownBookie
+) -> DirectoryIdentityError:
+    """Return the error for a start without all directories of a record."""
+    return DirectoryIdentityError(
+        f"bookie {bookie_id} has more directories than it was started with: the metadata store has "
+        f"{_counters(known)}. Start it with all of them, or without a lost one, as "
+        "--without-directory allows",
+        bookie_id=bookie_id,
+        known_directory_ids=tuple(each.directory_id for each in known.directories),
+        directory_ids=tuple(each.directory_id for each in directories),
     )
 
 

@@ -27,6 +27,7 @@ MAY_BE_0 = (
     "release_wait_ms",
 )
 JOURNAL_FILES_MIN = 2
+RECENT_BYTES_MAX = 16 * MEBIBYTE
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,9 @@ class StorageSettings:
     lists_bytes_max: int = 64 * MEBIBYTE  # maximum memory for the ids and lengths of a file's adds
     # Maximum size of a group (records synced together); a group never exceeds 1/8 of a file.
     group_bytes_max: int = 8 * MEBIBYTE
-    recent_bytes_max: int = 16 * MEBIBYTE  # maximum memory for the newest records, to serve reads
+    recent_bytes_max: int = (
+        RECENT_BYTES_MAX  # maximum memory for the newest records, to serve reads
+    )
     idle_watermark_ms: int = 50  # idle time before a watermark record
     metadata_check_ms: int = 5_000  # maximum time that an add waits for the metadata check
     allocation_retry_ms: int = 5_000  # pause between two attempts to allocate on a full disk

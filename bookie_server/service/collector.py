@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from bookie_server.ports import Future, LedgerListing, Priority, Tasks
 from bookie_server.service.releaser import Released, Releaser
-from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.directories.opening import BookieStorage
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import Code
 
@@ -43,7 +43,7 @@ class Collector:
     def __init__(
         self,
         *,
-        storage: LedgerStorage,
+        storage: BookieStorage,
         listing: LedgerListing,
         releaser: Releaser,
         tasks: Tasks,

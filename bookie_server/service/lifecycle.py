@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -19,19 +19,28 @@ from typing import TYPE_CHECKING
 
 from bookie_server.config import BookieSettings
 from bookie_server.core.directory_identity import FoundOutside, identity_of
-from bookie_server.core.disk_use import DiskLevel, DiskSettings
 from bookie_server.core.manifest_codec import NAME as MANIFEST
-from bookie_server.core.settings import ModeSettings, StorageSettings
+from bookie_server.core.manifest_codec import Manifest
 from bookie_server.descriptors import CALLERS_MAX, FILES_MAX
-from bookie_server.errors import StorageError
+from bookie_server.errors import lost_directory_advice
 from bookie_server.service.admin.routes import AdminApplication
 from bookie_server.service.admin.server import AdminServer
 from bookie_server.service.admin.view import BookieView
 from bookie_server.service.background_clock import BackgroundClock, log_scrubs
 from bookie_server.service.collector import Collected, Collector
-from bookie_server.service.limits.lanes import Lanes, lane_gauges
-from bookie_server.service.logging import fields_of, get_logger
-from bookie_server.service.membership.cookie_check import check_cookies
+from bookie_server.service.limits.lanes import Lanes
+from bookie_server.service.logging import get_logger
+from bookie_server.service.membership.cookie_check import (
+    CheckedCookie,
+    WantedChange,
+    check_cookies,
+)
+from bookie_server.service.membership.directory_changes import (
+    add_directories,
+    found_removal,
+    manifest_of,
+    removal,
+)
 from bookie_server.service.membership.directory_record import DirectoryRecord
 from bookie_server.service.membership.ledger_records import (
     StoreLedgerListing,
@@ -41,17 +50,24 @@ from bookie_server.service.membership.ledger_records import (
 from bookie_server.service.membership.registration import BookieRegistration, SessionFile
 from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
 from bookie_server.service.metrics.durations import Durations
+from bookie_server.service.metrics.gauges import bookie_gauges
 from bookie_server.service.metrics.loop_lag import LoopLag
 from bookie_server.service.port_claim import claim
 from bookie_server.service.releaser import Releaser
-from bookie_server.service.repair.progress import RepairProgress, repair_gauges
+from bookie_server.service.storage_start import (
+    StorageReports,
+    directory_at,
+    log_failed_add,
+    log_failed_read,
+    storage_settings,
+)
 from bookie_server.service.v2.server import V2Server, listen
 from bookie_server.service.v2.shared import V2Shared
 from bookie_server.storage.compaction.cycle import Compacted
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
-from bookie_server.storage.files.manifest import ManifestStore, initialize_directory
-from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.directories.opening import BookieStorage, naming, open_directories
+from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.modes.setup import creation_of, missing_journal
 from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import StartupError
@@ -60,8 +76,6 @@ from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, BookieInfo
 from ledgerlog_spark.wire.registration import OPERATIONS, OPERATIONS_PROPERTY
 
 if TYPE_CHECKING:
-    from bookie_server.service.grpc.server import GrpcServer
-    from bookie_server.service.grpc.service import BookieServicer
     from bookie_server.service.repair.composed import BookieRepair
 
 _logger = get_logger("lifecycle")
@@ -94,8 +108,8 @@ class Bookie:
         self._lanes = Lanes.of(settings)
         self._closers = contextlib.AsyncExitStack()
         self._claims = contextlib.ExitStack()
-        self._found = FoundOutside()
-        self._storage: LedgerStorage | None = None
+        self._found: Sequence[FoundOutside] = ()
+        self._storage: BookieStorage | None = None
         self._registration: BookieRegistration | None = None
 
     @property
@@ -103,14 +117,18 @@ class Bookie:
         """The error that ended storage, or None while storage works."""
         return None if self._storage is None else self._storage.failure
 
+    @property
+    def directory_failure(self) -> Exception | None:
+        """The error of any directory that has failed, or None."""
+        directories = () if self._storage is None else self._storage.directories
+        return next((each.failure for each in directories if each.failure is not None), None)
+
     async def start(self) -> None:
         """Start all parts, and return after the bookie is registered."""
         settings, closers = self.settings, self._closers
         try:
-            files = self._directory(str(settings.directories[0]))
-            await files.lock()
-            closers.push_async_callback(files.unlock)
-            self._require_journal()
+            directories = await self._lock_directories()
+            self._require_journals()
             listener = listen(settings.bind_address, settings.port)
             closers.callback(listener.close)
             self.port = listener.getsockname()[1]
@@ -118,17 +136,17 @@ class Bookie:
             self._claim_grpc_port()
             self._open_admin_port()
             stores = await self._reach_metadata()
-            await self._check_cookies(stores, files)
-            record = await self._check_directory(stores, files)
-            self._storage = await self._open_storage(files, stores)
+            checked = await self._check_cookies(stores, directories)
+            record = await self._check_directories(stores, directories, checked)
+            self._storage = await self._open_storage(stores, directories, checked)
             closers.push_async_callback(self._storage.close)
-            await record.begin(self._storage)
+            await record.begin(self._storage.directories, removal(checked, directories))
             record.follow(self._tasks, settings.change_interval_ms)
             self._storage.losses.on_raised = partial(self._note_doubt, record)
             record.note_doubt(self._tasks)  # of this start, or of one that could not date it
             closers.callback(record.stop)
             collector = self._make_collector(self._storage, stores)
-            repair = self._make_repair(self._storage, stores, files, collector)
+            repair = self._make_repair(self._storage, stores, directories[0], collector)
             self._before_serving()
             await self._serve(listener, self._storage, collector, repair)
             await self._register(stores, self._storage)
@@ -140,21 +158,28 @@ class Bookie:
             await closers.aclose()
             raise
 
-    def _require_journal(self) -> None:
-        """Refuse a first start without its journal directory, before the cookie is written.
+    async def _lock_directories(self) -> list[OsFileSystem]:
+        locked = []
+        for place in self.settings.places:
+            files = self._directory(str(place.path))
+            self._closers.push_async_callback(files.unlock)
+            with naming(files.path, len(self.settings.places)):
+                await files.lock()
+            locked.append(files)
+        return locked
+
+    def _require_journals(self) -> None:
+        """Refuse a first start without a journal directory, before the cookie is written.
 
         Otherwise, the cluster would have a bookie that never started. Storage checks later starts.
         """
-        journal, directory = self.settings.journal_directory, self.settings.directories[0]
-        if journal is not None and not journal.exists() and not (directory / MANIFEST).exists():
-            raise missing_journal(str(journal), creation_of(str(journal)))
+        for path, journal in self.settings.places:
+            is_missing = journal is not None and not journal.exists()
+            if is_missing and not (path / MANIFEST).exists():
+                raise missing_journal(str(journal), creation_of(str(journal)))
 
     def _directory(self, path: str) -> OsFileSystem:
-        files = OsFileSystem(
-            Path(path), lambda notice: _logger.warning("file_system", path=path, notice=notice)
-        )
-        files.on_sync = self._sync_times.note
-        return files
+        return directory_at(path, self._sync_times.note, len(self.settings.places))
 
     async def close(self) -> None:
         """Withdraw the registration, answer accepted requests for a limited time, close storage."""
@@ -189,74 +214,75 @@ class Bookie:
         await stores.initialize()
         return stores
 
-    async def _check_cookies(self, stores: MetadataStores, files: OsFileSystem) -> None:
+    async def _check_cookies(
+        self, stores: MetadataStores, directories: Sequence[OsFileSystem]
+    ) -> CheckedCookie:
+        settings = self.settings
+
+        async def initialize(first: Manifest | None) -> None:
+            for each in directories:
+                await initialize_directory(each, first)
+
         try:
-            await check_cookies(
+            checked = await check_cookies(
                 stores.registration,
                 self.bookie_id,
-                self.settings.directories,
-                partial(initialize_directory, files),
+                [place.path for place in settings.places],
+                initialize,
                 stores.known_bookies,
-                allow_lost_directory=self.settings.allow_lost_directory,
+                WantedChange(
+                    settings.without_directories,
+                    settings.allow_storage_expansion,
+                    settings.allow_lost_directory,
+                ),
             )
+            if checked.added:
+                await add_directories(stores.known_bookies, checked, directories)
         except OSError as error:
-            raise StartupError(
-                f"cannot use {error.filename or self.settings.directories[0]}: {error.strerror}"
-            ) from error
+            path = Path(error.filename or settings.places[0].path)
+            advice = lost_directory_advice(path.parent, len(settings.places))
+            raise StartupError(f"cannot use {path}: {error.strerror}. {advice}") from error
+        return checked
 
-    async def _check_directory(
-        self, stores: MetadataStores, files: OsFileSystem
+    async def _check_directories(
+        self, stores: MetadataStores, directories: Sequence[OsFileSystem], checked: CheckedCookie
     ) -> DirectoryRecord:
-        """Compare the directory with the bookie's record, before the storage changes a file."""
-        record = DirectoryRecord(stores.known_bookies, self.bookie_id, files.path)
-        manifest = await ManifestStore(files).read(await files.names())
-        self._found = await record.check(identity_of(manifest))
+        """Compare the directories with the record, before the storage changes a file."""
+        paths = [each.path for each in directories]
+        record = DirectoryRecord(stores.known_bookies, self.bookie_id, paths)
+        identities = []
+        for each in directories:
+            with naming(each.path, len(directories)):
+                identities.append(identity_of(await manifest_of(each)))
+        self._found = await record.check(identities, may_miss=bool(checked.removed))
         self._closers.push_async_callback(record.close, self.settings.drain_timeout_ms)
         return record
 
-    async def _open_storage(self, files: OsFileSystem, stores: MetadataStores) -> LedgerStorage:
+    async def _open_storage(
+        self, stores: MetadataStores, directories: Sequence[OsFileSystem], checked: CheckedCookie
+    ) -> BookieStorage:
         self._tasks = tasks = OsTasks(self._crashed)
         self._closers.push_async_callback(tasks.aclose)
-        limits = StorageSettings(
-            file_size_bytes=self.settings.file_size_bytes,
-            free_bytes_min=self.settings.free_bytes_min,
-            open_files_max=self._open_files_max,
-            # At this limit, storage would answer BUSY. The limits of the lanes are smaller, so
-            # peers wait before storage reaches its limit.
-            in_flight_bytes_max=self.settings.in_flight_bytes_max,
-            mode_settings=ModeSettings(
-                write_mode=self.settings.write_mode,
-                journal_directory=str(self.settings.journal_directory or ""),
-                journal_sync_data=self.settings.journal_sync_data,
-                journal_files=self.settings.journal_files,
-                checkpoint_interval_ms=self.settings.checkpoint_interval_ms,
-                group_wait_ms=self.settings.group_wait_ms,
-            ),
-            compaction_minor_percent=self.settings.compaction_minor_percent,
-            compaction_major_percent=self.settings.compaction_major_percent,
-            compaction_minor_interval_ms=self.settings.compaction_minor_interval_ms,
-            compaction_major_interval_ms=self.settings.compaction_major_interval_ms,
-            compaction_bytes_per_s=self.settings.compaction_bytes_per_s,
-            scrub_bytes_per_s=self.settings.scrub_bytes_per_s,
-            scrub_interval_ms=self.settings.scrub_interval_ms,
-            release_wait_ms=self.settings.release_wait_ms,
-            disk=DiskSettings(
-                self.settings.disk_usage_warn,
-                self.settings.disk_usage_max,
-                self.settings.disk_usage_low_water,
-                self.settings.disk_check_interval_ms,
-            ),
-        )
-        metadata = StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms)
-        shared = Shared(files, OsClock(), tasks, limits, metadata, self._directory)
-        shared.on_failed_read, shared.on_failed_add = _log_failed_read, _log_failed_add
-        shared.found = self._found
-        storage = await LedgerStorage.open(shared)
-        for reason in storage.found_losses:
-            _logger.warning("doubt_raised", epoch=storage.doubt.epoch, reason=reason)
+        parts = []
+        for files, place, found in zip(directories, self.settings.places, self._found, strict=True):
+            limits = storage_settings(self.settings, place.journal, self._open_files_max)
+            metadata = StoreMetadataCheck(stores.ledgers, self.bookie_id, limits.metadata_check_ms)
+            shared = Shared(files, OsClock(), tasks, limits, metadata, self._directory)
+            shared.on_failed_read, shared.on_failed_add = log_failed_read, log_failed_add
+            shared.found = found_removal(checked, found)
+            parts.append(shared)
+        storage = await open_directories(parts)
+        for directory in storage.directories:
+            for reason in directory.found_losses:
+                _logger.warning(
+                    "doubt_raised",
+                    directory=directory.path,
+                    epoch=storage.doubt.epoch,
+                    reason=reason,
+                )
         return storage
 
-    def _make_collector(self, storage: LedgerStorage, stores: MetadataStores) -> Collector:
+    def _make_collector(self, storage: BookieStorage, stores: MetadataStores) -> Collector:
         records = StoreLedgerRecords(stores.ledgers, stores.replication_locks, self.bookie_id)
         collector = Collector(
             storage=storage,
@@ -271,7 +297,7 @@ class Bookie:
 
     def _make_repair(
         self,
-        storage: LedgerStorage,
+        storage: BookieStorage,
         stores: MetadataStores,
         files: OsFileSystem,
         collector: Collector,
@@ -292,10 +318,13 @@ class Bookie:
         self._closers.push_async_callback(repair.stop)
         return repair
 
-    def _start_background_work(self, storage: LedgerStorage) -> None:
-        storage.compactor.on_compacted = self._log_compaction
-        log_scrubs(storage.scrubber)
-        clock = BackgroundClock(storage.compactor, storage.scrubber, self._tasks)
+    def _start_background_work(self, storage: BookieStorage) -> None:
+        for directory in storage.directories:
+            directory.compactor.on_compacted = self._log_compaction
+            log_scrubs(directory.scrubber)
+            self._start_clock(BackgroundClock(directory.compactor, directory.scrubber, self._tasks))
+
+    def _start_clock(self, clock: BackgroundClock) -> None:
         clock.start()
         self._closers.callback(clock.stop)
 
@@ -313,7 +342,7 @@ class Bookie:
     async def _serve(
         self,
         listener: socket.socket,
-        storage: LedgerStorage,
+        storage: BookieStorage,
         collector: Collector,
         repair: BookieRepair,
     ) -> None:
@@ -358,13 +387,18 @@ class Bookie:
                 self._log_lines_dropped,
             )
             metrics = ServiceCollector(
-                self._counters, gauges, storage.counters.by_metric, loop_lag, self._sync_times
+                self._counters,
+                gauges,
+                storage.counters.by_metric,
+                loop_lag,
+                self._sync_times,
+                storage.directories,
             )
             self._view.serve(storage, collector, metrics, repair.progress)
 
-    async def _register(self, stores: MetadataStores, storage: LedgerStorage) -> None:
+    async def _register(self, stores: MetadataStores, storage: BookieStorage) -> None:
         settings = self.settings
-        forget = await SessionFile(settings.directories[0]).take_over(stores.tree)
+        forget = await SessionFile(settings.places[0].path).take_over(stores.tree)
         self._closers.callback(forget)
         registration = BookieRegistration(
             stores.registration,
@@ -379,11 +413,9 @@ class Bookie:
         await registration.start(read_only=not storage.is_writable)
         self._closers.push_async_callback(registration.stop)
         self._registration = registration
+        self._reports = StorageReports(storage)
         storage.on_state_change = self._storage_changed
         self._storage_changed()
-        storage.on_disk_level = self._log_disk_level
-        if storage.disk.level is not DiskLevel.NORMAL:
-            self._log_disk_level()
 
     def _crashed(self, name: str, error: BaseException) -> None:
         """Stop after an exception in a task of storage, which is a bug."""
@@ -394,6 +426,7 @@ class Bookie:
     def _storage_changed(self) -> None:
         assert self._storage is not None, "storage reports before it is open"
         assert self._registration is not None, "storage reports before the bookie is registered"
+        self._reports.report_failures()
         if self._storage.failure is not None:
             self.failed.set()
         self._registration.set_read_only(read_only=not self._storage.is_writable)
@@ -404,62 +437,4 @@ class Bookie:
         _logger.warning("doubt_raised", epoch=self._storage.doubt.epoch)
         record.note_doubt(self._tasks)
 
-    def _log_disk_level(self) -> None:
-        """Write one line for each change of the level of the device."""
-        assert self._storage is not None, "storage reports before it is open"
-        disk = self._storage.disk
-        log = _logger.info if disk.level is DiskLevel.NORMAL else _logger.warning
-        log(
-            "disk_level_changed",
-            disk_level=disk.level.value,
-            used_part=round(disk.space.used_part, 4),
-            free_bytes=disk.space.free,
-            total_bytes=disk.space.total,
-        )
-
-
-def _log_failed_read(ledger_id: int, entry_id: int, peer: object, error: StorageError) -> None:
-    about = {"ledger_id": ledger_id, "entry_id": entry_id, "peer": peer}
-    _logger.warning("read_failed", **{**fields_of(error), **about})
-
-
-def _log_failed_add(ledger_id: int, entry_id: int, peer: object, error: StorageError) -> None:
-    about = {"ledger_id": ledger_id, "entry_id": entry_id, "peer": peer}
-    _logger.warning("add_failed", **{**fields_of(error), **about})
-
-
-def bookie_gauges(
-    view: BookieView,
-    storage: LedgerStorage,
-    v2: V2Server,
-    grpc: GrpcServer,
-    servicer: BookieServicer,
-    lanes: Lanes,
-    repair: RepairProgress,
-    log_lines_dropped: Callable[[], int],
-) -> dict[str, Callable[[], float]]:
-    """Return a map from gauge names without prefix to the functions that return the values."""
-    return {
-        "connections": lambda: v2.connections_count,
-        "ledgers": lambda: storage.ledgers_count,
-        "writable": view.status_number,
-        "entry_log_files": lambda: storage.files_count,
-        "scrub_ended_seconds": lambda: storage.scrubber.position.ended_ms / 1_000,
-        "scrub_damaged_waiting": lambda: len(storage.scrubber.damaged),
-        "doubt_epoch": lambda: storage.doubt.epoch,
-        "in_doubt": lambda: not storage.doubt.is_over,
-        "ledgers_in_limbo": lambda: storage.ledgers_in_limbo,
-        "disk_used_part": lambda: storage.disk.space.used_part,
-        "disk_free_bytes": lambda: storage.disk.space.free,
-        "disk_total_bytes": lambda: storage.disk.space.total,
-        "disk_is_high": lambda: storage.disk.level is not DiskLevel.NORMAL,
-        "calls": lambda: grpc.call_slots.count,
-        "calls_refused": lambda: grpc.call_slots.refused,
-        "calls_ended": lambda: grpc.call_slots.ended,
-        "watches": lambda: servicer.watch_slots.count,
-        "watches_refused": lambda: servicer.watch_slots.refused,
-        "watches_ended": lambda: servicer.watch_slots.ended,
-        "log_lines_dropped": log_lines_dropped,
-        **repair_gauges(repair),
-        **lane_gauges(lanes),
-    }
+    from bookie_server.service.repair.composed import BookieRepair

@@ -38,7 +38,9 @@ async def run_bookie(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_requested.set)
-    budget = divided(raise_limit(settings.connections_max), settings.connections_max)
+    budget = divided(
+        raise_limit(settings.connections_max), settings.connections_max, len(settings.places)
+    )
     if budget.connections < settings.connections_max:
         _logger.warning("connections_limited", **asdict(budget))
         settings = settings.model_copy(update={"connections_max": budget.connections})
@@ -57,7 +59,8 @@ async def run_bookie(
     failure = bookie.failure
     _logger.info("stopping", bookie_id=bookie.bookie_id, failure=failure and str(failure))
     await bookie.close()
-    failure = bookie.failure  # after the close, a failed journal may no longer be needed
+    # After the close, a failed journal may no longer be needed.
+    failure = bookie.directory_failure
     if bookie.crash is not None:
         return ExitCode.INTERNAL_ERROR
     if failure is not None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from bookie_server.core.release import is_released_by
 from bookie_server.ports import Future, LockableRecords, Tasks
-from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.directories.opening import BookieStorage
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import Code
 
@@ -42,7 +42,7 @@ class Releaser:
 
     def __init__(
         self,
-        storage: LedgerStorage,
+        storage: BookieStorage,
         records: LockableRecords,
         tasks: Tasks,
         bookie_id: str,

@@ -3,6 +3,7 @@
 - `ledger_storage`: the interface for the servers. `adds`: adds. `drops`: deletions of ledgers.
   `releases`: deletions that set no fence. `fences`: sets fences. `reading`: reads. `lacs`: last
   adds confirmed and their watches.
+- `directories`: makes one storage of several directories.
 - `shared`: state and counters that these parts share.
 - `journal`: writes records in order and syncs them in groups. `files`: the files of the journal.
 - `compaction`: copies the live entries of files that are mostly deleted, and frees the files.

@@ -7,7 +7,7 @@ that depends on queued records waits until these records are durable (`barrier_o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, KeysView
 
 from bookie_server.core.bookie_run import RunJournal
 from bookie_server.core.directory_identity import DirectoryIdentity, identity_of
@@ -162,6 +162,16 @@ class LedgerStorage:
             self._limbo_count.note()
 
     @property
+    def directories(self) -> tuple[LedgerStorage, ...]:
+        """The storages of all directories of the bookie (see `storage.directories`)."""
+        return (self,)
+
+    @property
+    def path(self) -> str:
+        """The path of the directory."""
+        return self._shared.files.path
+
+    @property
     def is_writable(self) -> bool:
         """Whether regular adds are accepted."""
         return self._health.accepts_adds and not self._health.has_failed
@@ -194,6 +204,24 @@ class LedgerStorage:
     def ledgers_count(self) -> int:
         """Number of ledgers in memory, including deleted ledgers that are not yet forgotten."""
         return len(self._states)
+
+    @property
+    def ledger_ids(self) -> KeysView[int]:
+        """The ids of the ledgers that have a state."""
+        return self._states.keys()
+
+    def check_adds_like(self, others: Iterable[LedgerStorage]) -> None:
+        """Check the first add of an unknown ledger if one of the directories `others` would.
+
+        Such a directory may have lost the fence of the ledger, or may have forgotten it.
+        """
+        health = self._health
+        for other in others:
+            theirs = other._health  # noqa: SLF001 - of this class
+            health.check_epoch = max(health.check_epoch, min(theirs.check_epoch, 1))
+            health.highest_dropped_ledger_id = max(
+                health.highest_dropped_ledger_id, theirs.highest_dropped_ledger_id
+            )
 
     @property
     def files_count(self) -> int:

@@ -7,7 +7,7 @@ MANIFEST and the bookie's record each have the id and the counters of the direct
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from bookie_server.core.directory_identity import (
     compare,
     compare_directory,
     identity_of,
+    known_bookie,
     refusal,
 )
 from bookie_server.core.kept_identity import NAME as IDENTITY_NAME
@@ -152,13 +153,19 @@ def _differing(stored: Stored, held: Held) -> Iterator[str]:
     if cookie.bookie_id != stored.bookie_id:
         yield f"{held.path} belongs to bookie {cookie.bookie_id}"
     for each, place in ((cookie, held.path), (stored.cookie, "the metadata store")):
-        if each is not None and each.ledger_directories != (held.path,):
+        if each is not None and held.path not in each.ledger_directories:
             names = ", ".join(each.ledger_directories)
             yield f"the cookie in {place} names another path, {names}"
+    if stored.cookie is not None and _paths(cookie) != _paths(stored.cookie):
+        yield f"the cookie in {held.path} lists other directories than the metadata store"
     if known is not None and not known.is_retired:
         finding = compare(held.identity, known)
         if finding not in ACCEPTED:
             yield f"{held.path} is {finding.value}"
+
+
+def _paths(cookie: Cookie) -> frozenset[str]:
+    return frozenset(cookie.ledger_directories)
 
 
 def cookie_of(path: Path) -> Cookie | None:
@@ -190,12 +197,13 @@ def decoded(data: bytes, place: str) -> Cookie:
 async def create(stores: MetadataStores, path: Path) -> Stored:
     """Write the cookie of a directory into the store, if it is missing or damaged there.
 
-    Return the new content of the store.
+    If the cookie lists several directories, all of them are read. Return the new content of the
+    store.
 
     Raises:
         ConfigurationError: The store has the cookie, or the bookie runs.
-        CookieMismatchError: The directory has no cookie, or belongs to another cluster.
-        DirectoryIdentityError: The directory is not the newest that the store has seen.
+        CookieMismatchError: A directory has no cookie, or belongs to another cluster or bookie.
+        DirectoryIdentityError: A directory is not the newest that the store has seen.
     """
     async with _own_directory(stores, path) as (directory, cookie, stored):
         if stored.cookie is not None:
@@ -204,10 +212,27 @@ async def create(stores: MetadataStores, path: Path) -> Stored:
                 f"`ledgerlog bookie cookie show {path}` shows the differences",
                 bookie_id=cookie.bookie_id,
             )
-        identity = identity_of(directory.manifest)
-        _require_newest(str(path), identity, stored)
-        await _write_store(stores, stored, identity, cookie)
+        identities = []
+        for each in map(Path, cookie.ledger_directories):
+            if each == path or len(cookie.ledger_directories) == 1:
+                identities.append(identity_of(directory.manifest))
+            else:
+                identities.append(await _identity_of_other(each, cookie))
+            _require_newest(str(each), identities[-1], stored)
+        await _write_store(stores, stored, identities, cookie)
         return await stored_about(stores, cookie.bookie_id)
+
+
+async def _identity_of_other(path: Path, cookie: Cookie) -> DirectoryIdentity:
+    """Return the identity of another directory with the same cookie."""
+    async with opened(path) as directory:
+        if cookie_of(path) != cookie:
+            raise CookieMismatchError(
+                f"{path} has another cookie than the directory that names it; "
+                f"`ledgerlog bookie cookie show {path}` shows this cookie",
+                path=str(path),
+            )
+        return identity_of(directory.manifest)
 
 
 async def fix(stores: MetadataStores, path: Path, bookie_id: str | None) -> list[str]:
@@ -232,6 +257,15 @@ async def fix(stores: MetadataStores, path: Path, bookie_id: str | None) -> list
                 path=str(path),
                 found=cookie.bookie_id,
             )
+        if len(cookie.ledger_directories) > 1:
+            raise ConfigurationError(
+                f"bookie {cookie.bookie_id} has several directories "
+                f"({', '.join(cookie.ledger_directories)}), and this command moves only the "
+                f"directory of a bookie with one directory. Mount {path} at its path before the "
+                "move",
+                bookie_id=cookie.bookie_id,
+                path=str(path),
+            )
         if stored.cookie is None:
             raise ConfigurationError(
                 f"the metadata store has no cookie of bookie {cookie.bookie_id}: first run "
@@ -252,8 +286,8 @@ async def fix(stores: MetadataStores, path: Path, bookie_id: str | None) -> list
             await _write_cookie(directory.shared.files, wanted.encode())
             changed.append(COOKIE_NAME)
         identity = identity_of(directory.manifest)
-        if stored.cookie != wanted or (known is not None and identity.known() != known):
-            await _write_store(stores, stored, identity, wanted)
+        if stored.cookie != wanted or (known is not None and known_bookie([identity]) != known):
+            await _write_store(stores, stored, [identity], wanted)
             changed.append("metadata store")
         return changed
 
@@ -364,9 +398,9 @@ async def _write_cookie(files: FileSystem, data: bytes) -> None:
 
 
 async def _write_store(
-    stores: MetadataStores, stored: Stored, identity: DirectoryIdentity, cookie: Cookie
+    stores: MetadataStores, stored: Stored, identities: Sequence[DirectoryIdentity], cookie: Cookie
 ) -> None:
-    if identity.changes == 0 and stored.known is None:
+    if any(identity.changes == 0 for identity in identities) and stored.known is None:
         # An older release has used the directory, so there is nothing to record yet.
         await stores.registration.write_cookie(
             cookie.bookie_id, cookie.encode(), stored.cookie_version
@@ -374,7 +408,7 @@ async def _write_store(
         return
     await stores.known_bookies.write_with_cookie(
         cookie.bookie_id,
-        identity.known(),
+        known_bookie(identities),
         stored.record_version,
         cookie.encode(),
         stored.cookie_version,

@@ -15,12 +15,14 @@ from bookie_server.errors import (
     CorruptRecordError,
     UncleanDirectoryError,
     UnrepairedDirectoryError,
+    WrongDirectoryError,
 )
 from bookie_server.storage.files.entry_log_file import read_header
 from bookie_server.storage.files.finished_scan import scan_finished
 from bookie_server.storage.files.manifest import UNCLEAN_NAME
 from bookie_server.storage.limbo.repaired import needs_repair
 from bookie_server.storage.reading.readings import finish
+from bookie_server.tools.cookies import cookie_of
 
 if TYPE_CHECKING:
     from bookie_server.core.manifest_codec import FileEntry, Manifest
@@ -36,6 +38,7 @@ async def rewrite_manifest(directory: RestingDirectory, version: int) -> int:
     Raises:
         UncleanDirectoryError: The bookie did not stop cleanly, so an older version would not find
             its newest entries. Nothing was changed.
+        WrongDirectoryError: The bookie has several directories. Nothing was changed.
         UnrepairedDirectoryError: The directory is in doubt, or a ledger is in limbo, which an older
             version does not store. Nothing was changed.
     """
@@ -46,6 +49,7 @@ async def rewrite_manifest(directory: RestingDirectory, version: int) -> int:
         return before
     manifest = directory.manifest
     if version < FORMAT_VERSION:
+        _require_one_directory(directory)
         _require_clean_stop(directory)
         _require_no_doubt(directory)
         files = tuple([await _for_older_program(directory, entry) for entry in manifest.files])
@@ -78,6 +82,17 @@ async def _for_older_program(directory: RestingDirectory, entry: FileEntry) -> F
         scan = await scan_finished(file)
         return replace(older, last_sequence=scan.last_sequence, has_damage=not scan.is_whole)
     return replace(older, last_sequence=record.sequence - 1)
+
+
+def _require_one_directory(directory: RestingDirectory) -> None:
+    cookie = cookie_of(directory.path)
+    if cookie is not None and len(cookie.ledger_directories) > 1:
+        raise WrongDirectoryError(
+            f"the bookie of {directory.path} has several directories "
+            f"({', '.join(cookie.ledger_directories)}), and older versions accept only one. "
+            "Nothing was changed",
+            path=str(directory.path),
+        )
 
 
 def _require_no_doubt(directory: RestingDirectory) -> None:

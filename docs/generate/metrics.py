@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 from unittest.mock import MagicMock
 
-from bookie_server.service.lifecycle import bookie_gauges
 from bookie_server.service.limits.lanes import Lanes
-from bookie_server.service.metrics.counters import ServiceCounters
+from bookie_server.service.metrics.counters import OF_A_DIRECTORY, ServiceCounters
 from bookie_server.service.metrics.descriptions import (
     COUNTER,
     GAUGE,
@@ -18,6 +17,7 @@ from bookie_server.service.metrics.descriptions import (
     Description,
     describe,
 )
+from bookie_server.service.metrics.gauges import bookie_gauges
 from bookie_server.storage.shared import StorageCounters
 from docs.generate.markdown import table
 from ledgerlog_spark.upkeep import service as upkeep_service
@@ -57,6 +57,7 @@ def descriptions() -> list[Description]:
     kinds = {
         **dict.fromkeys(ServiceCounters.__slots__, COUNTER),
         **dict.fromkeys(names, GAUGE),
+        **{f"directory_{name}": GAUGE for name in OF_A_DIRECTORY},
         "sync_times": SUMMARY,
         **dict(lags),
         **{f"storage_{name}": GAUGE for name in StorageCounters().by_metric()},

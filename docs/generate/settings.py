@@ -16,8 +16,9 @@ BOOKIE = """\
 
 A setting has four sources: a command-line option (`--gc-interval-ms 60000`), an environment variable
 (`LEDGERLOG_GC_INTERVAL_MS=60000`), a key of the TOML file that `--config` names (`gc_interval_ms = 60000`), and the
-default. The first source with a value is used. An unknown key is an error. Lists in the environment are JSON:
-`LEDGERLOG_DIRECTORIES='["/data/b1"]'`. The command-line option of `directories` is `--directory`.
+default. The first source with a value is used. An unknown key is an error. A list of directories in the environment is
+separated by commas: `LEDGERLOG_DIRECTORIES=/data/b1,/data/b2`. The command-line option of `directories` is
+`--directory`, and it is repeated for each directory.
 
 """
 

@@ -101,6 +101,9 @@ def _stored_fields(stored: Stored) -> dict[str, Any]:
         return fields
     if len(known.directories) == 1:
         fields |= asdict(known.directories[0])
+    elif known.directories:
+        for name in ("directory_id", "starts", "changes"):
+            fields[name] = ", ".join(str(getattr(each, name)) for each in known.directories)
     return {**fields, "is_retired": known.is_retired}
 
 
@@ -141,7 +144,7 @@ def create(directory: Directory, uri: ServiceUri = DEFAULT_URI, as_json: AsJson 
 
     stored = asyncio.run(work())
     text = f"the metadata store has the cookie of bookie {stored.bookie_id} again"
-    if stored.cookie is not None and stored.cookie.ledger_directories != (str(path),):
+    if stored.cookie is not None and str(path) not in stored.cookie.ledger_directories:
         text += f"; it names another path, so now run `ledgerlog bookie cookie fix {path}`"
     print_outcome({"bookie_id": stored.bookie_id, "directory": str(path)}, text, as_json=as_json)
 

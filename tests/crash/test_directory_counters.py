@@ -69,7 +69,7 @@ class Member:
         self.record = self.new_record()
 
     def new_record(self) -> DirectoryRecord:
-        return DirectoryRecord(self.store, BOOKIE_ID, "/data")  # type: ignore[arg-type]
+        return DirectoryRecord(self.store, BOOKIE_ID, ["/data"])  # type: ignore[arg-type]
 
     async def check(self) -> FoundOutside:
         if self.machine.is_new:
@@ -77,13 +77,14 @@ class Member:
         files = self.machine.make_files()
         manifest = await ManifestStore(files).read(await files.names())
         await files.unlock()
-        return await self.record.check(identity_of(manifest))
+        (found,) = await self.record.check([identity_of(manifest)])
+        return found
 
     async def opening(self) -> LedgerStorage:
         self.record = self.new_record()
         self.machine.found = await self.check()
         storage = await self.machine.opening()
-        await self.record.begin(storage)
+        await self.record.begin([storage])
         return storage
 
     def start(self) -> None:

@@ -114,7 +114,8 @@ def test_reference_lists_every_command_and_option() -> None:
         assert {name for name in wanted if f"`{name}`" not in section} == set(), words
     run = text.partition("### ledgerlog bookie run\n")[2].partition("\n### ")[0]
     settings = {f"`--{name.replace('_', '-')}`" for name in BookieSettings.model_fields}
-    assert {each for each in settings if each not in run} == {"`--directories`"}
+    others = {"`--directories`", "`--without-directories`"}
+    assert {each for each in settings if each not in run} == others
 
 
 def rows_of(page: str) -> list[str]:

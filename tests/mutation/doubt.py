@@ -188,14 +188,14 @@ MUTATIONS = [
     Mutation(
         "doubt_older_copy_is_the_newest",
         RECORD,
-        "            return found_outside(known, older_copy(self._path, local, known))\n",
-        "            return found_outside(known)\n",
+        'found_outside(known, older_copy(path, identity, known) if is_older and known else "")',
+        "found_outside(known)",
         "an older copy denies what it lacks",
     ),
     Mutation(
         "doubt_dated_by_an_earlier_write",
         RECORD,
-        "if is_open and self._written.doubt_epoch == doubt.epoch:",
+        "if is_open and written.doubt_epoch == doubt.epoch:",
         "if is_open:",
         "a ledger that was created before the loss counts as newer",
         equivalent="the record is written before, or the last write failed and nothing is dated",
@@ -203,15 +203,15 @@ MUTATIONS = [
     Mutation(
         "doubt_is_dated_once",
         RECORD,
-        "        return doubt.epoch == 0 or doubt.transaction > 0\n",
+        "        return all(doubt.epoch == 0 or doubt.transaction > 0 for doubt in doubts)\n",
         "        return True\n",
         "a store that was away for a moment leaves the doubt without a date",
     ),
     Mutation(
         "doubt_lost_directory_without_a_request",
         COOKIES,
-        "        if allow_lost_directory and all(map(_is_lost, directories)):\n",
-        "        if all(map(_is_lost, directories)):\n",
+        "        if change.may_be_lost and is_same and all(map(_is_lost, directories)):\n",
+        "        if is_same and all(map(_is_lost, directories)):\n",
         "a bookie whose disk is not mounted begins with an empty directory",
     ),
     Mutation(

@@ -118,30 +118,32 @@ MUTATIONS = [
     Mutation(
         "identity_counter_runs_ahead",
         RECORD,
-        "if records != self._records and storage.identity == self._written:",
-        "if records != self._records:",
+        "if records != self._records[number] and storage.identity == self._written[number]:",
+        "if records != self._records[number]:",
         "while the store is away, each minute makes a MANIFEST, and older copies look newer",
     ),
     Mutation(
         "identity_idle_bookie_commits",
         RECORD,
-        "if records != self._records and storage.identity == self._written:",
-        "if storage.identity == self._written:",
+        "if records != self._records[number] and storage.identity == self._written[number]:",
+        "if storage.identity == self._written[number]:",
         "an idle bookie writes a MANIFEST and a node each minute",
     ),
     Mutation(
         "identity_records_of_the_commit_are_counted",
         RECORD,
-        "            self._records = records\n            await storage.count_change()\n",
-        "            await storage.count_change()\n"
-        "            self._records = storage.records_stored\n",
+        "                self._records[number] = records\n"
+        "                await storage.count_change()\n",
+        "                await storage.count_change()\n"
+        "                self._records[number] = storage.records_stored\n",
         "a copy from the commit of the counter is accepted after more writes",
     ),
     Mutation(
         "identity_overtaken_start_is_not_compared",
         RECORD,
-        "            found = await self._compared(storage.identity)\n",
-        "            found = await self._known.read(self._bookie_id)\n",
+        "            self._refuse_older(self._compared(local, known, may_miss=change is not None),"
+        " known)\n",
+        "",
         "two processes with one bookie id, and the last one wins",
     ),
     Mutation(
@@ -162,7 +164,7 @@ MUTATIONS = [
     Mutation(
         "cookie_create_for_an_older_copy",
         COOKIES,
-        "        _require_newest(str(path), identity, stored)\n",
+        "            _require_newest(str(each), identities[-1], stored)\n",
         "",
         "an older copy replaces a bookie that was deleted",
     ),
@@ -243,7 +245,7 @@ MUTATIONS = [
     Mutation(
         "identity_without_counters_is_recorded",
         IDENTITY,
-        "        if self.changes == 0:\n            return KnownBookie(())\n",
+        "            if each.changes\n",
         "",
         "a record without the id of a directory, which no program can read",
     ),
@@ -264,16 +266,16 @@ MUTATIONS = [
     Mutation(
         "cookie_create_leaves_the_bookie_retired",
         COOKIES,
-        "    if identity.changes == 0 and stored.known is None:\n",
-        "    if identity.changes == 0:\n",
+        "    if any(identity.changes == 0 for identity in identities) and stored.known is None:\n",
+        "    if any(identity.changes == 0 for identity in identities):\n",
         "a bookie of an older release has its cookie again, and does not start",
     ),
     # Invented by a reviewer who had not written the code.
     Mutation(
         "identity_newest_of_any_directory",
         IDENTITY,
-        "        if each.directory_id == local.directory_id:\n",
-        "        if local.directory_id:\n",
+        "            if each.directory_id == directory_id:\n",
+        "            if directory_id:\n",
         "another directory with a larger counter is accepted",
     ),
     Mutation(

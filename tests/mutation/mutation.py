@@ -110,7 +110,17 @@ _IDENTITY = Suite(
             "tests/properties/test_directory_identity.py",
         ),
         (f"{_UNIT}/bookie_service/test_directory_record.py",),
+        (f"{_UNIT}/bookie_service/test_directory_changes.py",),
         ("tests/crash/test_directory_counters.py",),
+    ),
+)
+
+_DIRECTORIES = Suite(
+    (),
+    (
+        (f"{_UNIT}/bookie/test_directories.py",),
+        ("tests/properties/test_storage_directories.py",),
+        (f"{_UNIT}/bookie_service/test_directory_changes.py",),
     ),
 )
 
@@ -132,6 +142,8 @@ _REPAIR = Suite(
 )
 
 SUITES = {
+    "bookie_server/storage/directories/": _DIRECTORIES,
+    "bookie_server/service/membership/directory_changes": _DIRECTORIES,
     "bookie_server/core/repair": _REPAIR,
     "bookie_server/service/repair/": _REPAIR,
     "bookie_server/core/directory_identity": _IDENTITY,

@@ -9,19 +9,21 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector as Metrics
 
 from bookie_server.config import BookieSettings
+from bookie_server.core.disk_use import DiskSpace
 from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.logging import black_out_secrets
 from bookie_server.service.repair.progress import RepairProgress
 from bookie_server.storage.compaction.cycle import Compacted
-from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.directories.opening import BookieStorage
 
 CHANGE_SECONDS_MAX: Final = 3.0
 
@@ -34,7 +36,7 @@ class NotServingError(Exception):
 class Serving:
     """The parts of a bookie that exist only after its storage was opened."""
 
-    storage: LedgerStorage
+    storage: BookieStorage
     collector: Collector
     registry: CollectorRegistry
     repair: RepairProgress
@@ -51,6 +53,7 @@ class BookieView:
         self._began = time.monotonic()
         self._loop = asyncio.get_running_loop()
         self._serving: Serving | None = None
+        self._devices: list[Hashable] = []
         self._passes = 0
         self._last_pass: Collected | None = None
         self._last_pass_ms = 0
@@ -61,7 +64,7 @@ class BookieView:
 
     def serve(
         self,
-        storage: LedgerStorage,
+        storage: BookieStorage,
         collector: Collector,
         metrics: Metrics,
         repair: RepairProgress,
@@ -69,6 +72,7 @@ class BookieView:
         """Show the parts of an open storage from now on."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(metrics)
+        self._devices = [_device_of(each.path) for each in storage.directories]
         self._serving = Serving(storage, collector, registry, repair)
 
     def note_pass(self, collected: Collected) -> None:
@@ -175,25 +179,37 @@ class BookieView:
             "lastLedgersReleased": last.ledgers_released,
         }
 
+    @property
+    def disk_space(self) -> DiskSpace:
+        """The bytes of the devices of all directories. Each device counts once."""
+        directories = self.serving.storage.directories
+        spaces = {
+            device: each.disk.space for device, each in zip(self._devices, directories, strict=True)
+        }
+        return DiskSpace(
+            sum(each.total for each in spaces.values()), sum(each.free for each in spaces.values())
+        )
+
     def scrub(self) -> None:
         """Continue the scrub that has not ended, or begin one."""
         self._change(self.serving.storage.scrubber.request)
 
     def scrub_details(self) -> dict[str, Any]:
         """Return how far the scrub has come, and what the scrubs of this process found."""
-        scrubber, counters = self.serving.storage.scrubber, self.serving.storage.counters
+        scrubber = self.serving.storage.scrubber
+        counters = self.serving.storage.counters.by_metric()
         position = scrubber.position
         return {
             "scrubbing": scrubber.is_running,
             "lastScrubBeginTime": position.began_ms,
             "lastScrubEndTime": position.ended_ms,
             "filesLeft": scrubber.files_left,
-            "filesRead": counters.scrub_files,
-            "bytesRead": counters.scrub_bytes,
-            "damagedRecords": counters.scrub_damaged_records,
-            "damagedEntries": counters.scrub_damaged_entries,
-            "damagedIndexes": counters.scrub_damaged_indexes,
-            "entriesToRepair": len(scrubber.damaged),
+            "filesRead": counters["scrub_files"],
+            "bytesRead": counters["scrub_bytes"],
+            "damagedRecords": counters["scrub_damaged_records"],
+            "damagedEntries": counters["scrub_damaged_entries"],
+            "damagedIndexes": counters["scrub_damaged_indexes"],
+            "entriesToRepair": scrubber.damaged_count,
         }
 
     def repair(self) -> dict[str, Any]:
@@ -201,9 +217,24 @@ class BookieView:
         return self.serving.repair.as_fields()
 
     def disk_info(self) -> dict[str, int]:
-        """Return the free bytes and the size of the device, with BookKeeper's names."""
-        space = self.serving.storage.disk.space
+        """Return the free bytes and the size of the devices, with BookKeeper's names."""
+        space = self.disk_space
         return {"freeSpace": space.free, "totalSpace": space.total}
+
+    def directories(self) -> list[dict[str, Any]]:
+        """Return the state of each directory."""
+        return [
+            {
+                "path": each.path,
+                "freeSpace": each.disk.space.free,
+                "totalSpace": each.disk.space.total,
+                "diskLevel": each.disk.level.value,
+                "ledgers": each.ledgers_count,
+                "writable": each.is_writable,
+                "failure": None if each.failure is None else str(each.failure),
+            }
+            for each in self.serving.storage.directories
+        ]
 
     def doubt(self) -> dict[str, int | bool]:
         """Return whether the directory may have lost entries, and how many ledgers are in limbo."""
@@ -217,11 +248,13 @@ class BookieView:
         }
 
     def journal_mark(self) -> dict[str, str]:
-        """Return the mark of the journal in BookKeeper's form, or {} without a journal."""
-        mark = self.serving.storage.journal_mark
-        if mark is None:
-            return {}
-        return {f"LastLogMark: Journal Id - {mark.number}({mark.name})": f"Pos - {mark.offset}"}
+        """Return the marks of the journals in BookKeeper's form, or {} without a journal."""
+        marks = [each.journal_mark for each in self.serving.storage.directories]
+        return {
+            f"LastLogMark: Journal Id - {mark.number}({mark.name})": f"Pos - {mark.offset}"
+            for mark in marks
+            if mark is not None
+        }
 
     def configuration(self) -> dict[str, Any]:
         """Return all settings without secrets."""
@@ -243,6 +276,7 @@ class BookieView:
             "uptimeSeconds": round(time.monotonic() - self._began, 3),
             "state": self.state(),
             "disk": self.disk_info(),
+            "directories": self.directories(),
             "repair": self.repair(),
             "doubt": self.doubt(),
             "garbageCollection": self.garbage_collection(),
@@ -273,6 +307,13 @@ class _Change:
         with self._lock:
             self._is_withdrawn = True
             return self._has_run.is_set()
+
+
+def _device_of(path: str) -> Hashable:
+    try:
+        return Path(path).stat().st_dev
+    except OSError:
+        return path
 
 
 def _now_ms() -> int:

@@ -22,7 +22,7 @@ from bookie_server.service.limits.budget import Budget, Share
 from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES
 from bookie_server.service.metrics.counters import ServiceCounters
 from bookie_server.storage import slices
-from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.directories.opening import BookieStorage
 from bookie_server.storage.spans import Spans
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport import control_pb2 as pb
@@ -161,7 +161,7 @@ class Batches:
 class Listings:
     """Lists the entries of ledgers. Only a few lists are built at a time, each in slices."""
 
-    def __init__(self, storage: LedgerStorage, size_bytes_max: int) -> None:
+    def __init__(self, storage: BookieStorage, size_bytes_max: int) -> None:
         self._storage = storage
         self._size_bytes_max = size_bytes_max
         self._places = asyncio.Semaphore(LISTINGS_MAX)

@@ -40,7 +40,7 @@ from bookie_server.service.limits.budget import Budget, Share
 from bookie_server.service.limits.lanes import REQUEST_OVERHEAD_BYTES, Lanes
 from bookie_server.service.logging import fields_of, get_logger
 from bookie_server.service.metrics.counters import ServiceCounters
-from bookie_server.storage.ledger_storage import LedgerStorage
+from bookie_server.storage.directories.opening import BookieStorage
 from bookie_server.storage.wake_ups import resolve
 from ledgerlog_spark.model import (
     FRAME_SIZE_BYTES_MAX,
@@ -72,7 +72,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     def __init__(
         self,
         bookie_id: str,
-        storage: LedgerStorage,
+        storage: BookieStorage,
         collector: Collector,
         limbo: LimboCalls,
         lanes: Lanes,

@@ -11,24 +11,33 @@ then continues. If the cookie is in the store, a directory without a MANIFEST ha
 Then the start is refused. If the setting `allow_lost_directory` is set and the directory is empty,
 the start continues in doubt: the first MANIFEST has an epoch of doubt, and is durable before the
 `VERSION` file. So a crash leaves no empty directory that counts as whole.
+
+The directories of a bookie change only on request: an empty directory is added, or a lost one is
+removed. While such a change is written, directories may have the cookie from before or after it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from bookie_server.core.directory_identity import manifest_after_a_loss
 from bookie_server.core.manifest_codec import NAME as MANIFEST_FILE
 from bookie_server.core.manifest_codec import Manifest, decode_manifest
-from bookie_server.errors import REPLACEMENT_ADVICE, CookieMismatchError
+from bookie_server.errors import (
+    REPLACEMENT_ADVICE,
+    CookieMismatchError,
+    lost_directory_advice,
+)
 from bookie_server.storage.device.directories import sync_path
 from bookie_server.storage.files.manifest import NEW_NAME, STATE_PREFIX, is_first_manifest
 from ledgerlog_spark.errors import MetadataVersionError, WireFormatError
 from ledgerlog_spark.metadata.known_bookies import KnownBookies
 from ledgerlog_spark.metadata.registration import Registration
+from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.wire.cookie import Cookie
 
 COOKIE_FILE: Final = "VERSION"
@@ -37,22 +46,54 @@ _NO_DATA: Final = frozenset({COOKIE_FILE, _TEMPORARY_FILE, NEW_NAME, "LOCK", "lo
 _FILE_MODE: Final = 0o600
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedCookie:
+    """The cookie with which a bookie starts.
+
+    Attributes:
+        cookie: The cookie that all directories and the metadata store have, after the change.
+        version: The version of the cookie in the store.
+        added: Empty directories that the change adds.
+        removed: Directories of the cookie in the store that the change removes.
+    """
+
+    cookie: Cookie
+    version: Version | None = None
+    added: tuple[Path, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WantedChange:
+    """The changes of the bookie's directories that the settings allow.
+
+    Attributes:
+        without: Directories that may be removed.
+        may_add: Whether empty directories may be added.
+        may_be_lost: Whether the only directory may have lost its data.
+    """
+
+    without: Collection[Path] = ()
+    may_add: bool = False
+    may_be_lost: bool = False
+
+
 async def check_cookies(
     registration: Registration,
     bookie_id: str,
     directories: Sequence[Path],
     initialize: Callable[[Manifest | None], Awaitable[None]],
     known: KnownBookies,
-    *,
-    allow_lost_directory: bool = False,
-) -> Cookie:
-    """Return the bookie's cookie, which is now in every directory and in the metadata store.
+    change: WantedChange = WantedChange(),
+) -> CheckedCookie:
+    """Return the bookie's cookie, and the change of its directories that the caller must make.
 
-    The caller has locked the directories. A first start writes the cookies of the directories,
-    calls `initialize` to write the first MANIFESTs, and writes the cookie of the store. After an
+    Without a change, all directories and the metadata store have the cookie on return. The caller
+    has locked the directories. A first start writes the cookies of the directories, calls
+    `initialize` to write the first MANIFESTs, and writes the cookie of the store. After an
     interruption, the next start calls `initialize` again. `known` is the store of the bookies'
-    records: a bookie with a record does not start for the first time. With `allow_lost_directory`,
-    an empty directory of a bookie with a cookie gets a first MANIFEST in doubt.
+    records: a bookie with a record does not start for the first time. If the change allows it, the
+    only directory gets a first MANIFEST in doubt.
 
     If CookieMismatchError is raised, nothing was changed, unless another process created the cookie
     in the store at the same time.
@@ -65,18 +106,15 @@ async def check_cookies(
         instance_id=await registration.instance_id(),
     )
     stored = await registration.read_cookie(bookie_id)
-    without_cookie = [path for path in directories if not _holds_the_cookie(path, wanted)]
     if stored is not None:
-        _check_stored(_decoded(stored.value, f"cookies/{bookie_id} in the metadata store"), wanted)
-        if allow_lost_directory and all(map(_is_lost, directories)):
+        cookie = _cookie_of_store(stored, wanted)
+        is_same = cookie.ledger_directories == wanted.ledger_directories
+        if change.may_be_lost and is_same and all(map(_is_lost, directories)):
             await _begin_in_doubt(bookie_id, directories, initialize, known, wanted)
-            return wanted
-        if without_cookie:
-            raise _missing_file(without_cookie[0] / COOKIE_FILE, bookie_id)
-        for directory in directories:
-            if not (directory / MANIFEST_FILE).exists():
-                raise _missing_file(directory / MANIFEST_FILE, bookie_id)
-        return wanted
+            return CheckedCookie(wanted)
+        return _checked(cookie, stored.version, wanted, directories, change)
+    allowed = {frozenset(wanted.ledger_directories)}
+    without_cookie = [path for path in directories if not _has_cookie(path, wanted, allowed)]
     _refuse_data_nobody_knows(directories, without_cookie, bookie_id)
     if await known.read(bookie_id) is not None:
         raise _wiped(directories[0], bookie_id)
@@ -91,7 +129,54 @@ async def check_cookies(
             "two bookies another bookie_id",
             bookie_id=bookie_id,
         ) from None
-    return wanted
+    return CheckedCookie(wanted)
+
+
+def _cookie_of_store(stored: Versioned[bytes], wanted: Cookie) -> Cookie:
+    place = _place_in_store(wanted)
+    cookie = _decoded(stored.value, place)
+    if cookie.instance_id != wanted.instance_id or cookie.bookie_id != wanted.bookie_id:
+        raise CookieMismatchError(
+            f"{place} belongs to bookie {cookie.bookie_id} in instance {cookie.instance_id}, not "
+            f"to bookie {wanted.bookie_id} in instance {wanted.instance_id}; this cookie was "
+            "edited or copied, so inspect it",
+            bookie_id=wanted.bookie_id,
+            path=place,
+        )
+    return cookie
+
+
+def _place_in_store(cookie: Cookie) -> str:
+    return f"cookies/{cookie.bookie_id} in the metadata store"
+
+
+def _checked(
+    cookie: Cookie,
+    version: Version,
+    wanted: Cookie,
+    directories: Sequence[Path],
+    change: WantedChange,
+) -> CheckedCookie:
+    """Compare the directories with the cookie in the store, and find the requested change."""
+    place = _place_in_store(wanted)
+    added = tuple(path for path in directories if str(path) not in cookie.ledger_directories)
+    here = frozenset(wanted.ledger_directories)
+    removed = tuple(path for path in cookie.ledger_directories if path not in here)
+    if set(map(Path, removed)) - set(change.without) or (added and removed):
+        raise _other_directories(place, cookie, wanted)
+    if added and not change.may_add:
+        raise _other_directories(place, cookie, wanted, added)
+    allowed = {frozenset(cookie.ledger_directories), here}
+    for directory in directories:
+        has_cookie = _has_cookie(directory, wanted, allowed)
+        if directory in added:
+            if not _holds_no_entries(directory):
+                raise _not_empty(directory, wanted.bookie_id)
+        elif not has_cookie:
+            raise _missing_file(directory / COOKIE_FILE, wanted, directories)
+        elif not (directory / MANIFEST_FILE).exists():
+            raise _missing_file(directory / MANIFEST_FILE, wanted, directories)
+    return CheckedCookie(wanted, version, added, removed)
 
 
 def _is_lost(directory: Path) -> bool:
@@ -132,8 +217,11 @@ def write_atomically(path: Path, data: bytes) -> None:
     sync_path(path.parent)
 
 
-def _holds_the_cookie(directory: Path, wanted: Cookie) -> bool:
-    """Return whether the directory contains a cookie, or raise an error if it is not `wanted`."""
+def _has_cookie(directory: Path, wanted: Cookie, allowed: Collection[frozenset[str]]) -> bool:
+    """Return whether the directory contains a cookie, or raise an error if it is a wrong one.
+
+    The directories of the cookie must be one of the sets in `allowed`.
+    """
     path = directory / COOKIE_FILE
     try:
         found = _decoded(path.read_bytes(), str(path))
@@ -157,43 +245,51 @@ def _holds_the_cookie(directory: Path, wanted: Cookie) -> bool:
             path=str(path),
             found=found.instance_id,
         )
-    if found.ledger_directories != wanted.ledger_directories:
+    if frozenset(found.ledger_directories) not in allowed:
         raise _other_directories(str(path), found, wanted)
     return True
 
 
-def _check_stored(stored: Cookie, wanted: Cookie) -> None:
-    place = f"cookies/{wanted.bookie_id} in the metadata store"
-    if stored.instance_id != wanted.instance_id or stored.bookie_id != wanted.bookie_id:
-        raise CookieMismatchError(
-            f"{place} belongs to bookie {stored.bookie_id} in instance {stored.instance_id}, not "
-            f"to bookie {wanted.bookie_id} in instance {wanted.instance_id}; this cookie was "
-            "edited or copied, so inspect it",
-            bookie_id=wanted.bookie_id,
-            path=place,
-        )
-    if stored.ledger_directories != wanted.ledger_directories:
-        raise _other_directories(place, stored, wanted)
-
-
-def _other_directories(place: str, found: Cookie, wanted: Cookie) -> CookieMismatchError:
+def _other_directories(
+    place: str, found: Cookie, wanted: Cookie, added: Sequence[Path] = ()
+) -> CookieMismatchError:
+    advice = (
+        f"To add {', '.join(map(str, added))}, start it once with --allow-storage-expansion. "
+        if added and len(wanted.ledger_directories) > len(added)
+        else ""
+    )
     return CookieMismatchError(
         f"bookie {wanted.bookie_id} keeps its data in {', '.join(found.ledger_directories)} "
         f"(according to {place}), but was started with {', '.join(wanted.ledger_directories)}; "
-        "start it with its own directories, or use the new ones for a bookie with another id. If "
-        "the directory was moved, run ledgerlog bookie cookie fix with its new path",
+        "start it with its own directories, or use the new ones for a bookie with another id. "
+        f"{advice}If the directory was moved, run ledgerlog bookie cookie fix with its new path",
         bookie_id=wanted.bookie_id,
         path=place,
         found=found.ledger_directories,
     )
 
 
-def _missing_file(path: Path, bookie_id: str) -> CookieMismatchError:
+def _not_empty(directory: Path, bookie_id: str) -> CookieMismatchError:
+    return CookieMismatchError(
+        f"{directory} is new for bookie {bookie_id}, but it is not empty. If it was a directory of "
+        "this bookie before, it is an older copy. Start the bookie with an empty directory instead",
+        bookie_id=bookie_id,
+        path=str(directory),
+    )
+
+
+def _missing_file(path: Path, wanted: Cookie, directories: Sequence[Path]) -> CookieMismatchError:
+    bookie_id = wanted.bookie_id
+    advice = (
+        "If they are lost, empty the directory and start the bookie once with "
+        "allow_lost_directory=true: it then starts in doubt, and denies no entry that it may have "
+        "lost"
+        if len(directories) == 1
+        else lost_directory_advice(path.parent, len(directories))
+    )
     return CookieMismatchError(
         f"bookie {bookie_id} is registered in the cluster, but {path} does not exist: its data is "
-        "missing (is the disk mounted?). Restore all files of the directory. If they are lost, "
-        "empty the directory and start the bookie once with allow_lost_directory=true: it then "
-        "starts in doubt, and denies no entry that it may have lost",
+        f"missing (is the disk mounted?). Restore all files of the directory. {advice}",
         bookie_id=bookie_id,
         path=str(path),
     )

@@ -1,9 +1,10 @@
-"""Keeps the record of the bookie's directory in the metadata store, and compares it at the start.
+"""Keeps the record of the bookie's directories in the metadata store. A start compares it.
 
-At a start, the MANIFEST with raised counters is durable first, then the record is written by
+At a start, the MANIFESTs with raised counters are durable first, then the record is written by
 compare-and-swap, then the bookie serves. So a directory with a smaller counter than the record is
-an older copy (`core.directory_identity`). While the bookie stores data, the counter rises once in
-an interval. It also rises at a clean stop. At most one rise waits for the metadata store.
+an older copy (`core.directory_identity`). While a directory gets data, its counter rises once in an
+interval. It also rises at a clean stop. At most one rise of each counter waits for the metadata
+store.
 
 After each possible loss, the record gets the new epoch of doubt, which is durable in the MANIFEST.
 The id of the transaction of this write, or of a later one, dates the doubt: a ledger that a later
@@ -13,6 +14,7 @@ transaction creates has lost nothing. While the store is away, the write is repe
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Protocol
 
 from bookie_server.core.directory_identity import (
@@ -20,18 +22,22 @@ from bookie_server.core.directory_identity import (
     DirectoryFinding,
     DirectoryIdentity,
     FoundOutside,
-    compare,
+    compare_all,
     found_outside,
+    known_bookie,
+    missing_directory,
     older_copy,
     refusal,
 )
 from bookie_server.core.doubt import Doubt
+from bookie_server.errors import StorageError
 from bookie_server.ports import Tasks
 from bookie_server.service.logging import fields_of, get_logger
 from ledgerlog_spark.errors import LedgerLogError, MetadataVersionError
 from ledgerlog_spark.metadata.known_bookies import KnownBookies
-from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.model import Version
 from ledgerlog_spark.retry import RetryPolicy
+from ledgerlog_spark.wire.cookie import Cookie
 from ledgerlog_spark.wire.known_bookie import KnownBookie
 
 ATTEMPTS_MAX = 4
@@ -41,7 +47,7 @@ _logger = get_logger("directory")
 
 
 class CountedStorage(Protocol):
-    """The part of the storage that has the counters of the directory."""
+    """The part of the storage that has the counters of a directory."""
 
     @property
     def identity(self) -> DirectoryIdentity:
@@ -55,6 +61,10 @@ class CountedStorage(Protocol):
     def doubt(self) -> Doubt:
         """The doubt in the durable MANIFEST."""
 
+    @property
+    def failure(self) -> StorageError | None:
+        """The error that ended the storage."""
+
     async def count_change(self) -> None:
         """Raise the counter, unless the MANIFEST has no room."""
 
@@ -63,60 +73,81 @@ class CountedStorage(Protocol):
 
 
 class DirectoryRecord:
-    """The record of one directory, from before the start of the storage until after its end."""
+    """The record of all directories, from before the start of the storage until after its end.
 
-    def __init__(self, known: KnownBookies, bookie_id: str, path: str) -> None:
+    Args:
+        known: The store of the records.
+        bookie_id: The bookie.
+        paths: The paths of its directories.
+    """
+
+    def __init__(self, known: KnownBookies, bookie_id: str, paths: Sequence[str]) -> None:
         self._known = known
         self._bookie_id = bookie_id
-        self._path = path
-        self._storage: CountedStorage | None = None  # from the first record of this process on
-        self._written = DirectoryIdentity()  # what the record has
+        self._paths = paths
+        self._storages: Sequence[CountedStorage] = ()  # from the first record of this process on
+        self._written: Sequence[DirectoryIdentity] = ()  # what the record has
         self._version: Version | None = None
-        self._records = 0  # records that the counter covers
+        self._records: list[int] = []  # records that the counters cover
         self._is_writing = False
         self._is_dating = False
         self._is_stopped = False
 
-    async def check(self, local: DirectoryIdentity) -> FoundOutside:
-        """Compare a directory with the record, and return the values of the record.
+    async def check(
+        self, local: Sequence[DirectoryIdentity], *, may_miss: bool = False
+    ) -> list[FoundOutside]:
+        """Compare each directory with the record, and return the values of the record.
 
-        An older copy lacks entries and fences, so the start with it raises the doubt.
+        An older copy lacks entries and fences, so the start with it raises the doubt. With
+        `may_miss`, the record may have further directories, which the next record removes.
 
         Raises:
             DirectoryIdentityError: It is another directory, or the bookie was taken out of service.
         """
         found = await self._known.read(self._bookie_id)
         known = None if found is None else found.value
-        finding = compare(local, known)
-        if known is None or finding in ACCEPTED:
-            return found_outside(known)
-        if finding is DirectoryFinding.OLDER_COPY:
-            return found_outside(known, older_copy(self._path, local, known))
-        raise refusal(finding, self._path, self._bookie_id, local, known)
+        return [
+            found_outside(known, older_copy(path, identity, known) if is_older and known else "")
+            for path, identity, is_older in self._compared(local, known, may_miss=may_miss)
+        ]
 
-    async def begin(self, storage: CountedStorage) -> None:
+    async def begin(
+        self,
+        storages: Sequence[CountedStorage],
+        change: tuple[Cookie, Version] | None = None,
+    ) -> None:
         """Write the raised counters of a start. The bookie may serve afterwards.
+
+        `change` is a new cookie for the bookie, and the version of the cookie that it replaces. It
+        is written in the same transaction, and the record loses the directories that are not among
+        the storages.
 
         Raises:
             DirectoryIdentityError: Another process has changed the record meanwhile.
             MetadataError: The record could not be written.
         """
         for attempt in range(ATTEMPTS_MAX):
-            found = await self._compared(storage.identity)
+            local = [storage.identity for storage in storages]
+            found = await self._known.read(self._bookie_id)
+            known, version = (None, None) if found is None else (found.value, found.version)
+            self._refuse_older(self._compared(local, known, may_miss=change is not None), known)
             try:
-                await self._write(storage.identity, None if found is None else found.version)
+                if change is None:
+                    await self._write(local, version)
+                else:
+                    await self._write_change(local, version, *change)
             except MetadataVersionError:
                 # The last process of the bookie may have been writing its last record.
                 if attempt == ATTEMPTS_MAX - 1:
                     raise
             else:
                 break
-        self._storage = storage
-        self._records = storage.records_stored
+        self._storages = storages
+        self._records = [storage.records_stored for storage in storages]
 
     def follow(self, tasks: Tasks, interval_ms: int) -> None:
-        """Raise the counter once in each interval in which the storage got records."""
-        tasks.spawn("counter of the directory", self._follow(tasks, interval_ms))
+        """Raise the counters once in each interval in which their directories got records."""
+        tasks.spawn("counters of the directories", self._follow(tasks, interval_ms))
 
     def note_doubt(self, tasks: Tasks) -> None:
         """Write the record with the newest epoch of doubt, and date the doubt, as soon as possible.
@@ -137,37 +168,40 @@ class DirectoryRecord:
             self._is_dating = False
 
     async def _has_dated(self) -> bool:
-        storage = self._storage
-        assert storage is not None, "the doubt is dated after the start"
+        assert self._storages, "the doubt is dated after the start"
         await self.write_record()
+        # A directory that has failed cannot store a date.
+        storages = [each for each in self._storages if each.failure is None]
         try:
-            await self._date(storage)
+            for storage in storages:
+                await self._date(storage)
         except LedgerLogError as error:
             _logger.warning("doubt_not_dated", **fields_of(error))
             return False
-        doubt = storage.doubt
-        return doubt.epoch == 0 or doubt.transaction > 0
+        doubts = [storage.doubt for storage in storages]
+        return all(doubt.epoch == 0 or doubt.transaction > 0 for doubt in doubts)
 
     async def _date(self, storage: CountedStorage) -> None:
-        """Date the doubt if the record has its epoch.
+        """Date the doubt of a directory if the record has its epoch.
 
         The epoch was durable before the record was written. So any transaction that wrote the
         record since then began after the epoch was durable.
         """
         doubt = storage.doubt
         is_open = doubt.epoch > 0 and not doubt.transaction
-        if is_open and self._written.doubt_epoch == doubt.epoch:
+        written = self._written[self._storages.index(storage)]
+        if is_open and written.doubt_epoch == doubt.epoch:
             transaction = await self._known.transaction(self._bookie_id)
             await storage.date_doubt(doubt.epoch, transaction)
 
     def stop(self) -> None:
-        """Raise the counter no more."""
+        """Raise the counters no more."""
         self._is_stopped = True
 
     async def close(self, timeout_ms: int) -> None:
-        """Write the counter of a clean stop, after the storage is closed.
+        """Write the counters of a clean stop, after the storage is closed.
 
-        If this fails, the counter of the directory is ahead of the record, which the next start
+        If this fails, the counters of the directories are ahead of the record, which the next start
         accepts.
         """
         self._is_stopped = True
@@ -184,28 +218,29 @@ class DirectoryRecord:
                 await self.advance()
 
     async def advance(self) -> None:
-        """End an interval: raise the counter if the storage got records, and write the record."""
-        storage = self._storage
-        assert storage is not None, "the counter is followed after the start"
-        records = storage.records_stored
-        # While the store is away, the counter waits: it is ahead of the record at most by one.
-        if records != self._records and storage.identity == self._written:
-            # Records that arrive during the commit are counted in the next interval.
-            self._records = records
-            await storage.count_change()
+        """End an interval: raise the counters of directories with records, write the record."""
+        assert self._storages, "the counters are followed after the start"
+        for number, storage in enumerate(self._storages):
+            records = storage.records_stored
+            # While the store is away, the counter waits: it is ahead of the record at most by one.
+            if records != self._records[number] and storage.identity == self._written[number]:
+                # Records that arrive during the commit are counted in the next interval.
+                self._records[number] = records
+                await storage.count_change()
         await self.write_record()
 
     async def write_record(self) -> None:
-        """Write the record if the directory has changed. Without success, the next call tries it.
+        """Write the record if a directory has changed. Without success, the next call tries it.
 
-        The record is never ahead of the MANIFEST on the device.
+        The record is never ahead of the MANIFESTs on the devices.
         """
+        local = [storage.identity for storage in self._storages]
         # The writes follow each other, because each needs the version of the last one.
-        if self._storage is None or self._storage.identity == self._written or self._is_writing:
+        if not local or local == self._written or self._is_writing:
             return
         self._is_writing = True
         try:
-            await self._write(self._storage.identity, self._version)
+            await self._write(local, self._version)
         except MetadataVersionError as error:
             # An operator has changed the record, or another process serves with this bookie id.
             self._is_stopped = True
@@ -215,14 +250,44 @@ class DirectoryRecord:
         finally:
             self._is_writing = False
 
-    async def _write(self, identity: DirectoryIdentity, version: Version | None) -> None:
-        self._version = await self._known.write(self._bookie_id, identity.known(), version)
-        self._written = identity
+    async def _write(self, local: Sequence[DirectoryIdentity], version: Version | None) -> None:
+        self._version = await self._known.write(self._bookie_id, known_bookie(local), version)
+        self._written = local
 
-    async def _compared(self, local: DirectoryIdentity) -> Versioned[KnownBookie] | None:
+    async def _write_change(
+        self,
+        local: Sequence[DirectoryIdentity],
+        version: Version | None,
+        cookie: Cookie,
+        cookie_version: Version,
+    ) -> None:
+        await self._known.write_with_cookie(
+            self._bookie_id, known_bookie(local), version, cookie.encode(), cookie_version
+        )
         found = await self._known.read(self._bookie_id)
-        known = None if found is None else found.value
-        finding = compare(local, known)
-        if known is not None and finding not in ACCEPTED:
-            raise refusal(finding, self._path, self._bookie_id, local, known)
-        return found
+        self._version = None if found is None else found.version
+        self._written = local
+
+    def _refuse_older(
+        self, compared: Sequence[tuple[str, DirectoryIdentity, bool]], known: KnownBookie | None
+    ) -> None:
+        """Refuse a record with newer counters, which another process has written."""
+        for path, identity, is_older in compared:
+            if is_older and known is not None:
+                raise refusal(DirectoryFinding.OLDER_COPY, path, self._bookie_id, identity, known)
+
+    def _compared(
+        self, local: Sequence[DirectoryIdentity], known: KnownBookie | None, *, may_miss: bool
+    ) -> list[tuple[str, DirectoryIdentity, bool]]:
+        """Return each directory with its path, and whether it is an older copy."""
+        compared = []
+        for path, identity, finding in zip(
+            self._paths, local, compare_all(local, known), strict=True
+        ):
+            is_older = finding is DirectoryFinding.OLDER_COPY
+            if known is not None and not is_older and finding not in ACCEPTED:
+                raise refusal(finding, path, self._bookie_id, identity, known)
+            compared.append((path, identity, is_older))
+        if known is not None and len(known.directories) > len(local) and not may_miss:
+            raise missing_directory(self._bookie_id, local, known)
+        return compared

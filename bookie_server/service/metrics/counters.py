@@ -5,7 +5,7 @@ A request only increments integers. `ServiceCollector` reads these integers at e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,6 +14,7 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from bookie_server.service.metrics.descriptions import COUNTER, GAUGE, HISTOGRAM, SUMMARY, describe
 from bookie_server.service.metrics.durations import Durations
 from bookie_server.service.metrics.loop_lag import Lags, LoopLag
+from bookie_server.storage.ledger_storage import LedgerStorage
 from ledgerlog_spark.model import Code
 
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999, 1.0)
@@ -45,6 +46,18 @@ class ServiceCounters:
     answers: dict[Code, int] = field(default_factory=lambda: dict.fromkeys(Code, 0))
 
 
+OF_A_DIRECTORY: Final[dict[str, Callable[[LedgerStorage], float]]] = {
+    "ledgers": lambda directory: directory.ledgers_count,
+    "entry_log_files": lambda directory: directory.files_count,
+    "disk_used_part": lambda directory: directory.disk.space.used_part,
+    "disk_free_bytes": lambda directory: directory.disk.space.free,
+    "disk_total_bytes": lambda directory: directory.disk.space.total,
+    "writable": lambda directory: directory.is_writable,
+    "has_failed": lambda directory: directory.failure is not None,
+}
+"""The gauges of each directory."""
+
+
 class ServiceCollector:
     """Reads the counters, and calls the functions of the gauges, at each scrape.
 
@@ -58,10 +71,12 @@ class ServiceCollector:
         storage: Callable[[], Mapping[str, float]],
         loop_lag: LoopLag,
         sync_times: Durations,
+        directories: Sequence[LedgerStorage] = (),
     ) -> None:
         self._counters = counters
         self._gauges = dict(gauges)
         self._storage = storage
+        self._directories = directories
         self._loop_lag = loop_lag
         self._sync_times = sync_times
 
@@ -81,6 +96,11 @@ class ServiceCollector:
         yield from _lag_metrics("loop_lag_cpu", self._loop_lag.cpu)
         for name, value in self._storage().items():
             yield describe(f"storage_{name}", GAUGE).family(value)
+        for name, value_of in OF_A_DIRECTORY.items():
+            metric = describe(f"directory_{name}", GAUGE).family(0, labels=("directory",))
+            for directory in self._directories:
+                metric.add_sample(metric.name, {"directory": directory.path}, value_of(directory))
+            yield metric
 
 
 def _value(gauge: Callable[[], float]) -> float:

@@ -111,15 +111,15 @@ MEANINGS: Final = {
         "bookie counts them after changes, at most once in a second."
     ),
     "disk_used_part": (
-        "The used part of the device of the entries, from 0 to 1. Freed files that the bookie "
-        "keeps for reuse count as free."
+        "The used part of the device of the entries, from 0 to 1. If the bookie has several "
+        "devices, the largest such part. Freed files that the bookie keeps for reuse count as free."
     ),
     "disk_free_bytes": (
-        "Free bytes of this device, including freed files that the bookie keeps for reuse."
+        "Free bytes of these devices, including freed files that the bookie keeps for reuse."
     ),
-    "disk_total_bytes": "Size of this device.",
+    "disk_total_bytes": "Size of these devices.",
     "disk_is_high": (
-        "1 while more of the device is used than `disk_usage_warn`, and while the bookie is "
+        "1 while more of a device is used than `disk_usage_warn`, and while the bookie is "
         "read-only because of `disk_usage_max`."
     ),
     "writable": (
@@ -219,6 +219,16 @@ MEANINGS: Final = {
     "storage_compaction_sources_withdrawn": (
         "How often compaction could not read a file, which then stays. **Above 0: the disk lost "
         "data.**"
+    ),
+    "directory_ledgers": "`ledgers` of each directory; the label `directory` has its path.",
+    "directory_entry_log_files": "`entry_log_files` of each directory.",
+    "directory_disk_used_part": "`disk_used_part` of the device of each directory.",
+    "directory_disk_free_bytes": "`disk_free_bytes` of the device of each directory.",
+    "directory_disk_total_bytes": "`disk_total_bytes` of the device of each directory.",
+    "directory_writable": "1 for each directory that accepts new entries, otherwise 0.",
+    "directory_has_failed": (
+        "1 for each directory that has failed. **Above 0: the bookie is read-only until its next "
+        "start.**"
     ),
     "storage_scrubs": "Scrubs that reached their last file.",
     "storage_scrub_files": "Files that scrubs read.",

@@ -64,7 +64,8 @@ def is_state_name(name: str) -> bool:
 async def initialize_directory(files: FileSystem, first: Manifest | None = None) -> None:
     """Write and sync the first MANIFEST of a new directory, unless a MANIFEST exists.
 
-    `first` is that MANIFEST, if the directory is empty because it has lost its data.
+    `first` is that MANIFEST, if the directory is empty because it has lost its data, or if it is
+    added to other directories.
 
     The caller must be certain that the directory is new: in any other directory, a missing MANIFEST
     is damage. If the directory has entry-log files but no MANIFEST, raise DamagedDirectoryError.

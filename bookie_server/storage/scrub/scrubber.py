@@ -58,6 +58,11 @@ class Scrubber:
         # Called with the name of a file, a ledger and its damaged entries.
         self.on_damaged: Callable[[str, int, Sequence[int]], None] = lambda *_: None
 
+    @property
+    def damaged_count(self) -> int:
+        """Number of damaged entries that wait for a repair."""
+        return len(self.damaged)
+
     async def load(self) -> None:
         """Read the position that the last process kept, unless this was done before."""
         if not self._is_loaded:

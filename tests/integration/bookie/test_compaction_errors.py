@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
-import signal
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,13 +13,14 @@ import ledgerlog_spark as ll
 from ledgerlog_spark.wire.requests import encode_read
 from tests.abuse.loop_lags import samples_of
 from tests.fixtures.bookie_process import MEBIBYTE
+from tests.fixtures.failing_device import failing
 from tests.fixtures.patience import until
 from tests.fixtures.ports import free_port
 from tests.fixtures.replicas import Copies
 from tests.fixtures.stage import start_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from ledgerlog_spark.client.blocking.client import BlockingClient
@@ -160,28 +158,6 @@ def test_a_compaction_on_a_full_device_keeps_each_copy_of_each_entry(
         victim.kill()
         victim.start()
         cluster.check(client)
-
-
-@contextlib.contextmanager
-def failing(
-    bookie: BookieProcess, fault: str, trace: Path, names: Iterable[str] = ()
-) -> Iterator[None]:
-    """Inject errors into the system calls of a process, on these files or on all."""
-    assert bookie.process is not None
-    calls = fault.partition(":")[0]
-    command = ["strace", "-f", "-y", "-o", str(trace), "-p", str(bookie.process.pid)]
-    command += ["-e", f"trace={calls}", "-e", f"inject={fault}"]
-    for name in names:
-        command += ["-P", str(bookie.directory / name)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as strace:
-        assert strace.stderr is not None
-        line = strace.stderr.readline()
-        if "ttach" not in line or "not permitted" in line:
-            pytest.skip(f"this process may not trace another one: {line}")
-        try:
-            yield
-        finally:
-            strace.send_signal(signal.SIGINT)
 
 
 FAULTS = (

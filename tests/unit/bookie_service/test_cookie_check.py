@@ -10,7 +10,7 @@ from bookie_server.core.directory_identity import DirectoryFinding, compare, ide
 from bookie_server.core.doubt import Doubt
 from bookie_server.core.manifest_codec import Manifest, decode_manifest
 from bookie_server.errors import CookieMismatchError
-from bookie_server.service.membership.cookie_check import COOKIE_FILE, check_cookies
+from bookie_server.service.membership.cookie_check import COOKIE_FILE, WantedChange, check_cookies
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.files.manifest import ManifestStore, initialize_directory
 from ledgerlog_spark.metadata.stores import MetadataStores
@@ -57,14 +57,15 @@ async def check(
         finally:
             await files.unlock()
 
-    return await check_cookies(
+    checked = await check_cookies(
         stores.registration,
         bookie_id,
         [directory],
         initialize,
         stores.known_bookies,
-        allow_lost_directory=allow_lost_directory,
+        WantedChange(may_be_lost=allow_lost_directory),
     )
+    return checked.cookie
 
 
 def _wipe(directory: Path) -> None:
@@ -276,7 +277,7 @@ async def test_a_crash_leaves_no_empty_directory_that_counts_as_whole(
             [directory],
             power_fails,
             stores.known_bookies,
-            allow_lost_directory=True,
+            WantedChange(may_be_lost=True),
         )
     with pytest.raises(CookieMismatchError):
         await check(stores, BOOKIE_ID, directory)

@@ -40,6 +40,7 @@ class Counting:
         self.commits = 0
         self.is_full = False
         self.doubt = Doubt()
+        self.failure = None
 
     async def date_doubt(self, epoch: int, transaction: int) -> None:
         self.doubt = self.doubt.dated(epoch, transaction)
@@ -91,25 +92,25 @@ async def changes_in(known: KnownBookies) -> int | None:
 
 
 async def begun(known: KnownBookies, storage: Counting) -> DirectoryRecord:
-    record = DirectoryRecord(known, BOOKIE_ID, PATH)
-    await record.begin(storage)
+    record = DirectoryRecord(known, BOOKIE_ID, [PATH])
+    await record.begin([storage])
     return record
 
 
 async def test_a_check_finds_a_loss_or_refuses_and_changes_nothing(known: Fragile) -> None:
-    record = DirectoryRecord(known, BOOKIE_ID, PATH)
-    await record.check(DirectoryIdentity())
+    record = DirectoryRecord(known, BOOKIE_ID, [PATH])
+    await record.check([DirectoryIdentity()])
     assert await known.read(BOOKIE_ID) is None
     await begun(known, Counting(5))
     before = await known.read(BOOKIE_ID)
-    await record.check(Counting(5).identity)
-    await record.check(Counting(6).identity)
-    found = await record.check(Counting(4).identity)
+    await record.check([Counting(5).identity])
+    await record.check([Counting(6).identity])
+    (found,) = await record.check([Counting(4).identity])
     assert "change 4, but" in found.loss
     assert (found.starts, found.changes, found.doubt_epoch) == (1, 5, 0)
-    assert (await record.check(Counting(5).identity)).loss == ""
+    assert (await record.check([Counting(5).identity]))[0].loss == ""
     with pytest.raises(SwappedDirectoryError):
-        await record.check(Counting(6, B).identity)
+        await record.check([Counting(6, B).identity])
     assert await known.read(BOOKIE_ID) == before
 
 
@@ -150,9 +151,9 @@ async def test_a_start_that_another_process_overtakes_is_refused(
 ) -> None:
     await begun(known, Counting(5))
     known.overtaken_by = other
-    record = DirectoryRecord(known, BOOKIE_ID, PATH)
+    record = DirectoryRecord(known, BOOKIE_ID, [PATH])
     with pytest.raises(error_type):
-        await record.begin(Counting(6))
+        await record.begin([Counting(6)])
     await record.close(1_000)  # such a process writes no record
     found = await known.read(BOOKIE_ID)
     assert found is not None
@@ -291,8 +292,8 @@ def test_the_interval_has_its_length_and_ends_with_a_stop() -> None:
     scheduler, times = Scheduler(), list[int]()
     host = Host(scheduler, "bookie")
     storage = Counting()
-    record = DirectoryRecord(Written(), BOOKIE_ID, PATH)  # type: ignore[arg-type]
-    scheduler.run(record.begin(storage), host)
+    record = DirectoryRecord(Written(), BOOKIE_ID, [PATH])  # type: ignore[arg-type]
+    scheduler.run(record.begin([storage]), host)
     record.follow(host, INTERVAL_MS)
     for _ in range(3):
         storage.records_stored += 1
@@ -307,8 +308,8 @@ def test_the_interval_has_its_length_and_ends_with_a_stop() -> None:
 def simulated(known: object, storage: Counting) -> tuple[DirectoryRecord, Host]:
     """A record after its start, on the simulated clock."""
     host = Host(Scheduler(), "bookie")
-    record = DirectoryRecord(known, BOOKIE_ID, PATH)  # type: ignore[arg-type]
-    host.scheduler.run(record.begin(storage), host)
+    record = DirectoryRecord(known, BOOKIE_ID, [PATH])  # type: ignore[arg-type]
+    host.scheduler.run(record.begin([storage]), host)
     return record, host
 
 

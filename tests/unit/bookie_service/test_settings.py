@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from bookie_server.__main__ import settings_parser
 from bookie_server.config import BookieSettings, load_settings
 from bookie_server.core.settings import ModeSettings, StorageSettings
 from ledgerlog_spark.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +108,27 @@ def test_a_limit_has_one_default() -> None:
         ),
         ({"write_mode": "journal", "journal_files": 1}, ["journal_files", "1"]),
         ({"log_level": "loud"}, ["log_level", "loud"]),
-        ({"directories": ["/a", "/b"]}, ["directories", "one directory"]),
+        ({"directories": []}, ["directories", "1 to 16 directories"]),
+        ({"directories": [f"/{number}" for number in range(17)]}, ["1 to 16 directories"]),
+        ({"directories": ["/a", "/b", "/a"]}, ["directory /a is listed twice"]),
+        ({"directories": ["/b/a", "/b"]}, ["directory /b/a is inside of another directory"]),
+        (
+            {"directories": ["/a", "/b"], "allow_lost_directory": True},
+            ["allow_lost_directory is only for a bookie with one directory"],
+        ),
+        ({"without_directories": ["/data"]}, ["without_directories has all directories"]),
+        (
+            {"directories": ["/a", "/b"], "write_mode": "journal", "journal_directory": "/j"},
+            ["journal_directory has 1 directories", "directories has 2", "in the same order"],
+        ),
+        (
+            {
+                "directories": ["/a", "/b"],
+                "write_mode": "journal",
+                "journal_directory": "/j,/j/",
+            },
+            ["journal_directory has a directory twice"],
+        ),
     ],
 )
 def test_wrong_setting_is_refused_by_name_and_value(
@@ -155,12 +172,45 @@ def test_file_that_does_not_exist_is_refused_with_its_path(tmp_path: Path) -> No
         load_settings(tmp_path / "nowhere.toml")
 
 
+@pytest.mark.parametrize("text", ["/a,/b", "/a, /b,", '["/a", "/b"]'])
+def test_a_list_in_the_environment_is_separated_by_commas_or_json(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("LEDGERLOG_DIRECTORIES", text)
+    assert load_settings().directories == (Path("/a"), Path("/b"))
+
+
 def test_list_in_the_environment_that_is_not_json_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("LEDGERLOG_DIRECTORIES", "/data")
+    monkeypatch.setenv("LEDGERLOG_DIRECTORIES", '["/data"')
     with pytest.raises(ConfigurationError, match="JSON"):
         load_settings()
+
+
+def test_a_directory_on_the_command_line_may_have_a_comma() -> None:
+    given = settings_parser().parse_args(
+        ["-d", "/a,b", "--directory", "/c", "--without-directory", "/c"]
+    )
+    settings = load_settings(
+        None,
+        {"directories": given.directories, "without_directories": given.without_directories},
+    )
+    assert settings.directories == (Path("/a,b"), Path("/c"))
+    assert [place.path for place in settings.places] == [Path("/a,b")]
+
+
+def test_each_directory_has_the_journal_at_the_same_place_of_the_list() -> None:
+    settings = load_settings(
+        None,
+        {
+            "directories": ["/a", "/b"],
+            "journal_directory": ["/j1", "/j2"],
+            "write_mode": "journal",
+            "without_directories": ["/a"],
+        },
+    )
+    assert settings.places == ((Path("/b"), Path("/j2")),)
 
 
 def test_wider_address_is_allowed_with_insecure() -> None:

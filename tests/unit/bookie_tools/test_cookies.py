@@ -113,7 +113,7 @@ async def would_start(stores: MetadataStores, path: Path, bookie_id: str = BOOKI
 
     known = stores.known_bookies
     await check_cookies(stores.registration, bookie_id, [path], initialize, known)
-    await DirectoryRecord(known, bookie_id, str(path)).check(identity(path))
+    await DirectoryRecord(known, bookie_id, [str(path)]).check([identity(path)])
 
 
 async def raise_record(stores: MetadataStores, changes: int) -> None:
@@ -313,7 +313,7 @@ async def test_a_deleted_bookie_is_out_of_service_and_comes_back_with_its_data(
     with pytest.raises(CookieMismatchError, match=f"cookie create {path}"):
         await would_start(stores, path)
     with pytest.raises(RetiredBookieError):
-        await DirectoryRecord(stores.known_bookies, BOOKIE_ID, "/d").check(identity(path))
+        await DirectoryRecord(stores.known_bookies, BOOKIE_ID, ["/d"]).check([identity(path)])
     await create(stores, path)
     await would_start(stores, path)
 
@@ -377,7 +377,7 @@ async def test_a_bookie_without_cookie_is_retired_too(stores: MetadataStores, pa
     await delete_cookie(stores, BOOKIE_ID)
     await deleted(stores)
     with pytest.raises(RetiredBookieError):
-        await DirectoryRecord(stores.known_bookies, BOOKIE_ID, "/d").check(identity(path))
+        await DirectoryRecord(stores.known_bookies, BOOKIE_ID, ["/d"]).check([identity(path)])
 
 
 # Fix.
@@ -560,7 +560,7 @@ async def test_a_write_of_another_process_stops_a_fix_before_the_store(
         await fix(stores, moved, None)
     assert await stores.registration.read_cookie(BOOKIE_ID) is None
     with pytest.raises(DirectoryIdentityError):
-        await DirectoryRecord(stores.known_bookies, BOOKIE_ID, "/d").check(identity(moved))
+        await DirectoryRecord(stores.known_bookies, BOOKIE_ID, ["/d"]).check([identity(moved)])
 
 
 def test_a_kept_identity_has_the_path_for_the_next_fix() -> None:

@@ -18,10 +18,15 @@ from bookie_server.core.manifest_codec import (
     decode_version,
 )
 from bookie_server.core.settings import ModeSettings
-from bookie_server.errors import UncleanDirectoryError, UnrepairedDirectoryError
+from bookie_server.errors import (
+    UncleanDirectoryError,
+    UnrepairedDirectoryError,
+    WrongDirectoryError,
+)
 from bookie_server.storage.files.manifest import UNCLEAN_NAME
 from bookie_server.tools.versions import rewrite_manifest
 from ledgerlog_spark.model import Code
+from ledgerlog_spark.wire.cookie import Cookie
 from tests.crash.machine import SMALL, Machine, entry
 from tests.fixtures.resting import GOLDEN, golden, put_on, written
 from tests.unit.bookie_tools.calls import checked, content_of, with_directory
@@ -168,6 +173,17 @@ def test_a_downgrade_lists_the_records_of_copies(damage: str, tmp_path: Path) ->
     assert machine.read(LEDGER, 99)[0] is (
         Code.IO_ERROR if damage == "index and record" else Code.NO_ENTRY
     )
+
+
+def test_a_bookie_with_several_directories_is_not_downgraded(tmp_path: Path) -> None:
+    path = stopped(tmp_path / "b")
+    cookie = Cookie("b7", str(path), (str(path), "/other"), None)
+    (path / "VERSION").write_bytes(cookie.encode())
+    before = content_of(path)
+    with pytest.raises(WrongDirectoryError, match="has several directories"):
+        rewritten(path, FORMAT_VERSION_BEFORE)
+    assert content_of(path) == before
+    assert rewritten(path, FORMAT_VERSION) == FORMAT_VERSION
 
 
 def test_a_downgrade_needs_an_end_of_the_doubt_and_an_upgrade_continues_it(tmp_path: Path) -> None:

@@ -1,0 +1,57 @@
+"""The gauges of a bookie, which are read at each scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from bookie_server.core.disk_use import DiskLevel
+from bookie_server.service.admin.view import BookieView
+from bookie_server.service.limits.lanes import Lanes, lane_gauges
+from bookie_server.service.repair.progress import RepairProgress, repair_gauges
+from bookie_server.service.v2.server import V2Server
+from bookie_server.storage.directories.opening import BookieStorage
+
+if TYPE_CHECKING:
+    from bookie_server.service.grpc.server import GrpcServer
+    from bookie_server.service.grpc.service import BookieServicer
+
+
+def bookie_gauges(
+    view: BookieView,
+    storage: BookieStorage,
+    v2: V2Server,
+    grpc: GrpcServer,
+    servicer: BookieServicer,
+    lanes: Lanes,
+    repair: RepairProgress,
+    log_lines_dropped: Callable[[], int],
+) -> dict[str, Callable[[], float]]:
+    """Return a map from gauge names without prefix to the functions that return the values."""
+    directories = storage.directories
+    return {
+        "connections": lambda: v2.connections_count,
+        "ledgers": lambda: storage.ledgers_count,
+        "writable": view.status_number,
+        "entry_log_files": lambda: storage.files_count,
+        "scrub_ended_seconds": lambda: storage.scrubber.position.ended_ms / 1_000,
+        "scrub_damaged_waiting": lambda: storage.scrubber.damaged_count,
+        "doubt_epoch": lambda: storage.doubt.epoch,
+        "in_doubt": lambda: not storage.doubt.is_over,
+        "ledgers_in_limbo": lambda: storage.ledgers_in_limbo,
+        "disk_used_part": lambda: max(each.disk.space.used_part for each in directories),
+        "disk_free_bytes": lambda: view.disk_space.free,
+        "disk_total_bytes": lambda: view.disk_space.total,
+        "disk_is_high": lambda: any(
+            each.disk.level is not DiskLevel.NORMAL for each in directories
+        ),
+        "calls": lambda: grpc.call_slots.count,
+        "calls_refused": lambda: grpc.call_slots.refused,
+        "calls_ended": lambda: grpc.call_slots.ended,
+        "watches": lambda: servicer.watch_slots.count,
+        "watches_refused": lambda: servicer.watch_slots.refused,
+        "watches_ended": lambda: servicer.watch_slots.ended,
+        "log_lines_dropped": log_lines_dropped,
+        **repair_gauges(repair),
+        **lane_gauges(lanes),
+    }
