@@ -97,14 +97,21 @@ def needs_check(ledger_id: int, state: HeldLedger | None, health: Health) -> boo
     return state.is_unverified or state.check_epoch < health.check_epoch
 
 
-def may_forget(state: HeldLedger, *, now_s: int, keep_s: int, durable_ticket: int) -> bool:
+def may_forget(
+    state: HeldLedger, *, now_s: int, keep_s: int, durable_ticket: int, doubt: Doubt = NO_DOUBT
+) -> bool:
     """Return whether a dropped ledger may be forgotten, if no file holds records of the ledger.
 
     The tombstone must be old enough, and no record of the ledger may be in flight. The caller
     checks the files: without the tombstone, the deleted entries in them could be read again. If the
     clock is wrong, the tombstone is forgotten too early or too late. Forgetting it too early is
     safe, because the first add of a forgotten ledger waits for the metadata check.
+
+    A released ledger in limbo stays, because it may exist: without its state, the bookie could deny
+    entries that are lost.
     """
+    if not state.is_deleted and is_in_limbo(state, doubt):
+        return False
     is_settled = state.last_ticket <= durable_ticket
     return state.is_dropped and is_settled and now_s - state.dropped_s >= keep_s
 

@@ -114,6 +114,7 @@ class Drops:
             now_s=self._now_s(),
             keep_s=self._shared.settings.tombstone_keep_s,
             durable_ticket=self._journal.durable_ticket,
+            doubt=self._shared.health.doubt,
         )
 
     def _forget_now(self, ledger_ids: Sequence[int], looked_at: set[int]) -> int:

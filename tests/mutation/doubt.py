@@ -221,4 +221,18 @@ MUTATIONS = [
         "    return True\n",
         "an empty directory counts as whole",
     ),
+    Mutation(
+        "doubt_released_ledger_needs_no_repair",
+        f"{LIMBO}/repaired.py",
+        "is_in_limbo(state, doubt) and not state.is_deleted\n",
+        "is_in_limbo(state, doubt) and not state.is_dropped\n",
+        "a pass ends the doubt without the entries of a ledger that was released before",
+    ),
+    Mutation(
+        "doubt_released_ledger_is_forgotten_in_limbo",
+        f"{STORAGE}/drops.py",
+        "            doubt=self._shared.health.doubt,\n",
+        "",
+        "the bookie denies lost entries of a ledger that was released before",
+    ),
 ]

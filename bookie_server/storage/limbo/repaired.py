@@ -39,8 +39,8 @@ class RepairedLedgers:
     def in_limbo(self) -> list[int]:
         """Return the ids of the ledgers with a state that need a repair, ascending.
 
-        A dropped ledger needs none, because its metadata is deleted. It stays in limbo until it is
-        forgotten.
+        A deleted ledger needs none, and stays in limbo until it is forgotten. A released ledger may
+        exist, and its record may name this bookie again for entries that are lost.
         """
         doubt = self._shared.health.doubt
         if doubt.epoch == 0:
@@ -124,5 +124,5 @@ class RepairedLedgers:
 
 
 def needs_repair(state: HeldLedger, doubt: Doubt) -> bool:
-    """Return whether a ledger with a state is in limbo, and not dropped."""
-    return is_in_limbo(state, doubt) and not state.is_dropped
+    """Return whether a ledger with a state is in limbo, and not deleted."""
+    return is_in_limbo(state, doubt) and not state.is_deleted

@@ -364,3 +364,35 @@ def test_the_states_of_released_ledgers_are_in_the_state_file(machine: Machine) 
     assert machine.held(LEDGER) == []
     state = machine.serving._states[LEDGER]
     assert (state.is_fenced, state.is_unverified, state.master_key) == (False, True, KEY)
+
+
+def test_a_released_ledger_in_limbo_is_repaired_and_not_forgotten() -> None:
+    # Its record may name the bookie again, for entries that the loss took.
+    machine = Machine(settings=replace(SETTINGS, tombstone_keep_s=1))
+    machine.start()
+    filled(machine)
+    released(machine)
+    machine.scheduler.run(machine.serving.raise_doubt(), machine.host)
+    assert machine.serving.limbo_ledgers() == [LEDGER]
+    assert machine.scheduler.run(machine.serving.keep_in_limbo(LEDGER), machine.host) is Code.OK
+    machine.scheduler.run(machine.serving.end_doubt(1), machine.host)
+    fill_files(machine, 8)
+    assert LEDGER in machine.serving._states
+    assert machine.read(LEDGER, 0)[0] is Code.IO_ERROR
+    cleared = machine.serving.clear_ledger(LEDGER, 1, 4)
+    assert machine.scheduler.run(cleared, machine.host) is Code.OK
+    assert machine.serving.limbo_ledgers() == []
+    fill_files(machine, 9)
+    assert LEDGER not in machine.serving._states
+    assert machine.read(LEDGER, 0)[0] is Code.NO_LEDGER
+    machine.scheduler.close()
+
+
+def fill_files(machine: Machine, other: int) -> None:
+    """Drop enough entries of another ledger that no file names a released ledger any more."""
+    for entry_id in range(80):
+        assert machine.add(other, (entry_id,), bytes(2_000)) is Code.OK
+    assert machine.drop(other) is Code.OK
+    for _ in range(4):
+        machine.scheduler.run_for(500)
+        machine.reclaim()
