@@ -195,10 +195,10 @@ class Repairs:
                 return
             report = await repair_ledger(self._parts, ledger_id, doubt, has_state=True)
             outcome, now_ms = report.ended.outcome, self._clock.monotonic_ms()
-            is_over = outcome is not RepairOutcome.INCOMPLETE
+            is_over = outcome not in (RepairOutcome.INCOMPLETE, RepairOutcome.NEEDS_OPERATOR)
             self._damaged.note(ledger_id, now_ms, is_over=is_over)
             if not is_over:
-                fields = {"ledger_id": ledger_id, "reason": report.problem}
+                fields = {"ledger_id": ledger_id, "reason": report.problem or outcome.value}
                 self._report("damage_not_repaired", fields)
             if outcome is RepairOutcome.DELETED:
                 self._on_deleted(ledger_id)

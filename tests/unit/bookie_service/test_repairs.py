@@ -491,11 +491,15 @@ def test_damage_is_repaired_when_another_bookie_answers_again() -> None:
     world.repairs.stop()
 
 
-def test_damage_that_no_bookie_can_repair_is_tried_with_longer_and_longer_pauses() -> None:
+@pytest.mark.parametrize("code", [Code.IO_ERROR, Code.NO_ENTRY])
+def test_damage_that_no_bookie_can_repair_is_tried_with_longer_and_longer_pauses(
+    code: Code,
+) -> None:
     world = damaged_world()
-    world.peers.codes = dict.fromkeys(("b1", "b2"), Code.IO_ERROR)
+    world.peers.codes = dict.fromkeys(("b1", "b2"), code)
     run_repairs(world, RETRY_PAUSE_MS << (TRIES_MAX + 1))
     assert len(world.failures) == TRIES_MAX
+    assert all(fields["reason"] for _, fields in world.failures)
 
 
 def test_many_damaged_ledgers_wait_in_the_storage() -> None:
