@@ -132,9 +132,23 @@ MUTATIONS = [
     Mutation(
         "repair_keeps_clients_waiting_for_the_pass",
         ALL,
-        "                await self._repair_asked(doubt)\n                report =",
-        "                report =",
+        "await self._repair_asked(doubt, ASKED_IN_TURN_MAX)\n                report =",
+        "report =",
         "a reader gets unknown until the pass reaches its ledger",
+    ),
+    Mutation(
+        "repair_of_a_pass_is_starved_by_reads",
+        ALL,
+        "await self._repair_asked(doubt, ASKED_IN_TURN_MAX)\n                report =",
+        "await self._repair_asked(doubt)\n                report =",
+        "reads of ledgers that stay in limbo keep the doubt from its end",
+    ),
+    Mutation(
+        "repair_denied_damage_is_over",
+        ALL,
+        "outcome not in (RepairOutcome.INCOMPLETE, RepairOutcome.NEEDS_OPERATOR)\n",
+        "outcome is not RepairOutcome.INCOMPLETE\n",
+        "nobody learns that all copies of a damaged entry are gone",
     ),
     Mutation(
         "repair_is_requested_by_each_read",

@@ -13,6 +13,7 @@ import heapq
 from array import array
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from bookie_server.core.doubt import Doubt
 from bookie_server.core.repair import (
@@ -48,6 +49,8 @@ from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 
 ASKED_MAX = 1_000
 """Number of ledgers that wait because a client got the answer "unknown"."""
+ASKED_IN_TURN_MAX = 16
+"""Number of these ledgers that are repaired before the next ledger of a pass or a round."""
 IDS_IN_TURN_MAX = 500
 RECOVERIES_MAX = 4
 """Number of ledgers that are recovered at a time."""
@@ -166,7 +169,12 @@ class Repairs:
 
     # Ledgers that clients wait for.
 
-    async def _repair_asked(self, doubt: Doubt) -> None:
+    async def _repair_asked(self, doubt: Doubt, count_max: int = ASKED_MAX) -> None:
+        """Repair ledgers that clients wait for.
+
+        A pass limits their number: clients may ask all the time for many ledgers that stay in
+        limbo, and the pass must end too.
+        """
         now_ms, again_ms = self._clock.monotonic_ms(), self._times.asked_again_ms
         if len(self._tried_ms) > ASKED_MAX:
             self._tried_ms.clear()
@@ -174,8 +182,9 @@ class Repairs:
             is_due = now_ms - self._tried_ms.get(ledger_id, -again_ms) >= again_ms
             if is_due and len(self._asked) < ASKED_MAX:
                 self._asked[ledger_id] = None
-        while self._asked and not self._parts.is_stopped:
-            ledger_id = next(iter(self._asked))
+        for ledger_id in tuple(islice(self._asked, count_max)):
+            if self._parts.is_stopped:
+                return
             # With a state, the ledger leaves limbo before the end of the pass.
             await self._repair(ledger_id, doubt, has_state=True)
             del self._asked[ledger_id]
@@ -243,7 +252,7 @@ class Repairs:
                 ids, is_whole = await self._list()
                 return machine.listed(ids, is_whole=is_whole)
             case RepairLedger(ledger_id):
-                await self._repair_asked(doubt)
+                await self._repair_asked(doubt, ASKED_IN_TURN_MAX)
                 report = await self._repair(ledger_id, doubt)
                 self.progress.ledgers_done += 1
                 return machine.repaired(ledger_id, report.ended.outcome)
@@ -298,7 +307,7 @@ class Repairs:
             if self._parts.is_stopped or self._storage.doubt.epoch != doubt.epoch:
                 return
             progress.ledgers_left = len(ledgers) - number
-            await self._repair_asked(doubt)
+            await self._repair_asked(doubt, ASKED_IN_TURN_MAX)
             await self._repair(ledger_id, doubt)
             progress.ledgers_done += 1
         progress.ledgers_left = len(progress.in_limbo)

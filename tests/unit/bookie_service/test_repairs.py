@@ -11,7 +11,7 @@ from bookie_server.core.repair import RepairOutcome
 from bookie_server.service.repair.damaged import LEDGERS_MAX, RETRY_PAUSE_MS, TRIES_MAX
 from bookie_server.service.repair.pace import STORED_ENTRIES_MAX
 from bookie_server.service.repair.progress import LEDGERS_SHOWN_MAX, RepairProgress, RepairState
-from bookie_server.service.repair.repairs import RECOVERIES_MAX
+from bookie_server.service.repair.repairs import ASKED_IN_TURN_MAX, RECOVERIES_MAX
 from ledgerlog_spark.model import Code, DigestType
 from tests.fixtures.repair_world import IN_DOUBT, ME, OPEN, RepairWorld, stored
 
@@ -207,6 +207,17 @@ def test_a_ledger_that_somebody_asks_for_interrupts_a_pass(world: RepairWorld) -
     world.records.on_listed = lambda _: setattr(world.storage, "asked", [10])
     world.begin(10)
     assert list(dict.fromkeys(world.records.loaded)) == [10, 7, 8, 9, 11]
+
+
+def test_ledgers_that_clients_ask_for_do_not_stop_a_pass(world: RepairWorld) -> None:
+    for ledger_id in range(7, 10):
+        world.closed(ledger_id)
+    asked = list(range(100, 100 + 2 * ASKED_IN_TURN_MAX))
+    world.records.on_listed = lambda _: setattr(world.storage, "asked", asked)
+    world.begin(10)
+    order = list(dict.fromkeys(world.records.loaded))
+    assert [order.index(i) for i in (7, 8)] == [ASKED_IN_TURN_MAX, 2 * ASKED_IN_TURN_MAX + 1]
+    assert set(order) == {*range(7, 10), *asked}
 
 
 def test_a_ledger_that_is_asked_for_all_the_time_is_tried_now_and_then(world: RepairWorld) -> None:
