@@ -60,10 +60,17 @@ MUTATIONS = [
     Mutation(
         "scrub_passes_over_damaged_headers",
         f"{SCRUB}/file_check.py",
-        "                await self._report(offset, [(p.ledger_id, p.piece()) for p in "
+        "                await self._report([(p.ledger_id, p.piece()) for p in "
         "pointers.before(end)])\n",
         "                pointers.before(end)\n",
         "entries whose record has a damaged header are not repaired",
+    ),
+    Mutation(
+        "scrub_reports_only_the_first_of_several_headers",
+        f"{SCRUB}/file_check.py",
+        "            by_record.setdefault((piece.target, ledger_id), []).append(piece)\n",
+        "            by_record.setdefault((found[0][1].target, ledger_id), []).append(piece)\n",
+        "a cached header hides the damage from the repair, which counts as a repeat",
     ),
     Mutation(
         "scrub_passes_over_wrong_pointers",

@@ -231,6 +231,23 @@ def test_a_repair_of_a_damaged_entry_is_stored_although_its_header_was_cached() 
     assert machine.read(1, 7) == (Code.OK, entry(1, 7, payload(1, 7)))
 
 
+def test_a_repair_is_stored_for_each_of_several_adjacent_damaged_headers() -> None:
+    """The scrub finds the next record by a search, so it passes several damaged headers at once."""
+    machine = filled()
+    machine.disk.cold_part = 0.0
+    for ledger_id in LEDGERS:
+        assert machine.read(ledger_id, 7)[0] is Code.OK
+        file, at = place_of(machine, ledger_id, 7)
+        machine.disk.flip_bit(file.slot, at // 512 * 512 + 50, 1, is_cached=True)
+    machine.scrub()
+    assert machine.serving.take_damaged() == [(1, (7,)), (2, (7,))]
+    before = machine.serving.counters.adds
+    for ledger_id in LEDGERS:
+        run = payload(ledger_id, 7)
+        assert machine.add(ledger_id, (7,), run, is_recovery=True) is Code.OK
+    assert machine.serving.counters.adds == before + 2
+
+
 def test_entries_that_nobody_reads_are_not_reported() -> None:
     machine = filled()
     damage(machine, 1, 7)
