@@ -348,6 +348,22 @@ def test_sectors_that_cannot_be_read_count_as_damage(monkeypatch: pytest.MonkeyP
     assert machine.serving.counters.scrub_files_skipped == 0
 
 
+def test_a_repair_of_an_entry_that_the_device_cannot_read_is_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The comparison with the stored bytes cannot be made."""
+    machine = filled()
+    machine.disk.cold_part = 1.0
+    file, at = place_of(machine, 1, 7)
+    fail_reads(
+        monkeypatch, machine, lambda name, first, end: name == file.slot and first <= at < end
+    )
+    machine.scrub()
+    assert 7 in dict(machine.serving.take_damaged())[1]
+    assert machine.add(1, (7,), payload(1, 7), is_recovery=True) is Code.OK
+    assert machine.read(1, 7) == (Code.OK, entry(1, 7, payload(1, 7)))
+
+
 def fail_reads(
     monkeypatch: pytest.MonkeyPatch, machine: Machine, is_bad: Callable[[str, int, int], bool]
 ) -> None:
