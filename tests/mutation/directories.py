@@ -196,7 +196,7 @@ MUTATIONS = [
     ),
     Mutation(
         "directories_ledger_in_two_is_accepted",
-        ROUTER,
+        OPENING,
         "        if both:\n",
         "        if False:\n",
         "a ledger with two states answers from the wrong one",
