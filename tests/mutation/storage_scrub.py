@@ -217,6 +217,13 @@ MUTATIONS = [
         "the ledger of a writer that is idle is closed, because an entry is damaged",
     ),
     Mutation(
+        "damage_is_repaired_before_ledgers_that_are_asked_for",
+        "bookie_server/service/repair/repairs.py",
+        "            await self._repair_asked(doubt)\n            if self._parts",
+        "            if self._parts",
+        "clients wait for hours until a thousand ledgers with damage are repaired",
+    ),
+    Mutation(
         "damage_is_taken_without_room",
         "bookie_server/service/repair/repairs.py",
         "        if self._damaged.has_room:\n",
