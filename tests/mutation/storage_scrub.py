@@ -73,6 +73,13 @@ MUTATIONS = [
         "a cached header hides the damage from the repair, which counts as a repeat",
     ),
     Mutation(
+        "scrub_reads_bad_pages_after_a_stop",
+        f"{SCRUB}/device_reads.py",
+        "        if self._pace.must_end:\n",
+        "        if not self._pace:\n",
+        "the stop of a bookie waits for minutes until a failing disk has tried all pages",
+    ),
+    Mutation(
         "scrub_passes_over_wrong_pointers",
         f"{SCRUB}/file_check.py",
         "        return bool(wrong) and self._file.rebuilt is None\n",

@@ -85,7 +85,7 @@ class FileCheck:
         except CorruptRecordError:
             return FileOutcome.INDEX_DAMAGED
         except StorageError:
-            return FileOutcome.UNREADABLE
+            return FileOutcome.ENDED if self._pace.must_end else FileOutcome.UNREADABLE
 
     def _interruption(self) -> FileOutcome | None:
         file_id = self._file.entry.file_id

@@ -392,6 +392,27 @@ def test_a_file_of_a_failed_device_is_skipped_after_some_attempts(
     assert counters.scrubs == 1
 
 
+def test_a_stop_does_not_wait_for_all_pages_that_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A device may try for many seconds before it reports that a page cannot be read."""
+    machine = filled()
+    file, _ = place_of(machine, 1, 7)
+    failed: list[int] = []
+
+    def is_bad(name: str, first: int, _end: int) -> bool:
+        if name == file.slot:
+            failed.append(first)
+        return name == file.slot
+
+    fail_reads(monkeypatch, machine, is_bad)
+    machine.serving.scrubber.request()
+    machine.scheduler.run_until(lambda: len(failed) == 3)
+    machine.scheduler.run(machine.serving.scrubber.stop(), machine.host)
+    assert len(failed) <= 4
+    assert machine.serving.counters.scrub_damaged_indexes == 0
+
+
 def test_a_read_error_that_does_not_return_is_no_damage() -> None:
     machine = filled()
     machine.disk.faults.read_errors = 1
