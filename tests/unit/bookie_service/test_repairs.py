@@ -525,6 +525,6 @@ def test_a_ledger_that_somebody_asks_for_interrupts_the_repair_of_damage() -> No
             world.storage.asked = [11]
         return await load(ledger_id)
 
-    world.records.load = loading  # type: ignore[method-assign]
+    world.records.load = loading
     run_repairs(world, 2_000)
     assert list(dict.fromkeys(world.records.loaded))[:3] == [7, 11, 8]
