@@ -60,7 +60,7 @@ async def _judge(stores: MetadataStores, directory: Path) -> tuple[Verdict, str]
         raise AssertionError("a directory with a damaged cookie was initialized")
 
     try:
-        wanted = await check_cookies(
+        checked = await check_cookies(
             stores.registration, BOOKIE_ID, [directory], never, stores.known_bookies
         )
     except CookieMismatchError as error:
@@ -73,6 +73,6 @@ async def _judge(stores: MetadataStores, directory: Path) -> tuple[Verdict, str]
     except WireFormatError:
         return Verdict.WRONG, f"an unreadable cookie was accepted: {data!r}"
     names = ("bookie_id", "ledger_directories", "instance_id")
-    if any(getattr(found, name) != getattr(wanted, name) for name in names):
+    if any(getattr(found, name) != getattr(checked.cookie, name) for name in names):
         return Verdict.WRONG, f"the cookie of another bookie was accepted: {data!r}"
     return Verdict.HARMLESS, ""

@@ -281,10 +281,13 @@ class Crowd:
 
     async def listing(self, ledger_id: int) -> None:
         """A list of entries gets its answer, even if other requests are cancelled."""
+        model = self.run.model
+        was_unknown = model.may_be_unknown(ledger_id)
         try:
             await self.machine.serving.entries_held(ledger_id, RANGES_MAX)
         except StorageError as error:
-            if not self.run.excused and not self.run.model.in_doubt:
+            is_unknown = was_unknown or model.may_be_unknown(ledger_id)
+            if not self.run.excused and not is_unknown:
                 raise ViolationError(f"what is held of {ledger_id} is not told") from error
 
     def settle(self) -> None:

@@ -96,7 +96,7 @@ class FailingRun(Run):
             self.may_have_lost |= was_weak
         self.excused = set()
         self.requests.forget()
-        self.model.being_dropped.clear()
+        self.model.process_ended()
         self.take_mode()
         self.losses.is_possible = was_weak and self.may_have_lost
         machine.start()

@@ -29,6 +29,7 @@ class Model:
         fenced: Ledgers with an answered fence.
         fence_answers: The last entry in the first answer to a fence, or -1.
         being_dropped: Ledgers for which this process got a drop.
+        hidden: Ledgers whose release by this process has not ended. Their entries may be unknown.
         lac: Largest explicit LAC that was acknowledged.
         in_doubt: The bookie may have lost records, and they are not repaired. It may answer
             "unknown" for everything that it does not have, but it may not deny anything.
@@ -48,6 +49,7 @@ class Model:
         self.fence_sent: set[int] = set()
         self.fence_answers: dict[int, int] = {}
         self.being_dropped: set[int] = set()
+        self.hidden: set[int] = set()
         self.lac: dict[int, int] = {}
         self.in_doubt = False
         self.lost: set[tuple[int, int]] = set()
@@ -76,6 +78,15 @@ class Model:
         self.fence_sent.add(ledger_id)
         self.being_dropped.add(ledger_id)
         return self.release_sent(ledger_id)
+
+    def process_ended(self) -> None:
+        """Forget what only the process had."""
+        self.being_dropped.clear()
+        self.hidden.clear()
+
+    def may_be_unknown(self, ledger_id: int) -> bool:
+        """Whether the bookie may answer "unknown" for an entry of a ledger."""
+        return self.in_doubt or ledger_id in self.hidden
 
     def release_sent(self, ledger_id: int) -> int:
         """From now on, acknowledged entries may be gone. Return the age of later entries."""

@@ -127,7 +127,7 @@ class PointRun(Run):
         else:
             self.machine.crash()
         self.requests.forget()
-        self.model.being_dropped.clear()
+        self.model.process_ended()
         # The next process begins its tickets again.
         for noted in (self.submitted, self.accepted, self.denied):
             noted.clear()

@@ -279,7 +279,7 @@ class JournalRotRun(Run):
             self.take_mode()
             self.machine.start()
             self.requests.forget()
-            self.model.being_dropped.clear()
+            self.model.process_ended()
             self.check_held(is_killed=is_killed)
             for noted in (self.submitted, self.accepted, self.denied):
                 noted.clear()

@@ -199,7 +199,7 @@ class Run:
         self.losses.started()
         check_origins(self.machine)  # before the first record of the new process
         self.requests.forget()
-        self.model.being_dropped.clear()
+        self.model.process_ended()
 
     async def opening(self) -> None:
         await self.machine.opening()
@@ -319,9 +319,10 @@ class Run:
         # Recovery marks the record before it fences.
         self.machine.metadata.standings[ledger_id] = Standing.NOT_WRITABLE
         age, largest = model.age[ledger_id], model.largest(ledger_id)
+        was_unknown = model.may_be_unknown(ledger_id)
 
         def done(code: Code, data: bytes | None) -> None:
-            if code is Code.IO_ERROR and model.in_doubt:
+            if code is Code.IO_ERROR and (was_unknown or model.may_be_unknown(ledger_id)):
                 model.fenced.add(ledger_id)
                 return
             if code is Code.IO_ERROR and self.excused:
@@ -372,8 +373,13 @@ class Run:
             self.machine.host.spawn("candidates", self._list_candidates())
             return
         age = model.release_sent(ledger_id)
+        model.hidden.add(ledger_id)
 
         def done(code: Code) -> None:
+            if code is Code.READ_ONLY:
+                storage.unhide(ledger_id)
+            if code in (Code.OK, Code.READ_ONLY):
+                model.hidden.discard(ledger_id)
             if code in self.excused:
                 return
             if code is not Code.OK:
@@ -416,9 +422,11 @@ class Run:
             entry_id = self.random.randrange(max(1, self.next_id[ledger_id]))
         before = self.model.acked.get((ledger_id, entry_id))
         dropped, age = self.model.dropped[ledger_id], self.model.age[ledger_id]
+        was_hidden = ledger_id in self.model.hidden
 
         def done(code: Code, data: bytes | None) -> None:
-            if code in self.excused:
+            is_hidden = was_hidden or ledger_id in self.model.hidden
+            if code in self.excused or (code is Code.IO_ERROR and is_hidden):
                 return
             # The result may or may not include an add that was answered while the read was pending.
             if (before is None and code.is_absent) or (data is not None and data in (before or ())):
@@ -439,9 +447,11 @@ class Run:
         first = self.random.randrange(max(1, self.next_id[ledger_id]))
         before = self.model.acked.get((ledger_id, first))
         dropped = self.model.dropped[ledger_id]
+        was_hidden = ledger_id in self.model.hidden
 
         def done(code: Code, entries: Sequence[bytes]) -> None:
-            if code in self.excused:
+            is_hidden = was_hidden or ledger_id in self.model.hidden
+            if code in self.excused or (code is Code.IO_ERROR and is_hidden):
                 return
             data = entries[0] if entries else None
             is_known = before is None and code.is_absent

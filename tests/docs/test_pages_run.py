@@ -19,6 +19,7 @@ README_LINES_MAX = 120
 NOT_RUN = {
     "README.md": 1,
     "databricks.md": 1,
+    "directories.md": 4,
     "catalog.md": 1,
     "jvm.md": 4,
     "kubernetes.md": 1,

@@ -75,6 +75,8 @@ def settings_of(directory: Path, number: int) -> dict[str, object]:
             "journal_directory": journal,
             "journal_files": 2,
         }
+    if number == BOOKIES - 1:
+        return settings | {"directory": directory / "second-disk"}
     return settings
 
 

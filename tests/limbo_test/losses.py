@@ -72,6 +72,15 @@ def restore_copy(bookie: BookieProcess, _random: Random) -> None:
     bookie.start()
 
 
+def lose_second_disk(bookie: BookieProcess, _random: Random) -> None:
+    """Start a bookie without the second of its directories, which is gone."""
+    bookie.kill()
+    second = Path(str(bookie.settings["directory"]))
+    shutil.rmtree(second)
+    bookie.settings["without_directory"] = second
+    bookie.start()
+
+
 def finish_files(bookie: BookieProcess) -> None:
     """Let a bookie finish its files: a clean stop finishes the file of the last entries."""
     assert bookie.stop() == 0
@@ -105,4 +114,5 @@ LOSSES = (
     Loss("wiped directory", 1, wipe),
     Loss("older copy of a directory", 2, restore_copy, keep_copy),
     Loss("1,000 flipped bytes", 3, flip_bytes),
+    Loss("lost second disk", 4, lose_second_disk),
 )

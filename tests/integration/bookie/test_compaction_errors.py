@@ -35,6 +35,7 @@ DISK_FAILED = 5
 PAYLOAD = os.urandom(100_000)
 WITHDRAWN = re.compile('"files_withdrawn": [1-9]')
 COMPACTIONS = "ledgerlog_bookie_storage_compactions"
+COPIED = "ledgerlog_bookie_storage_compaction_bytes_copied"
 KEPT_PART = 4
 """One of this many entries belongs to a ledger that stays."""
 ENTRIES = 60
@@ -131,7 +132,8 @@ def test_a_compaction_on_a_full_device_keeps_each_copy_of_each_entry(
         cluster.write(client)
         sources = slots(victim)
         victim.collect()
-        until(victim.is_compacting)
+        # The file of the copies has its space.
+        until(lambda: samples_of(int(str(victim.settings["metrics_port"])))[COPIED])
         device.fill()
         until(lambda: not victim.is_compacting())
         assert not sources <= slots(victim), "the unused end of the draft is room for the MANIFEST"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import signal
 from functools import partial
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bookie_server.tools import cookies
-from ledgerlog_spark.model import Code
+from ledgerlog_spark.metadata.stores import open_metadata
+from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum
 from ledgerlog_spark.wire.requests import encode_read
 from tests.fixtures.bookie_process import add_frame, stored_entry
 from tests.fixtures.command_line import Ended, run_here
@@ -41,6 +43,24 @@ def run(
     """`run("show", directory)` runs `ledgerlog bookie cookie show DIRECTORY` in this process."""
     monkeypatch.setenv("LEDGERLOG_METADATA_SERVICE_URI", service_uri)
     return partial(run_here, monkeypatch, capfdbinary, "bookie", "cookie")
+
+
+def started(bookie: BookieProcess) -> BookieProcess:
+    """Start a bookie, and create two open ledgers that a repair leaves in limbo."""
+
+    async def create() -> None:
+        stores = await open_metadata(bookie.service_uri)
+        try:
+            ensemble = (bookie_id(bookie), "127.0.0.1:1")
+            metadata = LedgerMetadata(Quorum(2, 2, 2), (Fragment(0, ensemble),))
+            for ledger_id in (1, 9):
+                await stores.ledgers.create(ledger_id, metadata)
+        finally:
+            await stores.close()
+
+    bookie.start()
+    asyncio.run(create())
+    return bookie
 
 
 def add(bookie: BookieProcess, entry_id: int) -> None:
@@ -92,7 +112,7 @@ def answer_of(bookie: BookieProcess, ledger_id: int, entry_id: int) -> Code:
 def test_a_copy_from_an_earlier_run_starts_in_doubt_and_the_newest_directory_does_not(
     make_bookie: MakeBookie, run: Run
 ) -> None:
-    bookie = make_bookie().start()
+    bookie = started(make_bookie())
     add(bookie, 0)
     assert bookie.stop() == 0
     copy = copied(bookie)
@@ -120,7 +140,7 @@ def test_a_copy_from_an_earlier_run_starts_in_doubt_and_the_newest_directory_doe
 
 
 def test_a_copy_of_the_same_run_is_in_doubt_after_a_rise(make_bookie: MakeBookie) -> None:
-    bookie = make_bookie(change_interval_ms=100).start()
+    bookie = started(make_bookie(change_interval_ms=100))
     copy = None
     # The third rise begins when the second one is in the record.
     for entry_id in range(4):
@@ -154,7 +174,7 @@ def test_the_comparison_of_a_bookie_that_runs_is_not_disturbed_by_a_rise(
 
 def test_a_lost_run_without_syncs_is_in_doubt(make_bookie: MakeBookie) -> None:
     """Its number in shared memory is gone, as after a power loss."""
-    bookie = make_bookie(write_mode="unjournaled").start()
+    bookie = started(make_bookie(write_mode="unjournaled"))
     add(bookie, 0)
     assert bookie.manifest()["run"]["is_synced"] is False
     bookie.stop(signal.SIGKILL)
@@ -171,7 +191,7 @@ def test_a_lost_run_without_syncs_is_in_doubt(make_bookie: MakeBookie) -> None:
 def test_a_wiped_directory_is_refused_unless_its_loss_is_allowed(
     make_bookie: MakeBookie, run: Run
 ) -> None:
-    bookie = make_bookie().start()
+    bookie = started(make_bookie())
     add(bookie, 0)
     assert bookie.stop() == 0
     before = bookie.manifest()

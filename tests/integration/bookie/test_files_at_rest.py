@@ -187,4 +187,4 @@ def test_format_deletes_only_what_was_confirmed(run: Run, bookie: BookieProcess)
     assert [path.name for path in bookie.directory.iterdir()] == ["LOCK"]
     code, log = bookie.refusal()
     assert code == 3
-    assert "Never start this bookie_id with an empty directory" in log
+    assert "allow_lost_directory=true" in log
