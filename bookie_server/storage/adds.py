@@ -11,7 +11,7 @@ from bookie_server.core.ledger_gate import Wait, admit_add, code_of_failure
 from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.record import FLAG_RECOVERY_ADD, NO_KEY, JournalRecord, JournalRecordKind
 from bookie_server.core.requests import OnAdd, StoredAdd, inspect_add
-from bookie_server.errors import CorruptRecordError, StorageError
+from bookie_server.errors import CorruptRecordError, StorageError, TooManyFilesError
 from bookie_server.ports import Future, Standing
 from bookie_server.storage.fences import Fences
 from bookie_server.storage.files.keeper import FileKeeper
@@ -157,8 +157,10 @@ class AddPath:
             )
         except StorageError as error:
             self._health.in_flight_bytes -= len(request.body)
-            if isinstance(error, CorruptRecordError):
-                # The stored copy is damaged. The new copy replaces it.
+            is_unreadable = request.is_recovery and not isinstance(error, TooManyFilesError)
+            if isinstance(error, CorruptRecordError) or is_unreadable:
+                # The stored copy is damaged, or a repair finds that the device cannot read it. The
+                # new copy replaces it.
                 self._admit(request, lac, on_done, is_compared=True)
             else:
                 self._report(request, error)

@@ -234,10 +234,16 @@ _STORAGE = [
     Mutation(
         "add_is_compared_but_not_admitted_again",
         f"{STORAGE}/adds.py",
-        "            self._health.in_flight_bytes -= len(request.body)\n"
-        "            if isinstance(error, CorruptRecordError):",
-        "            if isinstance(error, CorruptRecordError):",
+        "            self._health.in_flight_bytes -= len(request.body)\n            is_unreadable",
+        "            is_unreadable",
         "bytes of refused adds count as in flight forever",
+    ),
+    Mutation(
+        "repair_is_refused_if_the_device_cannot_read",
+        f"{STORAGE}/adds.py",
+        "            if isinstance(error, CorruptRecordError) or is_unreadable:\n",
+        "            if isinstance(error, CorruptRecordError):\n",
+        "an entry on a bad sector is never repaired",
     ),
     Mutation(
         "repeated_add_before_durable",

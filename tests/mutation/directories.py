@@ -17,6 +17,13 @@ STORAGE = "bookie_server/storage/ledger_storage.py"
 
 MUTATIONS = [
     Mutation(
+        "directories_take_a_forgotten_tombstone_for_a_home",
+        OPENING,
+        "            await one.reclaim()\n            await other.reclaim()\n",
+        "            pass\n",
+        "a bookie never starts again after a crash, although each ledger has one home",
+    ),
+    Mutation(
         "dead_directory_says_absent",
         DENIALS,
         "            elif number + 1 < len(requests):\n",
@@ -189,7 +196,7 @@ MUTATIONS = [
     ),
     Mutation(
         "directories_ledger_in_two_is_accepted",
-        ROUTER,
+        OPENING,
         "        if both:\n",
         "        if False:\n",
         "a ledger with two states answers from the wrong one",

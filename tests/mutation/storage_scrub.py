@@ -60,10 +60,24 @@ MUTATIONS = [
     Mutation(
         "scrub_passes_over_damaged_headers",
         f"{SCRUB}/file_check.py",
-        "                await self._report(offset, [(p.ledger_id, p.piece()) for p in "
+        "                await self._report([(p.ledger_id, p.piece()) for p in "
         "pointers.before(end)])\n",
         "                pointers.before(end)\n",
         "entries whose record has a damaged header are not repaired",
+    ),
+    Mutation(
+        "scrub_reports_only_the_first_of_several_headers",
+        f"{SCRUB}/file_check.py",
+        "            by_record.setdefault((piece.target, ledger_id), []).append(piece)\n",
+        "            by_record.setdefault((found[0][1].target, ledger_id), []).append(piece)\n",
+        "a cached header hides the damage from the repair, which counts as a repeat",
+    ),
+    Mutation(
+        "scrub_reads_bad_pages_after_a_stop",
+        f"{SCRUB}/device_reads.py",
+        "        if self._pace.must_end:\n",
+        "        if not self._pace:\n",
+        "the stop of a bookie waits for minutes until a failing disk has tried all pages",
     ),
     Mutation(
         "scrub_passes_over_wrong_pointers",
@@ -208,6 +222,13 @@ MUTATIONS = [
         "            report = await self._repair(ledger_id, doubt, has_state=True)\n"
         "            outcome, now_ms",
         "the ledger of a writer that is idle is closed, because an entry is damaged",
+    ),
+    Mutation(
+        "damage_is_repaired_before_ledgers_that_are_asked_for",
+        "bookie_server/service/repair/repairs.py",
+        "            await self._repair_asked(doubt)\n            if self._parts",
+        "            if self._parts",
+        "clients wait for hours until a thousand ledgers with damage are repaired",
     ),
     Mutation(
         "damage_is_taken_without_room",

@@ -200,7 +200,8 @@ class Repairs:
             reported = self._storage.take_damaged()
             self._damaged.add((each for each, _ in reported), self._clock.monotonic_ms())
         for ledger_id in self._damaged.due(self._clock.monotonic_ms()):
-            if self._parts.is_stopped:
+            await self._repair_asked(doubt, ASKED_IN_TURN_MAX)
+            if self._parts.is_stopped or self._storage.doubt.epoch != doubt.epoch:
                 return
             report = await repair_ledger(self._parts, ledger_id, doubt, has_state=True)
             outcome, now_ms = report.ended.outcome, self._clock.monotonic_ms()

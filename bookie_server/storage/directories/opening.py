@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import combinations
 
-from bookie_server.errors import DamagedDirectoryError, StorageError, unusable_directory
+from bookie_server.errors import (
+    DamagedDirectoryError,
+    StorageError,
+    shared_ledger,
+    unusable_directory,
+)
 from bookie_server.ports import Tasks
 from bookie_server.storage.directories.router import LedgerDirectories
 from bookie_server.storage.ledger_storage import LedgerStorage
@@ -20,6 +26,7 @@ async def open_directories(parts: Sequence[Shared]) -> BookieStorage:
 
     Raises:
         UnusableDirectoryError: One of several directories is damaged, or its device has failed.
+        SharedLedgerError: Two directories have the same ledger.
     """
     opened: list[LedgerStorage] = []
     try:
@@ -51,6 +58,19 @@ def naming(path: str, directories_count: int) -> Iterator[None]:
 async def _joined(opened: Sequence[LedgerStorage], tasks: Tasks) -> BookieStorage:
     if len(opened) == 1:
         return opened[0]
+    await _require_one_home(opened)
     joined = LedgerDirectories(opened, tasks)
     await joined.losses.follow()
     return joined
+
+
+async def _require_one_home(directories: Sequence[LedgerStorage]) -> None:
+    for one, other in combinations(directories, 2):
+        if one.ledger_ids & other.ledger_ids:
+            # The replay brings a forgotten tombstone back if its record is in a file that was not
+            # finished. Meanwhile, another directory may have become the home of the ledger.
+            await one.reclaim()
+            await other.reclaim()
+        both = one.ledger_ids & other.ledger_ids
+        if both:
+            raise shared_ledger(min(both), one.path, other.path)

@@ -7,11 +7,10 @@ reads, fences and the adds of recovery. The storage ends when all directories ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
 
 from bookie_server.core.background.compaction import ALL_PERCENT
 from bookie_server.core.background.scrub import ScrubPosition
@@ -28,7 +27,7 @@ from bookie_server.core.requests import (
     StoredReads,
     StoredSliceRead,
 )
-from bookie_server.errors import StorageError, shared_ledger
+from bookie_server.errors import StorageError
 from bookie_server.ports import Tasks
 from bookie_server.storage.directories.homes import Homes
 from bookie_server.storage.directories.joint_denials import DENIALS, request_all
@@ -47,13 +46,8 @@ class LedgerDirectories:
     """
 
     def __init__(self, directories: Sequence[LedgerStorage], tasks: Tasks) -> None:
-        """Take over open storages. The caller then calls `losses.follow`.
-
-        Raises:
-            SharedLedgerError: Two directories have the same ledger.
-        """
+        """Take over open storages without common ledgers. The caller then calls `losses.follow`."""
         self.directories = tuple(directories)
-        _require_one_home(self.directories)
         self.counters = JoinedCounters(self.directories)
         self.compactor = Compactors(self.directories)
         self.scrubber = Scrubbers(self.directories)
@@ -443,10 +437,3 @@ class Scrubbers:
 
 def _ended_ms(position: ScrubPosition) -> int:
     return position.ended_ms
-
-
-def _require_one_home(directories: Iterable[LedgerStorage]) -> None:
-    for one, other in combinations(directories, 2):
-        both = one.ledger_ids & other.ledger_ids
-        if both:
-            raise shared_ledger(min(both), one.path, other.path)

@@ -39,8 +39,9 @@ class DeviceReads:
         """Return `size` bytes from `offset`; fewer only where the file ends.
 
         Raises:
-            StorageError: Too many pages of the file cannot be read.
+            StorageError: Too many pages of the file cannot be read, or the storage ends.
         """
+        self._require_time()
         try:
             data = await self._pace.read(self._handle, offset, size)
         except (FreedFileError, TooManyFilesError):
@@ -50,10 +51,16 @@ class DeviceReads:
         self._shared.counters.scrub_bytes += len(data)
         return data
 
+    def _require_time(self) -> None:
+        # The device may need many seconds for a page that it cannot read.
+        if self._pace.must_end:
+            raise StorageError("the scrub ends, because the storage ends", path=self._handle.name)
+
     async def _by_page(self, offset: int, size: int) -> bytes:
         parts = []
         at, end = offset, offset + size
         while at < end:
+            self._require_time()
             edge = min(end, (at // PAGE_SIZE_BYTES + 1) * PAGE_SIZE_BYTES)
             try:
                 part = await self._pace.read(self._handle, at, edge - at)

@@ -85,7 +85,7 @@ class FileCheck:
         except CorruptRecordError:
             return FileOutcome.INDEX_DAMAGED
         except StorageError:
-            return FileOutcome.UNREADABLE
+            return FileOutcome.ENDED if self._pace.must_end else FileOutcome.UNREADABLE
 
     def _interruption(self) -> FileOutcome | None:
         file_id = self._file.entry.file_id
@@ -138,7 +138,7 @@ class FileCheck:
             if record is None:
                 following = await headers.next_after(offset)
                 end = entry.data_end if following is None else following.offset
-                await self._report(offset, [(p.ledger_id, p.piece()) for p in pointers.before(end)])
+                await self._report([(p.ledger_id, p.piece()) for p in pointers.before(end)])
             else:
                 end = offset + aligned(record.size)
                 found = pointers.before(end)
@@ -177,15 +177,18 @@ class FileCheck:
                 for pointer in pointers
                 for piece in entries_in(record, pointer, damaged)
             ]
-            await self._report(record.offset, found)
+            await self._report(found)
 
-    async def _report(self, offset: int, found: list[tuple[int, Piece[int]]]) -> None:
-        """Count a damaged record, and report those of its entries that reads would look for."""
+    async def _report(self, found: list[tuple[int, Piece[int]]]) -> None:
+        """Count damage, and report those of the damaged entries that reads would look for.
+
+        Damaged headers that follow each other count once. Their records are reported one by one.
+        """
         self._shared.counters.scrub_damaged_records += 1
-        by_ledger: dict[int, list[Piece[int]]] = {}
+        by_record: dict[tuple[int, int], list[Piece[int]]] = {}
         for ledger_id, piece in sorted(found):
-            by_ledger.setdefault(ledger_id, []).append(piece)
-        for ledger_id, pieces in by_ledger.items():
+            by_record.setdefault((piece.target, ledger_id), []).append(piece)
+        for (offset, ledger_id), pieces in by_record.items():
             live = await self._live.live_parts(self._file, ledger_id, pieces)
             ids = [
                 each

@@ -346,6 +346,28 @@ def test_a_ledger_in_two_directories_is_refused() -> None:
         several.start()
 
 
+@pytest.mark.parametrize("way", ["crash", "lose_power"])
+def test_a_tombstone_that_comes_back_after_it_was_forgotten_is_no_home(way: str) -> None:
+    """The replay of the file with its record brings the tombstone back."""
+    several = filled(settings=replace(SMALL, tombstone_keep_s=1))
+    ledger_id = of(several, 0)[-1]
+    several.end("stop")
+    several.start()
+    for each in of(several, 0):
+        assert several.front.drop(each) is Code.OK
+    several.scheduler.run_for(5_000)
+    several.front.reclaim()  # frees the file of the entries
+    several.front.reclaim()
+    assert several.home_of(ledger_id) is None, "it is forgotten"
+    several.serving.directories[0]._health.is_disk_full = True
+    assert several.front.add(ledger_id, [7]) is Code.OK
+    assert several.home_of(ledger_id) == 1
+    several.end(way)
+    several.start()
+    assert several.home_of(ledger_id) == 1
+    assert several.front.read(ledger_id, 7)[0] is Code.OK
+
+
 # Doubt.
 
 

@@ -231,6 +231,23 @@ def test_a_repair_of_a_damaged_entry_is_stored_although_its_header_was_cached() 
     assert machine.read(1, 7) == (Code.OK, entry(1, 7, payload(1, 7)))
 
 
+def test_a_repair_is_stored_for_each_of_several_adjacent_damaged_headers() -> None:
+    """The scrub finds the next record by a search, so it passes several damaged headers at once."""
+    machine = filled()
+    machine.disk.cold_part = 0.0
+    for ledger_id in LEDGERS:
+        assert machine.read(ledger_id, 7)[0] is Code.OK
+        file, at = place_of(machine, ledger_id, 7)
+        machine.disk.flip_bit(file.slot, at // 512 * 512 + 50, 1, is_cached=True)
+    machine.scrub()
+    assert machine.serving.take_damaged() == [(1, (7,)), (2, (7,))]
+    before = machine.serving.counters.adds
+    for ledger_id in LEDGERS:
+        run = payload(ledger_id, 7)
+        assert machine.add(ledger_id, (7,), run, is_recovery=True) is Code.OK
+    assert machine.serving.counters.adds == before + 2
+
+
 def test_entries_that_nobody_reads_are_not_reported() -> None:
     machine = filled()
     damage(machine, 1, 7)
@@ -331,6 +348,22 @@ def test_sectors_that_cannot_be_read_count_as_damage(monkeypatch: pytest.MonkeyP
     assert machine.serving.counters.scrub_files_skipped == 0
 
 
+def test_a_repair_of_an_entry_that_the_device_cannot_read_is_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The comparison with the stored bytes cannot be made."""
+    machine = filled()
+    machine.disk.cold_part = 1.0
+    file, at = place_of(machine, 1, 7)
+    fail_reads(
+        monkeypatch, machine, lambda name, first, end: name == file.slot and first <= at < end
+    )
+    machine.scrub()
+    assert 7 in dict(machine.serving.take_damaged())[1]
+    assert machine.add(1, (7,), payload(1, 7), is_recovery=True) is Code.OK
+    assert machine.read(1, 7) == (Code.OK, entry(1, 7, payload(1, 7)))
+
+
 def fail_reads(
     monkeypatch: pytest.MonkeyPatch, machine: Machine, is_bad: Callable[[str, int, int], bool]
 ) -> None:
@@ -357,6 +390,27 @@ def test_a_file_of_a_failed_device_is_skipped_after_some_attempts(
     assert counters.scrub_files_skipped == 1
     assert counters.scrub_files == len(machine.serving._keeper.finished) - 1
     assert counters.scrubs == 1
+
+
+def test_a_stop_does_not_wait_for_all_pages_that_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A device may try for many seconds before it reports that a page cannot be read."""
+    machine = filled()
+    file, _ = place_of(machine, 1, 7)
+    failed: list[int] = []
+
+    def is_bad(name: str, first: int, _end: int) -> bool:
+        if name == file.slot:
+            failed.append(first)
+        return name == file.slot
+
+    fail_reads(monkeypatch, machine, is_bad)
+    machine.serving.scrubber.request()
+    machine.scheduler.run_until(lambda: len(failed) == 3)
+    machine.scheduler.run(machine.serving.scrubber.stop(), machine.host)
+    assert len(failed) <= 4
+    assert machine.serving.counters.scrub_damaged_indexes == 0
 
 
 def test_a_read_error_that_does_not_return_is_no_damage() -> None:

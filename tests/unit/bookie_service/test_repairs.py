@@ -12,7 +12,7 @@ from bookie_server.service.repair.damaged import LEDGERS_MAX, RETRY_PAUSE_MS, TR
 from bookie_server.service.repair.pace import STORED_ENTRIES_MAX
 from bookie_server.service.repair.progress import LEDGERS_SHOWN_MAX, RepairProgress, RepairState
 from bookie_server.service.repair.repairs import ASKED_IN_TURN_MAX, RECOVERIES_MAX
-from ledgerlog_spark.model import Code, DigestType
+from ledgerlog_spark.model import Code, DigestType, LedgerMetadata, Versioned
 from tests.fixtures.repair_world import IN_DOUBT, ME, OPEN, RepairWorld, stored
 
 LARGE = 2 * STORED_ENTRIES_MAX
@@ -526,3 +526,20 @@ def test_many_damaged_ledgers_wait_in_the_storage() -> None:
     world.scheduler.run_for(10_000)
     assert world.storage.damaged == [(7, (1,))]
     world.repairs.stop()
+
+
+def test_a_ledger_that_somebody_asks_for_interrupts_the_repair_of_damage() -> None:
+    world = damaged_world()
+    for ledger_id in range(8, 12):
+        world.closed(ledger_id)
+    world.storage.damaged = [(ledger_id, (1,)) for ledger_id in range(7, 11)]
+    load = world.records.load
+
+    async def loading(ledger_id: int) -> Versioned[LedgerMetadata] | None:
+        if not world.records.loaded:
+            world.storage.asked = [11]
+        return await load(ledger_id)
+
+    world.records.load = loading
+    run_repairs(world, 2_000)
+    assert list(dict.fromkeys(world.records.loaded))[:3] == [7, 11, 8]
