@@ -226,8 +226,8 @@ MUTATIONS = [
     Mutation(
         "damage_is_repaired_before_ledgers_that_are_asked_for",
         "bookie_server/service/repair/repairs.py",
-        "            await self._repair_asked(doubt, ASKED_IN_TURN_MAX)\n            if self._parts",
-        "            if self._parts",
+        "await self._repair_asked(doubt, ASKED_IN_TURN_MAX)\n            if self._parts",
+        "if self._parts",
         "clients wait for hours until a thousand ledgers with damage are repaired",
     ),
     Mutation(
