@@ -7,8 +7,9 @@ deleted entries cannot be read again (FORMATS.md#dropped-ledgers).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from bookie_server.core.doubt import NO_DOUBT
 from bookie_server.core.ledger_gate import may_forget
 from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.record import NO_KEY, JournalRecord, JournalRecordKind
@@ -29,6 +30,7 @@ class Drops:
         self._shared = shared
         self._keeper = keeper
         self._journal = journal
+        self._elsewhere: Collection[int] = ()
 
     async def candidates(self) -> list[int]:
         """Return the ids of all known ledgers that `drop` has not dropped, in ascending order."""
@@ -85,11 +87,13 @@ class Drops:
             state.cleared_epoch = self._shared.health.doubt.epoch
             self._shared.counters.drops += 1
 
-    async def forget(self) -> int:
+    async def forget(self, elsewhere: Collection[int] = ()) -> int:
         """Forget old tombstones that no record needs any more, and return the number of tombstones.
 
         From the next commit on, the MANIFEST keeps only the largest id of the forgotten ledgers.
+        Another directory has the states of the ledgers in `elsewhere`.
         """
+        self._elsewhere = elsewhere
         candidates: set[int] = set()
         for part in parts(list(self._shared.states.values())):
             candidates.update(state.ledger_id for state in part if self._may_forget(state))
@@ -114,7 +118,7 @@ class Drops:
             now_s=self._now_s(),
             keep_s=self._shared.settings.tombstone_keep_s,
             durable_ticket=self._journal.durable_ticket,
-            doubt=self._shared.health.doubt,
+            doubt=NO_DOUBT if state.ledger_id in self._elsewhere else self._shared.health.doubt,
         )
 
     def _forget_now(self, ledger_ids: Sequence[int], looked_at: set[int]) -> int:

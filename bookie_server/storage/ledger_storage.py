@@ -7,7 +7,7 @@ that depends on queued records waits until these records are durable (`barrier_o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, KeysView
+from collections.abc import Callable, Collection, Iterable, KeysView
 
 from bookie_server.core.bookie_run import RunJournal
 from bookie_server.core.directory_identity import DirectoryIdentity, identity_of
@@ -191,12 +191,15 @@ class LedgerStorage:
         if before != is_read_only:
             self.on_state_change()
 
-    async def reclaim(self) -> None:
+    async def reclaim(self, elsewhere: Collection[int] = ()) -> None:
         """Free the finished files without live entries, and forget old tombstones.
+
+        The ledgers in `elsewhere` have their state in another directory, so this directory forgets
+        them also in limbo.
 
         The change is durable on return, unless the storage failed or the MANIFEST had no room.
         """
-        forgotten = await self._drops.forget()
+        forgotten = await self._drops.forget(elsewhere)
         if forgotten or self._keeper.finished.dead(self._health.unknown_files):
             await self._keeper.commit_soon()
 

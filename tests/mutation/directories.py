@@ -19,9 +19,17 @@ MUTATIONS = [
     Mutation(
         "directories_take_a_forgotten_tombstone_for_a_home",
         OPENING,
-        "            await one.reclaim()\n            await other.reclaim()\n",
+        "            await one.reclaim(one.ledger_ids & other.ledger_ids)\n"
+        "            await other.reclaim(one.ledger_ids & other.ledger_ids)\n",
         "            pass\n",
         "a bookie never starts again after a crash, although each ledger has one home",
+    ),
+    Mutation(
+        "directories_keep_a_released_tombstone_in_limbo",
+        OPENING,
+        "            await one.reclaim(one.ledger_ids & other.ledger_ids)\n",
+        "            await one.reclaim()\n",
+        "a bookie never starts again after a loss, although each ledger has one home",
     ),
     Mutation(
         "dead_directory_says_absent",

@@ -69,8 +69,8 @@ async def _require_one_home(directories: Sequence[LedgerStorage]) -> None:
         if one.ledger_ids & other.ledger_ids:
             # The replay brings a forgotten tombstone back if its record is in a file that was not
             # finished. Meanwhile, another directory may have become the home of the ledger.
-            await one.reclaim()
-            await other.reclaim()
+            await one.reclaim(one.ledger_ids & other.ledger_ids)
+            await other.reclaim(one.ledger_ids & other.ledger_ids)
         both = one.ledger_ids & other.ledger_ids
         if both:
             raise shared_ledger(min(both), one.path, other.path)

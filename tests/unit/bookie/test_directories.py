@@ -12,6 +12,7 @@ import pytest
 
 from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.doubt import Doubt
+from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.requests import StoredBatchRead
 from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import (
@@ -346,9 +347,15 @@ def test_a_ledger_in_two_directories_is_refused() -> None:
         several.start()
 
 
+@pytest.mark.parametrize("is_released", [False, True])
 @pytest.mark.parametrize("way", ["crash", "lose_power"])
-def test_a_tombstone_that_comes_back_after_it_was_forgotten_is_no_home(way: str) -> None:
-    """The replay of the file with its record brings the tombstone back."""
+def test_a_tombstone_that_comes_back_after_it_was_forgotten_is_no_home(
+    monkeypatch: pytest.MonkeyPatch, way: str, *, is_released: bool
+) -> None:
+    """The replay of the file with its record brings the tombstone back, also in limbo."""
+    if is_released:
+        bury = HeldLedger.bury
+        monkeypatch.setattr(HeldLedger, "bury", lambda *args, **_: bury(*args, is_release=True))
     several = filled(settings=replace(SMALL, tombstone_keep_s=1))
     ledger_id = of(several, 0)[-1]
     several.end("stop")
@@ -363,6 +370,7 @@ def test_a_tombstone_that_comes_back_after_it_was_forgotten_is_no_home(way: str)
     assert several.front.add(ledger_id, [7]) is Code.OK
     assert several.home_of(ledger_id) == 1
     several.end(way)
+    several.loss = "a test" if is_released else ""
     several.start()
     assert several.home_of(ledger_id) == 1
     assert several.front.read(ledger_id, 7)[0] is Code.OK
