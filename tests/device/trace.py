@@ -24,6 +24,8 @@ CALLS = (
 STRING_BYTES_MAX = 1 << 24
 _CALL = re.compile(r"^(\d+) +(\w+)\((.*?)(?:\) += (-?\d+)(?: .*)?| <unfinished \.\.\.>)$")
 _RESUMED = re.compile(r"^(\d+) +<\.\.\. (\w+) resumed>.*\) += (-?\d+)(?: .*)?$")
+_KILLED = re.compile(r"\) += \?$")
+"""The end of a call during which the process was killed."""
 _STRING = re.compile(r'"((?:\\x[0-9a-f]{2})*)"(\.\.\.)?')
 
 
@@ -53,7 +55,10 @@ def calls(path: Path) -> Iterator[Call]:
     """Each call twice: as it begins, with `result` None, and as it ends."""
     begun: dict[tuple[str, str], Call] = {}
     with path.open() as lines:
-        for line in lines:
+        for each in lines:
+            line = _KILLED.sub(" <unfinished ...>", each)
+            if line != each and "resumed>" in line:
+                continue  # it has begun, and never ends
             if resumed := _RESUMED.match(line):
                 thread, name, result = resumed.groups()
                 call = begun.pop((thread, name))

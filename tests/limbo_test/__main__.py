@@ -39,6 +39,7 @@ from tests.limbo_test.together import NEW_LEDGERS, OLD_LEDGERS, Together, lose_p
 BOOKIES = 5
 UNSYNCED_LEDGERS = 30
 LOSING_TOGETHER = 3
+SECOND = "second directory"
 SETTINGS = {
     "file_size_bytes": 8 * MEBIBYTE,
     "free_bytes_min": 0,
@@ -50,7 +51,9 @@ SETTINGS = {
 
 
 def before_start(bookie: BookieProcess) -> None:
-    """Trace the unjournaled bookie from its first start on."""
+    """Trace the unjournaled bookie from its first start on, and give one a second directory."""
+    if SECOND in bookie.settings:
+        bookie.settings["directory"] = bookie.settings.pop(SECOND)
     if bookie.settings.get("write_mode") == "unjournaled":
         trace(bookie)
 
@@ -76,7 +79,7 @@ def settings_of(directory: Path, number: int) -> dict[str, object]:
             "journal_files": 2,
         }
     if number == BOOKIES - 1:
-        return settings | {"directory": directory / "second-disk"}
+        return settings | {SECOND: directory / "second-disk"}
     return settings
 
 
