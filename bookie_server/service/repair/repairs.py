@@ -172,8 +172,8 @@ class Repairs:
     async def _repair_asked(self, doubt: Doubt, count_max: int = ASKED_MAX) -> None:
         """Repair ledgers that clients wait for.
 
-        A pass limits their number: clients may request many ledgers all the time that stay in
-        limbo, and the pass must end too.
+        A pass limits their number: clients may request many ledgers in limbo all the time, and the
+        pass must end too.
         """
         now_ms, again_ms = self._clock.monotonic_ms(), self._times.asked_again_ms
         if len(self._tried_ms) > ASKED_MAX:
