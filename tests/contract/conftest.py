@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ledgerlog_spark.metadata.stores import MetadataStores
 from tests.fixtures.loops import ASYNCIO, BOTH, LoopFactories
-from tests.fixtures.metadata_worlds import MemoryWorld, World, ZookeeperWorld
+from tests.fixtures.metadata_worlds import MemoryWorld, World, ZookeeperWorld, cluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,3 +37,13 @@ async def tree(world: World) -> ZnodeTree:
     tree = await world.session()
     await tree.create(world.root, make_parents=True)
     return tree
+
+
+@pytest.fixture
+async def two(world: World) -> AsyncIterator[tuple[MetadataStores, MetadataStores]]:
+    """Two sessions with one cluster."""
+    first = await cluster(world)
+    second = MetadataStores.on(await world.session(), world.root)
+    yield first, second
+    await second.close()
+    await first.close()

@@ -9,24 +9,13 @@ import pytest
 
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.metadata.stores import MetadataStores
-from tests.fixtures.metadata_worlds import Signal, World, cluster
+from tests.fixtures.metadata_worlds import Signal, World
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from ledgerlog_spark.model import Version
 
 ME = {"host": "a", "pid": "1"}
 OTHER = {"host": "b", "pid": "2"}
-
-
-@pytest.fixture
-async def two(world: World) -> AsyncIterator[tuple[MetadataStores, MetadataStores]]:
-    first = await cluster(world)
-    second = MetadataStores.on(await world.session(), world.root)
-    yield first, second
-    await second.close()
-    await first.close()
 
 
 Two = tuple[MetadataStores, MetadataStores]

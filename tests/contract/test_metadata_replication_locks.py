@@ -10,22 +10,13 @@ import pytest
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataVersionError
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
-from tests.fixtures.metadata_worlds import World, cluster
+from tests.fixtures.metadata_worlds import World
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    pass
 
 LEDGER = 7
 METADATA = LedgerMetadata(Quorum(1, 1, 1), (Fragment(0, ("b1",)),))
-
-
-@pytest.fixture
-async def two(world: World) -> AsyncIterator[tuple[MetadataStores, MetadataStores]]:
-    first = await cluster(world)
-    second = MetadataStores.on(await world.session(), world.root)
-    yield first, second
-    await second.close()
-    await first.close()
 
 
 Two = tuple[MetadataStores, MetadataStores]

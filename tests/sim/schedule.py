@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,12 +48,33 @@ def run_schedule(
         suppressed=suppressed,
         keeps_trace=keeps_trace,
     )
-    violation: Violation | None = None
-    try:
+
+    def play() -> None:
         Workload(world).run()
         world.audit()
         if world.options.collections:
             world.let_go()
+
+    def end() -> None:
+        for bookie in world.bookies.values():
+            if bookie.host is not None:
+                bookie.host.kill()
+
+    return judged(world, seed, play, end, keeps_trace=keeps_trace)
+
+
+def judged(
+    world: World,
+    seed: int,
+    play: Callable[[], None],
+    end: Callable[[], None],
+    *,
+    keeps_trace: bool,
+) -> Outcome:
+    """Play a schedule in its world, and end the world; return what happened."""
+    violation: Violation | None = None
+    try:
+        play()
     except Violation as broken:
         violation = broken
         world.note("checker", broken)
@@ -61,9 +83,7 @@ def run_schedule(
         violation.__cause__ = broken
         world.note("checker", violation)
     finally:
-        for bookie in world.bookies.values():
-            if bookie.host is not None:
-                bookie.host.kill()
+        end()
     return Outcome(
         seed,
         world.scheduler.events,

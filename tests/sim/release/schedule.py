@@ -6,13 +6,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tests.sim.checker import Violation
 from tests.sim.draws import Draws
 from tests.sim.loss.options import QUORUMS
 from tests.sim.options import drawn
 from tests.sim.release.worker import APACHE_MS, Worker
 from tests.sim.release.world import ReleaseOptions, ReleaseWorld, release_options
-from tests.sim.schedule import Outcome, Workload
+from tests.sim.schedule import Outcome, Workload, judged
 
 US = 1_000
 MOVES_MAX = 24
@@ -145,27 +144,11 @@ def run_releases(
     """Run one seed: the workload with faults and moves, then the audit of the healed cluster."""
     options = drawn_releases(Draws(seed))
     world = ReleaseWorld(seed, options, suppressed=suppressed, keeps_trace=keeps_trace)
-    violation: Violation | None = None
-    try:
+
+    def play() -> None:
         ReleasePlan(world).arm()
         Workload(world).run()
         world.run_for(AFTER_MS + 4 * options.wait_ms)
         world.audit()
-    except Violation as broken:
-        violation = broken
-        world.note("checker", broken)
-    except Exception as broken:  # noqa: BLE001 - whatever it is, the schedule has to be told
-        violation = Violation("BUG", f"{type(broken).__name__}: {broken}")
-        violation.__cause__ = broken
-        world.note("checker", violation)
-    finally:
-        world.scheduler.close()
-    return Outcome(
-        seed,
-        world.scheduler.events,
-        world.faults.happened,
-        violation,
-        world.checkers.marks,
-        world.trace,
-        world.trace_hash if keeps_trace else None,
-    )
+
+    return judged(world, seed, play, world.scheduler.close, keeps_trace=keeps_trace)
