@@ -59,10 +59,9 @@ class AuditChecker:
         before, seen.delay = seen.delay, (state.delay_ms, state.delay_writes)
         if before is not None and before != seen.delay and before[0] == state.delay_ms:
             seen.may_hurry |= lost
-        if before is None or before != seen.delay:
-            seen.delay_ms_min = min(seen.delay_ms_min or state.delay_ms, state.delay_ms)
-        if not lost:
-            seen.delay_ms_min = state.delay_ms
+        is_first = not lost or before is None
+        least_ms = state.delay_ms if is_first else min(seen.delay_ms_min, state.delay_ms)
+        seen.delay_ms_min = least_ms
         seen.state, seen.marks_since_read = state, 0
 
     def _candidates(self, state: m.ClusterState) -> frozenset[str]:

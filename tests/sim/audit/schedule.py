@@ -12,7 +12,7 @@ from tests.sim.draws import Draws
 
 FAULTS = (
     "crash", "crash", "crash", "return", "return", "outage", "expire", "move", "move", "disable",
-    "enable", "delay", "audit now", "blink", "create",
+    "enable", "delay", "audit now", "blink", "flap", "create",
 )  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def drawn_audit(draws: Draws) -> AuditOptions:
         bookies=draws.integer(3, 6, "bookies"),
         ledgers=draws.integer(3, 20, "ledgers"),
         copies=draws.integer(2, 3, "copies"),
-        delay_ms=draws.pick((0, 100, 300), "delay"),
+        delay_ms=draws.pick((0, 100, 300, 500), "delay"),
         auditors=draws.pick((1, 2, 2, 3), "auditors"),
         workers=draws.pick((0, 1, 2), "workers"),
         span_ms=draws.pick((1_500, 3_000), "span"),
@@ -66,6 +66,12 @@ class AuditPlan:
             if kind == "blink":
                 after_ms = draws.integer(1, 400, "blinks", number)
                 world.scheduler.call_later(after_ms * US, bookie.start)
+        elif kind == "flap" and bookie.is_alive and world.store.is_up:
+            # The session ends at once. The bookie returns, and is soon lost for good.
+            world.store.end_session(bookie.session)
+            bookie.lost_us = world.scheduler.now_us
+            bookie.register_later(draws.integer(5, 60, "flaps", number))
+            world.scheduler.call_later(draws.integer(70, 120, "dies", number) * US, bookie.crash)
         elif kind == "return":
             bookie.start()
         elif kind == "outage":

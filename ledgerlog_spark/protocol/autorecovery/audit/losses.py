@@ -91,12 +91,15 @@ class Losses:
     def store_was_away(self) -> None:
         """Hold all losses: bookies may not have registered again yet (AUTORECOVERY.md#N3).
 
-        Meanwhile a bookie may have returned and been lost again, so all losses begin anew.
+        Meanwhile a bookie may have returned and been lost again. So losses whose ledgers were not
+        all marked begin anew, and the ledgers of the others are marked again after the hold.
         """
         self._was_away = True
         self._held.clear()
         self._waited.clear()
-        self._stages = dict.fromkeys(self._stages, LossStage.NEW)
+        for bookie_id, stage in self._stages.items():
+            is_new = stage in (LossStage.NEW, LossStage.RIPE)
+            self._stages[bookie_id] = LossStage.NEW if is_new else LossStage.HANDLED
         self.wait = NO_WAIT
 
     def observe(self, state: ClusterState, named: Iterable[str]) -> None:
@@ -115,8 +118,10 @@ class Losses:
     def wait_is_over(self) -> None:
         """The timer of the wait fired. The next `observe` decides."""
         if self.wait.kind is WaitKind.HOLD:
-            self._was_away = False
             self._held |= self._holding
+            if self._was_away:
+                self._was_away = False
+                self.mark_again()
         elif self.wait.kind is WaitKind.DELAY:
             self._waited |= set(self._new())
         self.wait = NO_WAIT
