@@ -62,6 +62,7 @@ class Losses:
         self._stages: dict[str, LossStage] = {}
         self._held: set[str] = set()  # lost during a whole hold
         self._holding: frozenset[str] = frozenset()  # lost when the present hold began
+        self._delayed = ""  # the bookie that the present delay is for
         self._waited: set[str] = set()  # lost during a whole delay
         self._was_away = True
         self._hurried: set[str] = set()  # lost when an operator requested an audit
@@ -123,7 +124,7 @@ class Losses:
                 self._was_away = False
                 self.mark_again()
         elif self.wait.kind is WaitKind.DELAY:
-            self._waited |= set(self._new())
+            self._waited.add(self._delayed)
         self.wait = NO_WAIT
 
     def handled(self, bookie_ids: Iterable[str]) -> None:
@@ -180,7 +181,8 @@ class Losses:
         ripe = sum(stage is LossStage.RIPE for stage in self._stages.values())
         is_single = len(new) == 1 and not ripe
         if is_single and delay_ms and new[0] not in self._waited | self._hurried:
-            if self.wait.kind is not WaitKind.DELAY:
+            if self.wait.kind is not WaitKind.DELAY or self._delayed != new[0]:
+                self._delayed = new[0]
                 self._begin(WaitKind.DELAY, delay_ms)
             return
         self.wait = NO_WAIT
