@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from random import Random
+from typing import Any
 
 from ledgerlog_spark.errors import (
     BookieUnavailableError,
@@ -21,7 +21,7 @@ from ledgerlog_spark.metadata.topologies import TopologyStore, place_of, policy_
 from ledgerlog_spark.model import BookieInfo, Quorum
 from ledgerlog_spark.protocol.placement.adherence import adherence
 from ledgerlog_spark.protocol.placement.place import Unplaceable
-from ledgerlog_spark.protocol.placement.places import Cluster
+from ledgerlog_spark.protocol.placement.places import BookieMap
 from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 from ledgerlog_spark.protocol.placement.preference import in_preference
 from ledgerlog_spark.protocol.placement.quarantine import Quarantine
@@ -77,12 +77,12 @@ class Candidates:
 
     Attributes:
         names: The writable bookies, in the order of preference that was drawn.
-        cluster: The places of all bookies that the client has seen, and its quarantine.
+        bookies: The places of all bookies that the client has seen, and its quarantine.
         policy: The rules.
     """
 
     names: tuple[str, ...]
-    cluster: Cluster
+    bookies: BookieMap
     policy: PlacementPolicy
 
 
@@ -120,23 +120,23 @@ class BookieChoice:
     async def candidates(self, *, is_fresh: bool) -> Candidates:
         """List the writable bookies, from the cache if `is_fresh` is false."""
         names = await (self.writable.refreshed() if is_fresh else self.writable.known())
-        cluster = await self.cluster(names)
+        bookies = await self.known(names)
         free_bytes = {name: self._free_bytes(name) for name in names}
         draws = {name: self._random.random() for name in names}
-        order = in_preference(free_bytes, draws, cluster.quarantined)
-        return Candidates(order, cluster, self._policy)
+        order = in_preference(free_bytes, draws, bookies.quarantined)
+        return Candidates(order, bookies, self._policy)
 
-    async def cluster(self, names: Iterable[str]) -> Cluster:
+    async def known(self, names: Iterable[str]) -> BookieMap:
         """The places of these bookies, and of all that were seen before."""
         async with self._reading:
             await self._refresh(names)
-        return self._cluster_now()
+        return self._known_now()
 
-    def _cluster_now(self) -> Cluster:
+    def _known_now(self) -> BookieMap:
         known = {*self._infos, *self._topology.bookies}
         places = {name: place_of(self._infos.get(name), name, self._topology) for name in known}
         roomless = frozenset(name for name in self._infos if self._free_bytes(name) == 0)
-        return Cluster(places, self._quarantine.bookies(_now_ms()), roomless)
+        return BookieMap(places, self._quarantine.bookies(_now_ms()), roomless)
 
     async def policy(self) -> PlacementPolicy:
         """The policy of this client, or else of the cluster."""
@@ -151,7 +151,7 @@ class BookieChoice:
 
     def report(self, ensemble: Sequence[str], quorum: Quorum) -> None:
         """Log a warning if a chosen ensemble breaks other rules than the last one did."""
-        found = adherence(ensemble, quorum, self._cluster_now(), self._policy)
+        found = adherence(ensemble, quorum, self._known_now(), self._policy)
         if found.broken and found.broken != self._reported:
             _logger.warning(
                 "new entries are not placed as the policy wants: %s. `ledgerlog bookies policy` "
@@ -212,28 +212,33 @@ def not_enough_bookies(
     """The error for a ledger that cannot be placed. It names what is missing, with figures."""
     size, copies = quorum.ensemble_size, quorum.write_quorum
     writable, found = len(candidates.names), why.available
-    error = partial(NotEnoughBookiesError, wanted=why.wanted, available=found, missing=why.missing)
+    figures: dict[str, Any] = {"wanted": why.wanted, "available": found, "missing": why.missing}
     policy = "`ledgerlog bookies policy"
     if why.missing == "bookies":
-        return error(
+        return NotEnoughBookiesError(
             f"a ledger with ensemble_size {size} needs {size} writable bookies, but there are "
-            f"{found}: start more bookies, or use a smaller ensemble_size"
+            f"{found}: start more bookies, or use a smaller ensemble_size",
+            **figures,
         )
     if why.missing == "hosts":
-        return error(
+        return NotEnoughBookiesError(
             f"a ledger with ensemble_size {size} and write_quorum {copies} needs different hosts "
             f"for the {copies} copies of each entry, but the hosts of the {writable} writable "
-            f"bookies are {found}: start bookies on other hosts, or run {policy} --allow-same-host`"
+            f"bookies are {found}: start bookies on other hosts, or allow one host for two copies: "
+            f"{policy} --allow-same-host`",
+            **figures,
         )
     if why.missing in ("racks", "regions"):
-        return error(
+        return NotEnoughBookiesError(
             f"a ledger with write_quorum {copies} needs {why.wanted} {why.missing} for the copies "
             f"of each entry, but the {why.missing} of the {writable} writable bookies are {found}: "
-            f"start bookies in others, or run {policy} --no-enforce-{why.missing}`"
+            f"start bookies in others, or run {policy} --no-enforce-{why.missing}`",
+            **figures,
         )
     kind = {"free bytes": "have free bytes", "quarantine": "did not fail a moment ago"}[why.missing]
-    return error(
+    return NotEnoughBookiesError(
         f"a ledger with ensemble_size {size} needs {size} bookies that {kind}, but of the "
         f"{writable} writable bookies only {found} can be chosen: start more bookies, or run "
-        f"{policy} --no-enforce-{why.missing.replace(' ', '-')}`"
+        f"{policy} --no-enforce-{why.missing.replace(' ', '-')}`",
+        **figures,
     )

@@ -15,7 +15,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.model import BookieInfo, Version, Versioned
-from ledgerlog_spark.protocol.placement.places import Place
+from ledgerlog_spark.protocol.placement.places import BookiePlace
 from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 from ledgerlog_spark.wire.topology import Topology
 
@@ -76,11 +76,11 @@ class TopologyStore:
         raise attempts.lost
 
 
-def place_of(info: BookieInfo | None, bookie_id: str, topology: Topology) -> Place:
+def place_of(info: BookieInfo | None, bookie_id: str, topology: Topology) -> BookiePlace:
     """The place of a bookie: from the topology, or else from its registration."""
     known = topology.bookies.get(bookie_id, {})
-    registered = Place() if info is None else Place(info.host, info.rack, info.region)
-    return Place(
+    registered = BookiePlace() if info is None else BookiePlace(info.host, info.rack, info.region)
+    return BookiePlace(
         known.get("host", registered.host),
         known.get("rack", registered.rack),
         known.get("region", registered.region),

@@ -174,10 +174,10 @@ async def placed(services: Services, quorum: Quorum) -> tuple[str, ...]:
     """
     keep = (None,) * quorum.ensemble_size
     found = await services.candidates(is_fresh=False)
-    result = place(quorum, keep, found.names, found.cluster, found.policy)
+    result = place(quorum, keep, found.names, found.bookies, found.policy)
     if isinstance(result, Unplaceable):  # a bookie may have registered after the list was cached
         found = await services.candidates()
-        result = place(quorum, keep, found.names, found.cluster, found.policy)
+        result = place(quorum, keep, found.names, found.bookies, found.policy)
     if isinstance(result, Unplaceable):
         raise not_enough_bookies(quorum, found, result)
     services.bookies.report(result.ensemble, quorum)

@@ -297,7 +297,7 @@ class MachineHost(EventQueue[Event]):
     async def _list(self, effect: ListBookies) -> None:
         try:
             found = await self._services.candidates()
-            listed = BookiesListed(effect.request, found.names, found.cluster, found.policy)
+            listed = BookiesListed(effect.request, found.names, found.bookies, found.policy)
         except LedgerLogError as error:
             _outcome_or_raise(error)
             listed = BookiesListed(effect.request, ())

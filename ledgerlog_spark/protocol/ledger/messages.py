@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Version, Versioned
 from ledgerlog_spark.protocol.ledger.read_room import RoomMade
 from ledgerlog_spark.protocol.ledger.slices import SliceSource
-from ledgerlog_spark.protocol.placement.places import Cluster
+from ledgerlog_spark.protocol.placement.places import BookieMap
 from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 
 Payload = bytes | bytearray | memoryview
@@ -265,7 +265,7 @@ class BookiesListed:
     request: int
     # in the order of preference, which the host draws; empty if the list cannot be read
     candidates: tuple[str, ...]
-    cluster: Cluster = field(default_factory=Cluster)  # hosts, racks, regions and quarantine
+    bookies: BookieMap = field(default_factory=BookieMap)  # hosts, racks, regions and quarantine
     policy: PlacementPolicy = field(default_factory=PlacementPolicy)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from ledgerlog_spark.model import Quorum
-from ledgerlog_spark.protocol.placement.places import Cluster
+from ledgerlog_spark.protocol.placement.places import BookieMap
 from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 
 
@@ -81,11 +81,11 @@ class Wanted:
     regions: int
 
 
-def wanted(quorum: Quorum, cluster: Cluster, policy: PlacementPolicy) -> Wanted:
+def wanted(quorum: Quorum, bookies: BookieMap, policy: PlacementPolicy) -> Wanted:
     """The numbers that the policy wants for a ledger (AUTORECOVERY.md#Z3)."""
     copies = quorum.write_quorum
-    racks = policy.min_racks_per_write_quorum if cluster.has_racks else 1
-    regions = policy.min_regions_per_write_quorum if cluster.has_regions else 1
+    racks = policy.min_racks_per_write_quorum if bookies.has_racks else 1
+    regions = policy.min_regions_per_write_quorum if bookies.has_regions else 1
     return Wanted(copies, min(copies, racks), min(copies, regions))
 
 
@@ -97,19 +97,19 @@ def windows(quorum: Quorum) -> list[tuple[int, ...]]:
 
 
 def adherence(
-    ensemble: Sequence[str], quorum: Quorum, cluster: Cluster, policy: PlacementPolicy
+    ensemble: Sequence[str], quorum: Quorum, bookies: BookieMap, policy: PlacementPolicy
 ) -> Adherence:
     """Compare an ensemble of E bookies with a policy (AUTORECOVERY.md#Z7)."""
-    goal = wanted(quorum, cluster, policy)
+    goal = wanted(quorum, bookies, policy)
     sets = [tuple(ensemble[index] for index in window) for window in windows(quorum)]
 
     def spread(place_of: Callable[[str], Hashable], number: int) -> Spread:
         return Spread(min(len({place_of(name) for name in names}) for names in sets), number)
 
     return Adherence(
-        hosts=spread(cluster.host_of, goal.hosts),
-        racks=spread(cluster.rack_of, goal.racks),
-        regions=spread(cluster.region_of, goal.regions),
-        without_room=tuple(name for name in ensemble if name in cluster.without_room),
-        quarantined=tuple(name for name in ensemble if name in cluster.quarantined),
+        hosts=spread(bookies.host_of, goal.hosts),
+        racks=spread(bookies.rack_of, goal.racks),
+        regions=spread(bookies.region_of, goal.regions),
+        without_room=tuple(name for name in ensemble if name in bookies.without_room),
+        quarantined=tuple(name for name in ensemble if name in bookies.quarantined),
     )

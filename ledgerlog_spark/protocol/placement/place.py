@@ -15,7 +15,7 @@ from itertools import product
 
 from ledgerlog_spark.model import Quorum
 from ledgerlog_spark.protocol.placement.adherence import Adherence, Wanted, adherence, wanted
-from ledgerlog_spark.protocol.placement.places import Cluster
+from ledgerlog_spark.protocol.placement.places import BookieMap
 from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 from ledgerlog_spark.protocol.placement.search import Search
 
@@ -57,7 +57,7 @@ def place(
     quorum: Quorum,
     keep: Sequence[str | None],
     candidates: Sequence[str],
-    cluster: Cluster,
+    bookies: BookieMap,
     policy: PlacementPolicy,
 ) -> Placed | Unplaceable:
     """Choose a bookie for each index of `keep` that is None.
@@ -68,20 +68,20 @@ def place(
             themselves stays broken, and the new bookies break it no further.
         candidates: The bookies to choose from, in the order of preference. Bookies of `keep` are
             never chosen.
-        cluster: Places of all bookies, and which candidates are better avoided.
+        bookies: Places of all bookies, and which candidates are better avoided.
         policy: The rules.
     """
     fresh = [name for name in dict.fromkeys(candidates) if name not in keep]
-    search = Search(quorum, keep, fresh, cluster)
-    for level in _levels(wanted(quorum, cluster, policy), fresh, cluster, policy):
-        found = search.first(_allowed(fresh, level, cluster), level.goal)
+    search = Search(quorum, keep, fresh, bookies)
+    for level in _levels(wanted(quorum, bookies, policy), fresh, bookies, policy):
+        found = search.first(_allowed(fresh, level, bookies), level.goal)
         if found is not None:
-            return Placed(found, adherence(found, quorum, cluster, policy))
-    return _shortage(search, quorum, fresh, cluster, policy)
+            return Placed(found, adherence(found, quorum, bookies, policy))
+    return _shortage(search, quorum, fresh, bookies, policy)
 
 
 def _levels(
-    goal: Wanted, fresh: Sequence[str], cluster: Cluster, policy: PlacementPolicy
+    goal: Wanted, fresh: Sequence[str], bookies: BookieMap, policy: PlacementPolicy
 ) -> Iterator[Level]:
     """The levels, from all rules to only the rules that must be kept (AUTORECOVERY.md#Z4)."""
 
@@ -95,18 +95,18 @@ def _levels(
         down_to(goal.hosts, is_hard=not policy.allow_same_host),
         down_to(goal.regions, is_hard=policy.enforce_regions),
         down_to(goal.racks, is_hard=policy.enforce_racks),
-        soft(cluster.without_room, is_hard=policy.enforce_free_bytes),
-        soft(cluster.quarantined, is_hard=policy.enforce_quarantine),
+        soft(bookies.without_room, is_hard=policy.enforce_free_bytes),
+        soft(bookies.quarantined, is_hard=policy.enforce_quarantine),
     ):
         yield Level(Wanted(hosts, racks, regions), room, quarantine)
 
 
-def _allowed(fresh: Sequence[str], level: Level, cluster: Cluster) -> list[str]:
+def _allowed(fresh: Sequence[str], level: Level, bookies: BookieMap) -> list[str]:
     return [
         name
         for name in fresh
-        if not (level.needs_room and name in cluster.without_room)
-        and not (level.keeps_quarantine and name in cluster.quarantined)
+        if not (level.needs_room and name in bookies.without_room)
+        and not (level.keeps_quarantine and name in bookies.quarantined)
     ]
 
 
@@ -114,21 +114,21 @@ def _shortage(
     search: Search,
     quorum: Quorum,
     fresh: Sequence[str],
-    cluster: Cluster,
+    bookies: BookieMap,
     policy: PlacementPolicy,
 ) -> Unplaceable:
     """Find the rule without which there would be an ensemble. Hard rules are added one by one."""
     kept = search.kept
     if len(kept) + len(fresh) < quorum.ensemble_size:
         return Unplaceable("bookies", quorum.ensemble_size, len(kept) + len(fresh))
-    goal = wanted(quorum, cluster, policy)
+    goal = wanted(quorum, bookies, policy)
     loose = Wanted(1 if policy.allow_same_host else goal.hosts, 1, 1)
     if search.first(fresh, loose) is None:
-        hosts = {cluster.host_of(name) for name in (*kept, *fresh)}
+        hosts = {bookies.host_of(name) for name in (*kept, *fresh)}
         return Unplaceable("hosts", goal.hosts, len(hosts))
     for missing, is_hard, avoided in (
-        ("quarantine", policy.enforce_quarantine, cluster.quarantined),
-        ("free bytes", policy.enforce_free_bytes, cluster.without_room),
+        ("quarantine", policy.enforce_quarantine, bookies.quarantined),
+        ("free bytes", policy.enforce_free_bytes, bookies.without_room),
     ):
         if is_hard:
             fresh = [name for name in fresh if name not in avoided]
@@ -137,7 +137,7 @@ def _shortage(
     if policy.enforce_racks:
         loose = Wanted(loose.hosts, goal.racks, 1)
         if search.first(fresh, loose) is None:
-            racks = {cluster.rack_of(name) for name in (*kept, *fresh)}
+            racks = {bookies.rack_of(name) for name in (*kept, *fresh)}
             return Unplaceable("racks", goal.racks, len(racks))
-    regions = {cluster.region_of(name) for name in (*kept, *fresh)}
+    regions = {bookies.region_of(name) for name in (*kept, *fresh)}
     return Unplaceable("regions", goal.regions, len(regions))

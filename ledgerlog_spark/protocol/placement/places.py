@@ -23,7 +23,7 @@ def checked_place_name(value: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BookiePlace:
     """Where a bookie stands. None means that it is not known.
 
     Two racks with the same name in different regions are different racks.
@@ -34,11 +34,11 @@ class Place:
     region: str | None = None
 
 
-UNKNOWN = Place()
+UNKNOWN = BookiePlace()
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class BookieMap:
     """What is known about the bookies of a cluster.
 
     Attributes:
@@ -47,7 +47,7 @@ class Cluster:
         without_room: Bookies that reported no free bytes.
     """
 
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, BookiePlace] = field(default_factory=dict)
     quarantined: frozenset[str] = frozenset()
     without_room: frozenset[str] = frozenset()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ledgerlog_spark.model import Quorum
 from ledgerlog_spark.protocol.placement.place import Placed, place
-from ledgerlog_spark.protocol.placement.places import Cluster
+from ledgerlog_spark.protocol.placement.places import BookieMap
 from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 
 
@@ -26,7 +26,7 @@ def replace_failed(
     failed_indexes: Iterable[int],
     candidates: Sequence[str],
     failures: Mapping[str, int],  # number of failures of each bookie in this ledger
-    cluster: Cluster,
+    bookies: BookieMap,
     policy: PlacementPolicy,
 ) -> Replacements:
     """Replace the bookie at each failed index, as long as the rules allow a candidate there.
@@ -45,7 +45,7 @@ def replace_failed(
         if len(replaced) == len(failed) or len(tried) > len(fresh):
             continue
         keep = [None if index in tried else name for index, name in enumerate(ensemble)]
-        found = place(quorum, keep, fresh, cluster, policy)
+        found = place(quorum, keep, fresh, bookies, policy)
         if isinstance(found, Placed):
             members, replaced = found.ensemble, tried
     unreplaced = tuple(index for index in failed if index not in replaced)

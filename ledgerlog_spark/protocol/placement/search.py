@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ledgerlog_spark.model import Quorum
 from ledgerlog_spark.protocol.placement.adherence import Wanted, windows
-from ledgerlog_spark.protocol.placement.places import Cluster
+from ledgerlog_spark.protocol.placement.places import BookieMap
 
 STEPS_MAX = 2_000
 """Maximum number of candidates that one search tries. A longer search counts as without result."""
@@ -58,14 +58,14 @@ class Search:
         quorum: Quorum,
         keep: Sequence[str | None],
         candidates: Sequence[str],
-        cluster: Cluster,
+        bookies: BookieMap,
     ) -> None:
         assert len(keep) == quorum.ensemble_size, "each index is kept or empty"
         self.kept = tuple(name for name in keep if name is not None)
         self._keep = keep
         self._open = [index for index, name in enumerate(keep) if name is None]
         self._spots = {
-            name: _Spot(cluster.host_of(name), cluster.rack_of(name), cluster.region_of(name))
+            name: _Spot(bookies.host_of(name), bookies.rack_of(name), bookies.region_of(name))
             for name in (*self.kept, *candidates)
         }
         # a write set without an empty index stays as it is

@@ -45,7 +45,7 @@ async def test_a_state_that_the_store_did_not_take_is_announced_again(
 ) -> None:
     monkeypatch.setattr(registration, "RETRY_DELAY_MS", 1)
     store = Store()
-    bookie = BookieRegistration(cast("Any", store), BookieInfo("b", "127.0.0.1", 1, 2))
+    bookie = BookieRegistration(cast("Any", store), BookieInfo("b", "127.0.0.1", 1, 2), lambda: 9)
     await bookie.start(read_only=False)
     store.failures = 3
     bookie.set_read_only(read_only=True)

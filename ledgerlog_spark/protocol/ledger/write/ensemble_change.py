@@ -81,7 +81,7 @@ class FailedBookies:
         lately = self._counts_lately
         eligible = [n for n in listed.candidates if lately.get(n, 0) < FAILURES_IN_A_ROW_MAX]
         return replace_failed(
-            quorum, ensemble, self.indexes, eligible, self.counts, listed.cluster, listed.policy
+            quorum, ensemble, self.indexes, eligible, self.counts, listed.bookies, listed.policy
         )
 
     def wait(self, index: int) -> None:
