@@ -134,7 +134,7 @@ def placements(
     draw: st.DrawFn,
 ) -> tuple[Quorum, list[str | None], list[str], BookieMap, PlacementPolicy]:
     quorum = draw(quorums())
-    names, cluster = draw(clusters())
+    names, bookies = draw(clusters())
     order = draw(st.permutations(names))
     kept = [f"k{index}" if draw(st.booleans()) else None for index in range(quorum.ensemble_size)]
     places = {name: draw(PLACES) for name in kept if name is not None and draw(st.booleans())}
