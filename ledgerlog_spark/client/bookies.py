@@ -18,8 +18,8 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.metadata.topologies import TopologyStore, place_of, policy_of
-from ledgerlog_spark.model import BookieInfo, Quorum
-from ledgerlog_spark.protocol.placement.adherence import adherence
+from ledgerlog_spark.model import BookieInfo, LedgerMetadata, Quorum
+from ledgerlog_spark.protocol.placement.adherence import Adherence, adherence
 from ledgerlog_spark.protocol.placement.place import Unplaceable
 from ledgerlog_spark.protocol.placement.places import BookieMap
 from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
@@ -143,6 +143,18 @@ class BookieChoice:
         async with self._reading:
             await self._refresh(())
         return self._policy
+
+    async def adherence_of(self, metadata: LedgerMetadata) -> list[Adherence]:
+        """Compare the ensemble of each fragment of a ledger with the policy.
+
+        The quarantine and the free bytes do not count, because they matter only for new entries.
+        """
+        bookies = await self.known({n for f in metadata.fragments for n in f.ensemble})
+        places = BookieMap(bookies.places)
+        return [
+            adherence(fragment.ensemble, metadata.quorum, places, self._policy)
+            for fragment in metadata.fragments
+        ]
 
     def failed(self, bookie_ids: Iterable[str]) -> None:
         """Record that a writer replaced these bookies, or continued without them."""
