@@ -123,11 +123,11 @@ MUTATIONS = [
         "striped ensembles with more bookies on a host than this list's clusters have",
     ),
     Mutation(
-        "search_is_unbounded",
+        "search_tries_interchangeable_candidates",
         f"{PLACEMENT}/search.py",
         "            if name in self.members or (failed and self._signature(name) in failed):\n",
         "            if name in self.members:\n",
-        "a rule that cannot be kept is searched for in all ensembles",
+        "the search reaches its limit in a cluster of 100 bookies, and a rule is given up",
     ),
     Mutation(
         "search_gives_up_at_once",

@@ -147,7 +147,7 @@ def placements(
 def test_the_ensemble_is_the_first_of_all_that_break_the_cheapest_rules(
     case: tuple[Quorum, list[str | None], list[str], BookieMap, PlacementPolicy],
 ) -> None:
-    """Z1 to Z4: hard rules hold, and soft rules are given up in the documented order."""
+    """AUTORECOVERY.md#Z1-Z4: hard rules hold, and soft ones are given up in the stated order."""
     found = place(*case)
     wanted = by_brute_force(*case)
     assert (found.ensemble if isinstance(found, Placed) else None) == wanted

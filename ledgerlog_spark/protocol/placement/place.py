@@ -65,11 +65,15 @@ def place(
     Args:
         quorum: The quorum of the ledger.
         keep: The bookies that stay, by index; E items. A rule that the kept bookies break by
-            themselves stays broken, and the new bookies break it no further.
+            themselves stays broken, and the new bookies break it no further
+            (AUTORECOVERY.md#Z8).
         candidates: The bookies to choose from, in the order of preference. Bookies of `keep` are
             never chosen.
         bookies: Places of all bookies, and which candidates are better avoided.
         policy: The rules.
+
+    Returns:
+        The ensemble, or what is missing (AUTORECOVERY.md#Z9).
     """
     fresh = [name for name in dict.fromkeys(candidates) if name not in keep]
     search = Search(quorum, keep, fresh, bookies)

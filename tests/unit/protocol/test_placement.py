@@ -222,3 +222,31 @@ def test_a_wrong_policy_is_refused(values: dict[str, object]) -> None:
 def test_free_bytes_of_a_registration(text: str, free: int | None) -> None:
     info = BookieInfo("b", "h", 1, None, {"ledgerlog.free_bytes": text})
     assert info.free_bytes == free
+
+
+def test_a_host_may_have_entries_of_different_write_sets() -> None:
+    """The neighbours of index 3 are 2 and 0, so the host of index 1 is free there."""
+    bookies = on("h0", "h1", "h2", "h0", "h1")
+    found = place(Quorum(4, 2, 1), ("b0", "b1", "b2", None), ["b3", "b4"], bookies, DEFAULT)
+    assert isinstance(found, Placed)
+    assert found.ensemble == ("b0", "b1", "b2", "b4")
+
+
+def test_candidates_that_are_interchangeable_are_tried_once() -> None:
+    """Three racks are needed around a ring of five. The only bookie in z has the host of b0.
+
+    If the search tried all bookies of x and y in each other's place, it would reach its limit.
+    """
+    places = {f"b{n}": BookiePlace(f"h{n}", "x" if n < 50 else "y") for n in range(100)}
+    places["b100"] = BookiePlace("h0", "z")
+    bookies = BookieMap(places)
+    order = [f"b{number}" for number in range(101)]
+    policy = PlacementPolicy(enforce_racks=True)
+    found = place(Quorum(5, 2, 1), (None,) * 5, order, bookies, policy)
+    assert isinstance(found, Placed)
+    assert found.ensemble == ("b0", "b50", "b1", "b100", "b51")
+
+
+def test_no_more_racks_are_wanted_than_there_are_copies() -> None:
+    found = adherence(("b0", "b1"), Quorum(2, 1, 1), on("h0", "h1", racks="xx"), DEFAULT)
+    assert (found.racks.wanted, found.hosts.wanted, found.broken) == (1, 1, ())
