@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.sim.audit.copies import CopyWorld
 from tests.sim.audit.store import US
 from tests.sim.audit.workers import move
 from tests.sim.audit.world import AuditOptions, AuditWorld
 from tests.sim.checker import Violation
 from tests.sim.draws import Draws
 
+COPIES_SPAN_MS = 1_500
 FAULTS = (
     "crash", "crash", "crash", "return", "return", "outage", "expire", "move", "move", "disable",
     "enable", "delay", "audit now", "blink", "flap", "create",
@@ -96,12 +99,28 @@ class AuditPlan:
 def run_audit(seed: int, *, keeps_trace: bool = False) -> AuditOutcome:
     """Run one seed: faults, then the checks of the healed cluster."""
     world = AuditWorld(seed, drawn_audit(Draws(seed)), keeps_trace=keeps_trace)
-    violation: Violation | None = None
-    try:
+
+    def play() -> None:
         world.start()
         AuditPlan(world).arm()
         world.scheduler.run_for(world.options.span_ms)
         world.heal()
+
+    return _judged(seed, world, play)
+
+
+def run_copies(seed: int, *, keeps_trace: bool = False) -> AuditOutcome:
+    """Run one seed of the checks of copies."""
+    world = CopyWorld(seed, keeps_trace=keeps_trace)
+    return _judged(seed, world, lambda: world.run(COPIES_SPAN_MS))
+
+
+def _judged(
+    seed: int, world: AuditWorld | CopyWorld, play: Callable[[], None]
+) -> AuditOutcome:
+    violation: Violation | None = None
+    try:
+        play()
     except Violation as broken:
         violation = broken
     except Exception as broken:  # noqa: BLE001 - whatever it is, it ends the schedule

@@ -6,11 +6,13 @@ number has no reply. `StartTimer` and `TimerFired` are those of the ledger machi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.protocol.ledger.messages import StartTimer, TimerFired
+from ledgerlog_spark.protocol.placement.places import BookieMap
+from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -260,7 +262,7 @@ class VerifyCopies:
 
     Attributes:
         record: The record of the ledger, with the digest and the password.
-        entry_ids: Ascending ids, at most `VERIFIED_ENTRIES_MAX`.
+        entry_ids: Ascending ids.
     """
 
     request: int
@@ -289,15 +291,28 @@ class CopiesVerified:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteHole:
-    """Report registered bookies that lack copies of a ledger, or hold damaged ones: `NoteWritten`.
+class FoundHole:
+    """Copies that a registered bookie lacks or holds damaged, among these entries.
 
-    Only workers of ledgerlog read these notes.
+    Some of the copies between the two entries may be there.
+    """
+
+    bookie_id: str
+    first_entry_id: int
+    last_entry_id: int  # inclusive
+
+
+@dataclass(frozen=True, slots=True)
+class WriteHole:
+    """Report the holes of a ledger in the queue that only our workers read: `NoteWritten`.
+
+    Attributes:
+        holes: At least one hole, at most `HOLES_MAX`.
     """
 
     request: int
     ledger_id: int
-    bookie_ids: tuple[str, ...]
+    holes: tuple[FoundHole, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,3 +322,121 @@ class WriteMove:
     request: int
     ledger_id: int
     bookie_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlaces:
+    """Read where the bookies stand, and the policy of placement: `PlacesRead`."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlacesRead:
+    """Answer to a `ReadPlaces`.
+
+    Attributes:
+        is_read: Whether the store answered.
+        bookies: The places of all bookies that are known.
+        policy: The policy of the cluster.
+        writable: The bookies that can get copies, in the order of preference.
+    """
+
+    request: int
+    is_read: bool
+    bookies: BookieMap = field(default_factory=BookieMap)
+    policy: PlacementPolicy = field(default_factory=PlacementPolicy)
+    writable: Sequence[str] = ()
+
+
+class CheckKind(Enum):
+    """A check that is repeated after a time, which the store keeps."""
+
+    REPLICAS = "replicas"
+    PLACEMENT = "placement"
+    DIGESTS = "digests"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCheckTime:
+    """Read when a check was last complete, and how far the present one is: `CheckTimeRead`."""
+
+    request: int
+    kind: CheckKind
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTimeRead:
+    """Answer to a `ReadCheckTime`.
+
+    Attributes:
+        is_read: Whether the store answered.
+        elapsed_ms: Time since the last complete check began, or ended if the store has only this
+            time, by the store's clock; None if there was none.
+        after: The largest ledger id of the present check; -1 if none is under way.
+    """
+
+    request: int
+    is_read: bool
+    elapsed_ms: int | None = None
+    after: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCheckTime:
+    """Store how far a check has come, for a successor. There is no reply.
+
+    Attributes:
+        after: The largest ledger id that was checked.
+        is_complete: Whether the check has come to the end. Then the next one begins with all.
+    """
+
+    kind: CheckKind
+    after: int
+    is_complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckEnded:
+    """A check of all ledgers, or of those that changed, has ended.
+
+    Attributes:
+        ledgers: Number of ledgers that were checked.
+        holes: Number of ledgers with holes, or with copies to move.
+        size_bytes: Number of bytes that were read.
+        unreadable: Number of records that could not be decoded.
+    """
+
+    kind: CheckKind
+    ledgers: int
+    holes: int
+    size_bytes: int = 0
+    unreadable: int = 0
+
+
+CheckEffect = (
+    ReadCluster
+    | ReadRecords
+    | LoadRecords
+    | ListCopies
+    | VerifyCopies
+    | WriteHole
+    | WriteMove
+    | ReadPlaces
+    | ReadCheckTime
+    | StoreCheckTime
+    | StartTimer
+    | CheckEnded
+    | SteppedDown
+)
+CheckReply = (
+    ClusterRead
+    | RecordsRead
+    | CopiesListed
+    | CopiesVerified
+    | NoteWritten
+    | PlacesRead
+    | CheckTimeRead
+    | TimerFired
+)
+CheckEvent = CheckReply | StoreSuspended | StoreResumed | SessionEnded
