@@ -33,9 +33,11 @@ SETTINGS = ReplicaSettings(
     interval_ms=WEEK_MS, rounds_between_laps=3, round_ms=ROUND_MS, pause_ms=1
 )
 DIGEST_SETTINGS = DigestSettings(
-    interval_ms=WEEK_MS, rate_bytes_per_second=100_000, poll_ms=100
+    interval_ms=WEEK_MS, rate_bytes_per_second=50_000, poll_ms=100
 )
 ENTRY_SIZE_BYTES = 100
+WINDOW_MS = 100
+SLACK_BYTES = 1_500
 QUORUMS = ((3, 3, 2), (3, 2, 2), (4, 3, 2), (5, 3, 2), (2, 2, 1))
 
 
@@ -66,7 +68,8 @@ class CopyWorld:
         self.has_lists = {n: self.draws.uniform("apache", n) > 0.1 for n in self.names}
         self.times: dict[m.CheckKind, tuple[int, int]] = {}
         self.unknown = UnknownCopies()
-        self.read_bytes = 0
+        self.reads: list[tuple[int, int]] = []  # time and bytes of each read
+        self.reported: set[tuple[str, int, str]] = set()  # by which check, ledger and bookie
         self.processes: list[CheckProcess] = []
         for ledger_id in range(self.draws.integer(2, 8, "ledgers")):
             self._create(ledger_id)
@@ -198,9 +201,18 @@ class CopyWorld:
 
     # Checks.
 
-    def hole_begins(self, effect: m.WriteHole) -> None:
+    def count_read(self, size_bytes: int) -> None:
+        """The bytes of each window of time are bounded."""
+        now_us = self.scheduler.now_us
+        self.reads.append((now_us, size_bytes))
+        read = sum(size for at_us, size in self.reads if at_us > now_us - WINDOW_MS * US)
+        limit = DIGEST_SETTINGS.rate_bytes_per_second * WINDOW_MS // 1_000
+        require(read <= limit + SLACK_BYTES, "N13", f"{read} bytes in {WINDOW_MS} ms")
+
+    def hole_begins(self, process: str, effect: m.WriteHole) -> None:
         """A hole is reported only if copies are missing, or unknown for a long time."""
         for hole in effect.holes:
+            self.reported.add((process, effect.ledger_id, hole.bookie_id))
             copies = self.of(effect.ledger_id, hole.bookie_id)
             since_us = copies.unknown_since_us
             now_us = self.scheduler.now_us
@@ -221,13 +233,17 @@ class CopyWorld:
                 if not missing:
                     continue
                 found = self.store.holes.notes.get(ledger_id)
+                is_lack = bool(set(missing) - self.of(ledger_id, name).held)
+                # The rounds of the replica check also read what the digest check could not read.
+                by_list = ("replicas",) if is_lack and self.has_lists[name] else ()
+                checks = by_list or ("replicas", "digests")
                 require(
-                    found is not None and name in found.bookie_ids,
-                    "N10",
-                    f"{name} lacks {missing} of ledger {ledger_id}, and no hole is reported",
+                    found is not None
+                    and name in found.bookie_ids
+                    and any((one, ledger_id, name) in self.reported for one in checks),
+                    "N10" if by_list else "N13",
+                    f"{name} lacks {missing} of ledger {ledger_id}, and {checks} report no hole",
                 )
-        limit = DIGEST_SETTINGS.rate_bytes_per_second * self.scheduler.now_us / 1e6
-        require(self.read_bytes <= limit + 50_000, "N13", f"{self.read_bytes} bytes were read")
 
 
 class CheckProcess:
@@ -256,7 +272,7 @@ class CheckProcess:
             else:
                 if isinstance(effect, m.WriteHole):
                     self.world.note(self.name, effect)
-                    self.world.hole_begins(effect)
+                    self.world.hole_begins(self.name, effect)
                 self._later(self._latency_us(), partial(self._execute, effect))
 
     def _execute(self, effect: Any) -> None:
@@ -321,7 +337,7 @@ class CheckProcess:
         ids = effect.entry_ids[:3]
         bad = [one for one in ids if one not in copies.held or one in copies.damaged]
         size_bytes = ENTRY_SIZE_BYTES * len(ids)
-        world.read_bytes += size_bytes
+        world.count_read(size_bytes)
         return m.CopiesVerified(effect.request, ids[-1], bad, size_bytes=size_bytes)
 
     def _store(self, effect: m.StoreCheckTime) -> None:
