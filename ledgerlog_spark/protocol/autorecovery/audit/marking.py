@@ -9,6 +9,7 @@ One page of records is handled at a time: all its marks are written before the n
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
 from itertools import islice
@@ -68,6 +69,7 @@ class MarkingWalk:
         self._start = self._after = position
         self.is_running = self.needs_cluster = self.needs_pause = False
         self._proposals: deque[int] = deque()
+        self._proposed_last = BEFORE_ALL
         self._marked: dict[int, int] = {}  # ledger to the record's version when it was proposed
         self._whole: frozenset[str] = frozenset()  # bookies that were ripe in the whole walk
         self._has_wrapped = False
@@ -86,7 +88,10 @@ class MarkingWalk:
         self._has_wrapped = self._start == BEFORE_ALL
         self._after = self._start
         self._marked = {}
-        self._proposals = deque(self._index.naming(ripe) if ripe else ())
+        proposed = self._index.naming(ripe) if ripe else []
+        first = bisect_right(proposed, self._start)
+        self._proposals = deque(proposed[first:] + proposed[:first])
+        self._proposed_last = BEFORE_ALL
         self._index.begin()
         self.ledgers = self.unreadable = 0
 
@@ -121,7 +126,7 @@ class MarkingWalk:
         else:
             loaded = min(self._limits.page_records, len(self._proposals))
             for _ in range(loaded):
-                self._proposals.popleft()
+                self._proposed_last = self._proposals.popleft()
         self._todo.extend(record for record in event.records if self._is_found(record, ripe))
 
     def mark_written(self, event: NoteWritten) -> None:
@@ -178,7 +183,9 @@ class MarkingWalk:
         if self._proposals:
             chunk = tuple(islice(self._proposals, self._limits.page_records))
             self._is_proposal, self._reading = True, self._numbers.next()
-            return [LoadRecords(self._reading, chunk)]
+            done = self._proposed_last
+            stored: list[AuditEffect] = [] if done == BEFORE_ALL else [StorePosition(done)]
+            return [*stored, LoadRecords(self._reading, chunk)]
         self._is_proposal = False
         effects: list[AuditEffect] = []
         if self._page_end is not None:
@@ -198,10 +205,12 @@ class MarkingWalk:
         return self._start != BEFORE_ALL and self._after >= self._start
 
     def _end(self, ripe: frozenset[str]) -> list[AuditEffect]:
-        """End the walk. Later walks of this machine begin with the smallest id."""
+        """End the walk. After a walk with marks, the next one begins with the smallest id."""
         self.is_running = False
         self._index.end()
-        self._start = BEFORE_ALL
         self._marked = {}
-        return [StorePosition(BEFORE_ALL)] if ripe else []
+        if not ripe:
+            return []
+        self._start = BEFORE_ALL
+        return [StorePosition(BEFORE_ALL)]
 
