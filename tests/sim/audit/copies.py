@@ -335,10 +335,11 @@ class CheckProcess:
             before = effect.entry_ids[0] - 1
             return m.CopiesVerified(effect.request, before, is_unknown=True)
         ids = effect.entry_ids[:3]
-        bad = [one for one in ids if one not in copies.held or one in copies.damaged]
+        absent = [one for one in ids if one not in copies.held]
+        damaged = [one for one in ids if one in copies.damaged]
         size_bytes = ENTRY_SIZE_BYTES * len(ids)
         world.count_read(size_bytes)
-        return m.CopiesVerified(effect.request, ids[-1], bad, size_bytes=size_bytes)
+        return m.CopiesVerified(effect.request, ids[-1], absent, damaged, size_bytes=size_bytes)
 
     def _store(self, effect: m.StoreCheckTime) -> None:
         if self.world.store.is_up:

@@ -206,8 +206,10 @@ class ReplicaCheck(CheckMachine):
         if read.is_unknown and not self._unknown.still(copy):
             return
         self._unknown.forget(copy)
-        if read.is_unknown or read.bad:
-            hole = FoundHole(copy.bookie_id, entry_id, entry_id)
+        if read.is_unknown or read.absent or read.damaged:
+            fragment_id = record.metadata.fragment_of(entry_id).first_entry_id
+            is_damaged = not read.absent
+            hole = FoundHole(copy.bookie_id, fragment_id, entry_id, entry_id, is_damaged)
             yield from self._report_holes(copy.ledger_id, [hole])
 
 
@@ -244,5 +246,5 @@ def holes_in(
             first = fragment.first_entry_id
             lacks = lacking(metadata.quorum, index, first, end, lists[bookie_id])
             if lacks is not None:
-                holes.append(FoundHole(bookie_id, *lacks))
+                holes.append(FoundHole(bookie_id, first, *lacks))
     return holes
