@@ -124,9 +124,8 @@ def test_after_an_outage_a_bookie_is_ripe_only_after_two_session_times(
     known = frozenset(FEW)
     for now in range(TICKS):
         for at, change in history:
-            if at == now and isinstance(change, str):
-                if lost.pop(change, None) is None:
-                    lost[change] = now
+            if at == now and isinstance(change, str) and lost.pop(change, None) is None:
+                lost[change] = now
         if now == outage:
             timers.losses.store_was_away()
             timers.wait = NO_WAIT

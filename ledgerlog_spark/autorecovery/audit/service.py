@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,14 +105,8 @@ class AuditService:
         self.holds_checks = False
 
     async def run(self) -> None:
-        """Audit until this call is cancelled.
-
-        Raises:
-            InternalError: A machine failed, which is a bug.
-        """
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._for_ever("auditor", self._audit))
-            group.create_task(self._for_ever("checks", self._check))
+        """Audit until this call is cancelled. A machine that failed is reported and begun anew."""
+        await _all([self._for_ever("auditor", self._audit), self._for_ever("checks", self._check)])
 
     async def _for_ever(self, name: str, turn: Callable[[], Any]) -> None:
         """Repeat a turn. An error of the store only delays the next one."""
@@ -196,9 +190,7 @@ class AuditService:
             DigestCheck(unknown, settings.digests),
             PlacementCheck(settings.placement),
         ]
-        async with asyncio.TaskGroup() as group:
-            for machine in machines:
-                group.create_task(self._run_check(machine, may_publish, lost))
+        await _all([self._run_check(machine, may_publish, lost) for machine in machines])
 
     async def _run_check(
         self, machine: AuditMachine, may_publish: Callable[[], bool], lost: asyncio.Event
@@ -250,6 +242,22 @@ class AuditService:
             with contextlib.suppress(TimeoutError):
                 await within(lost.wait(), POLL_SECONDS)
         host.post(m.SessionEnded())
+
+
+async def _all(works: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Run all works. After an error of one of them, cancel the others and raise the error."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await forever(
+            asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION),
+            "each work ends with the session, or is cancelled by the caller",
+        )
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _first(*events: asyncio.Event) -> None:

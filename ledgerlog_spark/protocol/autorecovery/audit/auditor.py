@@ -62,9 +62,7 @@ class AuditSettings:
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     walk_pause_ms: int = WALK_PAUSE_MS
     limits: MarkingLimits = field(default_factory=MarkingLimits)
-    retry: RetryPolicy = RetryPolicy(
-        first_delay_ms=500, delay_max_ms=30_000, attempts_max=NO_LIMIT
-    )
+    retry: RetryPolicy = RetryPolicy(first_delay_ms=500, delay_max_ms=30_000, attempts_max=NO_LIMIT)
 
 
 class Auditor:

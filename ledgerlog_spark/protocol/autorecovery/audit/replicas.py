@@ -75,9 +75,7 @@ class ReplicaSettings:
 class ReplicaCheck(CheckMachine):
     """Walks over all records, and checks the ledgers that are due."""
 
-    def __init__(
-        self, unknown: UnknownCopies, settings: ReplicaSettings | None = None
-    ) -> None:
+    def __init__(self, unknown: UnknownCopies, settings: ReplicaSettings | None = None) -> None:
         """A check that begins now. `unknown` is shared with the digest check."""
         super().__init__()
         self._unknown = unknown
@@ -138,9 +136,7 @@ class ReplicaCheck(CheckMachine):
                 return
             record = newest
 
-    def _holes_of(
-        self, record: LedgerRecord, registered: frozenset[str]
-    ) -> Steps[list[FoundHole]]:
+    def _holes_of(self, record: LedgerRecord, registered: frozenset[str]) -> Steps[list[FoundHole]]:
         """Compare the lists of all registered members. Unregistered ones have marks instead."""
         lists: dict[str, Sequence[tuple[int, int]]] = {}
         for bookie_id in members_of(record.metadata):

@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tests.sim.audit.auditors import WALK_PAUSE_MS, AuditProcess
-from tests.sim.audit.bookies import AuditBookie
-from tests.sim.audit.checker import AuditChecker
-from tests.sim.audit.store import SESSION_MS, US, AuditStore
-from tests.sim.audit.workers import MarkWorker
+from tests.sim.auditor.auditors import WALK_PAUSE_MS, AuditProcess
+from tests.sim.auditor.bookies import AuditBookie
+from tests.sim.auditor.checker import AuditChecker
+from tests.sim.auditor.store import SESSION_MS, US, AuditStore
+from tests.sim.auditor.workers import MarkWorker
 from tests.sim.draws import Draws
 from tests.sim.runtime import Scheduler
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.sim.audit.copies import CopyWorld
-from tests.sim.audit.store import US
-from tests.sim.audit.workers import move
-from tests.sim.audit.world import AuditOptions, AuditWorld
+from tests.sim.auditor.copies import CopyWorld
+from tests.sim.auditor.store import US
+from tests.sim.auditor.workers import move
+from tests.sim.auditor.world import AuditOptions, AuditWorld
 from tests.sim.checker import Violation
 from tests.sim.draws import Draws
 
@@ -115,9 +115,7 @@ def run_copies(seed: int, *, keeps_trace: bool = False) -> AuditOutcome:
     return _judged(seed, world, lambda: world.run(COPIES_SPAN_MS))
 
 
-def _judged(
-    seed: int, world: AuditWorld | CopyWorld, play: Callable[[], None]
-) -> AuditOutcome:
+def _judged(seed: int, world: AuditWorld | CopyWorld, play: Callable[[], None]) -> AuditOutcome:
     violation: Violation | None = None
     try:
         play()
