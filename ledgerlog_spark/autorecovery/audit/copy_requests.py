@@ -1,4 +1,4 @@
-"""The requests of the checks to bookies: lists of entries, and entries whose digests are verified."""
+"""The requests of the checks to bookies: lists of entries, and reads with verified digests."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tests.sim.auditor.copies import CopyWorld
 from tests.sim.auditor.store import US
@@ -55,9 +56,7 @@ class AuditPlan:
         for number in range(self.draws.integer(2, 12, "faults")):
             at_ms = self.draws.integer(50, self.world.options.span_ms, "fault at", number)
             kind = self.draws.pick(FAULTS, "fault", number)
-            self.world.scheduler.call_at(
-                at_ms * US, lambda kind=kind, number=number: self._act(kind, number)
-            )
+            self.world.scheduler.call_at(at_ms * US, partial(self._act, kind, number))
 
     def _act(self, kind: str, number: int) -> None:
         world, draws = self.world, self.draws
