@@ -141,8 +141,7 @@ async def test_an_error_of_the_store_ends_a_walk(world: World) -> None:
     assert (await anext(walk)).ledger_id == 1
     await stores.close()
     with pytest.raises(MetadataUnavailableError):
-        while True:
-            await anext(walk)
+        _ = [each async for each in walk]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
