@@ -79,6 +79,7 @@ class StoreRequests:
         self._may_publish = may_publish
         self._report = report
         self._walk: tuple[int, AsyncIterator[Any]] | None = None  # the open walk and its position
+        self._is_walk_old = False  # the cluster was read after the walk had been opened
         self._digests_begun_ms = 0
         self.performs: Mapping[type, Callable[[Any], Any]] = {
             m.ReadCluster: self._read_cluster,
@@ -109,8 +110,8 @@ class StoreRequests:
             return m.ClusterRead(effect.request, None)
 
     async def _cluster(self) -> m.ClusterState:
-        """Read the state after a sync. Records that were read ahead before it are dropped."""
-        await self.close()
+        """Read the state after a sync. Records that were read ahead before it are not used."""
+        self._is_walk_old = True
         registration = self._stores.registration
         await registration.sync()
         registered: set[str] = set()
@@ -136,7 +137,8 @@ class StoreRequests:
 
     async def _page(self, effect: m.ReadRecords) -> m.RecordsRead:
         """Take the next records of the open walk, or open a walk at the position."""
-        if self._walk is None or self._walk[0] != effect.after:
+        if self._is_walk_old or self._walk is None or self._walk[0] != effect.after:
+            self._is_walk_old = False
             await self.close()
             self._walk = effect.after, self._stores.ledgers.walk(effect.after)
         last, walked = self._walk
