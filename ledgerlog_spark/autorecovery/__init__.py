@@ -1,4 +1,6 @@
 """Auto-recovery: the hosts of the auditor and of the replication workers.
 
+- `audit`: the auditor, and the checks of copies.
+
 The machines are in `protocol/autorecovery`. docs/AUTORECOVERY.md lists the rules.
 """
