@@ -88,16 +88,7 @@ class AuditService:
             settings: The settings of the machines.
         """
         self._id = candidate_id
-        self._stores = AuditStores(
-            tree=stores.tree,
-            ledgers=stores.ledgers,
-            registration=stores.registration,
-            marks=stores.marks,
-            holes=stores.holes,
-            moves=stores.moves,
-            switch=stores.recovery_switch,
-            times=stores.check_times,
-        )
+        self._stores = stores_of(stores)
         self._election: AuditorElection = stores.auditor_election
         self._leases: Leases = stores.leases
         self._services = services
@@ -227,7 +218,7 @@ class AuditService:
     async def _running(
         self, host: AuditMachineHost, requests: StoreRequests, lost: asyncio.Event
     ) -> AsyncIterator[None]:
-        """Notify the machine when the connection is lost or back, and when the session has ended."""
+        """Notify the machine when the connection is lost or back, and when the session ends."""
         watching = asyncio.create_task(self._watch_session(host, lost))
         try:
             yield
@@ -246,6 +237,20 @@ class AuditService:
             with contextlib.suppress(TimeoutError):
                 await within(lost.wait(), POLL_SECONDS)
         host.post(m.SessionEnded())
+
+
+def stores_of(stores: MetadataStores) -> AuditStores:
+    """The stores of a cluster that the audit uses."""
+    return AuditStores(
+        tree=stores.tree,
+        ledgers=stores.ledgers,
+        registration=stores.registration,
+        marks=stores.marks,
+        holes=stores.holes,
+        moves=stores.moves,
+        switch=stores.recovery_switch,
+        times=stores.check_times,
+    )
 
 
 async def _all(works: Sequence[Coroutine[Any, Any, None]]) -> None:

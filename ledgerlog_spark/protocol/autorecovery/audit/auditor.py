@@ -1,7 +1,7 @@
 """The elected auditor: it marks the ledgers of lost bookies (AUTORECOVERY.md#auditor).
 
 After its election, it reads the cluster and walks over all records, to fill its index. From then
-on, each change of the registrations makes it read the cluster again. BookieLosses that are ripe begin a
+on, each change of the registrations makes it read the cluster again. A loss that is ripe begins a
 walk with marks. When a walk has ended, the next one begins after a pause.
 
 The machine never ends by itself. It ends with its session, and publishes nothing afterwards.

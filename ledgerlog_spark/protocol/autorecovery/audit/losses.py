@@ -1,7 +1,7 @@
 """Which bookies are lost, and when their ledgers may be marked (AUTORECOVERY.md#N1-N5).
 
-`BookieLosses` gets the state of the cluster after each read. It has no clock: it returns the wait that it
-needs, and its machine reports when the wait is over.
+`BookieLosses` gets the state of the cluster after each read. It has no clock: it shows the wait
+that it needs, and its machine reports when the wait is over.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class BookieLosses:
         return [one for one, stage in self._stages.items() if stage is LossStage.NEW]
 
     def _note_delay(self, state: ClusterState) -> None:
-        """The same delay written once more requests an audit now. Another delay restarts the wait."""
+        """The same delay written once more requests an audit. Another delay restarts the wait."""
         before, self._delay = self._delay, (state.delay_ms, state.delay_writes)
         if before is None or before == self._delay:
             return
