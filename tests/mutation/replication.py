@@ -108,8 +108,8 @@ _MARKS = [
         "        await tree.sync(path)",
         "    except (znodes.NodeExistsError, MetadataVersionError):\n        await tree.sync(path)",
         "a mark fails because another process deletes an empty directory",
-        equivalent="`create` makes its parents, and in both worlds of the tests the requests of one "
-        "session are not interleaved with the deletion between its last two requests",
+        equivalent="`create` makes its parents, and the tests do not delete a directory between "
+        "these requests",
     ),
     Mutation(
         "walk_of_marks_lists_directories",
@@ -159,8 +159,8 @@ _SETTINGS = [
     Mutation(
         "audit_now_changes_nothing",
         f"{STORES}/switch.py",
-        "        await self.set_lost_bookie_delay(DELAY_SECONDS if found is None else found.value)\n",
-        "        if found is None:\n            await self.set_lost_bookie_delay(DELAY_SECONDS)\n",
+        "await self.set_lost_bookie_delay(DELAY_SECONDS if found is None else found.value)",
+        "await self.initialize_delay()",
         "an operator's request for an audit is lost",
     ),
     Mutation(
@@ -226,7 +226,7 @@ _ELECTION = [
         "                if name is not None:\n                    return name\n",
         "",
         "a candidate votes twice",
-        equivalent="`_look` deletes the first vote, because it is of the same session and candidate",
+        equivalent="`_look` deletes the first vote, which has the same session and candidate",
     ),
     Mutation(
         "lost_session_is_not_noticed",
@@ -345,10 +345,10 @@ _IDENTITIES = [
     Mutation(
         "cookie_made_again",
         f"{STORES}/identities.py",
-        "return BookieIdentity(bookie_id, cookie.version, directories), checks",
-        "return BookieIdentity(\n"
-        "            bookie_id, replace(cookie.version, incarnation=0), directories\n"
-        "        ), checks",
+        "if found is None or found[0] != identity:",
+        "if found is None or (found[0].cookie.number, found[0].directories) != (\n"
+        "            identity.cookie.number, identity.directories\n"
+        "        ):",
         "a cookie that was deleted and made again counts as the first one",
     ),
     Mutation(
