@@ -16,8 +16,7 @@ from ledgerlog_spark.errors import BookieUnavailableError, ConfigurationError
 from ledgerlog_spark.metadata.registration import checked_bookie_id
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.topologies import place_of, policy_of
-from ledgerlog_spark.model import BookieInfo
-from ledgerlog_spark.protocol.placement.places import checked_place_name
+from ledgerlog_spark.model import BookieInfo, checked_place_name
 from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 from ledgerlog_spark.wire.topology import Topology
 
@@ -43,7 +42,10 @@ def place(
         ),
     ] = None,
     clear: Annotated[
-        bool, typer.Option("--clear", help="Forget what was set here before, then set the options.")
+        bool,
+        typer.Option(
+            "--clear", help="Delete the places that this command set before, then set the options."
+        ),
     ] = False,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,

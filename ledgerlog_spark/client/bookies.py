@@ -1,4 +1,4 @@
-"""The bookies from which a client chooses: who is writable, where, and with how many free bytes."""
+"""The bookies from which a client chooses: their ids, their places and their free bytes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Candidates:
 
 
 class BookieChoice:
-    """What one client knows about the bookies of its cluster.
+    """The bookies of a cluster, as one client has seen them.
 
     Registrations are read when a bookie is seen first, and later at most once a minute. So free
     bytes and places may be a minute old. The failures of bookies are those that this client saw.
@@ -119,7 +119,10 @@ class BookieChoice:
 
     async def candidates(self, *, is_fresh: bool) -> Candidates:
         """List the writable bookies, from the cache if `is_fresh` is false."""
-        names = await (self.writable.refreshed() if is_fresh else self.writable.known())
+        if is_fresh:
+            names = await self.writable.refreshed()
+        else:
+            names = await self.writable.known()
         bookies = await self.known(names)
         free_bytes = {name: self._free_bytes(name) for name in names}
         draws = {name: self._random.random() for name in names}
@@ -221,7 +224,7 @@ def _now_ms() -> int:
 def not_enough_bookies(
     quorum: Quorum, candidates: Candidates, why: Unplaceable
 ) -> NotEnoughBookiesError:
-    """The error for a ledger that cannot be placed. It names what is missing, with figures."""
+    """The error for a ledger that cannot be placed. It has the figures."""
     size, copies = quorum.ensemble_size, quorum.write_quorum
     writable, found = len(candidates.names), why.available
     figures: dict[str, Any] = {"wanted": why.wanted, "available": found, "missing": why.missing}
