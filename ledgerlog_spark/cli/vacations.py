@@ -151,9 +151,8 @@ async def _survey(stores: MetadataStores, wish: _Wish) -> None:
     if wish.dry_run and wish.as_json:
         print_json(_summary(held, around, reasons))
     elif not wish.as_json:
-        shown = {
-            name: v for name, v in _summary(held, around, reasons).items() if name != "refusals"
-        }
+        shown = _summary(held, around, reasons)
+        del shown["refusals"]  # they are in the error
         print_fields(f"{wish.kind.value} of bookie {wish.bookie_id}", shown)
     if reasons:
         raise LocalProtocolError(

@@ -11,10 +11,11 @@ from typing import Any
 
 from ledgerlog_spark.errors import (
     LedgerLogError,
-    LedgerNotFoundError,
     MetadataError,
+    MetadataFormatError,
     MetadataVersionError,
 )
+from ledgerlog_spark.metadata.ledgers.walk import WalkedLedger
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
 from ledgerlog_spark.protocol.autorecovery.vacate import messages as m
@@ -46,7 +47,7 @@ class VacationRunner:
         self._bookie_id = bookie_id
         self._machine = Vacating(bookie_id, settings)
         self._vacation: Vacation | None = None  # as it was last loaded
-        self._ids: AsyncIterator[int] | None = None  # of the walk that is running
+        self._ledgers: AsyncIterator[WalkedLedger] | None = None  # the walk that is running
         self._events: deque[m.Event] = deque([m.VacationBegun()])
         self._came = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -113,28 +114,16 @@ class VacationRunner:
         ledgers = self._stores.ledgers
         if effect.sync_first:
             await ledgers.sync()
-        if effect.after == -1 or self._ids is None:
-            self._ids = ledgers.ids()
-        ids: list[int] = []
-        async for ledger_id in self._ids:
-            if ledger_id > effect.after:
-                ids.append(ledger_id)
-            if len(ids) == PAGE:
-                break
-        found = await asyncio.gather(*map(self._metadata, ids))
-        page = [
-            (ledger_id, metadata)
-            for ledger_id, metadata in zip(ids, found, strict=True)
-            if metadata is not None
-        ]
-        return m.LedgersWalked(effect.request, page, is_last=len(ids) < PAGE)
-
-    async def _metadata(self, ledger_id: int) -> LedgerMetadata | None:
-        """The metadata; None if the ledger was deleted. Unreadable metadata ends the walk."""
-        try:
-            return (await self._stores.ledgers.load(ledger_id)).value
-        except LedgerNotFoundError:
-            return None
+        if effect.after == -1 or self._ledgers is None:
+            self._ledgers = ledgers.walk()
+        page: list[tuple[int, LedgerMetadata]] = []
+        async for walked in self._ledgers:
+            if isinstance(walked.found, MetadataFormatError):
+                raise walked.found  # the ledger may name the bookie, so the walk ends
+            page.append((walked.ledger_id, walked.found.value))
+            if len(page) == PAGE:
+                return m.LedgersWalked(effect.request, page, is_last=False)
+        return m.LedgersWalked(effect.request, page, is_last=True)
 
     async def _queue(self, effect: m.QueueMoves) -> m.Event:
         assert self._vacation is not None, "it was loaded before this walk"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from ledgerlog_spark.errors import BookieUnavailableError, LedgerNotFoundError
+from ledgerlog_spark.errors import BookieUnavailableError, MetadataFormatError
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.topologies import place_of, policy_of
-from ledgerlog_spark.model import BookieInfo, LedgerMetadata
+from ledgerlog_spark.model import BookieInfo
 from ledgerlog_spark.protocol.autorecovery.vacate.refusals import Holdings, Surroundings
 from ledgerlog_spark.protocol.placement.places import BookieMap
 from ledgerlog_spark.wire.topology import Topology
@@ -20,26 +20,12 @@ READS_MAX = 256
 async def holdings(stores: MetadataStores, bookie_id: str) -> Holdings:
     """Walk through all ledgers, and add up what they have on a bookie."""
     found = Holdings(bookie_id)
-    ids: list[int] = []
     await stores.ledgers.sync()
-    async for ledger_id in stores.ledgers.ids():
-        ids.append(ledger_id)
-        if len(ids) == READS_MAX:
-            await _add(stores, found, ids)
-            ids.clear()
-    await _add(stores, found, ids)
+    async for walked in stores.ledgers.walk():
+        if isinstance(walked.found, MetadataFormatError):
+            raise walked.found  # it may name the bookie
+        found.add(walked.found.value)
     return found
-
-
-async def _add(stores: MetadataStores, found: Holdings, ids: list[int]) -> None:
-    async def load(ledger_id: int) -> LedgerMetadata | None:
-        with contextlib.suppress(LedgerNotFoundError):
-            return (await stores.ledgers.load(ledger_id)).value
-        return None
-
-    for metadata in await asyncio.gather(*map(load, ids)):
-        if metadata is not None:
-            found.add(metadata)
 
 
 async def surroundings(stores: MetadataStores, bookie_id: str) -> Surroundings:
@@ -62,7 +48,7 @@ async def surroundings(stores: MetadataStores, bookie_id: str) -> Surroundings:
         known=frozenset(known),
         registered=frozenset((*writable, *read_only)),
         writable=tuple(writable),
-        free_bytes={name: info and info.free_bytes for name, info in infos.items()},
+        free_bytes={name: info.free_bytes if info else None for name, info in infos.items()},
         others=tuple(
             name
             for name, found in sorted(vacations.items())

@@ -45,6 +45,10 @@ class Driver:
         self.quiet: m.Pause | None = None
         self.queued: list[int] = []
 
+    @property
+    def phase(self) -> VacatingPhase:
+        return self.machine.phase
+
     def loads(self) -> None:
         request = one(self.effects, m.LoadVacation).request
         self.effects = self.machine.handle(m.VacationLoaded(request, self.node))
@@ -165,12 +169,12 @@ def test_a_walk_before_the_quiet_time_ends_nothing_and_is_not_repeated_at_once()
         driver.pauses()
         driver.loads()
         driver.sees()
-    assert driver.machine.phase is VacatingPhase.PAUSING
+    assert driver.phase is VacatingPhase.PAUSING
     driver.becomes_quiet()
     driver.pauses()
     driver.loads()
     driver.sees()
-    assert driver.machine.phase is VacatingPhase.WALKING
+    assert driver.phase is VacatingPhase.WALKING
 
 
 @pytest.mark.parametrize(
@@ -189,7 +193,7 @@ def test_the_quiet_time_begins_again_with_another_registration(
         driver.loads()
         driver.sees()
     assert driver.quiet is not None
-    assert driver.machine.phase is VacatingPhase.PAUSING
+    assert driver.phase is VacatingPhase.PAUSING
 
 
 def test_a_vacation_that_was_begun_again_is_quiet_later() -> None:
@@ -215,7 +219,7 @@ def test_a_return_of_the_bookie_voids_the_walk() -> None:
     driver.node = Versioned(returned, Version(FIRST.incarnation, 9))
     driver.loads()
     driver.sees()
-    assert driver.machine.phase is VacatingPhase.WALKING
+    assert driver.phase is VacatingPhase.WALKING
     driver.walks(OTHER)
     driver.writes()
     driver.loads()
@@ -267,7 +271,7 @@ def test_ledgers_are_walked_again_after_ten_minutes_although_moves_are_left() ->
     driver.pauses()
     driver.loads()
     driver.sees()
-    assert driver.machine.phase is VacatingPhase.WALKING
+    assert driver.phase is VacatingPhase.WALKING
 
 
 def test_a_request_that_failed_is_followed_by_a_pause() -> None:
@@ -282,7 +286,7 @@ def test_a_request_that_failed_is_followed_by_a_pause() -> None:
     driver.pauses()
     driver.loads()
     driver.sees()
-    assert driver.machine.phase is VacatingPhase.WALKING
+    assert driver.phase is VacatingPhase.WALKING
 
 
 def test_the_share_of_a_bookie_counts_its_fragments_and_stripes() -> None:
