@@ -9,9 +9,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata, LedgerState
+from ledgerlog_spark.model import LedgerMetadata, LedgerState
 from tests.sim.checker import require, write_set
 from tests.sim.release.checker import ReleaseChecker, ReleaseCheckers
 
@@ -101,9 +101,7 @@ class HealingChecker(ReleaseChecker):
                 ensemble = self.record.fragment_of(entry_id).ensemble
                 named = {ensemble[index] for index in write_set(self.record.quorum, entry_id)}
                 holders = sorted(n for n in named if entry_id in self._held.get(n, ()))
-                require(
-                    not holders, "LOST", f"{worker} reports {entry_id}, which {holders} hold"
-                )
+                require(not holders, "LOST", f"{worker} reports {entry_id}, which {holders} hold")
 
     def fenced_by_worker(self, worker: str, *, has_spare: bool, waited_ms: int) -> None:
         """Check that a worker closes a ledger only after the grace, and for a replacement."""
@@ -138,6 +136,3 @@ class HealingCheckers(ReleaseCheckers):
         for checker in self.by_ledger.values():
             assert isinstance(checker, HealingChecker)
             checker.emptied(bookie)
-
-
-_ = NO_ENTRY, Any

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
-from ledgerlog_spark.model import Code, LedgerMetadata, Version, Versioned
+from ledgerlog_spark.model import Code, Version
 from ledgerlog_spark.protocol.autorecovery.replicate import messages as r
 from ledgerlog_spark.protocol.autorecovery.replicate.job import (
     LedgerReplication,
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tests.sim.healing.workers import HealWorker
 
 SETTINGS = ReplicationSettings(grace_ms=60, quiet_ms=2_000)
-ANSWER_MS = 40
 
 
 class Job:
@@ -269,6 +268,8 @@ class Job:
                 copies: list[r.Copy] = []
                 for one in map(bytes, stored):
                     entry_id = effect.first_entry_id + len(copies)
+                    if (effect.bookie_id, entry_id) in self.world.garbled:
+                        one = one[:-1] + bytes([one[-1] ^ 1])
                     entry = as_entry(one, self.ledger_id, entry_id)
                     if entry is None:
                         break
@@ -332,9 +333,7 @@ class Job:
                 self._answer(answer)
 
         def reply(answer: Any) -> None:
-            back = Message(
-                f"{kind}_reply", target, self.worker.name, lambda: answered(answer)
-            )
+            back = Message(f"{kind}_reply", target, self.worker.name, lambda: answered(answer))
             world.network.send(back)
 
         def arrive() -> None:
@@ -342,7 +341,7 @@ class Job:
                 reply(down)
 
         world.network.send(Message(kind, self.worker.name, target, arrive))
-        world.scheduler.call_later(ANSWER_MS * 1_000, lambda: answered(lost))
+        world.scheduler.call_later(world.answer_ms * 1_000, lambda: answered(lost))
 
     # Time, and other machines.
 
@@ -379,6 +378,3 @@ class Job:
 
         client.on_indication = on_indication
         client.feed(m.Start())
-
-
-_ = LedgerMetadata, Versioned

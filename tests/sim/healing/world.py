@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from random import Random
@@ -10,8 +10,9 @@ from typing import Any
 
 from bookie_server.core.doubt import Doubt
 from bookie_server.core.manifest_codec import Manifest
+from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
 from bookie_server.storage.files.manifest import initialize_directory
-from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.model import Code, LedgerMetadata
 from ledgerlog_spark.protocol.autorecovery.replicate import messages as r
 from tests.sim.audit import HEALTHY_MS, Audit
 from tests.sim.checker import require
@@ -20,6 +21,7 @@ from tests.sim.healing.checker import HealingCheckers
 from tests.sim.healing.jobs import SETTINGS, Job
 from tests.sim.healing.store import HealingStore, Session
 from tests.sim.healing.workers import HealWorker
+from tests.sim.late_add import KEY
 from tests.sim.options import Options
 from tests.sim.release.world import ReleaseBookie, ReleaseOptions, ReleaseWorld
 from tests.sim.runtime import Host
@@ -65,6 +67,68 @@ class HealingBookie(ReleaseBookie):
         super().__init__(world, name)
         self.first_manifest: Manifest | None = None
         self.wipes = 0
+        self.is_weak = False
+        self.weak: list[StoredAdd] = []
+        self.forgotten: dict[int, Code] = {}
+        self.unlisted: set[int] = set()
+
+    def stop(self, *, power: bool) -> None:
+        self.weak.clear()
+        super().stop(power=power)
+
+    def add(self, request: StoredAdd, answer: Callable[[Code], None]) -> bool:
+        """A weak bookie acknowledges recovery adds, and stores them at the next force."""
+        if self.is_weak and request.is_recovery and self.is_up:
+            self.weak.append(request)
+            answer(Code.OK)
+            return True
+        return super().add(request, answer)
+
+    def read(self, request: StoredRead, answer: Callable[[Code, bytes | None], None]) -> bool:
+        """A recovery read waits until everything is durable."""
+        if request.is_recovery and self.weak:
+            weak, self.weak = self.weak, []
+            left = len(weak)
+
+            def stored(_: Code) -> None:
+                nonlocal left
+                left -= 1
+                if not left:
+                    super(HealingBookie, self).read(request, answer)
+
+            return all([super(HealingBookie, self).add(one, stored) for one in weak])
+        return super().read(request, answer)
+
+    def read_batch(
+        self, request: StoredBatchRead, answer: Callable[[Code, Sequence[bytes]], None]
+    ) -> bool:
+        """Deny what the bookie has forgotten."""
+        code = self.forgotten.get(request.first_entry_id)
+        if code is not None:
+            answer(code, ())
+            return self.is_up
+
+        def some(code: Code, stored: Sequence[bytes]) -> None:
+            first = request.first_entry_id
+            ids = range(first, first + len(stored))
+            until = next((n for n, one in enumerate(ids) if one in self.forgotten), len(stored))
+            answer(code, stored[:until])
+
+        return super().read_batch(request, some)
+
+    def list_entries(self, ledger_id: int, answer: Callable[[frozenset[int] | None], None]) -> bool:
+        """List also what a weak bookie has not stored yet."""
+
+        def listed(held: frozenset[int] | None) -> None:
+            weak = {one for add in self.weak for one in add.entry_ids}
+            answer(None if held is None else (held | weak) - self.unlisted)
+
+        return super().list_entries(ledger_id, listed)
+
+    def store_durably(self, ledger_id: int, entry_id: int, stored: bytes) -> None:
+        """Store one entry, as another worker does."""
+        add = StoredAdd(ledger_id, (entry_id,), (len(stored),), stored, KEY, is_recovery=True)
+        super().add(add, lambda _: None)
 
     async def _boot(self, host: Host) -> None:
         if self.is_new and self.first_manifest is not None:
@@ -98,6 +162,8 @@ class HealingWorld(ReleaseWorld):
         self.dead: set[str] = set()  # bookies that do not come back before the audit
         self.floors: dict[int, int] = {}
         self.recoveries = 0
+        self.answer_ms = 40  # for which a worker waits for an answer
+        self.garbled: set[tuple[str, int]] = set()  # entries whose bytes change on the way
         self.is_over = False
         self.sleep_ms: Callable[[HealWorker, Any], int] = lambda _worker, _effect: 0
         self._last_added: dict[int, tuple[int, int]] = {}
