@@ -123,10 +123,10 @@ def test_after_an_outage_a_bookie_is_ripe_only_after_two_session_times(
     held_from = 0
     known = frozenset(FEW)
     for now in range(TICKS):
-        for at, change in history:
-            if at == now and isinstance(change, str):
-                if lost.pop(change, None) is None:
-                    lost[change] = now
+        toggled = [each for at, each in history if at == now and isinstance(each, str)]
+        for name in FEW:
+            if toggled.count(name) % 2 and lost.pop(name, None) is None:
+                lost[name] = now
         if now == outage:
             timers.losses.store_was_away()
             timers.wait = NO_WAIT

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 SESSION_TIMEOUT_MS = 10_000
 WALK_PAUSE_MS = 3_600_000
+RETRY = RetryPolicy(first_delay_ms=500, delay_max_ms=30_000, attempts_max=NO_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,7 @@ class AuditSettings:
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     walk_pause_ms: int = WALK_PAUSE_MS
     limits: MarkingLimits = field(default_factory=MarkingLimits)
-    retry: RetryPolicy = RetryPolicy(
-        first_delay_ms=500, delay_max_ms=30_000, attempts_max=NO_LIMIT
-    )
+    retry: RetryPolicy = RETRY
 
 
 class Auditor:
@@ -75,7 +74,7 @@ class Auditor:
 
         Args:
             settings: Its times and limits.
-            position: Where the walk of the predecessor was. Any number is safe: the walk goes round.
+            position: Where the walk of the predecessor was. Any number is safe.
         """
         self._settings = settings or AuditSettings()
         self._numbers = RequestNumbers()
@@ -136,7 +135,7 @@ class Auditor:
         return []  # the reply to a request from before a suspension
 
     def _suspend(self) -> None:
-        """Publish nothing until the store is back, and hold all losses then (AUTORECOVERY.md#N8)."""
+        """Publish nothing until the store is back. Then hold all losses (AUTORECOVERY.md#N8)."""
         self._is_suspended, self._is_changed = True, False
         self._reading = self._pause_timer = self._wait_timer = None
         self._wait = NO_WAIT

@@ -138,7 +138,9 @@ class DigestCheck(CheckMachine):
         position, unknown, bad = fragment.first_entry_id, 0, list[FoundHole]()
         while ids := owned_from(quorum, index, position, end):
             read: CopiesVerified = yield VerifyCopies(0, bookie_id, record, ids)
-            bad += [FoundHole(bookie_id, one, one) for one in read.bad]
+            first = fragment.first_entry_id
+            bad += [FoundHole(bookie_id, first, one, one) for one in read.absent]
+            bad += [FoundHole(bookie_id, first, one, one, is_damaged=True) for one in read.damaged]
             yield from self._pay(read.size_bytes)
             position = max(position, read.verified + 1)
             if read.is_unknown:

@@ -213,4 +213,3 @@ class MarkingWalk:
             return []
         self._start = BEFORE_ALL
         return [StorePosition(BEFORE_ALL)]
-

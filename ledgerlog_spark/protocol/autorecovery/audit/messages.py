@@ -278,28 +278,37 @@ class CopiesVerified:
     Attributes:
         verified: The last id up to which the requested entries were read, good or bad; the id
             before the first requested one if none was read.
-        bad: Ids of entries that are absent, or whose digest is wrong.
+        absent: Ids of entries that the bookie denied.
+        damaged: Ids of entries whose digest is wrong.
         is_unknown: Whether the entry after `verified` could not be read.
         size_bytes: Number of bytes that were read.
     """
 
     request: int
     verified: int
-    bad: Sequence[int] = ()
+    absent: Sequence[int] = ()
+    damaged: Sequence[int] = ()
     is_unknown: bool = False
     size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FoundHole:
-    """Copies that a registered bookie lacks or holds damaged, among these entries.
+    """Copies of one fragment that a registered bookie lacks or holds damaged.
 
-    Some of the copies between the two entries may be there.
+    Attributes:
+        bookie_id: The bookie.
+        fragment_id: The first entry of the fragment.
+        first_entry_id: The first missing copy. Some of the copies up to the last one may be there.
+        last_entry_id: The last missing copy, inclusive.
+        is_damaged: Whether the bookie holds the copy, but it cannot be read. Its list has it then.
     """
 
     bookie_id: str
+    fragment_id: int
     first_entry_id: int
-    last_entry_id: int  # inclusive
+    last_entry_id: int
+    is_damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,9 +124,7 @@ def misplaced_of(quorum: Quorum, ensemble: tuple[str, ...], places: PlacesRead) 
     return chosen
 
 
-def spread_of(
-    quorum: Quorum, ensemble: Sequence[str], places: PlacesRead
-) -> tuple[int, int, int]:
+def spread_of(quorum: Quorum, ensemble: Sequence[str], places: PlacesRead) -> tuple[int, int, int]:
     """The numbers of hosts, regions and racks of all write sets together, the most important first.
 
     A write set counts up to the number that the policy wants.

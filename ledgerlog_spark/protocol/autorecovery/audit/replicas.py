@@ -75,9 +75,7 @@ class ReplicaSettings:
 class ReplicaCheck(CheckMachine):
     """Walks over all records, and checks the ledgers that are due."""
 
-    def __init__(
-        self, unknown: UnknownCopies, settings: ReplicaSettings | None = None
-    ) -> None:
+    def __init__(self, unknown: UnknownCopies, settings: ReplicaSettings | None = None) -> None:
         """A check that begins now. `unknown` is shared with the digest check."""
         super().__init__()
         self._unknown = unknown
@@ -138,9 +136,7 @@ class ReplicaCheck(CheckMachine):
                 return
             record = newest
 
-    def _holes_of(
-        self, record: LedgerRecord, registered: frozenset[str]
-    ) -> Steps[list[FoundHole]]:
+    def _holes_of(self, record: LedgerRecord, registered: frozenset[str]) -> Steps[list[FoundHole]]:
         """Compare the lists of all registered members. Unregistered ones have marks instead."""
         lists: dict[str, Sequence[tuple[int, int]]] = {}
         for bookie_id in members_of(record.metadata):
@@ -206,8 +202,10 @@ class ReplicaCheck(CheckMachine):
         if read.is_unknown and not self._unknown.still(copy):
             return
         self._unknown.forget(copy)
-        if read.is_unknown or read.bad:
-            hole = FoundHole(copy.bookie_id, entry_id, entry_id)
+        if read.is_unknown or read.absent or read.damaged:
+            fragment_id = record.metadata.fragment_of(entry_id).first_entry_id
+            is_damaged = not read.absent
+            hole = FoundHole(copy.bookie_id, fragment_id, entry_id, entry_id, is_damaged)
             yield from self._report_holes(copy.ledger_id, [hole])
 
 
@@ -244,5 +242,5 @@ def holes_in(
             first = fragment.first_entry_id
             lacks = lacking(metadata.quorum, index, first, end, lists[bookie_id])
             if lacks is not None:
-                holes.append(FoundHole(bookie_id, *lacks))
+                holes.append(FoundHole(bookie_id, first, *lacks))
     return holes

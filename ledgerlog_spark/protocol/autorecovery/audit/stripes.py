@@ -61,7 +61,9 @@ def lacking(
         gap_end = min(low, end)
         if position < gap_end and owned_count(quorum, index, position, gap_end):
             if lowest is None:
-                lowest = next(each for each in range(position, gap_end) if owns(quorum, index, each))
+                lowest = next(
+                    each for each in range(position, gap_end) if owns(quorum, index, each)
+                )
             highest = next(
                 each for each in range(gap_end - 1, position - 1, -1) if owns(quorum, index, each)
             )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.sim.audit.store import US
+from tests.sim.auditor.store import US
 from tests.sim.checker import require
 
 if TYPE_CHECKING:
     from ledgerlog_spark.protocol.autorecovery.audit import messages as m
-    from tests.sim.audit.auditors import AuditProcess
-    from tests.sim.audit.world import AuditWorld
+    from tests.sim.auditor.auditors import AuditProcess
+    from tests.sim.auditor.world import AuditWorld
 
 
 @dataclass
@@ -91,9 +91,7 @@ class AuditChecker:
                 "again",
             )
 
-    def _check_lost(
-        self, auditor: AuditProcess, seen: Observed, ledger_id: int, name: str
-    ) -> None:
+    def _check_lost(self, auditor: AuditProcess, seen: Observed, ledger_id: int, name: str) -> None:
         since_us = seen.lost_since_us.get(name)
         require(
             since_us is not None,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from tests.sim.audit.auditors import WALK_PAUSE_MS, AuditProcess
-from tests.sim.audit.bookies import AuditBookie
-from tests.sim.audit.checker import AuditChecker
-from tests.sim.audit.store import SESSION_MS, US, AuditStore
-from tests.sim.audit.workers import MarkWorker
+from tests.sim.auditor.auditors import WALK_PAUSE_MS, AuditProcess
+from tests.sim.auditor.bookies import AuditBookie
+from tests.sim.auditor.checker import AuditChecker
+from tests.sim.auditor.store import SESSION_MS, US, AuditStore
+from tests.sim.auditor.workers import MarkWorker
 from tests.sim.draws import Draws
 from tests.sim.runtime import Scheduler
 
@@ -63,8 +64,10 @@ class AuditWorld:
         for bookie in self.bookies.values():
             bookie.start()
         self.scheduler.run_for(40)
-        for process in (*self.auditors, *self.workers):
-            process.start()
+        for auditor in self.auditors:
+            auditor.start()
+        for worker in self.workers:
+            worker.start()
 
     def note(self, who: str, what: Any) -> None:
         if self.trace is not None:
@@ -107,9 +110,8 @@ class AuditWorld:
                     bookie.session_lost()
         for auditor in self.auditors:
             delay_ms = self.draws.integer(1, 30, auditor.name, "reconnects", self.scheduler.events)
-            self.scheduler.call_later(
-                delay_ms * US, lambda auditor=auditor: auditor._later(auditor.reconnect)
-            )
+            reconnect = partial(auditor._later, auditor.reconnect)
+            self.scheduler.call_later(delay_ms * US, reconnect)
 
     def expire(self, auditor: AuditProcess) -> None:
         """End the session of an auditor, which learns it a moment later."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.audit.mutations import COPY_MUTATIONS, MUTATIONS, applied
-from tests.sim.audit.schedule import run_audit, run_copies
+from tests.sim.auditor.mutations import COPY_MUTATIONS, MUTATIONS, applied
+from tests.sim.auditor.schedule import run_audit, run_copies
 
 SCHEDULES = 600
 COPY_SCHEDULES = 120
@@ -38,7 +38,7 @@ def test_no_random_schedule_of_auditors_breaks_an_invariant(batch: int) -> None:
         outcome = run_audit(seed)
         met.update(outcome.marks)
         assert outcome.violation is None, (
-            f"{outcome.violation}; see it with: python -m tests.sim.audit --seed {seed} --replay"
+            f"{outcome.violation}; see it with: python -m tests.sim.auditor --seed {seed} --replay"
         )
 
 
@@ -49,7 +49,7 @@ def test_no_random_schedule_of_checks_breaks_an_invariant(batch: int) -> None:
         outcome = run_copies(seed)
         copies_met.update(outcome.marks)
         assert outcome.violation is None, (
-            f"{outcome.violation}; see it with: python -m tests.sim.audit --copies --seed {seed} "
+            f"{outcome.violation}; see it with: python -m tests.sim.auditor --copies --seed {seed} "
             "--replay"
         )
 

@@ -11,10 +11,10 @@ from ledgerlog_spark.protocol.autorecovery.audit.auditor import Auditor, AuditSe
 from ledgerlog_spark.protocol.autorecovery.audit.marking import MarkingLimits
 from ledgerlog_spark.protocol.ledger.messages import StartTimer, TimerFired
 from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
-from tests.sim.audit.store import SESSION_MS, US
+from tests.sim.auditor.store import SESSION_MS, US
 
 if TYPE_CHECKING:
-    from tests.sim.audit.world import AuditWorld
+    from tests.sim.auditor.world import AuditWorld
 
 MARKS_BETWEEN_READS = 4
 MARKS_OPEN_MAX = 2
@@ -134,9 +134,7 @@ class AuditProcess:
 
     def _request(self, execute: Callable[[], None]) -> None:
         """Send a request, which the store executes after a moment. A pause delays the sending."""
-        self._later(
-            lambda: self.world.scheduler.call_later(self._latency_us("request"), execute)
-        )
+        self._later(lambda: self.world.scheduler.call_later(self._latency_us("request"), execute))
 
     def _execute(self, effect: Any, machine: Auditor) -> None:
         store = self.world.store

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from tests.sim.audit.copies import CopyWorld
-from tests.sim.audit.store import US
-from tests.sim.audit.workers import move
-from tests.sim.audit.world import AuditOptions, AuditWorld
+from tests.sim.auditor.copies import CopyWorld
+from tests.sim.auditor.store import US
+from tests.sim.auditor.workers import move
+from tests.sim.auditor.world import AuditOptions, AuditWorld
 from tests.sim.checker import Violation
 from tests.sim.draws import Draws
 
@@ -55,9 +56,7 @@ class AuditPlan:
         for number in range(self.draws.integer(2, 12, "faults")):
             at_ms = self.draws.integer(50, self.world.options.span_ms, "fault at", number)
             kind = self.draws.pick(FAULTS, "fault", number)
-            self.world.scheduler.call_at(
-                at_ms * US, lambda kind=kind, number=number: self._act(kind, number)
-            )
+            self.world.scheduler.call_at(at_ms * US, partial(self._act, kind, number))
 
     def _act(self, kind: str, number: int) -> None:
         world, draws = self.world, self.draws
@@ -115,9 +114,7 @@ def run_copies(seed: int, *, keeps_trace: bool = False) -> AuditOutcome:
     return _judged(seed, world, lambda: world.run(COPIES_SPAN_MS))
 
 
-def _judged(
-    seed: int, world: AuditWorld | CopyWorld, play: Callable[[], None]
-) -> AuditOutcome:
+def _judged(seed: int, world: AuditWorld | CopyWorld, play: Callable[[], None]) -> AuditOutcome:
     violation: Violation | None = None
     try:
         play()

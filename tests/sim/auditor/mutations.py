@@ -23,7 +23,7 @@ from ledgerlog_spark.protocol.autorecovery.audit.messages import (
 )
 from ledgerlog_spark.protocol.autorecovery.audit.unknown import UnknownCopies, UnknownCopy
 from ledgerlog_spark.protocol.ledger.quorum import owns
-from tests.sim.audit.store import Note, Queue
+from tests.sim.auditor.store import Note, Queue
 from tests.sim.handlers import replace
 from tests.sim.mutations import Mutation
 
@@ -38,7 +38,7 @@ def applied(name: str) -> Iterator[None]:
         yield
 
 
-def _never_hold(_self: Losses, _new: list[str], *, is_storm: bool) -> bool:  # noqa: ARG001
+def _never_hold(_self: Losses, _new: list[str], *, is_storm: bool) -> bool:
     return False
 
 

@@ -1,4 +1,4 @@
-"""`python -m tests.sim.audit --schedules N`: runs random schedules of auditors, or of checks."""
+"""`python -m tests.sim.auditor --schedules N`: runs random schedules of auditors, or of checks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections import Counter
 from contextlib import nullcontext
 
 from benchmarks.options import positive
-from tests.sim.audit.mutations import COPY_MUTATIONS, MUTATIONS, applied
-from tests.sim.audit.schedule import run_audit, run_copies
+from tests.sim.auditor.mutations import COPY_MUTATIONS, MUTATIONS, applied
+from tests.sim.auditor.schedule import run_audit, run_copies
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.sim.audit", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.auditor", description=__doc__)
     parser.add_argument("--schedules", type=positive, default=1_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
     parser.add_argument("--copies", action="store_true", help="of the checks of copies")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.sim.audit.store import SESSION_MS, US
+from tests.sim.auditor.store import SESSION_MS, US
 
 if TYPE_CHECKING:
-    from tests.sim.audit.world import AuditWorld
+    from tests.sim.auditor.world import AuditWorld
 
 
 class AuditBookie:

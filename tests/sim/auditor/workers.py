@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import Fragment, LedgerMetadata
-from tests.sim.audit.store import US
+from tests.sim.auditor.store import US
 
 if TYPE_CHECKING:
     from ledgerlog_spark.protocol.autorecovery.audit.messages import LedgerRecord
-    from tests.sim.audit.world import AuditWorld
+    from tests.sim.auditor.world import AuditWorld
 
 STEP_MS_MAX = 120
 

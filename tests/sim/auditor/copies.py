@@ -20,7 +20,7 @@ from ledgerlog_spark.protocol.autorecovery.audit.replicas import (
 from ledgerlog_spark.protocol.autorecovery.audit.unknown import ROUNDS, UnknownCopies
 from ledgerlog_spark.protocol.ledger.messages import StartTimer, TimerFired
 from ledgerlog_spark.protocol.ledger.quorum import owns
-from tests.sim.audit.store import US, AuditStore
+from tests.sim.auditor.store import US, AuditStore
 from tests.sim.checker import require
 from tests.sim.draws import Draws
 from tests.sim.runtime import Scheduler
@@ -32,9 +32,7 @@ WEEK_MS = 2_000
 SETTINGS = ReplicaSettings(
     interval_ms=WEEK_MS, rounds_between_laps=3, round_ms=ROUND_MS, pause_ms=1
 )
-DIGEST_SETTINGS = DigestSettings(
-    interval_ms=WEEK_MS, rate_bytes_per_second=50_000, poll_ms=100
-)
+DIGEST_SETTINGS = DigestSettings(interval_ms=WEEK_MS, rate_bytes_per_second=50_000, poll_ms=100)
 ENTRY_SIZE_BYTES = 100
 WINDOW_MS = 100
 SLACK_BYTES = 1_500
@@ -147,7 +145,7 @@ class CopyWorld:
             return
         new = self.draws.pick(spares, "new home", number)
         fragments = tuple(
-            Fragment(one.first_entry_id, tuple(new if each == old else each for each in one.ensemble))
+            Fragment(one.first_entry_id, with_other(one.ensemble, old, new))
             for one in record.metadata.fragments
         )
         metadata = replace(record.metadata, fragments=fragments)
@@ -299,9 +297,7 @@ class CheckProcess:
                 return self._verified(effect)
             case m.ReadCheckTime():
                 began_us, after = world.times.get(effect.kind, (None, -1))
-                elapsed_ms = (
-                    None if began_us is None else (world.scheduler.now_us - began_us) // US
-                )
+                elapsed_ms = None if began_us is None else (world.scheduler.now_us - began_us) // US
                 return m.CheckTimeRead(request, is_up, elapsed_ms, after)
             case m.WriteHole():
                 names = frozenset(one.bookie_id for one in effect.holes)
@@ -335,10 +331,11 @@ class CheckProcess:
             before = effect.entry_ids[0] - 1
             return m.CopiesVerified(effect.request, before, is_unknown=True)
         ids = effect.entry_ids[:3]
-        bad = [one for one in ids if one not in copies.held or one in copies.damaged]
+        absent = [one for one in ids if one not in copies.held]
+        damaged = [one for one in ids if one in copies.damaged]
         size_bytes = ENTRY_SIZE_BYTES * len(ids)
         world.count_read(size_bytes)
-        return m.CopiesVerified(effect.request, ids[-1], bad, size_bytes=size_bytes)
+        return m.CopiesVerified(effect.request, ids[-1], absent, damaged, size_bytes=size_bytes)
 
     def _store(self, effect: m.StoreCheckTime) -> None:
         if self.world.store.is_up:
@@ -358,10 +355,13 @@ class CheckProcess:
         return self.world.draws.integer(50, 800, self.name, "latency", self._steps)
 
 
+def with_other(ensemble: tuple[str, ...], old: str, new: str) -> tuple[str, ...]:
+    """The ensemble with another bookie instead of one."""
+    return tuple(new if each == old else each for each in ensemble)
+
+
 def ranges_of(held: set[int]) -> list[tuple[int, int]]:
     """The first and the last id of each stretch."""
     ids = sorted(held)
     cuts = [0, *(n + 1 for n, (one, other) in enumerate(pairwise(ids)) if other != one + 1)]
-    return [
-        (ids[first], ids[end - 1]) for first, end in pairwise([*cuts, len(ids)]) if end > first
-    ]
+    return [(ids[first], ids[end - 1]) for first, end in pairwise([*cuts, len(ids)]) if end > first]
