@@ -44,6 +44,12 @@ def client_on(stores: MetadataStores, transport: BookieTransport) -> LedgerClien
     return LedgerClient(Services.on(stores, transport, ClientSettings(), random))
 
 
+def log_client_on(stores: MetadataStores, transport: BookieTransport) -> LogClient:
+    """Return a client of logs that uses open stores and a transport, and closes neither."""
+    random = Random()  # noqa: S311 - for placement and jitter, not for secrets
+    return LogClient(Services.on(stores, transport, ClientSettings(), random))
+
+
 async def open_client(uri: str | None = None, settings: ClientSettings | None = None) -> LogClient:
     """Return a client of the cluster at `uri`. The client uses the running event loop."""
     check_optional("settings", settings, ClientSettings)
