@@ -15,8 +15,8 @@ Performers = Mapping[type, Callable[[Any], Awaitable[Any]]]
 
 
 async def run_job(machine: LedgerReplication, performers: Performers) -> JobEnded:
-    """Run a machine to its end. It may be cancelled at any moment, and then holds its lock still."""
-    perform = {StartTimer: _wait, **performers}
+    """Run a machine to its end. If it is cancelled, the lock is still held."""
+    perform: Performers = {StartTimer: _wait, **performers}
     effects: list[Effect] = machine.begin()
     while not isinstance(effects[-1], JobEnded):
         replies = await asyncio.gather(*(perform[type(one)](one) for one in effects))

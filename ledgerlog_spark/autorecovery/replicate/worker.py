@@ -146,6 +146,9 @@ class ReplicationWorker:
         self._random = Random()  # noqa: S311 - for the order of ledgers, not for secrets
         self._jobs: dict[asyncio.Task[None], tuple[TaskKey, LedgerReplication]] = {}
         self._wake = asyncio.Event()
+        self._candidates: list[TaskKey] = []  # tasks that the newest walk found, and none took
+        self._walked_at = -POLL_SECONDS
+        self._is_changed = True
         self._is_lost = False
         self._bytes_before = 0
         self._reported_at = 0.0
@@ -169,17 +172,21 @@ class ReplicationWorker:
     def _watches(self) -> list[CancelWatch]:
         stores = self._parts.stores
         return [
-            stores.marks.watch(self._wake.set),
-            stores.holes.watch(self._wake.set),
-            stores.moves.watch(self._wake.set),
+            stores.marks.watch(self._on_queue),
+            stores.holes.watch(self._on_queue),
+            stores.moves.watch(self._on_queue),
             stores.recovery_switch.watch_enabled(self._wake.set),
             stores.registration.watch_writable(self._on_registration),
             stores.tree.watch_session(self._on_session),
         ]
 
+    def _on_queue(self) -> None:
+        self._is_changed = True
+        self._wake.set()
+
     def _on_registration(self) -> None:
         self._schedule.reset()
-        self._wake.set()
+        self._on_queue()
 
     def _on_session(self) -> None:
         """Another session has begun: the locks are gone, so all jobs are dropped."""
@@ -209,12 +216,26 @@ class ReplicationWorker:
         if not await self._parts.stores.recovery_switch.is_enabled():
             self.state = "disabled"
             return
-        free = self._settings.jobs_max - len(self._jobs)
-        if free > 0:
-            keys = await self._queued()
-            for key in islice(self._schedule.due(keys, _now_ms()), free):
-                self._begin(key)
+        if not self._fill() and self._is_walk_due():
+            self._candidates = await self._queued()
+            self._fill()
         self.state = "working" if self._jobs else "idle"
+
+    def _fill(self) -> bool:
+        """Begin with the candidates that are due. Return whether all places are taken."""
+        free = self._settings.jobs_max - len(self._jobs)
+        for key in list(islice(self._schedule.due(self._candidates, _now_ms()), free)):
+            self._candidates.remove(key)
+            self._begin(key)
+        return len(self._jobs) >= self._settings.jobs_max
+
+    def _is_walk_due(self) -> bool:
+        """Whether the queues are walked now: a ledger of a queue needs a request of its own."""
+        now = time.monotonic()
+        if not self._is_changed and now - self._walked_at < POLL_SECONDS:
+            return False
+        self._is_changed, self._walked_at = False, now
+        return True
 
     async def _queued(self) -> list[TaskKey]:
         """The tasks of the queues, marks first. Workers look at them in different orders."""

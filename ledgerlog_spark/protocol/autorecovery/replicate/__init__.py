@@ -16,5 +16,5 @@ has changed meanwhile, need no code of their own: the next pass sees them.
 
 - `job`: the machine. `copying`: reads and adds copies. `needs`: what is missing, by lists.
 - `messages`: effects and replies. `targets`: the bookie that gets a copy. `ranges`: runs of ids.
-- `pace`: the byte rate of a worker. `schedule`: which ledger is next, and the pauses after failures.
+- `pace`: the byte rate of a worker. `schedule`: which ledger is next, and pauses after failures.
 """
