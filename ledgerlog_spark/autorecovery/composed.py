@@ -1,4 +1,4 @@
-"""Connects the auditor and the replication worker of one process to stores and transports."""
+"""Connects the auditor, the replication worker and the vacations of one process to stores."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ledgerlog_spark.autorecovery.replicate.worker import (
     WorkerParts,
     WorkerSettings,
 )
+from ledgerlog_spark.autorecovery.vacate.vacations import run_vacations
 from ledgerlog_spark.composition import log_client_on, services_on
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import LedgerMetadata
@@ -47,6 +48,7 @@ class AutoRecovery:
             worker: The limits of the worker.
             audit: The settings of the auditor.
         """
+        self._id, self._stores = member_id, stores
         self._transport = V2Transport(stores.registration.info)
         self._control = GrpcTransport(stores.registration.info)
         self._client = client = log_client_on(stores, self._transport)
@@ -67,11 +69,12 @@ class AutoRecovery:
         self.auditor = AuditService(member_id, stores, services, self._transport, report, audit)
 
     async def run(self) -> None:
-        """Audit and heal until this call is cancelled. Then all connections are closed."""
+        """Audit, heal and run vacations until this call is cancelled. Then close everything."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.auditor.run())
                 group.create_task(self.worker.run())
+                group.create_task(run_vacations(self._id, self._stores))
         finally:
             await self._client.aclose()
             await self._control.aclose()

@@ -133,7 +133,7 @@ async def test_a_cancelled_vacation_removes_its_moves_and_no_others(
 async def test_nothing_begins_while_auto_recovery_is_disabled(stores: MetadataStores) -> None:
     await stores.recovery_switch.disable()
     await begin(stores)
-    running = asyncio.ensure_future(run_vacations(stores))
+    running = asyncio.ensure_future(run_vacations("daemon", stores))
     await asyncio.sleep(60)
     assert (await state(stores)).phase is VacationPhase.DRAINING
     await stores.recovery_switch.enable()
@@ -146,7 +146,7 @@ async def test_nothing_begins_while_auto_recovery_is_disabled(stores: MetadataSt
 async def test_all_vacations_are_run_one_after_the_other(stores: MetadataStores) -> None:
     await begin(stores)
     await stores.vacations.write("b9", Vacation(VacationKind.RECOVER, VacationPhase.DRAINING), None)
-    running = asyncio.ensure_future(run_vacations(stores))
+    running = asyncio.ensure_future(run_vacations("daemon", stores))
     for _ in range(40):
         await asyncio.sleep(5)
         await move_all(stores)
