@@ -170,7 +170,7 @@ async def placed(services: Services, quorum: Quorum) -> tuple[str, ...]:
     """Choose an ensemble of writable bookies at random, by the policy of placement.
 
     Raises:
-        NotEnoughBookiesError: There is no such ensemble. The error names what is missing.
+        NotEnoughBookiesError: There is no such ensemble. The error has the figures.
     """
     keep = (None,) * quorum.ensemble_size
     found = await services.candidates(is_fresh=False)

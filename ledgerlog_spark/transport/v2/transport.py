@@ -168,6 +168,13 @@ class V2Transport:
             prepared = self._last_prepared = PreparedRun(request)
         return prepared
 
+    def recovery_connections(self, bookie_id: str) -> int:
+        """Number of connections for recovery adds that this transport has made to a bookie.
+
+        While the number stays the same, the bookie is the same process.
+        """
+        return self._link(bookie_id, V2Lane.CONTROL).connections_made
+
     def _link(self, bookie_id: str, lane: V2Lane) -> V2Link:
         link = self._links.get((bookie_id, lane))
         if link is None:

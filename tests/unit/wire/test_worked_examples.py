@@ -36,9 +36,9 @@ from ledgerlog_spark.wire.registration import (
 from ledgerlog_spark.wire.repair_nodes import decode_note, encode_note
 from ledgerlog_spark.wire.repair_notes import Hole, HoleKind, Holes
 from ledgerlog_spark.wire.slice_requests import SliceReadRequest, encode_read_slices
+from ledgerlog_spark.wire.topology import Topology
 from ledgerlog_spark.wire.underreplication import MarkData, mark_path
 from ledgerlog_spark.wire.version_3 import refusal_of_version_3
-from ledgerlog_spark.wire.topology import Topology
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, ledger_path
 from tests.unit.wire.streams import fed
 
