@@ -1,7 +1,7 @@
 """How long does an audit of 100,000 ledgers' metadata take, and how fast are ledgers marked?
 
 ZooKeeper runs on this machine. The auditor runs in a process of its own, so that its memory is
-measured alone. It walks over all records and fills its index. Then one of ten bookies is lost. The
+measured alone. It walks over all records and fills its index. Then one of 40 bookies is lost. The
 index proposes its ledgers, and a second walk decides.
 """
 
@@ -35,7 +35,7 @@ from ledgerlog_spark.protocol.autorecovery.audit.messages import ClusterChanged,
 
 LEDGERS = 100_000
 DEPTH = 256
-BOOKIES = tuple(f"10.0.0.{number}:3181" for number in range(1, 11))
+BOOKIES = tuple(f"10.0.0.{number}:3181" for number in range(1, 41))
 LOST = BOOKIES[4]
 SETTINGS = AuditSettings(session_timeout_ms=1)
 """All bookies are registered from the start, so nothing is gained by a long hold."""
