@@ -83,6 +83,8 @@ SIMULATORS = {
     "transport": ("tests.sim.transport", "--schedules", "40", "--seed", "1"),
     "storage": ("tests.crash.schedules", "--schedules", "130", "--seed", "0"),
     "crash": pytest_of("tests/crash"),
+    "audits": ("tests.sim.auditor", "--schedules", "300"),
+    "copies": ("tests.sim.auditor", "--copies", "--schedules", "60"),
     "loss": ("tests.sim.loss", "--schedules", "60", "--seed", "1"),
     "service": ("tests.sim.service", "--schedules", "120", "--seed", "1"),
 }
@@ -102,6 +104,19 @@ _LEADER_TESTS = (
     ),
 )
 
+_AUDIT_TESTS = (
+    (
+        f"{_UNIT}/autorecovery/test_audit_service.py",
+        f"{_UNIT}/autorecovery/test_checks.py",
+        f"{_UNIT}/autorecovery/test_copy_requests.py",
+        f"{_UNIT}/autorecovery/test_index.py",
+        f"{_UNIT}/autorecovery/test_placements.py",
+        f"{_UNIT}/autorecovery/test_store_requests.py",
+        f"{_UNIT}/autorecovery/test_stripes.py",
+        "tests/properties/test_losses.py",
+        "tests/transcripts",
+    ),
+)
 _PLACEMENT_TESTS = ((f"{_UNIT}/protocol/test_placement.py", "tests/properties/test_placement.py"),)
 
 _CONTRACT = "tests/contract"
@@ -182,6 +197,8 @@ SUITES = {
     "ledgerlog_spark/wire/underreplication": _NOTES,
     "ledgerlog_spark/protocol/log/": Suite(("lists", "log"), _LOG_TESTS),
     "ledgerlog_spark/protocol/placement/": Suite((), _PLACEMENT_TESTS),
+    "ledgerlog_spark/protocol/autorecovery/audit/": Suite(("audits", "copies"), _AUDIT_TESTS),
+    "ledgerlog_spark/autorecovery/audit/": Suite((), _AUDIT_TESTS),
     "ledgerlog_spark/protocol/placement/replacement": Suite(
         ("ledger", "ledger scripts"), _PLACEMENT_TESTS
     ),
