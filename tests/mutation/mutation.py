@@ -110,6 +110,7 @@ _AUDIT_TESTS = (
         f"{_UNIT}/autorecovery/test_checks.py",
         f"{_UNIT}/autorecovery/test_copy_requests.py",
         f"{_UNIT}/autorecovery/test_index.py",
+        f"{_UNIT}/autorecovery/test_losses.py",
         f"{_UNIT}/autorecovery/test_placements.py",
         f"{_UNIT}/autorecovery/test_store_requests.py",
         f"{_UNIT}/autorecovery/test_stripes.py",
