@@ -69,7 +69,7 @@ async def test_a_bookie_that_does_not_answer_is_looked_up_before_the_next_call()
 class Lists(control_pb2_grpc.BookieServicer):
     """A control service whose list of entries is set."""
 
-    def __init__(self, *, is_too_large: bool = False, code: int = pb.CODE_OK) -> None:
+    def __init__(self, *, is_too_large: bool = False, code: Any = pb.CODE_OK) -> None:
         self._is_too_large = is_too_large
         self._code = code
 
