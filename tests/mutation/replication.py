@@ -193,7 +193,6 @@ _ELECTION = [
         "            and self._tree.session_id == self._session_id\n",
         "",
         "an auditor publishes after its session ended",
-        equivalent="`lost` is set in the same turn of the loop in which the session is replaced",
     ),
     Mutation(
         "stale_auditor_publishes",
@@ -404,6 +403,16 @@ _IDENTITIES = [
     ),
 ]
 
+_UPKEEP = [
+    Mutation(
+        "pass_goes_on_in_a_new_session",
+        "ledgerlog_spark/upkeep/upkeep.py",
+        "    if leases.session_id != session_id:\n",
+        "    if False:\n",
+        "two processes run upkeep of the same logs",
+    ),
+]
+
 _LEDGERS = [
     Mutation(
         "range_excludes_its_last_id",
@@ -480,4 +489,4 @@ _LEDGERS = [
     ),
 ]
 
-MUTATIONS = [*_MARKS, *_SETTINGS, *_ELECTION, *_NOTES, *_IDENTITIES, *_LEDGERS]
+MUTATIONS = [*_MARKS, *_SETTINGS, *_ELECTION, *_NOTES, *_IDENTITIES, *_UPKEEP, *_LEDGERS]
