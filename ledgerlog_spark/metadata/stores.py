@@ -17,6 +17,16 @@ from ledgerlog_spark.metadata.replication.identities import NodeIdentities
 from ledgerlog_spark.metadata.replication.locks import ReplicationLocks
 from ledgerlog_spark.metadata.replication.marks import ReplicationMarks
 from ledgerlog_spark.metadata.replication.notes import NodeNotes, Note
+from ledgerlog_spark.metadata.replication.ports import (
+    AuditorElection,
+    BookieIdentities,
+    CheckTimes,
+    LedgerNotes,
+    MarkQueue,
+    RecoverySwitch,
+    VacationStore,
+    WorkerReports,
+)
 from ledgerlog_spark.metadata.replication.reports import NodeReports
 from ledgerlog_spark.metadata.replication.switch import ReplicationSwitch
 from ledgerlog_spark.metadata.replication.vacations import NodeVacations
@@ -72,57 +82,57 @@ class MetadataStores:
         return ReplicationLocks(self.tree, self.root)
 
     @property
-    def marks(self) -> ReplicationMarks:
+    def marks(self) -> MarkQueue:
         """The queue of ledgers with lost bookies. Getting it sends no request."""
         return ReplicationMarks(self.tree, self.root, self.replication_locks)
 
     @property
-    def holes(self) -> NodeNotes[Holes]:
+    def holes(self) -> LedgerNotes[Holes]:
         """The copies that registered members lack. Getting it sends no request."""
         return self._notes("holes", Holes)
 
     @property
-    def moves(self) -> NodeNotes[Moves]:
+    def moves(self) -> LedgerNotes[Moves]:
         """The copies that must get another home. Getting it sends no request."""
         return self._notes("moves", Moves)
 
     @property
-    def unreadable(self) -> NodeNotes[Unreadable]:
+    def unreadable(self) -> LedgerNotes[Unreadable]:
         """The entries of which no copy was readable. Getting it sends no request."""
         return self._notes("unreadable", Unreadable)
 
     @property
-    def attempts(self) -> NodeNotes[Attempts]:
+    def attempts(self) -> LedgerNotes[Attempts]:
         """Why ledgers are not healed yet. Getting it sends no request."""
         return self._notes("attempts", Attempts)
 
     @property
-    def recovery_switch(self) -> ReplicationSwitch:
+    def recovery_switch(self) -> RecoverySwitch:
         """The settings of auto-recovery. Getting it sends no request."""
         return ReplicationSwitch(self.tree, self.root)
 
     @property
-    def auditor_election(self) -> TreeElection:
+    def auditor_election(self) -> AuditorElection:
         """The election of the auditor. Getting it sends no request."""
         return TreeElection(self.tree, self.root)
 
     @property
-    def worker_reports(self) -> NodeReports:
+    def worker_reports(self) -> WorkerReports:
         """The progress of the replication workers. Getting it sends no request."""
         return NodeReports(self.tree, self.root)
 
     @property
-    def vacations(self) -> NodeVacations:
+    def vacations(self) -> VacationStore:
         """The vacations of bookies. Getting it sends no request."""
         return NodeVacations(self.tree, self.root)
 
     @property
-    def check_times(self) -> ReplicationCheckTimes:
+    def check_times(self) -> CheckTimes:
         """When the checks ran, and how far the walks are. Getting it sends no request."""
         return ReplicationCheckTimes(self.tree, self.root)
 
     @property
-    def identities(self) -> NodeIdentities:
+    def identities(self) -> BookieIdentities:
         """The versions that show that a bookie is the same one. Getting it sends no request."""
         return NodeIdentities(self.tree, self.root)
 

@@ -475,17 +475,30 @@ _LEDGERS = [
     Mutation(
         "ids_are_shared",
         IDS,
-        "            order.outcome = failure or numbers[: order.count]\n"
-        "            del numbers[: order.count]\n",
-        "            order.outcome = failure or numbers[: order.count]\n",
+        "                del numbers[: order.count]\n",
+        "",
         "two ledgers get one id",
     ),
     Mutation(
         "ids_of_a_full_transaction",
         IDS,
-        "if sum(each.count for each in served) + order.count > COUNT_MAX:",
-        "if False:",
+        "while self._orders and count + self._orders[0].count <= COUNT_MAX:",
+        "while self._orders:",
         "one transaction takes any number of ids",
+    ),
+    Mutation(
+        "transactions_for_ids_are_unbounded",
+        IDS,
+        "while self._orders and len(self._transactions) < TRANSACTIONS_MAX:",
+        "while self._orders:",
+        "the requests for ids delay the other requests of a client",
+    ),
+    Mutation(
+        "calls_that_wait_for_ids_are_forgotten",
+        IDS,
+        "        self._transactions.discard(task)\n        self._begin()\n",
+        "        self._transactions.discard(task)\n",
+        "a client creates no ledgers any more",
     ),
 ]
 

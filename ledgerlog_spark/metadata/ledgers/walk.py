@@ -17,7 +17,7 @@ from ledgerlog_spark.model import Fragment, LedgerMetadata, Versioned
 WALK_DEPTH = 256
 """Number of records that a walk reads at the same time."""
 ENSEMBLES_MAX = 65_536
-"""Maximum number of different ensembles that are remembered. Then the memory begins again."""
+"""Maximum number of different ensembles that are remembered. Then all of them are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
