@@ -222,7 +222,7 @@ _ELECTION = [
     Mutation(
         "lost_answer_of_a_vote_votes_again",
         f"{STORES}/election.py",
-        "                if name is not None:\n                    return name\n",
+        "            if name is not None:\n                return name\n",
         "",
         "a candidate votes twice",
         equivalent="`_look` deletes the first vote, which has the same session and candidate",

@@ -205,7 +205,7 @@ class LedgerStore:
         Ledgers that are deleted during the walk are omitted. A record that cannot be decoded does
         not end the walk. A caller continues an earlier walk as it does for `ids`.
         """
-        return walked(self.ids(after, last), self.load, depth)
+        return walked(self._listing.ids(after, last), self.load, depth)
 
     def watch(self, ledger_id: int, on_change: OnChange) -> CancelWatch:
         """Watch the metadata of a ledger: `on_change` is called after a change or a new session."""

@@ -7,7 +7,7 @@ newest reads are in memory. Equal ensembles share one object, because a cluster 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataFormatError
@@ -35,7 +35,7 @@ class WalkedLedger:
 
 
 def walked(
-    ids: AsyncIterator[int],
+    ids: AsyncGenerator[int, None],
     load: Callable[[int], Awaitable[Versioned[LedgerMetadata]]],
     depth: int,
 ) -> AsyncIterator[WalkedLedger]:

@@ -6,6 +6,7 @@
   checks ran. Apache's daemons share these nodes.
 - `notes`: holes, moves, unreadable entries and attempts. `vacations`: bookies that leave.
   `reports`: the progress of workers. Only ledgerlog reads and writes these nodes.
+- `stores`: all of these stores of one cluster.
 - `identities`: the versions that show that a bookie is the same one.
 - `guarded`: deletions under a lock. `decoding`: the error for damaged nodes.
 """
