@@ -48,10 +48,10 @@ async def test_notes_of_all_kinds_read_back_whole(two: Two) -> None:
         (second.unreadable, unreadable),
         (second.attempts, attempts),
     ):
-        found = await store.load(LEDGER)  # type: ignore[attr-defined]
+        found = await store.load(LEDGER)
         assert found is not None
         assert found.value == note
-        assert await store.load(8) is None  # type: ignore[attr-defined]
+        assert await store.load(8) is None
 
 
 async def test_an_addition_merges_and_always_raises_the_version(two: Two) -> None:
