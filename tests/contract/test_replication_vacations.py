@@ -10,7 +10,6 @@ from ledgerlog_spark.errors import (
     ConfigurationError,
     LedgerNotFoundError,
     MetadataFormatError,
-    MetadataUnknownError,
     MetadataVersionError,
 )
 from ledgerlog_spark.metadata.stores import MetadataStores
@@ -263,23 +262,3 @@ async def test_a_lost_answer_of_a_replacement_is_settled(world: World, two: Two)
         assert await second.ledgers.load(LEDGER) == replaced
         assert replaced.version.number == created.version.number + 1
         await first.ledgers.delete(LEDGER)
-
-
-async def test_a_lost_answer_and_a_change_of_another_client_is_no_success(
-    world: World, two: Two
-) -> None:
-    first, second = two
-    created = await first.ledgers.create(LEDGER, METADATA)
-    world.lose_next_request(first.tree)
-    recovering = METADATA.in_recovery()
-
-    async def write_meanwhile() -> None:
-        await second.ledgers.write(LEDGER, recovering, created.version)
-
-    await write_meanwhile()
-    with pytest.raises(MetadataVersionError):
-        await first.ledgers.replace(LEDGER, MOVED, created.version, [])
-    with pytest.raises((MetadataVersionError, MetadataUnknownError)):
-        await first.ledgers.replace(LEDGER, MOVED, created.version, [])
-    await second.tree.sync()
-    assert (await second.ledgers.load(LEDGER)).value == recovering
