@@ -112,7 +112,7 @@ async def test_a_bookie_that_returned_keeps_its_cookie(two: Two) -> None:
     version = await first.vacations.write(BOOKIE, VACATING, None)
     cookie = await cookie_of(first)
     await second.vacations.write(BOOKIE, replace(VACATING, returns=1), version)
-    with pytest.raises(MetadataVersionError, match="decide anew"):
+    with pytest.raises(MetadataVersionError, match="decide again"):
         await first.vacations.write_and_delete_cookie(BOOKIE, VACATED, version, cookie)
     assert await second.registration.read_cookie(BOOKIE) is not None
 
@@ -124,7 +124,7 @@ async def test_another_cookie_is_not_deleted(two: Two) -> None:
     cookie = await cookie_of(first)
     await delete_cookie(first, BOOKIE)
     await first.registration.write_cookie(BOOKIE, COOKIE, None)
-    with pytest.raises(MetadataVersionError, match="decide anew"):
+    with pytest.raises(MetadataVersionError, match="decide again"):
         await first.vacations.write_and_delete_cookie(BOOKIE, VACATED, version, cookie)
     found = await first.vacations.load(BOOKIE)
     assert found == Versioned(VACATING, version)
@@ -191,7 +191,7 @@ async def test_metadata_is_replaced_while_the_bookie_is_the_same(two: Two, is_ou
     await first.tree.sync()
     assert await first.ledgers.load(LEDGER) == replaced
     assert replaced.value == MOVED
-    with pytest.raises(MetadataVersionError, match="decide anew") as changed:
+    with pytest.raises(MetadataVersionError, match="decide again") as changed:
         await second.ledgers.replace(LEDGER, METADATA, created.version, [identity])
     assert changed.value.ledger_id == LEDGER
 
