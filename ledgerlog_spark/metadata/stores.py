@@ -25,7 +25,7 @@ from ledgerlog_spark.metadata.replication.ports import (
 from ledgerlog_spark.metadata.replication.stores import ReplicationStores
 from ledgerlog_spark.metadata.service_uri import ServiceUri, parse_service_uri
 from ledgerlog_spark.metadata.tree import ZnodeTree
-from ledgerlog_spark.wire.repair_notes import HealAttempts, Holes, Moves, Unreadable
+from ledgerlog_spark.wire.repair_notes import FailedAttempts, Holes, Moves, Unreadable
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout
 
 ROOT = "/ledgers"
@@ -97,7 +97,7 @@ class MetadataStores:
         return self.replication.unreadable
 
     @property
-    def attempts(self) -> LedgerNotes[HealAttempts]:
+    def attempts(self) -> LedgerNotes[FailedAttempts]:
         """Why ledgers are not healed yet."""
         return self.replication.attempts
 
