@@ -33,8 +33,8 @@ from ledgerlog_spark.wire.registration import (
     encode_service_info,
 )
 from ledgerlog_spark.wire.slice_requests import SliceReadRequest, encode_read_slices
-from ledgerlog_spark.wire.topology import Topology
 from ledgerlog_spark.wire.version_3 import refusal_of_version_3
+from ledgerlog_spark.wire.topology import Topology
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, ledger_path
 from tests.unit.wire.streams import fed
 
