@@ -31,6 +31,7 @@ BLOCKING = {
 """Threads that wait for the loop, and the event that ends the wait."""
 
 PAUSES = {
+    "autorecovery/audit/service.py _for_ever": "the caller cancels it",
     "client/handles/follower.py _reload": "an error that is not retriable; `cancel` ends the task",
     "datasource/stream/watched_logs.py patiently": "PATIENCE",
     "log/reading/record_reader.py _relisted": "another error; a closed client; the caller",

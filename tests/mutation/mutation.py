@@ -83,6 +83,8 @@ SIMULATORS = {
     "transport": ("tests.sim.transport", "--schedules", "40", "--seed", "1"),
     "storage": ("tests.crash.schedules", "--schedules", "130", "--seed", "0"),
     "crash": pytest_of("tests/crash"),
+    "audits": ("tests.sim.auditor", "--schedules", "300"),
+    "copies": ("tests.sim.auditor", "--copies", "--schedules", "60"),
     "loss": ("tests.sim.loss", "--schedules", "60", "--seed", "1"),
     "vacate": ("tests.sim.vacate", "--schedules", "100", "--seed", "0"),
     "service": ("tests.sim.service", "--schedules", "120", "--seed", "1"),
@@ -103,6 +105,20 @@ _LEADER_TESTS = (
     ),
 )
 
+_AUDIT_TESTS = (
+    (
+        f"{_UNIT}/autorecovery/test_audit_service.py",
+        f"{_UNIT}/autorecovery/test_checks.py",
+        f"{_UNIT}/autorecovery/test_copy_requests.py",
+        f"{_UNIT}/autorecovery/test_index.py",
+        f"{_UNIT}/autorecovery/test_losses.py",
+        f"{_UNIT}/autorecovery/test_placements.py",
+        f"{_UNIT}/autorecovery/test_store_requests.py",
+        f"{_UNIT}/autorecovery/test_stripes.py",
+        "tests/properties/test_losses.py",
+        "tests/transcripts",
+    ),
+)
 _PLACEMENT_TESTS = ((f"{_UNIT}/protocol/test_placement.py", "tests/properties/test_placement.py"),)
 
 _CONTRACT = "tests/contract"
@@ -189,6 +205,8 @@ SUITES = {
     "ledgerlog_spark/autorecovery/vacate/": Suite(
         (), ((f"{_UNIT}/autorecovery/test_vacations.py",),)
     ),
+    "ledgerlog_spark/protocol/autorecovery/audit/": Suite(("audits", "copies"), _AUDIT_TESTS),
+    "ledgerlog_spark/autorecovery/audit/": Suite((), _AUDIT_TESTS),
     "ledgerlog_spark/protocol/placement/replacement": Suite(
         ("ledger", "ledger scripts"), _PLACEMENT_TESTS
     ),

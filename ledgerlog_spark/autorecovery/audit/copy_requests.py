@@ -92,7 +92,7 @@ class CopyRequests:
         )
 
     async def _reply(self, send: Callable[[int, Callable[..., None]], None]) -> Any:
-        """Send a request of the port, and return what its callback got."""
+        """Send a request of the port, and return the arguments of its callback."""
         answered: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()
 
         def on_reply(*reply: Any) -> None:
