@@ -111,6 +111,7 @@ def event_of(kind: type) -> Any:
         m.Start: m.Start(),
         m.AddRequested: m.AddRequested((b"x",)),
         m.CloseRequested: m.CloseRequested(),
+        m.MemberLost: m.MemberLost("b9"),
         m.EntriesTaken: m.EntriesTaken(-1),
         RoomMade: RoomMade(),
     }[kind]

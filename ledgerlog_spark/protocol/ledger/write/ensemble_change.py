@@ -8,7 +8,7 @@ last.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, LedgerState
 from ledgerlog_spark.protocol.ledger.messages import Failure
@@ -92,6 +92,11 @@ class FailedBookies:
         self._waiting.clear()
         self._counts_lately.clear()
 
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """Indexes without a replacement whose bookies wait for a retry, in ascending order."""
+        return tuple(sorted(self._waiting))
+
     def has_waited(self, index: int) -> bool:
         """Whether the bookie at `index` may be retried, if it is still registered."""
         return index in self._waited
@@ -125,17 +130,27 @@ class FragmentChange:
 
     first_entry_id: int  # last add confirmed + 1
     replacements: Mapping[int, tuple[str, str]]  # index -> (failed bookie, its replacement)
+    # index -> bookie that was absent. If it is not empty, the new fragment may have the same
+    # ensemble (PROTOCOL.md#B20).
+    returned: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def indexes(self) -> tuple[int, ...]:
+        """Indexes whose bookies get the unconfirmed entries, in ascending order."""
+        return tuple(sorted((*self.replacements, *self.returned)))
 
     def __call__(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
-        """The metadata with the new ensemble, or the reason why it must not be written."""
+        """The metadata with the new fragment, or the reason why it must not be written."""
         if current.state is LedgerState.CLOSED:
             return Refusal(Failure.CLOSED)
         if current.state is LedgerState.IN_RECOVERY:
             return Refusal(Failure.FENCED)
-        ensemble = self.ensemble_after(current.last_fragment.ensemble)
-        if ensemble == current.last_fragment.ensemble:
+        last = current.last_fragment
+        ensemble = self.ensemble_after(last.ensemble)
+        is_begun = last.first_entry_id == self.first_entry_id
+        if ensemble == last.ensemble and (is_begun or not self.returned):
             return Refusal(None)
-        if current.last_fragment.first_entry_id > self.first_entry_id:
+        if last.first_entry_id > self.first_entry_id:
             return Refusal(Failure.METADATA_CHANGED)
         fragments = with_fragment(current.fragments, Fragment(self.first_entry_id, ensemble))
         return current.with_fragments(fragments)
@@ -158,3 +173,14 @@ def with_fragment(fragments: tuple[Fragment, ...], new: Fragment) -> tuple[Fragm
     assert new.first_entry_id >= fragments[-1].first_entry_id, "fragments rise"
     kept = fragments[:-1] if new.first_entry_id == fragments[-1].first_entry_id else fragments
     return (*kept, new)
+
+
+def fragments_up_to(
+    fragments: tuple[Fragment, ...], last_entry_id: int
+) -> tuple[Fragment, ...]:
+    """The fragments of a ledger that is closed at `last_entry_id` (PROTOCOL.md#D4).
+
+    A fragment behind the end has no entries. Only the first fragment is always kept.
+    """
+    first, *others = fragments
+    return (first, *(one for one in others if one.first_entry_id <= last_entry_id))
