@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.model import LedgerState
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.messages import Failure
-from tests.sim.checker import Checker, require
+from tests.sim.checker import Checker
+from tests.sim.violation import require
 
 if TYPE_CHECKING:
     from tests.sim.client import SimClient
     from tests.sim.faults import Faults
 
 NETWORK = frozenset({"drop", "tail", "partition", "freeze", "reset"})
-CRASHES = frozenset({"answer", "boot", "kill", "power", "restart", "torn"})
+CRASHES = frozenset({"absent", "answer", "boot", "kill", "power", "restart", "torn"})
 BOOKIE = (
     NETWORK | CRASHES | {"busy", "disk", "full", "garble", "impatient", "refused", "rot", "slow"}
 )

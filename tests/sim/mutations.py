@@ -153,6 +153,12 @@ def _confirm_during_change(self: LedgerWriter) -> list[Any]:
     return effects
 
 
+def _confirm_after_choice(self: LedgerWriter, event: Any) -> list[Any]:
+    effects = _writer_listed(self, event)
+    self._pipeline.is_paused = False
+    return effects
+
+
 def _old_answers_count(self: AddPipeline, pending: SentRun, index: int) -> None:
     pending.requests.pop(index, None)
 
@@ -362,7 +368,11 @@ MUTATIONS: dict[str, Mutation] = {
         "B19", ((LedgerWriter, "_on_bookies_listed", _send_before_commit),)
     ),
     "lac_moves_during_change": Mutation(
-        "B2", ((LedgerWriter, "_begin_change", _confirm_during_change),)
+        "B2",
+        (
+            (LedgerWriter, "_begin_change", _confirm_during_change),
+            (LedgerWriter, "_on_bookies_listed", _confirm_after_choice),
+        ),
     ),
     "same_bookie_is_not_sent_again": Mutation("B17", ((AddPipeline, "resend", _unsuspend_only),)),
     "close_at_last_pushed": Mutation("D2", ((LedgerWriter, "_close_at", _close_at_last_pushed),)),

@@ -16,7 +16,6 @@ import pytest
 
 from ledgerlog_spark.model import Quorum
 from ledgerlog_spark.protocol.ledger import messages as m
-from tests.sim.checker import Violation, require
 from tests.sim.mutations import MUTATIONS, applied
 from tests.sim.network import matching
 from tests.sim.options import LEDGER
@@ -39,6 +38,7 @@ from tests.sim.scripts import (
     v10_a_fence_that_rotted_is_no_matter_after_its_ledger_was_deleted,
     world_with,
 )
+from tests.sim.violation import Violation, require
 from tests.sim.world import World
 
 

@@ -11,18 +11,30 @@ from dataclasses import dataclass
 
 from ledgerlog_spark.errors import NotEnoughBookiesError
 from ledgerlog_spark.model import Quorum
+from ledgerlog_spark.protocol.ledger.absent_members import absent_indexes
 
 
-def choose_ensemble(quorum: Quorum, candidates: Sequence[str]) -> tuple[str, ...]:
+def choose_ensemble(
+    quorum: Quorum, candidates: Sequence[str], absent: Sequence[str] = ()
+) -> tuple[str, ...]:
     """The first ensemble of a new ledger: the first E different candidates.
 
+    If there are fewer candidates, bookies of `absent` take the other places, as far as each write
+    set keeps Qa candidates (PROTOCOL.md#B21).
+
     Raises:
-        NotEnoughBookiesError: There are fewer than E different candidates. The error contains both
-            numbers.
+        NotEnoughBookiesError: There are too few candidates. The error contains both numbers.
     """
     distinct = tuple(dict.fromkeys(candidates))
     wanted = quorum.ensemble_size
     if len(distinct) < wanted:
+        missing = wanted - len(distinct)
+        places = absent_indexes(quorum, missing) if missing <= len(absent) else None
+        if places is not None:
+            members = list(distinct)
+            for place, bookie_id in zip(places, absent, strict=False):
+                members.insert(place, bookie_id)
+            return tuple(members)
         raise NotEnoughBookiesError(
             f"a ledger with ensemble_size {wanted} needs {wanted} writable bookies, but there are "
             f"{len(distinct)}: start more bookies, or use a smaller ensemble_size",

@@ -311,9 +311,7 @@ class RecoveryTail:
     def holes(self) -> tuple[m.Hole, ...]:
         """What the bookies lack of the last fragment at the end (PROTOCOL.md#C24)."""
         first = self._record.value.last_fragment.first_entry_id
-        holes = {
-            hole.bookie_id: hole for hole in self._fencing.holes(first, self.write_back.found)
-        }
+        holes = {hole.bookie_id: hole for hole in self._fencing.holes(first, self.write_back.found)}
         pipeline = self.write_back.pipeline
         if pipeline is not None:
             pipeline.note_holes(range(len(pipeline.ensemble)))

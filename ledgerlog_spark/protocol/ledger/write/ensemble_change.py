@@ -175,9 +175,7 @@ def with_fragment(fragments: tuple[Fragment, ...], new: Fragment) -> tuple[Fragm
     return (*kept, new)
 
 
-def fragments_up_to(
-    fragments: tuple[Fragment, ...], last_entry_id: int
-) -> tuple[Fragment, ...]:
+def fragments_up_to(fragments: tuple[Fragment, ...], last_entry_id: int) -> tuple[Fragment, ...]:
     """The fragments of a ledger that is closed at `last_entry_id` (PROTOCOL.md#D4).
 
     A fragment behind the end has no entries. Only the first fragment is always kept.
