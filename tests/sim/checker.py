@@ -539,6 +539,9 @@ class Checker:
             "L23",
             f"{client.name} reports the end {end}, the record says {record.last_entry_id}",
         )
+        is_own = self.records[-1][0] == client.name
+        if isinstance(client.machine, LedgerRecovery) and is_own:
+            self._require_written_back_reported(client)
         if isinstance(client.machine, LedgerWriter):
             require(
                 metadata.last_entry_id == self.last_confirmed,
@@ -546,8 +549,21 @@ class Checker:
                 f"the writer closed at {metadata.last_entry_id}, confirmed {self.last_confirmed}",
             )
             self._require_empty_window(client)
-            if self.records[-1][0] == client.name:
+            if is_own:
                 self._require_holes_reported(client)
+
+    def _require_written_back_reported(self, client: SimClient) -> None:
+        """Check PROTOCOL.md#L41 for what a recovery wrote back to some bookies of the record."""
+        record, sent = self.record, self._recoveries[client.name].added.values()
+        for entry_id in sorted({one for _, first, last in sent for one in range(first, last + 1)}):
+            ensemble = record.fragment_of(entry_id).ensemble
+            for bookie_id in (ensemble[i] for i in write_set(record.quorum, entry_id)):
+                require(
+                    bookie_id in self.stored.get(entry_id, {})
+                    or self.holes.is_reported(client.name, bookie_id, entry_id),
+                    "L41",
+                    f"{client.name} closes, {bookie_id} lacks {entry_id}, which is not reported",
+                )
 
     def _require_holes_reported(self, client: SimClient) -> None:
         """Check PROTOCOL.md#L41: what a bookie lacks is in a report, or is still on its way."""
@@ -627,12 +643,12 @@ class Checker:
         self._require_valid_fragments(client, new)
         if new.state is not LedgerState.CLOSED:
             if new.fragments != old.fragments:
-                self._require_old_fragments(client, old, new)
                 require(
                     new.state is LedgerState.OPEN and old.state is LedgerState.OPEN,
                     "L20",
                     f"{client} wrote fragments while the ledger is in recovery",
                 )
+                self._require_old_fragments(client, old, new)
                 require(
                     new.last_fragment.first_entry_id == self.last_confirmed + 1,
                     "L10",

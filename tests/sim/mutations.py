@@ -33,6 +33,7 @@ from ledgerlog_spark.protocol.ledger.recover.reads import EntryTally, RecoveryRe
 from ledgerlog_spark.protocol.ledger.recover.tail import RecoveryTail, TailStep
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline, SentRun
 from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
+from tests.sim.absent_mutations import ABSENT_MUTATIONS
 from tests.sim.bookie import MetadataFromStore
 from tests.sim.disk import SimFile
 from tests.sim.handlers import replace as replace_in
@@ -420,4 +421,5 @@ MUTATIONS: dict[str, Mutation] = {
     "fenced_rejects_recovery": Mutation(
         "F3", ((adds_module, "admit_add", _fenced_rejects_recovery),)
     ),
+    **{name: Mutation(*defect) for name, defect in ABSENT_MUTATIONS.items()},
 }
