@@ -279,7 +279,8 @@ class BookieInfo:
         port: TCP port of the v2 endpoint.
         grpc_port: TCP port of the control service; None for an Apache bookie, which has no such
             service.
-        properties: All properties of the registration, including `ledgerlog.ops`.
+        properties: All properties of the registration, including `ledgerlog.ops`,
+            `ledgerlog.rack`, `ledgerlog.region` and `ledgerlog.free_bytes`.
     """
 
     bookie_id: str
@@ -302,6 +303,22 @@ class BookieInfo:
     def takes_slices(self) -> bool:
         """Whether the bookie advertises READ_SLICES."""
         return "READ_SLICES/1" in self._operations
+
+    @property
+    def rack(self) -> str | None:
+        """The rack of the bookie; None if it is not set."""
+        return self.properties.get("ledgerlog.rack") or None
+
+    @property
+    def region(self) -> str | None:
+        """The region of the bookie; None if it is not set."""
+        return self.properties.get("ledgerlog.region") or None
+
+    @property
+    def free_bytes(self) -> int | None:
+        """The free bytes that the bookie last reported; None if it reports none."""
+        text = self.properties.get("ledgerlog.free_bytes", "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None  # noqa: PLR2004 - fits 64 bits
 
     @property
     def _operations(self) -> list[str]:

@@ -30,6 +30,7 @@ from ledgerlog_spark.cli import (
     doctor,
     ledgers,
     local,
+    placement,
     servers,
 )
 from ledgerlog_spark.cli.logs import changes as log_changes
@@ -61,6 +62,7 @@ servers.bookie.add_typer(bookie_inspect.inspect, name="inspect")
 servers.bookie.add_typer(bookie_cookies.app, name="cookie")
 servers.bookie.add_typer(bookie_limbo.app, name="limbo")
 app.add_typer(servers.bookie, name="bookie")
+bookies.app.add_typer(placement.app)
 app.add_typer(bookies.app, name="bookies")
 app.add_typer(ledgers.app, name="ledgers")
 logs.app.add_typer(log_records.app)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ledgerlog_spark.protocol.ledger import placement
 from ledgerlog_spark.protocol.ledger.metadata_update import Refusal
 from ledgerlog_spark.protocol.ledger.recover import recovery
 from ledgerlog_spark.protocol.ledger.recover.tail import RecoveryTail
@@ -13,6 +12,7 @@ from ledgerlog_spark.protocol.ledger.write import writer as writer_module
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline, SentRun
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import FragmentChange
 from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
+from ledgerlog_spark.protocol.placement import absent_members
 
 _change_call = FragmentChange.__call__
 _has_quorum = AddPipeline._has_quorum
@@ -72,7 +72,7 @@ ABSENT_MUTATIONS: dict[str, tuple[str, tuple[tuple[Any, str, Any], ...]]] = {
     "recovery_reports_no_holes": ("C24", ((RecoveryTail, "holes", lambda _self: ()),)),
     "names_too_many_absent": (
         "B21",
-        ((placement, "absent_indexes", lambda _quorum, count: tuple(range(count))),),
+        ((absent_members, "absent_indexes", lambda _quorum, count: tuple(range(count))),),
     ),
     "closes_with_an_empty_fragment": (
         "D4",

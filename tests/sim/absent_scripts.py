@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from ledgerlog_spark.errors import NotEnoughBookiesError
 from ledgerlog_spark.model import Quorum
 from ledgerlog_spark.protocol.ledger import messages as m
-from ledgerlog_spark.protocol.ledger.placement import choose_ensemble
+from ledgerlog_spark.protocol.placement.absent_members import place_new
+from ledgerlog_spark.protocol.placement.place import Placed, Unplaceable
+from ledgerlog_spark.protocol.placement.places import BookieMap
+from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 from tests.sim.options import LEDGER
 from tests.sim.scripts import hold, lose, recover, world_with
 from tests.sim.violation import require
@@ -108,17 +110,17 @@ def b9_a_writer_with_an_ack_quorum_goes_on_without_end() -> World:
 def b21_a_new_ledger_names_few_absent_bookies() -> World:
     """Two of three bookies are away. Only one of them may be named, so no ledger is created."""
     world = small_world()
-    try:
-        ensemble = choose_ensemble(Quorum(3, 3, 2), ("b0",), ("b1", "b2"))
-    except NotEnoughBookiesError:
-        ensemble = choose_ensemble(Quorum(3, 3, 2), ("b0", "b1"), ("b2",))
-    away = tuple(name for name in ensemble if name not in ("b0", "b1"))
-    if ensemble[-1] == "b0":
-        away = ensemble[:-1]
+    policy, places, quorum = PlacementPolicy(), BookieMap(), Quorum(3, 3, 2)
+    away: tuple[str, ...] = ("b1", "b2")
+    found = place_new(quorum, ("b0",), away, places, policy)
+    if isinstance(found, Unplaceable):
+        away = ("b2",)
+        found = place_new(quorum, ("b0", "b1"), away, places, policy)
+    assert isinstance(found, Placed)
     world.kill("b2")
     world.faults.lasts("kill", 1 << 40)
     writer = world.create_ledger(
-        Quorum(3, 3, 2), ensemble, ledger_id=LEDGER + 1, name="w2", absent=away
+        quorum, found.ensemble, ledger_id=LEDGER + 1, name="w2", absent=away
     )
     checker = world.checkers.of(LEDGER + 1)
     for _ in range(3):

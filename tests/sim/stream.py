@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.errors import NotEnoughBookiesError
 from ledgerlog_spark.protocol.ledger import messages as m
-from ledgerlog_spark.protocol.ledger.placement import choose_ensemble
 from ledgerlog_spark.protocol.ledger.write.writer import ADDING, WriterPhase
+from ledgerlog_spark.protocol.placement.absent_members import place_new
+from ledgerlog_spark.protocol.placement.place import Placed
+from ledgerlog_spark.protocol.placement.places import BookieMap
+from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 from tests.sim.options import LEDGER
 
 if TYPE_CHECKING:
@@ -47,13 +49,16 @@ class Stream:
             world.next_ledger_id += 1
         up = [name for name, bookie in world.bookies.items() if bookie.is_registered]
         away = [name for name in world.bookies if name not in up]
-        try:
-            ensemble = choose_ensemble(
-                quorum,
-                self.draws.shuffled(up, "ensemble", ledger_id),
-                self.draws.shuffled(away, "absent", ledger_id),
-            )
-        except NotEnoughBookiesError:
+        found = place_new(
+            quorum,
+            self.draws.shuffled(up, "ensemble", ledger_id),
+            self.draws.shuffled(away, "absent", ledger_id),
+            BookieMap(),
+            PlacementPolicy(),
+        )
+        if isinstance(found, Placed):
+            ensemble = found.ensemble
+        else:
             # Dead bookies stay registered for some time.
             everybody = self.draws.shuffled(list(world.bookies), "ensemble", ledger_id)
             ensemble, away = everybody[: quorum.ensemble_size], []

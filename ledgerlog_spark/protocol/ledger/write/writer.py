@@ -22,7 +22,7 @@ wait, the writer confirms with the other bookies (PROTOCOL.md#A12; `protocol/led
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -327,7 +327,8 @@ class LedgerWriter(UpdatingMachine):
         self._listing = 0
         candidates = event.candidates
         ensemble = self._pipeline.ensemble
-        found = self._failed.choose(ensemble, candidates if self._may_change else ())
+        listed = event if self._may_change else replace(event, candidates=())
+        found = self._failed.choose(self.metadata.value.quorum, ensemble, listed)
         effects: list[m.Effect] = []
         returned: dict[int, str] = {}
         for index in found.unreplaced:
