@@ -8,10 +8,10 @@ from typing import Any
 from ledgerlog_spark.protocol.ledger.metadata_update import Refusal
 from ledgerlog_spark.protocol.ledger.recover import recovery
 from ledgerlog_spark.protocol.ledger.recover.tail import RecoveryTail
-from ledgerlog_spark.protocol.ledger.write import writer as writer_module
+from ledgerlog_spark.protocol.ledger.write import ensemble_change
+from ledgerlog_spark.protocol.ledger.write.absences import Absences
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline, SentRun
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import FragmentChange
-from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 from ledgerlog_spark.protocol.placement import absent_members
 
 _change_call = FragmentChange.__call__
@@ -67,7 +67,7 @@ ABSENT_MUTATIONS: dict[str, tuple[str, tuple[tuple[Any, str, Any], ...]]] = {
         ),
     ),
     "returns_in_the_old_fragment": ("B20", ((AddPipeline, "has_hole", lambda *_: False),)),
-    "absent_bookie_ends_the_writer": ("B9", ((LedgerWriter, "_leave_out", lambda *_: False),)),
+    "absent_bookie_ends_the_writer": ("B9", ((Absences, "leave_out", lambda *_: False),)),
     "holes_are_forgotten": ("B23", ((AddPipeline, "take_holes", _forget_holes),)),
     "recovery_reports_no_holes": ("C24", ((RecoveryTail, "holes", lambda _self: ()),)),
     "names_too_many_absent": (
@@ -77,7 +77,7 @@ ABSENT_MUTATIONS: dict[str, tuple[str, tuple[tuple[Any, str, Any], ...]]] = {
     "closes_with_an_empty_fragment": (
         "D4",
         (
-            (writer_module, "fragments_up_to", lambda fragments, _last: fragments),
+            (ensemble_change, "fragments_up_to", lambda fragments, _last: fragments),
             (recovery, "fragments_up_to", lambda fragments, _last: fragments),
         ),
     ),

@@ -26,7 +26,8 @@ from ledgerlog_spark.protocol.ledger.recover.recovery import (
     LedgerRecovery,
     RecoveryPhase,
 )
-from ledgerlog_spark.protocol.ledger.write.writer import ADDING, LedgerWriter, WriterPhase
+from ledgerlog_spark.protocol.ledger.write.settings import WriterPhase
+from ledgerlog_spark.protocol.ledger.write.writer import ADDING, LedgerWriter
 from tests.sim.copies import Copies, Copy, Promise, head_of
 from tests.sim.holes import Holes
 from tests.sim.violation import require

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.protocol.ledger import messages as m
-from ledgerlog_spark.protocol.ledger.write.writer import ADDING, WriterPhase
+from ledgerlog_spark.protocol.ledger.write.settings import WriterPhase
+from ledgerlog_spark.protocol.ledger.write.writer import ADDING
 from ledgerlog_spark.protocol.placement.absent_members import place_new
 from ledgerlog_spark.protocol.placement.place import Placed
 from ledgerlog_spark.protocol.placement.places import BookieMap

@@ -21,7 +21,8 @@ from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
 from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery, RecoverySettings
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
-from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterSettings
+from ledgerlog_spark.protocol.ledger.write.settings import WriterSettings
+from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 from ledgerlog_spark.retry import RetryPolicy
 from tests.sim.audit import Audit
 from tests.sim.bookie import SimBookie

@@ -43,7 +43,8 @@ from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
 from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery, RecoverySettings
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
-from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterSettings
+from ledgerlog_spark.protocol.ledger.write.settings import WriterSettings
+from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 
 ENTRY_SIZE_BYTES = 10
 

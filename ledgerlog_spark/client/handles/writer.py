@@ -18,6 +18,7 @@ from ledgerlog_spark.client.append_queue import (
     AppendQueue,
     Gathered,
 )
+from ledgerlog_spark.client.arguments import check_type
 from ledgerlog_spark.client.errors_from_codes import error_for_unsent, error_from_failure
 from ledgerlog_spark.client.handles.lac_announcer import LacAnnouncer, announces
 from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
@@ -257,6 +258,7 @@ class WriteHandle:
 
     def member_lost(self, bookie_id: str) -> None:
         """Tell the writer that a bookie has not been registered for long (PROTOCOL.md#B22)."""
+        check_type("bookie_id", bookie_id, str)
         if self.is_writable:
             self._host.post(MemberLost(bookie_id))
 

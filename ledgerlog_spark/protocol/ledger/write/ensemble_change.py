@@ -1,4 +1,4 @@
-"""Collects the failed bookies of a ledger, and replaces them in the metadata.
+"""Collects the failed bookies of a ledger, and changes and closes its metadata.
 
 Only one change runs at a time (PROTOCOL.md#B1). Failures during a change are collected here for the
 next change. The failures of each bookie are counted, so that a bookie that just failed is chosen
@@ -166,6 +166,25 @@ class FragmentChange:
             if members[index] == failed:
                 members[index] = replacement
         return tuple(members)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerClose:
+    """A writer's close at its last add confirmed. A call returns the metadata (PROTOCOL.md#D3)."""
+
+    last_entry_id: int
+    length: int
+
+    def __call__(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
+        """The CLOSED metadata, or the reason why it must not be written."""
+        if current.state is LedgerState.IN_RECOVERY:
+            return Refusal(Failure.FENCED)
+        if current.state is LedgerState.CLOSED:
+            same = (current.last_entry_id, current.length) == (self.last_entry_id, self.length)
+            return Refusal(None if same else Failure.CLOSED)
+        fragments = fragments_up_to(current.fragments, self.last_entry_id)
+        kept = current.with_fragments(fragments)
+        return kept.closed(last_entry_id=self.last_entry_id, length=self.length)
 
 
 def with_fragment(fragments: tuple[Fragment, ...], new: Fragment) -> tuple[Fragment, ...]:

@@ -21,78 +21,33 @@ wait, the writer confirms with the other bookies (PROTOCOL.md#A12; `protocol/led
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, LedgerState, Versioned
 from ledgerlog_spark.protocol.dispatch import Table, on, row
 from ledgerlog_spark.protocol.ledger import messages as m
-from ledgerlog_spark.protocol.ledger.metadata_update import Refusal, UpdateResult, UpdatingMachine
+from ledgerlog_spark.protocol.ledger.metadata_update import UpdateResult, UpdatingMachine
 from ledgerlog_spark.protocol.ledger.overload import BusyBookies
-from ledgerlog_spark.protocol.ledger.quorum import is_acknowledged
 from ledgerlog_spark.protocol.ledger.write.absences import Absences
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import (
     AddPipeline,
     MemberAnswer,
-    Window,
     check_run,
 )
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import (
     FailedBookies,
     FragmentChange,
-    fragments_up_to,
+    LedgerClose,
+)
+from ledgerlog_spark.protocol.ledger.write.settings import (
+    FATAL_ADD_CODES,
+    WriterPhase,
+    WriterSettings,
 )
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-from ledgerlog_spark.retry import RetryPolicy
-
-
-class WriterPhase(Enum):
-    """State of a writer."""
-
-    OPEN = "open"
-    LISTING = "looking for replacements"
-    CHANGING = "writing the new ensemble"
-    CLOSING = "closing"
-    CLOSED = "closed"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class WriterSettings:
-    """Limits of a writer.
-
-    Attributes:
-        window: Limits of the entries that are not on their whole write set yet.
-        metadata: Retries of one change of the metadata.
-        absence_poll_ms: Time between two lists of the bookies while a bookie is absent.
-        replacement: Retries while no bookie can replace failed bookies. After the last retry the
-            bookies are absent, or the writer fails if the others are no ack quorum.
-        ensemble_changes_max: Maximum number of ensemble changes in one ledger, at least 0.
-        add_quorum_timeout_ms: The writer fails after the oldest run has waited one to two times
-            this time. None means no limit.
-    """
-
-    window: Window = field(default_factory=Window)
-    metadata: RetryPolicy = field(default_factory=RetryPolicy)
-    absence_poll_ms: int = 5_000
-    replacement: RetryPolicy = field(
-        default_factory=lambda: RetryPolicy(first_delay_ms=100, delay_max_ms=500, attempts_max=33)
-    )
-    ensemble_changes_max: int = 1_000
-    add_quorum_timeout_ms: int | None = None
-
-
-FATAL_ADD_CODES = {
-    Code.FENCED: m.Failure.FENCED,
-    Code.UNAUTHORIZED: m.Failure.UNAUTHORIZED,
-    Code.BAD_REQUEST: m.Failure.BAD_REQUEST,
-}
-"""Answers that end the writer (PROTOCOL.md#A9). After any other answer except OK and
-BUSY, the bookie counts as failed.
-"""
 
 
 class LedgerWriter(UpdatingMachine):
@@ -133,7 +88,7 @@ class LedgerWriter(UpdatingMachine):
             window=self._settings.window,
         )
         self._failed = FailedBookies()  # the pipeline suspends their indexes
-        self._absences = Absences()  # some of the failed bookies
+        self._absences = Absences(created.value.quorum, self._pipeline, self._failed)
         self._lost: set[int] = set()  # some of the failed bookies, until they are replaced or not
         self._holes: tuple[m.Hole, ...] = ()  # of the last fragment; set when no run is pending
         # their indexes are suspended too, until their timers fire
@@ -151,7 +106,7 @@ class LedgerWriter(UpdatingMachine):
         for index, bookie_id in enumerate(created.value.last_fragment.ensemble):
             if bookie_id in absent:
                 self._failed.report(index, bookie_id, Code.UNAVAILABLE)
-                self._begin_absence(index)
+                self._absences.begin(index)
 
     @property
     def last_add_confirmed(self) -> int:
@@ -190,7 +145,7 @@ class LedgerWriter(UpdatingMachine):
         if self._settings.add_quorum_timeout_ms is not None and not self._quorum_timer:
             effects += self._arm_quorum_timer()
         if self._failed:
-            self._make_room()
+            self._absences.make_room()
             if self.phase is WriterPhase.OPEN and not self._retry_timer and not self._listing:
                 effects += self._look_for_absent()
         return effects
@@ -209,7 +164,7 @@ class LedgerWriter(UpdatingMachine):
                 self._absences.stored(answer.index)
             confirmed = self._pipeline.confirm()
             if failed:
-                self._make_room()
+                self._absences.make_room()
             return [*confirmed]
         if answer.code in FATAL_ADD_CODES:
             return self._fail(
@@ -298,9 +253,7 @@ class LedgerWriter(UpdatingMachine):
 
     def _look_again(self) -> list[m.Effect]:
         """List the bookies for the failed bookies, without a pause if all of them are absent."""
-        if self._failed.indexes == self._absences.indexes:
-            return self._look_for_absent()
-        return self._begin_change()
+        return self._begin_change() if self._absences.others else self._look_for_absent()
 
     def _look_for_absent(self) -> list[m.Effect]:
         if not self._failed:
@@ -384,18 +337,17 @@ class LedgerWriter(UpdatingMachine):
         missing = self._failed.answers_at(i for i in first_waits if i in unreplaced)
         if missing:
             effects.append(m.NoReplacement(missing, len(ensemble)))
-        self._make_room()
+        self._absences.make_room()
         return [*effects, *self._wait_to_look_again()]
 
     def _wait_to_look_again(self) -> list[m.Effect]:
         if not self._failed or self._retry_timer:
             return []
         delay_ms: int | None = self._settings.absence_poll_ms
-        present = [index for index in self._failed.indexes if index not in self._absences]
-        if present:
+        if present := self._absences.others:
             rounds = max(self._failed.rounds.get(index, 1) for index in present)
             delay_ms = self._settings.replacement.delay_ms(rounds)
-            if delay_ms is None and self._leave_out(present):
+            if delay_ms is None and self._absences.leave_out(present):
                 delay_ms = self._settings.absence_poll_ms
         if delay_ms is None:
             return self._fail_for_bookies()
@@ -411,28 +363,6 @@ class LedgerWriter(UpdatingMachine):
             wanted=len(ensemble),
             available=len(ensemble) - len(missing),
         )
-
-    def _make_room(self) -> None:
-        """If the window is full, keep nothing more for bookies that have no replacement."""
-        if not self._pipeline.can_add:
-            self._leave_out(
-                [index for index in self._failed.waiting if index not in self._absences]
-            )
-
-    def _leave_out(self, indexes: Iterable[int]) -> bool:
-        """Let bookies be absent if all other bookies are ack quorums. Return whether they are."""
-        quorum = self.metadata.value.quorum
-        size = quorum.ensemble_size
-        answering = sum(1 << index for index in range(size) if index not in self._failed.indexes)
-        if not is_acknowledged(quorum, answering, 0, size):
-            return False
-        for index in indexes:
-            self._begin_absence(index)
-        return True
-
-    def _begin_absence(self, index: int) -> None:
-        self._pipeline.leave_out(index)
-        self._absences.begin(index)
 
     def _resume(self) -> list[m.Effect]:
         """Resume confirmation, even of runs that the change did not touch (PROTOCOL.md#B10)."""
@@ -454,7 +384,7 @@ class LedgerWriter(UpdatingMachine):
         self.ensemble_changes += 1
         effects = self._adopt(change)
         if self._failed and not self._retry_timer:
-            if self._failed.indexes != self._absences.indexes:
+            if self._absences.others:
                 return [*effects, *self._begin_change()]
             return [*effects, *self._resume(), *self._wait_to_look_again()]
         return [*effects, *self._resume()]
@@ -480,7 +410,7 @@ class LedgerWriter(UpdatingMachine):
         self.phase = WriterPhase.CLOSING
         self._withdraw()
         return self._begin_update(
-            self.metadata, self._decide_close, may_be_written=self._may_be_closed
+            self.metadata, LedgerClose(*self._close_at()), may_be_written=self._may_be_closed
         )
 
     def _on_close_after_failure(self, event: m.CloseRequested) -> list[m.Effect]:
@@ -491,17 +421,6 @@ class LedgerWriter(UpdatingMachine):
 
     def _close_at(self) -> tuple[int, int]:
         return self._pipeline.last_add_confirmed, self._pipeline.length
-
-    def _decide_close(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
-        last_entry_id, length = self._close_at()
-        if current.state is LedgerState.IN_RECOVERY:
-            return Refusal(m.Failure.FENCED)
-        if current.state is LedgerState.CLOSED:
-            same = (current.last_entry_id, current.length) == (last_entry_id, length)
-            return Refusal(None if same else m.Failure.CLOSED)
-        fragments = fragments_up_to(current.fragments, last_entry_id)
-        kept = current.with_fragments(fragments)
-        return kept.closed(last_entry_id=last_entry_id, length=length)
 
     def _on_close_settled(self, result: UpdateResult) -> list[m.Effect]:
         if result.failure is None:
