@@ -9,35 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Protocol
 
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.protocol.ledger.messages import Hole
+from ledgerlog_spark.metadata.replication.ports import LedgerNotes
+from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.protocol.ledger.messages import HoleLeft
 from ledgerlog_spark.retry import RetryPolicy
+from ledgerlog_spark.wire.repair_notes import Hole, Holes
 
 LEDGERS_MAX = 10_000
 """Maximum number of ledgers whose reports wait. Of a further ledger, nothing is reported."""
 
-HOLES_MAX = 64
-"""Maximum number of holes of one ledger that wait. Later holes of a bookie are merged with the
-first one, and the report says more than is missing."""
+HOLES_MAX = 1_000
+"""Maximum number of holes of one ledger that wait. Further holes are dropped."""
 
 REPORT_RETRY = RetryPolicy(first_delay_ms=100, delay_max_ms=10_000, attempts_max=12)
 """Retries of one report, for about a minute."""
 
 _logger = logging.getLogger(__name__)
-
-
-class HoleReports(Protocol):
-    """The store of reported holes (`holes` of the repair tree)."""
-
-    async def report(self, ledger_id: int, holes: Sequence[Hole]) -> None:
-        """Add holes to the note of a ledger. Idempotent.
-
-        Raises:
-            MetadataError: The holes may not be in the store.
-        """
-        ...
 
 
 class HoleQueue:
@@ -49,7 +38,7 @@ class HoleQueue:
             ledgers waited.
     """
 
-    def __init__(self, store: HoleReports | None, retry: RetryPolicy = REPORT_RETRY) -> None:
+    def __init__(self, store: LedgerNotes[Holes] | None, retry: RetryPolicy = REPORT_RETRY) -> None:
         """Create an empty queue. Without a `store`, holes are only logged and counted."""
         self.reported = 0
         self.dropped = 0
@@ -58,8 +47,8 @@ class HoleQueue:
         self._waiting: dict[int, list[Hole]] = {}
         self._task: asyncio.Task[None] | None = None
 
-    def add(self, ledger_id: int, holes: Sequence[Hole]) -> None:
-        """Report holes soon."""
+    def add(self, ledger_id: int, metadata: LedgerMetadata, holes: Sequence[HoleLeft]) -> None:
+        """Report holes soon. `metadata` names the fragments in which the bookies have them."""
         for hole in holes:
             _logger.info(
                 "ledger %d: bookie %s lacks entries %d to %d, which have fewer copies until they "
@@ -69,14 +58,16 @@ class HoleQueue:
                 hole.first_entry_id,
                 hole.last_entry_id,
             )
+        found = notes_of(metadata, holes)
         if self._store is None or (
             ledger_id not in self._waiting and len(self._waiting) >= LEDGERS_MAX
         ):
-            self.dropped += len(holes)
+            self.dropped += len(found)
             return
         waiting = self._waiting.setdefault(ledger_id, [])
-        for hole in holes:
-            _add(waiting, hole)
+        room = HOLES_MAX - len(waiting)
+        waiting += found[:room]
+        self.dropped += len(found[room:])
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._report_all())
 
@@ -102,7 +93,7 @@ class HoleQueue:
         failures = 0
         while True:
             try:
-                await self._store.report(ledger_id, holes)
+                await self._store.add(ledger_id, Holes(tuple(holes)))
             except LedgerLogError as error:
                 failures += 1
                 delay_ms = self._retry.delay_ms(failures)
@@ -121,15 +112,14 @@ class HoleQueue:
                 return
 
 
-def _add(waiting: list[Hole], hole: Hole) -> None:
-    """Add a hole, or merge it with an earlier hole of its bookie if there are too many."""
-    if len(waiting) < HOLES_MAX:
-        waiting.append(hole)
-        return
-    for place, earlier in enumerate(waiting):
-        if earlier.bookie_id == hole.bookie_id:
-            first = min(earlier.first_entry_id, hole.first_entry_id)
-            last = max(earlier.last_entry_id, hole.last_entry_id)
-            waiting[place] = Hole(first, last, hole.bookie_id)
-            return
-    waiting.append(hole)  # a ledger has fewer bookies than a report may have holes
+def notes_of(metadata: LedgerMetadata, holes: Sequence[HoleLeft]) -> list[Hole]:
+    """The holes of each fragment that names the bookie, with the entries in this fragment."""
+    ends = [fragment.first_entry_id - 1 for fragment in metadata.fragments[1:]]
+    notes: list[Hole] = []
+    for hole in holes:
+        for fragment, end in zip(metadata.fragments, [*ends, hole.last_entry_id], strict=True):
+            first = max(fragment.first_entry_id, hole.first_entry_id)
+            last = min(end, hole.last_entry_id)
+            if hole.bookie_id in fragment.ensemble and first <= last:
+                notes.append(Hole(hole.bookie_id, fragment.first_entry_id, ranges=((first, last),)))
+    return notes

@@ -7,19 +7,21 @@ from dataclasses import dataclass, field
 from random import Random
 
 from ledgerlog_spark.client.bookies import BookieChoice, Candidates
-from ledgerlog_spark.client.hole_reports import HoleQueue, HoleReports
+from ledgerlog_spark.client.hole_reports import HoleQueue
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataUnavailableError
 from ledgerlog_spark.metadata.leases import Leases
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.logs.store import LogStore
 from ledgerlog_spark.metadata.registration import Registration
+from ledgerlog_spark.metadata.replication.ports import LedgerNotes
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.topologies import TopologyStore
 from ledgerlog_spark.metadata.tree import Session
 from ledgerlog_spark.model import LedgerMetadata, Versioned
 from ledgerlog_spark.transport.port import BookieTransport
 from ledgerlog_spark.waits import Deadline
+from ledgerlog_spark.wire.repair_notes import Holes
 
 
 @dataclass(slots=True)
@@ -39,13 +41,13 @@ class Services:
     """Session of the stores; None for stores without a session."""
     topologies: TopologyStore | None = None
     """Places and policy that an operator set; None for a client that ignores them."""
-    hole_reports: HoleReports | None = None
+    hole_notes: LedgerNotes[Holes] | None = None
     """Store of the holes that writers and recoveries leave; None for a client that logs them."""
     bookies: BookieChoice = field(init=False)
     holes: HoleQueue = field(init=False)
 
     def __post_init__(self) -> None:
-        self.holes = HoleQueue(self.hole_reports)
+        self.holes = HoleQueue(self.hole_notes)
         self.bookies = BookieChoice(
             self.registration, self.topologies, self.settings.placement, self.random
         )

@@ -20,9 +20,9 @@ class Holes:
     def __init__(self) -> None:
         self.absent: set[str] = set()
         self.on_their_way: dict[str, list[m.SendAdd]] = {}
-        self._reported: dict[str, list[m.Hole]] = {}
+        self._reported: dict[str, list[m.HoleLeft]] = {}
 
-    def report(self, client: str, holes: Sequence[m.Hole]) -> None:
+    def report(self, client: str, holes: Sequence[m.HoleLeft]) -> None:
         self._reported.setdefault(client, []).extend(holes)
 
     def is_reported(self, client: str, bookie_id: str, entry_id: int) -> bool:

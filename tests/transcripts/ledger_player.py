@@ -237,7 +237,7 @@ def describe(effect: m.Effect) -> str:  # noqa: PLR0911 - one line for each effe
             without = f" without {','.join(replaced)}" if replaced else ""
             again = f" again with {','.join(returned)}" if returned else ""
             return f"ensemble {first}:({','.join(ensemble)}){without}{again}"
-        case m.HolesLeft(holes):
+        case m.HolesLeft(_, holes):
             places = (f"{h.bookie_id} {h.first_entry_id}..{h.last_entry_id}" for h in holes)
             return f"holes {', '.join(places)}"
         case m.NoReplacement(answers, wanted):

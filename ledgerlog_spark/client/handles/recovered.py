@@ -39,7 +39,7 @@ async def recovered(
 
     def take(indication: Indication) -> LedgerMetadata | LedgerLogError | None:
         if isinstance(indication, HolesLeft):
-            services.holes.add(ledger_id, indication.holes)
+            services.holes.add(ledger_id, indication.metadata, indication.holes)
         if isinstance(indication, LedgerFailed):
             return error_from_failure(ledger_id, indication)
         return indication.versioned.value if isinstance(indication, LedgerClosed) else None

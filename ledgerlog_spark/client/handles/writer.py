@@ -287,7 +287,7 @@ class WriteHandle:
         elif isinstance(indication, NoReplacement):
             self._warn_of_missing(indication)
         elif isinstance(indication, HolesLeft):
-            self._holes.add(self.id, indication.holes)
+            self._holes.add(self.id, indication.metadata, indication.holes)
         else:
             assert isinstance(indication, EnsembleChanged), indication
             self._on_ensemble_changed(indication)

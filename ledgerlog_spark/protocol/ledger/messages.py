@@ -356,7 +356,7 @@ class EnsembleChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class HoleLeft:
     """Entries that a bookie should have, and does not have. Some of the entries may be there."""
 
     first_entry_id: int
@@ -372,7 +372,8 @@ class HolesLeft:
     it before `LedgerClosed`.
     """
 
-    holes: tuple[Hole, ...]
+    metadata: LedgerMetadata  # names the fragments of these entries
+    holes: tuple[HoleLeft, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from typing import cast
 
 import pytest
 
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.client.handles.creation import LedgerSpec
+from ledgerlog_spark.client.hole_reports import notes_of
 from ledgerlog_spark.errors import (
     LedgerLogError,
     MetadataFormatError,
     MetadataUnavailableError,
     NotEnoughBookiesError,
 )
-from ledgerlog_spark.model import Quorum
-from ledgerlog_spark.protocol.ledger.messages import Hole
+from ledgerlog_spark.metadata.replication.ports import LedgerNotes
+from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum, Version
+from ledgerlog_spark.protocol.ledger.messages import HoleLeft
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.ledger.write.settings import WriterSettings
 from ledgerlog_spark.retry import RetryPolicy
+from ledgerlog_spark.wire.repair_notes import Hole, Holes
 from tests.fixtures.client_world import ClientWorld
 from tests.fixtures.kinds import now
 from tests.fixtures.records import of_this_thread
@@ -27,17 +30,28 @@ from tests.fixtures.records import of_this_thread
 WINDOW = 50
 
 
-class FakeReports:
-    """A store of reports that fails as often as a test wants."""
+class FakeNotes:
+    """A store of notes that fails as often as a test wants."""
 
     def __init__(self, *errors: LedgerLogError) -> None:
         self.errors = list(errors)
-        self.reported: list[tuple[int, tuple[Hole, ...]]] = []
+        self.notes: list[tuple[int, tuple[Hole, ...]]] = []
 
-    async def report(self, ledger_id: int, holes: Sequence[Hole]) -> None:
+    async def add(self, ledger_id: int, note: Holes) -> Version:
         if self.errors:
             raise self.errors.pop(0)
-        self.reported.append((ledger_id, tuple(holes)))
+        self.notes.append((ledger_id, note.holes))
+        return Version(1, len(self.notes))
+
+
+def note_in(world: ClientWorld, *errors: LedgerLogError) -> FakeNotes:
+    notes = FakeNotes(*errors)
+    world.hole_notes = cast("LedgerNotes[Holes]", notes)
+    return notes
+
+
+def hole(bookie_id: str, first: int, last: int, fragment: int = 0) -> Hole:
+    return Hole(bookie_id, fragment, ranges=((first, last),))
 
 
 def small_client(world: ClientWorld) -> LedgerClient:
@@ -47,7 +61,7 @@ def small_client(world: ClientWorld) -> LedgerClient:
 async def test_appends_go_on_for_ever_while_one_of_three_bookies_is_away(
     world: ClientWorld,
 ) -> None:
-    world.hole_reports = reports = FakeReports()
+    notes = note_in(world)
     client = small_client(world)
     ledger = await client.create_ledger()
     assert await ledger.append(b"x") == 0
@@ -58,14 +72,14 @@ async def test_appends_go_on_for_ever_while_one_of_three_bookies_is_away(
     assert ledger.absent_bookies == ("bookie-1",)
     await asyncio.sleep(600)
     assert await ledger.append(b"x") == 20 * WINDOW
-    assert reports.reported == [], "the fragment has not ended"
+    assert notes.notes == [], "the fragment has not ended"
     await world.come_back("bookie-1", storage)
     await asyncio.sleep(10)
     assert not now(ledger.absent_bookies)
     first, last = ledger.metadata.fragments
     assert (last.first_entry_id, last.ensemble) == (20 * WINDOW + 1, first.ensemble)
     await client.services.holes.drained()
-    assert reports.reported == [(ledger.id, (Hole(1, 20 * WINDOW, "bookie-1"),))]
+    assert notes.notes == [(ledger.id, (hole("bookie-1", 1, 20 * WINDOW),))]
     assert await ledger.append(b"x") == last.first_entry_id
     await asyncio.sleep(1)
     assert world.entries_of("bookie-1", ledger.id) == [0, last.first_entry_id]
@@ -153,7 +167,7 @@ async def test_no_ledger_is_created_without_an_ack_quorum(world: ClientWorld) ->
 
 @pytest.mark.world(bookies=4)
 async def test_an_idle_writer_replaces_a_bookie_that_is_lost(world: ClientWorld) -> None:
-    world.hole_reports = reports = FakeReports()
+    notes = note_in(world)
     client = world.client()
     ledger = await client.create_ledger()
     assert await ledger.append(b"x") == 0
@@ -166,7 +180,7 @@ async def test_an_idle_writer_replaces_a_bookie_that_is_lost(world: ClientWorld)
     assert ledger.metadata.last_fragment.first_entry_id == 1
     closed = await ledger.close()
     assert len(closed.fragments) == 1, "the new fragment has no entries"
-    assert reports.reported == []
+    assert notes.notes == []
 
 
 async def test_without_a_spare_a_lost_bookie_changes_nothing(world: ClientWorld) -> None:
@@ -205,7 +219,7 @@ async def test_nothing_is_lost_while_the_store_is_away_and_shortly_after(
 
 
 async def test_a_sealed_ledger_is_reported_if_its_copies_are_short(world: ClientWorld) -> None:
-    world.hole_reports = reports = FakeReports()
+    notes = note_in(world)
     ledger = await world.client().create_ledger()
     await world.kill("bookie-1")
     for _ in range(3):
@@ -214,35 +228,39 @@ async def test_a_sealed_ledger_is_reported_if_its_copies_are_short(world: Client
     closed = await sealer.seal(ledger.id)
     await sealer.services.holes.drained()
     assert closed.last_entry_id == 2
-    ((ledger_id, holes),) = reports.reported
-    assert (ledger_id, {hole.bookie_id for hole in holes}) == (ledger.id, {"bookie-1"})
+    ((ledger_id, holes),) = notes.notes
+    assert (ledger_id, {one.bookie_id for one in holes}) == (ledger.id, {"bookie-1"})
+
+
+RECORD = LedgerMetadata(Quorum(2, 2, 1), (Fragment(0, ("b", "c")), Fragment(10, ("b", "d"))))
+
+
+async def test_a_hole_is_noted_for_each_fragment_that_names_its_bookie() -> None:
+    holes = [HoleLeft(4, 12, "b"), HoleLeft(4, 12, "c"), HoleLeft(11, 12, "c"), HoleLeft(3, 9, "d")]
+    assert notes_of(RECORD, holes) == [hole("b", 4, 9), hole("b", 10, 12, 10), hole("c", 4, 9)]
 
 
 async def test_a_report_is_repeated_until_the_store_takes_it_or_a_limit(
     world: ClientWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    away = [MetadataUnavailableError("away", retriable=True) for _ in range(3)]
-    world.hole_reports = reports = FakeReports(*away)
+    notes = note_in(world, *(MetadataUnavailableError("away", retriable=True) for _ in range(3)))
     queue = world.client().services.holes
-    queue.add(1, [Hole(0, 1, "b")])
-    queue.add(2, [Hole(0, 1, "b")])
-    queue.add(2, [Hole(5, 6, "c")])
+    queue.add(1, RECORD, [HoleLeft(0, 1, "b")])
+    queue.add(2, RECORD, [HoleLeft(0, 1, "b")])
+    queue.add(2, RECORD, [HoleLeft(5, 6, "c")])
     await queue.drained()
-    assert reports.reported == [
-        (1, (Hole(0, 1, "b"),)),
-        (2, (Hole(0, 1, "b"), Hole(5, 6, "c"))),
-    ]
+    assert notes.notes == [(1, (hole("b", 0, 1),)), (2, (hole("b", 0, 1), hole("c", 5, 6)))]
     assert (queue.reported, queue.dropped) == (3, 0)
-    reports.errors = [MetadataFormatError("damaged")]
-    queue.add(3, [Hole(0, 1, "b")])
+    notes.errors = [MetadataFormatError("damaged")]
+    queue.add(3, RECORD, [HoleLeft(0, 1, "b")])
     await queue.drained()
-    reports.errors = [MetadataUnavailableError("away", retriable=True) for _ in range(1_000)]
-    queue.add(4, [Hole(0, 1, "b")])
+    notes.errors = [MetadataUnavailableError("away", retriable=True) for _ in range(1_000)]
+    queue.add(4, RECORD, [HoleLeft(0, 1, "b")])
     await queue.drained()
     assert (queue.reported, queue.dropped) == (3, 2)
     told = [one.getMessage() for one in of_this_thread(caplog) if one.levelname == "WARNING"]
     assert len(told) == 2
-    assert len(reports.reported) == 2
+    assert len(notes.notes) == 2
 
 
 async def test_waiting_reports_are_bounded(
@@ -250,24 +268,20 @@ async def test_waiting_reports_are_bounded(
 ) -> None:
     monkeypatch.setattr("ledgerlog_spark.client.hole_reports.LEDGERS_MAX", 3)
     monkeypatch.setattr("ledgerlog_spark.client.hole_reports.HOLES_MAX", 2)
-    world.hole_reports = reports = FakeReports()
+    notes = note_in(world)
     queue = world.client().services.holes
     for number in range(5):
-        queue.add(number, [Hole(number, number, "b")])
-    queue.add(0, [Hole(7, 8, "c"), Hole(9, 9, "b"), Hole(11, 12, "c")])
+        queue.add(number, RECORD, [HoleLeft(number, number, "b")])
+    queue.add(0, RECORD, [HoleLeft(7, 8, "c"), HoleLeft(9, 9, "b")])
     await queue.drained()
-    assert queue.dropped == 2
-    assert reports.reported == [
-        (0, (Hole(0, 9, "b"), Hole(7, 12, "c"))),
-        (1, (Hole(1, 1, "b"),)),
-        (2, (Hole(2, 2, "b"),)),
+    assert queue.dropped == 3
+    assert notes.notes == [
+        (0, (hole("b", 0, 0), hole("c", 7, 8))),
+        (1, (hole("b", 1, 1),)),
+        (2, (hole("b", 2, 2),)),
     ]
 
 
-@pytest.mark.world(
-    settings=None,
-    bookies=3,
-)
 async def test_a_bookie_that_is_registered_and_does_not_answer_is_tried_ever_less_often(
     world: ClientWorld,
 ) -> None:

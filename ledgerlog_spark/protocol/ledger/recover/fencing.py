@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ledgerlog_spark.model import NO_ENTRY, Code, Quorum
-from ledgerlog_spark.protocol.ledger.messages import Hole, ReadReplied, SendRead
+from ledgerlog_spark.protocol.ledger.messages import HoleLeft, ReadReplied, SendRead
 from ledgerlog_spark.protocol.ledger.quorum import is_covered, owned_entries
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
@@ -80,19 +80,19 @@ class Fencing:
             self.state = FencingState.UNCOVERED
         return self.state
 
-    def holes(self, first_entry_id: int, last_entry_id: int) -> list[Hole]:
+    def holes(self, first_entry_id: int, last_entry_id: int) -> list[HoleLeft]:
         """Holes among the entries of the ensemble that recovery does not read (PROTOCOL.md#C24).
 
         A bookie has a hole if its last entry is before its last one of these entries, or if it has
         not answered.
         """
         size = self.quorum.ensemble_size
-        holes: list[Hole] = []
+        holes: list[HoleLeft] = []
         if first_entry_id > last_entry_id:
             return holes
         first_looked_at = max(first_entry_id, last_entry_id - size + 1)
         for index, bookie_id in enumerate(self.ensemble):
             owned = owned_entries(self.quorum, index, first_looked_at, last_entry_id)
             if owned and self.last_found.get(index, NO_ENTRY) < owned[-1]:
-                holes.append(Hole(first_entry_id, last_entry_id, bookie_id))
+                holes.append(HoleLeft(first_entry_id, last_entry_id, bookie_id))
         return holes

@@ -155,11 +155,12 @@ class LedgerRecovery(UpdatingMachine):
         """Accept the closed metadata, whichever client wrote it (PROTOCOL.md#C13, LOGS.md#S2)."""
         if result.current.value.last_entry_id < self._floor_entry_id:
             return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
-        holes = self._holes_of(result.current.value)
+        closed = result.current.value
+        holes = self._holes_of(closed)
         self.phase = RecoveryPhase.DONE
-        return [*([m.HolesLeft(holes)] if holes else ()), m.LedgerClosed(result.current)]
+        return [*([m.HolesLeft(closed, holes)] if holes else ()), m.LedgerClosed(result.current)]
 
-    def _holes_of(self, closed: LedgerMetadata) -> tuple[m.Hole, ...]:
+    def _holes_of(self, closed: LedgerMetadata) -> tuple[m.HoleLeft, ...]:
         """What this attempt leaves short of copies, if its fragments are those of the record."""
         if self.phase is not RecoveryPhase.CLOSING or closed.fragments != self._closing_fragments:
             return ()

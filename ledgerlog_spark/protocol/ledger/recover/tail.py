@@ -309,7 +309,7 @@ class RecoveryTail:
             case _:
                 return _failed(m.Failure.RECOVERY, entry_id=self._reads.next_entry_id)
 
-    def holes(self) -> tuple[m.Hole, ...]:
+    def holes(self) -> tuple[m.HoleLeft, ...]:
         """What the bookies lack of the last fragment at the end (PROTOCOL.md#C24)."""
         first = self._record.value.last_fragment.first_entry_id
         holes = {hole.bookie_id: hole for hole in self._fencing.holes(first, self.write_back.found)}

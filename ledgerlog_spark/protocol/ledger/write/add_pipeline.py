@@ -20,7 +20,7 @@ from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, RUN_ENTRIES_MAX, Code, Quorum
 from ledgerlog_spark.protocol.ledger.messages import (
     AddReplied,
-    Hole,
+    HoleLeft,
     Payload,
     Run,
     RunConfirmed,
@@ -270,9 +270,9 @@ class AddPipeline:
         """Count what suspended indexes have not stored of the confirmed runs as holes."""
         self.note_holes(_indexes(self._suspended))
 
-    def take_holes(self) -> tuple[Hole, ...]:
+    def take_holes(self) -> tuple[HoleLeft, ...]:
         """Return the holes since the last call, by bookie."""
-        holes = tuple(Hole(*ids, name) for name, ids in sorted(self._holes.items()))
+        holes = tuple(HoleLeft(*ids, name) for name, ids in sorted(self._holes.items()))
         self._holes.clear()
         return holes
 

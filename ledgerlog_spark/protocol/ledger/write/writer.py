@@ -90,7 +90,7 @@ class LedgerWriter(UpdatingMachine):
         self._failed = FailedBookies()  # the pipeline suspends their indexes
         self._absences = Absences(created.value.quorum, self._pipeline, self._failed)
         self._lost: set[int] = set()  # some of the failed bookies, until they are replaced or not
-        self._holes: tuple[m.Hole, ...] = ()  # of the last fragment; set when no run is pending
+        self._holes: tuple[m.HoleLeft, ...] = ()  # of the last fragment; set when no run is pending
         # their indexes are suspended too, until their timers fire
         self._busy = BusyBookies(self._numbers)
         self._change: FragmentChange | None = None  # the pending change; set in CHANGING
@@ -403,7 +403,7 @@ class LedgerWriter(UpdatingMachine):
         returned = tuple(change.returned.values())
         changed = m.EnsembleChanged(fragment.first_entry_id, fragment.ensemble, replaced, returned)
         sends = self._pipeline.replace(fragment.ensemble, change.indexes)
-        return [changed, *_holes_left(self._pipeline.take_holes()), *sends]
+        return [changed, *self._holes_left(self._pipeline.take_holes()), *sends]
 
     def _on_close_requested(self, _event: m.CloseRequested) -> list[m.Effect]:
         """Close at the last add confirmed, even during a change (PROTOCOL.md#D2-D3)."""
@@ -425,7 +425,7 @@ class LedgerWriter(UpdatingMachine):
     def _on_close_settled(self, result: UpdateResult) -> list[m.Effect]:
         if result.failure is None:
             self.phase = WriterPhase.CLOSED
-            return [*_holes_left(self._holes), m.LedgerClosed(result.current)]
+            return [*self._holes_left(self._holes), m.LedgerClosed(result.current)]
         # The caller may close again. Until the metadata is read, the outcome of the first close is
         # unknown.
         self._may_be_closed = not result.is_definite
@@ -455,9 +455,8 @@ class LedgerWriter(UpdatingMachine):
         if self._withdrawn_from is None:
             self._withdrawn_from = withdrawn
 
-
-def _holes_left(holes: tuple[m.Hole, ...]) -> list[m.Effect]:
-    return [m.HolesLeft(holes)] if holes else []
+    def _holes_left(self, holes: tuple[m.HoleLeft, ...]) -> list[m.Effect]:
+        return [m.HolesLeft(self.metadata.value, holes)] if holes else []
 
 
 ADDING = (WriterPhase.OPEN, WriterPhase.LISTING, WriterPhase.CHANGING)
