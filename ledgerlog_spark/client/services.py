@@ -71,6 +71,7 @@ class Services:
             leases=stores.leases,
             session=stores.tree,
             topologies=stores.topologies,
+            hole_notes=stores.holes,
         )
 
     async def candidates(self, *, is_fresh: bool = True) -> Candidates:
