@@ -37,8 +37,7 @@ from pydantic_settings import (
 from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.settings import JOURNAL_FILES_MIN, ModeSettings
 from ledgerlog_spark.errors import ConfigurationError
-from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, SERVICE_URI_DEFAULT
-from ledgerlog_spark.protocol.placement.places import checked_place_name
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, SERVICE_URI_DEFAULT, checked_place_name
 
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20

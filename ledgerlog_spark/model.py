@@ -42,6 +42,10 @@ contains the password.
 Ledgers of other programs may have longer passwords."""
 
 
+PLACE_NAME_LENGTH_MAX = 255
+"""Maximum length of the name of a rack or region."""
+
+
 class Code(Enum):
     """The outcome of one request to one bookie, for the protocol.
 
@@ -98,6 +102,21 @@ def check_type(name: str, value: object, kind: type) -> None:
         raise ConfigurationError(
             f"{name} must be of type {kind.__name__}, got {value!r}", key=name, value=value
         )
+
+
+def checked_place_name(value: str) -> str:
+    """Return the name of a rack or region, or raise ConfigurationError if it is unusable."""
+    if (
+        not 1 <= len(value) <= PLACE_NAME_LENGTH_MAX
+        or not value.isprintable()
+        or value != value.strip()
+    ):
+        raise ConfigurationError(
+            f"{value!r} cannot be the name of a rack or region: use 1 to {PLACE_NAME_LENGTH_MAX} "
+            "printable characters, without spaces at the ends",
+            value=value,
+        )
+    return value
 
 
 @dataclass(frozen=True, slots=True)

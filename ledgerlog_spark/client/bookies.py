@@ -1,4 +1,4 @@
-"""The bookies from which a client chooses: who is writable, where, and with how many free bytes."""
+"""The bookies from which a client chooses: their ids, their places and their free bytes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Candidates:
 
 
 class BookieChoice:
-    """What one client knows about the bookies of its cluster.
+    """The bookies of a cluster, as one client has seen them.
 
     Registrations are read when a bookie is seen first, and later at most once a minute. So free
     bytes and places may be a minute old. The failures of bookies are those that this client saw.
@@ -119,7 +119,10 @@ class BookieChoice:
 
     async def candidates(self, *, is_fresh: bool) -> Candidates:
         """List the writable bookies, from the cache if `is_fresh` is false."""
-        names = await (self.writable.refreshed() if is_fresh else self.writable.known())
+        if is_fresh:
+            names = await self.writable.refreshed()
+        else:
+            names = await self.writable.known()
         bookies = await self.known(names)
         free_bytes = {name: self._free_bytes(name) for name in names}
         draws = {name: self._random.random() for name in names}
@@ -221,7 +224,7 @@ def _now_ms() -> int:
 def not_enough_bookies(
     quorum: Quorum, candidates: Candidates, why: Unplaceable
 ) -> NotEnoughBookiesError:
-    """The error for a ledger that cannot be placed. It names what is missing, with figures."""
+    """The error for a ledger that cannot be placed. It has the figures."""
     size, copies = quorum.ensemble_size, quorum.write_quorum
     writable, found = len(candidates.names), why.available
     figures: dict[str, Any] = {"wanted": why.wanted, "available": found, "missing": why.missing}
@@ -237,20 +240,20 @@ def not_enough_bookies(
             f"a ledger with ensemble_size {size} and write_quorum {copies} needs different hosts "
             f"for the {copies} copies of each entry, but the hosts of the {writable} writable "
             f"bookies are {found}: start bookies on other hosts, or allow one host for two copies: "
-            f"{policy} --allow-same-host`",
+            f"{policy} --same-host`",
             **figures,
         )
     if why.missing in ("racks", "regions"):
         return NotEnoughBookiesError(
             f"a ledger with write_quorum {copies} needs {why.wanted} {why.missing} for the copies "
             f"of each entry, but the {why.missing} of the {writable} writable bookies are {found}: "
-            f"start bookies in others, or run {policy} --no-enforce-{why.missing}`",
+            f"start bookies in others, or run {policy} --enforce none`",
             **figures,
         )
     kind = {"free bytes": "have free bytes", "quarantine": "did not fail a moment ago"}[why.missing]
     return NotEnoughBookiesError(
         f"a ledger with ensemble_size {size} needs {size} bookies that {kind}, but of the "
         f"{writable} writable bookies only {found} can be chosen: start more bookies, or run "
-        f"{policy} --no-enforce-{why.missing.replace(' ', '-')}`",
+        f"{policy} --enforce none`",
         **figures,
     )

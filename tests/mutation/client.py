@@ -47,7 +47,8 @@ _HOST = [
     Mutation(
         "list_of_bookies_that_fails_is_not_answered",
         f"{CLIENT}/host/effects.py",
-        "            _outcome_or_raise(error)\n            listed = BookiesListed(effect.request, ())\n",
+        "            _outcome_or_raise(error)\n"
+        "            listed = BookiesListed(effect.request, ())\n",
         "            _outcome_or_raise(error)\n            return\n",
         "a writer waits for replacements forever",
     ),

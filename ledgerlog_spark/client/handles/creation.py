@@ -194,7 +194,7 @@ async def placed(services: Services, quorum: Quorum) -> Chosen:
     each write set keeps Qa writable bookies (PROTOCOL.md#B21).
 
     Raises:
-        NotEnoughBookiesError: There is no such ensemble. The error names what is missing.
+        NotEnoughBookiesError: There is no such ensemble. The error has the figures.
     """
     found = await services.candidates(is_fresh=False)
     result = place_new(quorum, found.names, (), found.bookies, found.policy)

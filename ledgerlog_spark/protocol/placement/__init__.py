@@ -1,7 +1,10 @@
 """Which bookies store the entries of a ledger: pure functions, without clock and randomness.
 
-`place.py` fills the empty indexes of an ensemble, and `replacement.py` replaces failed bookies.
-`adherence.py` compares an ensemble with the policy (`policy.py`). `places.py` describes the bookies
-of a cluster, `preference.py` orders them by their free bytes, and `quarantine.py` lists the bookies
-that failed a moment ago. AUTORECOVERY.md has the rules (Z).
+- `place`: fills the empty indexes of an ensemble. `search`: finds the first ensemble that is spread
+  enough. `replacement`: replaces failed bookies.
+- `policy`: the rules. `adherence`: compares an ensemble with the rules.
+- `places`: the bookies of a cluster, and where they are. `preference`: orders bookies by their free
+  bytes. `quarantine`: the bookies that failed a moment ago.
+
+AUTORECOVERY.md#placement lists the rules.
 """

@@ -73,7 +73,7 @@ def place(
         policy: The rules.
 
     Returns:
-        The ensemble, or what is missing (AUTORECOVERY.md#Z9).
+        The ensemble, or the shortage that prevents it (AUTORECOVERY.md#Z9).
     """
     fresh = [name for name in dict.fromkeys(candidates) if name not in keep]
     search = Search(quorum, keep, fresh, bookies)

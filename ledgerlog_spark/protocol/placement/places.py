@@ -6,21 +6,6 @@ import ipaddress
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from ledgerlog_spark.errors import ConfigurationError
-
-NAME_LENGTH_MAX = 255
-
-
-def checked_place_name(value: str) -> str:
-    """Return the name of a rack or region, or raise ConfigurationError if it is unusable."""
-    if not 1 <= len(value) <= NAME_LENGTH_MAX or not value.isprintable() or value != value.strip():
-        raise ConfigurationError(
-            f"{value!r} cannot be the name of a rack or region: use 1 to {NAME_LENGTH_MAX} "
-            "printable characters, without spaces at the ends",
-            value=value,
-        )
-    return value
-
 
 @dataclass(frozen=True, slots=True)
 class BookiePlace:
@@ -39,7 +24,7 @@ UNKNOWN = BookiePlace()
 
 @dataclass(frozen=True, slots=True)
 class BookieMap:
-    """What is known about the bookies of a cluster.
+    """The bookies of a cluster: their places, and the bookies that are better avoided.
 
     Attributes:
         places: The place of each known bookie, also of bookies that are down.

@@ -8,13 +8,12 @@ from collections import Counter
 import pytest
 
 from ledgerlog_spark.errors import ConfigurationError
-from ledgerlog_spark.model import BookieInfo, Quorum
+from ledgerlog_spark.model import BookieInfo, Quorum, checked_place_name
 from ledgerlog_spark.protocol.placement.adherence import adherence
 from ledgerlog_spark.protocol.placement.place import Placed, Unplaceable, place
 from ledgerlog_spark.protocol.placement.places import (
     BookieMap,
     BookiePlace,
-    checked_place_name,
 )
 from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 from ledgerlog_spark.protocol.placement.preference import in_preference
