@@ -38,6 +38,17 @@ def codes_of(client: BlockingClient, ledger_id: int, entry_id: int) -> dict[str,
     return dict(client.run(lambda one: one.entry_copies(ledger_id, metadata, entry_id)))
 
 
+def noted(client: BlockingClient, ledger_id: int) -> set[str]:
+    """Return the bookies whose holes in a ledger are noted for auto-recovery."""
+
+    async def load(one: LedgerClient) -> set[str]:
+        assert one.services.hole_notes is not None
+        note = await one.services.hole_notes.load(ledger_id)
+        return set() if note is None else {hole.bookie_id for hole in note.value.holes}
+
+    return client.run(load)
+
+
 def is_listed(cluster: BookieCluster, client: BlockingClient) -> bool:
     return VICTIM in client.run(lambda one: one.services.registration.writable())
 
@@ -99,6 +110,7 @@ def test_nothing_stops_while_one_of_three_bookies_is_dead(
             older = codes_of(client, handle.id, begun - 1)
             assert older.pop(VICTIM).is_absent
             assert set(older.values()) == {Code.OK}
+            assert until(lambda handle=handle: noted(client, handle.id)) == {VICTIM}
 
         entries = ledger.close().last_entry_id + 1
         assert sum(1 for _ in client.open_ledger(ledger.id).read()) == entries
