@@ -15,6 +15,7 @@ from ledgerlog_spark.metadata.replication.ports import LedgerNotes
 from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.ledger.messages import HoleLeft
 from ledgerlog_spark.retry import RetryPolicy
+from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.repair_notes import Hole, Holes
 
 LEDGERS_MAX = 10_000
@@ -74,10 +75,10 @@ class HoleQueue:
     async def drained(self) -> None:
         """Wait until no report waits. Each report ends, because its retries are limited."""
         while self._task is not None and not self._task.done():
-            await asyncio.wait([self._task])
+            await forever(asyncio.wait([self._task]), "the retries of each report are limited")
 
     def stop(self) -> None:
-        """Stop reporting. What waits is dropped."""
+        """Stop reporting, and drop all reports that wait."""
         if self._task is not None:
             self._task.cancel()
         self.dropped += sum(map(len, self._waiting.values()))

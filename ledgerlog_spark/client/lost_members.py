@@ -1,4 +1,4 @@
-"""Tells writers that bookies of their ensembles are lost (PROTOCOL.md#B22).
+"""Notifies writers that bookies of their ensembles are lost (PROTOCOL.md#B22).
 
 A busy writer notices a dead bookie when an add fails. An idle writer does not, and its last
 fragment would stay short of a bookie. So the client looks at the registrations while it has open
@@ -26,7 +26,7 @@ LOST_SECONDS = 10.0
 """A bookie is lost when it has been registered neither way for this time."""
 
 CHANGES_PER_SECOND_MAX = 500
-"""Maximum number of writers that are told per second. Each may change its ensemble."""
+"""Maximum number of writers that are notified per second. Each may change its ensemble."""
 
 _PAUSE_SECONDS = 0.1
 
@@ -42,7 +42,7 @@ class Member(Protocol):
         ...
 
     def member_lost(self, bookie_id: str) -> None:
-        """Tell the writer that a bookie is lost."""
+        """Notify the writer that a bookie is lost."""
         ...
 
 
@@ -79,7 +79,7 @@ class LostMembers:
                 self._store_is_away()
                 continue
             for bookie_id in lost:
-                await self._tell(bookie_id)
+                await self._notify(bookie_id)
 
     async def look(self, now_s: float) -> list[str]:
         """Return the bookies that are lost now, and that a spare bookie can replace.
@@ -105,7 +105,7 @@ class LostMembers:
         writable = await self._services.bookies.writable.refreshed()
         registered = {*writable, *await registration.read_only()}
         lost = [name for name in due if name not in registered]
-        self._since |= dict.fromkeys(lost, now_s)  # they are told again if they stay lost
+        self._since |= dict.fromkeys(lost, now_s)  # the notice is repeated after the same time
         return lost if set(writable) - members else []
 
     def _store_is_back(self, now_s: float) -> bool:
@@ -123,7 +123,7 @@ class LostMembers:
         self._was_connected = False
         self._since.clear()
 
-    async def _tell(self, bookie_id: str) -> None:
+    async def _notify(self, bookie_id: str) -> None:
         writers = [one for one in self._writers() if bookie_id in one.ensemble]
         _logger.warning(
             "bookie %s has not been registered for %g s: %d open ledgers replace it",

@@ -137,7 +137,7 @@ class WriteHandle:
 
     @property
     def absent_bookies(self) -> tuple[str, ...]:
-        """Bookies of the ensemble that get nothing, because they are away. Nobody replaces them.
+        """Bookies of the ensemble that get nothing, because they are away and no other is there.
 
         New entries have one copy less for each absent bookie of their write set.
         """
@@ -257,7 +257,8 @@ class WriteHandle:
             self._closed.set_exception(self._stopped_error())
 
     def member_lost(self, bookie_id: str) -> None:
-        """Tell the writer that a bookie has not been registered for long (PROTOCOL.md#B22)."""
+        """Notify the writer that a bookie has not been registered for long."""
+        # PROTOCOL.md#B22
         check_type("bookie_id", bookie_id, str)
         if self.is_writable:
             self._host.post(MemberLost(bookie_id))

@@ -3,5 +3,5 @@
 - `writer`: adds, replacement of failed bookies, close. `settings`: its phases and limits.
 - `add_pipeline`: pending runs of one ensemble.
 - `ensemble_change`: which bookies failed, and the writes of the metadata.
-- `absences`: failed bookies that nobody can replace.
+- `absences`: failed bookies without a replacement, of which only ids are kept.
 """

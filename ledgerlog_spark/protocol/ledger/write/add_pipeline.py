@@ -184,8 +184,9 @@ class AddPipeline:
         self.next_entry_id = first + entries
         self._length_sent += size_bytes
         owners = self._owners(run)
-        for index in _indexes(owners & self._abandoned):
-            self._note_hole(run, index)
+        if self._abandoned:
+            for index in _indexes(owners & self._abandoned):
+                self._note_hole(run, index)
         pending = SentRun(run, owners & ~self._abandoned)
         self._unconfirmed.append(pending)
         self.entries_in_flight += entries
@@ -249,7 +250,7 @@ class AddPipeline:
     def leave_out(self, index: int) -> None:
         """Send nothing to `index` until `replace` or `resend`, and keep no confirmed run for it.
 
-        From now on, only the ids of what the bookie lacks are kept (PROTOCOL.md#A11).
+        From now on, only the ids of the missing entries are kept (PROTOCOL.md#A11).
         """
         self.suspend(index)
         self._absent |= 1 << index
@@ -340,8 +341,9 @@ class AddPipeline:
         self.length = run.length_before + run.size_bytes
         pending.is_confirmed = True
         self._late[run.first_entry_id] = pending
-        for index in _indexes(self._absent):
-            self._let_off(pending, index)
+        if self._absent:
+            for index in _indexes(self._absent):
+                self._let_off(pending, index)
         self._release_if_answered(pending)
         return RunConfirmed(run.first_entry_id, run.last_entry_id)
 

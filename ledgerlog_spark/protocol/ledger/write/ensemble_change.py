@@ -36,20 +36,21 @@ class FailedBookies:
         self.counts: dict[str, int] = {}  # number of failures of each bookie in this ledger
         # number of waits of each index for a replacement, since its bookie last answered
         self.rounds: dict[int, int] = {}
-        # bookie of each index that waits for a replacement, and the answer that made it fail
-        self._failed: dict[int, tuple[str, Code]] = {}
+        # bookie of each index that waits for a replacement, and the answer that made it fail;
+        # empty on the usual path
+        self.by_index: dict[int, tuple[str, Code]] = {}
         self._counts_lately: dict[str, int] = {}
         self._waiting: set[int] = set()
         self._waited: set[int] = set()
 
     def __bool__(self) -> bool:
         """Whether an index waits for a replacement."""
-        return bool(self._failed)
+        return bool(self.by_index)
 
     @property
     def indexes(self) -> tuple[int, ...]:
         """Indexes that wait for a replacement, in ascending order."""
-        return tuple(sorted(self._failed))
+        return tuple(sorted(self.by_index))
 
     @property
     def answers(self) -> tuple[tuple[str, Code], ...]:
@@ -57,19 +58,19 @@ class FailedBookies:
 
         The newest of `codes` is last, because messages show only the last bookies.
         """
-        answered = [failed for failed in self._failed.values() if failed[0] not in self.codes]
+        answered = [failed for failed in self.by_index.values() if failed[0] not in self.codes]
         return (*answered, *self.codes.items())
 
     def answers_at(self, indexes: Iterable[int]) -> tuple[tuple[str, Code], ...]:
         """Return the failed bookie of each index, and the answer that made it fail."""
-        return tuple(self._failed[index] for index in indexes)
+        return tuple(self.by_index[index] for index in indexes)
 
     def report(self, index: int, bookie_id: str, code: Code) -> None:
         """Record that the bookie at `index` failed. Until `settle`, later failures do not count."""
         self.codes.pop(bookie_id, None)
         self.codes[bookie_id] = code
-        before, _ = self._failed.get(index, (None, code))
-        self._failed[index] = (bookie_id, code)
+        before, _ = self.by_index.get(index, (None, code))
+        self.by_index[index] = (bookie_id, code)
         if before != bookie_id:
             for counts in (self.counts, self._counts_lately):
                 counts[bookie_id] = counts.get(bookie_id, 0) + 1
@@ -107,7 +108,7 @@ class FailedBookies:
 
     def settle(self, index: int) -> None:
         """Record that `index` no longer waits for a replacement."""
-        self._failed.pop(index, None)
+        self.by_index.pop(index, None)
         self._waiting.discard(index)
         self._waited.discard(index)
 
@@ -118,7 +119,7 @@ class FailedBookies:
 
     def forget_indexes(self) -> None:
         """Forget all indexes before a new attempt. Keep the failures of each bookie."""
-        for forgotten in (self._failed, self.rounds, self._waiting, self._waited):
+        for forgotten in (self.by_index, self.rounds, self._waiting, self._waited):
             forgotten.clear()
         self._counts_lately.clear()
 
@@ -201,7 +202,7 @@ def with_fragment(fragments: tuple[Fragment, ...], new: Fragment) -> tuple[Fragm
 def fragments_up_to(fragments: tuple[Fragment, ...], last_entry_id: int) -> tuple[Fragment, ...]:
     """The fragments of a ledger that is closed at `last_entry_id` (PROTOCOL.md#D4).
 
-    A fragment behind the end has no entries. Only the first fragment is always kept.
+    A fragment after the end has no entries. Only the first fragment is always kept.
     """
     first, *others = fragments
     return (first, *(one for one in others if one.first_entry_id <= last_entry_id))

@@ -10,8 +10,8 @@ When no bookie can replace a failed bookie, the fragments do not change, and the
 with the other bookies. After a delay the writer lists the bookies again, and retries the failed
 bookie if it is still registered (PROTOCOL.md#B9). `WriterSettings.replacement` limits the retries.
 After the last retry, or when the window is full, the bookie is *absent*: the writer sends it
-nothing, and keeps only the ids of what it lacks. When the bookie is registered again, the writer
-begins a new fragment after the last add confirmed (PROTOCOL.md#B20; `absences.py`).
+nothing, and keeps only the ids of the missing entries. When the bookie is registered again, the
+writer begins a new fragment after the last add confirmed (PROTOCOL.md#B20; `absences.py`).
 
 A bookie that answers BUSY has not failed. The refused runs are resent after a wait. During the
 wait, the writer confirms with the other bookies (PROTOCOL.md#A12; `protocol/ledger/overload.py`).
@@ -144,7 +144,7 @@ class LedgerWriter(UpdatingMachine):
         effects: list[m.Effect] = [*self._pipeline.add(event.payloads)]
         if self._settings.add_quorum_timeout_ms is not None and not self._quorum_timer:
             effects += self._arm_quorum_timer()
-        if self._failed:
+        if self._failed.by_index:
             self._absences.make_room()
             if self.phase is WriterPhase.OPEN and not self._retry_timer and not self._listing:
                 effects += self._look_for_absent()
@@ -163,7 +163,7 @@ class LedgerWriter(UpdatingMachine):
             if self._absences.returns:
                 self._absences.stored(answer.index)
             confirmed = self._pipeline.confirm()
-            if failed:
+            if failed.by_index:
                 self._absences.make_room()
             return [*confirmed]
         if answer.code in FATAL_ADD_CODES:
