@@ -13,10 +13,10 @@ from ledgerlog_spark.callbacks import notify
 from ledgerlog_spark.client.append_queue import AppendListener
 from ledgerlog_spark.client.arguments import check_callback, check_iterable, check_type
 from ledgerlog_spark.client.handles.creation import (
-    Created,
     CreateRecord,
     DrawnIds,
     LedgerSpec,
+    NewLedger,
     check_ledger_password,
     checked_ledger_id,
     checked_password,
@@ -161,7 +161,7 @@ class LedgerClient:
     def _writing(
         self,
         spec: LedgerSpec,
-        created: Created,
+        created: NewLedger,
         *,
         on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> WriteHandle:

@@ -179,7 +179,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
+class NewLedger:
     """A new ledger without entries, and the bookies of its ensemble that are absent."""
 
     ledger_id: int
@@ -224,7 +224,7 @@ async def create_record(
     *,
     drawn_id: int | None = None,
     create: CreateRecord | None = None,
-) -> Created:
+) -> NewLedger:
     """Create an empty ledger.
 
     If `create` is given, it is called instead of `LedgerStore.create`. This function raises the
@@ -249,7 +249,7 @@ async def create_record(
     for attempt in range(IDS_TRIED_MAX):
         chosen = (await services.ledgers.new_ids())[0] if drawn_id is None else drawn_id
         try:
-            return Created(chosen, await store_create(chosen, metadata), bookies.absent)
+            return NewLedger(chosen, await store_create(chosen, metadata), bookies.absent)
         except LedgerExistsError:
             if drawn_id is not None or attempt + 1 == IDS_TRIED_MAX:
                 raise
