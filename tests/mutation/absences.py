@@ -11,7 +11,8 @@ MUTATIONS = [
     Mutation(
         "absence_without_an_ack_quorum",
         f"{WRITE}/absences.py",
-        "        if not is_acknowledged(self._quorum, answering, 0, size):\n            return False\n",
+        "        if not is_acknowledged(self._quorum, answering, 0, size):\n"
+        "            return False\n",
         "        _ = answering\n",
         "a writer without an ack quorum never ends",
     ),

@@ -9,7 +9,7 @@ import pytest
 from ledgerlog_spark.model import Quorum
 from ledgerlog_spark.protocol.placement.absent_members import absent_indexes, place_new
 from ledgerlog_spark.protocol.placement.place import Placed, Unplaceable
-from ledgerlog_spark.protocol.placement.places import BookieMap, Place
+from ledgerlog_spark.protocol.placement.places import BookieMap, BookiePlace
 from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 
 QUORUMS = [
@@ -56,7 +56,7 @@ def test_absent_bookies_are_named_only_if_there_are_too_few_others() -> None:
 
 def test_a_rule_of_placement_is_not_broken_by_an_absent_bookie() -> None:
     """The hosts are the reason, and another bookie on a third host would not be named instead."""
-    same = BookieMap({name: Place(host="h") for name in ("b0", "b1", "b2")})
+    same = BookieMap({name: BookiePlace(host="h") for name in ("b0", "b1", "b2")})
     found = place_new(
         Quorum(3, 3, 2), ("b0", "b1", "b2"), ("b3",), same, PlacementPolicy(allow_same_host=False)
     )
