@@ -42,18 +42,13 @@ def place_new(
 def absent_indexes(quorum: Quorum, count: int) -> tuple[int, ...] | None:
     """Indexes for `count` absent bookies of a new ledger, in ascending order.
 
-    In each write set, at most Qw - Qa bookies may be absent. The result is None if `count` bookies
-    are too many.
+    In each write set, at most Qw - Qa bookies may be absent. The indexes are spread evenly, so no
+    other choice has fewer of them in its worst write set. The result is None if `count` bookies are
+    too many.
     """
-    masks = write_set_masks(quorum)
+    size = quorum.ensemble_size
+    chosen = tuple(number * size // count for number in range(count))
+    absent = sum(1 << index for index in chosen)
     allowed = quorum.write_quorum - quorum.ack_quorum
-    chosen: list[int] = []
-    taken = 0
-    for index in range(quorum.ensemble_size):
-        if len(chosen) == count:
-            break
-        with_it = taken | 1 << index
-        if all((mask & with_it).bit_count() <= allowed for mask in masks):
-            taken = with_it
-            chosen.append(index)
-    return tuple(chosen) if len(chosen) == count else None
+    is_allowed = all((mask & absent).bit_count() <= allowed for mask in write_set_masks(quorum))
+    return chosen if is_allowed else None
