@@ -246,6 +246,10 @@ class Registration:
         """Watch `writable`: `on_change` is called after a change or a new session."""
         return self._tree.watch_children(self._available, on_change)
 
+    def watch_read_only(self, on_change: znodes.OnChange) -> znodes.CancelWatch:
+        """Watch `read_only`, as `watch_writable` watches `writable`."""
+        return self._tree.watch_children(self._read_only, on_change)
+
     async def read_cookie(self, bookie_id: str) -> Versioned[bytes] | None:
         """The stored bytes of a bookie's cookie; None if the bookie has no cookie."""
         return await znodes.get_or_none(self._tree, self._cookie_path(bookie_id))

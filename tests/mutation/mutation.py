@@ -84,6 +84,7 @@ SIMULATORS = {
     "storage": ("tests.crash.schedules", "--schedules", "130", "--seed", "0"),
     "crash": pytest_of("tests/crash"),
     "loss": ("tests.sim.loss", "--schedules", "60", "--seed", "1"),
+    "vacate": ("tests.sim.vacate", "--schedules", "100", "--seed", "0"),
     "service": ("tests.sim.service", "--schedules", "120", "--seed", "1"),
 }
 """The simulators, by name: random schedules, and the scripts and power losses that always run."""
@@ -154,6 +155,12 @@ SUITES = {
     "ledgerlog_spark/wire/known_bookie": _IDENTITY,
     "ledgerlog_spark/protocol/log/": Suite(("lists", "log"), _LOG_TESTS),
     "ledgerlog_spark/protocol/placement/": Suite((), _PLACEMENT_TESTS),
+    "ledgerlog_spark/protocol/autorecovery/vacate/": Suite(
+        ("vacate",), ((f"{_UNIT}/protocol/test_vacate.py", "tests/sim/vacate"),)
+    ),
+    "ledgerlog_spark/autorecovery/vacate/": Suite(
+        (), ((f"{_UNIT}/autorecovery/test_vacations.py",),)
+    ),
     "ledgerlog_spark/protocol/placement/replacement": Suite(
         ("ledger", "ledger scripts"), _PLACEMENT_TESTS
     ),

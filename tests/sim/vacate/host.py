@@ -49,15 +49,16 @@ class AuditorHost:
             self._handle(m.VacationBegun())
         self._world.later(self._world.draw_ms(500, LOOK_MS, "look"), self._look)
 
-    def _handle(self, event: m.Event) -> None:
-        if self._machine is None:
+    def _handle(self, event: m.Event, machine: Vacating | None = None) -> None:
+        """Give an event to the machine, unless it answers a request of an earlier machine."""
+        if self._machine is None or machine is not (machine and self._machine):
             return
         for effect in self._machine.handle(event):
             self._performers[type(effect)](effect)
 
     def _later(self, act: Callable[[], m.Event], *, failed: m.Event | None = None) -> None:
         """Perform a request after a delay, and answer after another one."""
-        world = self._world
+        world, machine = self._world, self._machine
         delay_ms = world.draw_ms(1, 400, "request")
         if not world.is_calm and world.happens(STALL_PART, "stall"):
             delay_ms += world.draw_ms(1_000, 120_000, "stalled")
@@ -68,7 +69,7 @@ class AuditorHost:
             if failed is not None and not world.is_calm and world.happens(LOST_PART, "lost"):
                 event = failed
                 world.note("lost answers")
-            world.later(world.draw_ms(1, 400, "answer"), lambda: self._handle(event))
+            world.later(world.draw_ms(1, 400, "answer"), lambda: self._handle(event, machine))
 
         world.later(delay_ms, perform)
 
@@ -160,7 +161,8 @@ class AuditorHost:
 
     def _pause(self, effect: m.Pause) -> None:
         delay_ms = effect.delay_ms + self._world.draw_ms(0, 300, "jitter")
-        self._world.later(delay_ms, lambda: self._handle(m.PauseOver(effect.request)))
+        machine, over = self._machine, m.PauseOver(effect.request)
+        self._world.later(delay_ms, lambda: self._handle(over, machine))
 
     def _end(self, effect: m.VacationEnded) -> None:
         self._machine = None
