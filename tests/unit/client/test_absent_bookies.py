@@ -301,3 +301,21 @@ async def test_a_bookie_that_is_registered_and_does_not_answer_is_tried_ever_les
     await asyncio.sleep(400)
     assert await ledger.append(b"x") == 2 * 3600
     assert not now(ledger.absent_bookies)
+
+
+async def test_a_bookie_that_stored_entries_after_its_return_may_return_soon_again(
+    world: ClientWorld,
+) -> None:
+    ledger = await small_client(world).create_ledger()
+    for absence in range(1, 4):
+        storage = await world.leave("bookie-1")
+        for _ in range(2 * WINDOW):
+            await ledger.append(b"x")
+        await asyncio.sleep(60)
+        assert now(ledger.absent_bookies)
+        await world.come_back("bookie-1", storage)
+        await asyncio.sleep(6)
+        assert not now(ledger.absent_bookies)
+        assert len(ledger.metadata.fragments) == absence + 1
+        await ledger.append(b"x")
+        await asyncio.sleep(1)
