@@ -319,3 +319,20 @@ async def test_a_bookie_that_stored_entries_after_its_return_may_return_soon_aga
         assert len(ledger.metadata.fragments) == absence + 1
         await ledger.append(b"x")
         await asyncio.sleep(1)
+
+
+async def test_a_bookie_that_failed_shortly_before_the_close_is_reported(
+    world: ClientWorld,
+) -> None:
+    notes = note_in(world)
+    client = world.client()
+    ledger = await client.create_ledger()
+    await ledger.append(b"x")
+    await world.kill("bookie-1")
+    for _ in range(3):
+        await ledger.append(b"x")
+    await asyncio.sleep(1)
+    assert not ledger.absent_bookies, "its adds are still repeated"
+    await ledger.close()
+    await client.services.holes.drained()
+    assert notes.notes == [(ledger.id, (hole("bookie-1", 1, 3),))]
