@@ -13,9 +13,9 @@ from ledgerlog_spark.protocol.placement.absent_members import place_new
 from ledgerlog_spark.protocol.placement.place import Placed, Unplaceable
 from ledgerlog_spark.protocol.placement.places import BookieMap
 from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
+from tests.sim.checker import require
 from tests.sim.options import LEDGER
 from tests.sim.scripts import hold, lose, recover, world_with
-from tests.sim.violation import require
 from tests.sim.world import World
 
 RETRIES_MS = 400

@@ -12,10 +12,9 @@ from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.write.writer import ADDING, LedgerWriter
 from ledgerlog_spark.wire.digests import master_key
 from tests.sim.bookie import SETTINGS
-from tests.sim.checker import Checker, write_set
+from tests.sim.checker import Checker, Violation, require, write_set
 from tests.sim.client import SimClient, as_entry
 from tests.sim.late_add import late_add
-from tests.sim.violation import Violation, require
 
 if TYPE_CHECKING:
     from tests.sim.world import World

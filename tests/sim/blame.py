@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerlog_spark.model import LedgerState
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.messages import Failure
-from tests.sim.checker import Checker
-from tests.sim.violation import require
+from tests.sim.checker import Checker, require
 
 if TYPE_CHECKING:
     from tests.sim.client import SimClient

@@ -22,11 +22,11 @@ from bookie_server.storage.files.manifest import initialize_directory
 from bookie_server.storage.ledger_storage import LedgerStorage
 from bookie_server.storage.shared import Shared
 from ledgerlog_spark.model import NO_ENTRY, Code
+from tests.sim.checker import require
 from tests.sim.disk import SECTOR, SimDisk, SimFileSystem, tear_tail
 from tests.sim.late_add import late_add
 from tests.sim.records import RecordsFromStore
 from tests.sim.runtime import Host
-from tests.sim.violation import require
 
 if TYPE_CHECKING:
     from tests.sim.world import World

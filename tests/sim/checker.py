@@ -30,7 +30,6 @@ from ledgerlog_spark.protocol.ledger.write.settings import WriterPhase
 from ledgerlog_spark.protocol.ledger.write.writer import ADDING, LedgerWriter
 from tests.sim.copies import Copies, Copy, Promise, head_of
 from tests.sim.holes import Holes
-from tests.sim.violation import require
 
 if TYPE_CHECKING:
     from tests.sim.client import SimClient
@@ -43,6 +42,23 @@ _OF_FAILED_ADDS = (
 )
 FROZEN_MS_MAX = 500
 """The timers of a process may be late by this time, if the process is paused twice."""
+
+
+class Violation(AssertionError):  # noqa: N818 - it is one
+    """An invariant does not hold; `name` is the number of the invariant."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}")
+        self.name = name
+        self.message = message
+
+    def __reduce__(self) -> tuple[type[Violation], tuple[str, str]]:
+        return Violation, (self.name, self.message)
+
+
+def require(holds: bool, name: str, message: str) -> None:
+    if not holds:
+        raise Violation(name, message)
 
 
 def write_set(quorum: Quorum, entry_id: int) -> list[int]:
@@ -390,7 +406,9 @@ class Checker:
             f"entry {run.first_entry_id} is sent to {effect.bookie_id} at {effect.index}, the "
             f"record names {ensemble}",
         )
-        self.holes.require_not_sent(client.name, effect.bookie_id, run.first_entry_id)
+        is_hole = self.holes.is_reported(client.name, effect.bookie_id, run.first_entry_id)
+        about = f"{client.name} sends {effect.bookie_id} entry {run.first_entry_id} of a hole"
+        require(not is_hole, "L26", about)
 
     def indicated(self, client: SimClient, effect: Any) -> None:
         kind = type(effect)

@@ -12,11 +12,11 @@ from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.protocol.ledger import messages as m
 from tests.sim.blame import judge
+from tests.sim.checker import require
 from tests.sim.late_add import CODEC, KEY
 from tests.sim.liveness import Liveness
 from tests.sim.network import Message
 from tests.sim.pauses import ReaderPauses
-from tests.sim.violation import require
 
 if TYPE_CHECKING:
     from tests.sim.world import World

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ledgerlog_spark.protocol.ledger import messages as m
-from tests.sim.violation import require
 
 
 class Holes:
@@ -30,8 +29,3 @@ class Holes:
             hole.bookie_id == bookie_id and hole.first_entry_id <= entry_id <= hole.last_entry_id
             for hole in self._reported.get(client, ())
         )
-
-    def require_not_sent(self, client: str, bookie_id: str, entry_id: int) -> None:
-        """Check PROTOCOL.md#L26: what a writer has reported as a hole, it never sends."""
-        is_hole = self.is_reported(client, bookie_id, entry_id)
-        require(not is_hole, "L26", f"{client} sends {bookie_id} entry {entry_id} of a hole")

@@ -8,7 +8,7 @@ from typing import Any
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader
-from tests.sim.violation import require
+from tests.sim.checker import require
 
 
 class ReaderPauses:

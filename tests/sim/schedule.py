@@ -8,11 +8,11 @@ from typing import Any
 
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.ledger import messages as m
+from tests.sim.checker import Violation
 from tests.sim.draws import Draws
 from tests.sim.options import LEDGER, Options, drawn
 from tests.sim.plan import FaultPlan
 from tests.sim.stream import Stream
-from tests.sim.violation import Violation
 from tests.sim.world import World
 
 

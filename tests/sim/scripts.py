@@ -8,10 +8,10 @@ from typing import Any
 
 from ledgerlog_spark.model import Quorum
 from ledgerlog_spark.protocol.ledger import messages as m
+from tests.sim.checker import require
 from tests.sim.faults import JITTER
 from tests.sim.network import matching
 from tests.sim.options import LEDGER, Options
-from tests.sim.violation import require
 from tests.sim.world import World
 
 CALM = Options(bookies=6, window_entries=64, rpc_timeout_ms=50)

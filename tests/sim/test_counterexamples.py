@@ -17,6 +17,7 @@ import pytest
 from ledgerlog_spark.model import Quorum
 from ledgerlog_spark.protocol.ledger import messages as m
 from tests.sim.absent_scripts import ABSENT_COUNTEREXAMPLES
+from tests.sim.checker import Violation, require
 from tests.sim.mutations import MUTATIONS, applied
 from tests.sim.network import matching
 from tests.sim.options import LEDGER
@@ -39,7 +40,6 @@ from tests.sim.scripts import (
     v10_a_fence_that_rotted_is_no_matter_after_its_ledger_was_deleted,
     world_with,
 )
-from tests.sim.violation import Violation, require
 from tests.sim.world import World
 
 

@@ -13,9 +13,9 @@ from ledgerlog_spark.protocol.ledger.read.lac import LacPhase, LacReader
 from ledgerlog_spark.protocol.ledger.recover.recovery import RecoveryPhase
 from tests.fixtures.kinds import now
 from tests.sim.blame import judge
+from tests.sim.checker import Violation
 from tests.sim.network import matching
 from tests.sim.scripts import hold, lose, recover, world_with
-from tests.sim.violation import Violation
 
 LONG_US = 1 << 40
 

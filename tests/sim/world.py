@@ -26,7 +26,7 @@ from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 from ledgerlog_spark.retry import RetryPolicy
 from tests.sim.audit import Audit
 from tests.sim.bookie import SimBookie
-from tests.sim.checker import Checker
+from tests.sim.checker import Checker, require
 from tests.sim.checkers import Checkers
 from tests.sim.client import SimClient
 from tests.sim.disk import Faults as DiskFaults
@@ -37,7 +37,6 @@ from tests.sim.metadata_store import SimMetadataStore
 from tests.sim.network import Message, Network
 from tests.sim.options import IMPATIENT_MS, LEDGER, Options
 from tests.sim.runtime import Scheduler
-from tests.sim.violation import require
 
 ANSWERED_MS = 1_000
 """A bookie whose disk failed has answered all requests within this virtual time."""

@@ -20,6 +20,7 @@ from tests.fixtures.stream_query import StreamQuery
 
 if TYPE_CHECKING:
     from ledgerlog_spark.client.blocking.client import BlockingClient
+    from ledgerlog_spark.client.blocking.writer import BlockingWriteHandle
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.processes]
 
@@ -51,6 +52,23 @@ def noted(client: BlockingClient, ledger_id: int) -> set[str]:
 
 def is_listed(cluster: BookieCluster, client: BlockingClient) -> bool:
     return VICTIM in client.run(lambda one: one.services.registration.writable())
+
+
+def expect_return(
+    client: BlockingClient, handle: BlockingWriteHandle, payloads: list[bytes]
+) -> None:
+    """Wait for the new fragment with the victim, and look at the copies on both of its sides."""
+    until(lambda: not handle.absent_bookies)
+    fragments = handle.metadata.fragments
+    names = frozenset(f"bookie-{number}" for number in range(3))
+    assert {frozenset(one.ensemble) for one in fragments} == {names}
+    begun = fragments[-1].first_entry_id
+    assert handle.append_batch(payloads)[0] == begun
+    until(lambda: set(codes_of(client, handle.id, begun).values()) == {Code.OK})
+    older = codes_of(client, handle.id, begun - 1)
+    assert older.pop(VICTIM).is_absent
+    assert set(older.values()) == {Code.OK}
+    assert until(lambda: noted(client, handle.id)) == {VICTIM}
 
 
 def test_nothing_stops_while_one_of_three_bookies_is_dead(
@@ -95,22 +113,7 @@ def test_nothing_stops_while_one_of_three_bookies_is_dead(
         # It comes back: new fragments name it again, and get nothing older.
         cluster.bookies[VICTIM].start()
         for handle in (ledger, while_away):
-            until(lambda handle=handle: not handle.absent_bookies)
-            fragments = handle.metadata.fragments
-            assert {frozenset(one.ensemble) for one in fragments} == {
-                frozenset(f"bookie-{number}" for number in range(3))
-            }
-            begun = fragments[-1].first_entry_id
-            assert handle.append_batch(payloads)[0] == begun
-            until(
-                lambda handle=handle, begun=begun: (
-                    set(codes_of(client, handle.id, begun).values()) == {Code.OK}
-                )
-            )
-            older = codes_of(client, handle.id, begun - 1)
-            assert older.pop(VICTIM).is_absent
-            assert set(older.values()) == {Code.OK}
-            assert until(lambda handle=handle: noted(client, handle.id)) == {VICTIM}
+            expect_return(client, handle, payloads)
 
         entries = ledger.close().last_entry_id + 1
         assert sum(1 for _ in client.open_ledger(ledger.id).read()) == entries

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tests.sim.checker import require
 from tests.sim.loss.setup import confirm, loss_world, recover, serve, stay_broken, wipe
 from tests.sim.loss.world import LossWorld
 from tests.sim.options import LEDGER
-from tests.sim.violation import require
 
 RETRIES_MS = 400
 """After this time without an answer, a bookie is absent."""

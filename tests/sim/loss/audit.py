@@ -9,10 +9,9 @@ from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 from tests.sim.audit import HEALTHY_MS, Audit
-from tests.sim.checker import Checker, write_set
+from tests.sim.checker import Checker, require, write_set
 from tests.sim.client import SimClient, as_entry
 from tests.sim.loss.checker import names
-from tests.sim.violation import require
 
 if TYPE_CHECKING:
     from tests.sim.loss.bookie import LossBookie

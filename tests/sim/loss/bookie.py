@@ -15,11 +15,11 @@ from bookie_server.core.ledger_gate import Wait, admit_add, admit_fence, admit_r
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead, inspect_add
 from bookie_server.ports import Standing
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Versioned
+from tests.sim.checker import require
 from tests.sim.loss.directory import Record
 from tests.sim.loss.life import LossLife
 from tests.sim.loss.process import OnRecord
 from tests.sim.loss.repairs import Repairs
-from tests.sim.violation import require
 
 FREE_BYTES = 1 << 30
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from bookie_server.core.requests import StoredAdd
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, LedgerState, Versioned
-from tests.sim.checker import Checker, write_set
+from tests.sim.checker import Checker, Violation, require, write_set
 from tests.sim.checkers import Checkers
 from tests.sim.copies import Copy, Promise, head_of
-from tests.sim.violation import Violation, require
 
 if TYPE_CHECKING:
     from tests.sim.client import SimClient

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ledgerlog_spark.protocol.ledger import messages as m
+from tests.sim.checker import require
 from tests.sim.loss.setup import (
     LATER,
     ask,
@@ -20,7 +21,6 @@ from tests.sim.loss.world import LossWorld
 from tests.sim.network import matching
 from tests.sim.options import LEDGER
 from tests.sim.scripts import hold, lose
-from tests.sim.violation import require
 
 
 def a_wiped_bookie_has_no_lac() -> LossWorld:

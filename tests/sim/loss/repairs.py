@@ -18,12 +18,12 @@ from ledgerlog_spark.errors import MetadataUnavailableError
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
+from tests.sim.checker import require
 from tests.sim.late_add import KEY
 from tests.sim.loss.checker import names
 from tests.sim.loss.directory import Record
 from tests.sim.network import Message
 from tests.sim.runtime import Host, SimFuture
-from tests.sim.violation import require
 
 if TYPE_CHECKING:
     from tests.sim.loss.bookie import LossBookie

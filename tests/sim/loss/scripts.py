@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ledgerlog_spark.model import LedgerState
 from ledgerlog_spark.protocol.ledger import messages as m
+from tests.sim.checker import require
 from tests.sim.loss.setup import (
     LATER,
     ask,
@@ -25,7 +26,6 @@ from tests.sim.loss.world import LossWorld
 from tests.sim.network import matching
 from tests.sim.options import LEDGER
 from tests.sim.scripts import hold, lose
-from tests.sim.violation import require
 
 
 def _two_hold_it() -> LossWorld:

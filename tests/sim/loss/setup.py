@@ -13,13 +13,13 @@ from typing import Any
 from bookie_server.core.requests import StoredRead
 from ledgerlog_spark.model import Code, Quorum
 from ledgerlog_spark.protocol.ledger import messages as m
+from tests.sim.checker import require
 from tests.sim.faults import JITTER
 from tests.sim.loss.directory import Directory
 from tests.sim.loss.options import loss_options
 from tests.sim.loss.world import LossWorld
 from tests.sim.options import LEDGER
 from tests.sim.scripts import CALM, lose
-from tests.sim.violation import require
 
 LATER = 8
 """A ledger that is created after the bookies have started."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.sim.checker import Violation
 from tests.sim.loss import absent_scripts as a
 from tests.sim.loss import doubt_scripts as d
 from tests.sim.loss import scripts as s
@@ -13,7 +14,6 @@ from tests.sim.loss.mutations import MUTATIONS, applied
 from tests.sim.loss.options import LIMITS
 from tests.sim.loss.schedule import run_losses
 from tests.sim.loss.setup import Script
-from tests.sim.violation import Violation
 
 SCHEDULES = 90
 BATCHES = 6

@@ -13,9 +13,9 @@ from typing import Any
 from bookie_server.core.repair import ends_of, owed_of
 from bookie_server.core.requests import StoredAdd
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Versioned
+from tests.sim.checker import require
 from tests.sim.copies import NEVER, Copies, Copy, Promise
 from tests.sim.loss.checker import LossChecker, LossCheckers
-from tests.sim.violation import require
 
 
 class ReleasedCopies(Copies):

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ledgerlog_spark.model import Code, LedgerState, Version, Versioned
 from ledgerlog_spark.protocol.ledger import messages as m
+from tests.sim.checker import require
 from tests.sim.faults import JITTER
 from tests.sim.late_add import late_add
 from tests.sim.network import matching
@@ -18,7 +19,6 @@ from tests.sim.options import LEDGER
 from tests.sim.release.worker import Worker
 from tests.sim.release.world import ReleaseWorld, release_options
 from tests.sim.scripts import CALM, hold, lose
-from tests.sim.violation import require
 
 WAIT_MS = 40
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim.checker import Violation
 from tests.sim.release import scripts as s
 from tests.sim.release.mutations import MUTATIONS, applied
 from tests.sim.release.schedule import run_releases
 from tests.sim.release.scripts import Script
-from tests.sim.violation import Violation
 
 SCHEDULES = 120
 BATCHES = 6

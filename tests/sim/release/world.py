@@ -12,13 +12,13 @@ from bookie_server.storage.ledger_storage import LedgerStorage
 from ledgerlog_spark.model import Code, LedgerMetadata
 from tests.sim.audit import HEALTHY_MS, Audit
 from tests.sim.bookie import SimBookie
+from tests.sim.checker import require
 from tests.sim.client import SimClient
 from tests.sim.loss.apache import force, perhaps_as_apache
 from tests.sim.options import Options
 from tests.sim.release.checker import ReleaseCheckers
 from tests.sim.release.worker import Worker
 from tests.sim.runtime import Host
-from tests.sim.violation import require
 from tests.sim.world import World
 
 PASS_MS = 12
