@@ -194,11 +194,8 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
 
     def _advance(self) -> list[lm.LeaderEffect]:
         """Start every operation that is due and does not run yet."""
-        effects = self._switch()
-        effects += self._check_standing()
-        effects += self._close_one()
-        effects += self._create()
-        effects += self._change_list()
+        effects = [*self._switch(), *self._check_standing(), *self._close_one()]
+        effects += [*self._create(), *self._change_list()]
         if self._is_all_done():
             self.phase = lm.LeaderPhase.CLOSED
             effects.append(lm.LeaderClosed(self._appends.end_offset))
@@ -433,8 +430,7 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
             return [*self._candidacy.begin()]
         if self._standing.awaits(event):
             return self._on_standing(event)
-        is_woken = any([each.wake(event.request) for each in self._attempts])
-        return self._advance() if is_woken else []
+        return self._advance() if any(a.wake(event.request) for a in self._attempts) else []
 
     def _arm_age_timer(self) -> list[lm.LeaderEffect]:
         return [*self._age.arm(self._ledgers.current, self.properties.roll_ms)]

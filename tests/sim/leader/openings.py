@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.sim.leader.leader import SimLeader
 
 _WAITED_FOR: dict[type, str] = {
+    lm.JoinCandidates: "joining the candidates",
     lm.SealLedger: "sealing an open ledger",
     lm.CreateLedger: "creating a ledger",
     m.DropLedger: "deleting a ledger that can no longer be listed",

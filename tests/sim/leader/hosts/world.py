@@ -202,7 +202,7 @@ class LeaderHosts(Hosts):
         """Check that an ended leader left no timer, no watch and no writer."""
         host = leader._host
         self.require(not host._timers, f"{leader!r} ended, and its timers run")
-        self.require(host._cancel_watch is None, f"{leader!r} ended, and watches the head")
+        self.require(not host._watches, f"{leader!r} ended, and watches the head")
         if self.is_led_by(process.ledgers, leader.log_id):
             return
         written = [writer for writer in self.writers.values() if writer.is_of(process.ledgers)]
