@@ -123,10 +123,13 @@ class LeaderOpening(HeadTransaction[LogHead]):
             yield from self._drop_own()
             return None
         check_claim(self.log, head, self._claim)
-        unsealed = self._unsealed(head)
-        if unsealed:
-            yield from self._seal(unsealed[0])
-            return None  # the claim is read again before another seal
+        while unsealed := self._unsealed(head):
+            if not (yield from self._seal(unsealed[0])):
+                return None
+            # The claim is read again before another seal. The list may have changed too.
+            head = yield from self._read_head()
+            self._head_of(head, writes=LogKind.LEADER)
+            check_claim(self.log, head, self._claim)
         closed = {ledger_id: self._ends[ledger_id] for ledger_id in open_ids(head)}
         if self._own is None:
             list_change(
@@ -153,8 +156,8 @@ class LeaderOpening(HeadTransaction[LogHead]):
         """The open ledgers of the list that this opening has not sealed yet (LOGS.md#J1)."""
         return [ledger_id for ledger_id in open_ids(head) if ledger_id not in self._ends]
 
-    def _seal(self, ledger_id: int) -> Steps[None]:
-        """Seal a ledger. If it was deleted, the list has to be read again."""
+    def _seal(self, ledger_id: int) -> Steps[bool]:
+        """Seal a ledger. Return False if it was deleted and the list has to be read again."""
         assert self._head is not None
         reply = yield from self._reply_to(SealLedger(ledger_id))
         is_gone = isinstance(reply.error, LedgerNotFoundError)
@@ -162,10 +165,11 @@ class LeaderOpening(HeadTransaction[LogHead]):
             # Another leader may have removed the ledger from the list before the ledger was
             # deleted. If so, the new head does not list the ledger.
             self._missed = self._head.version
-            return
+            return False
         if reply.error is not None:
             raise reply.error
         self._ends[ledger_id] = reply.end
+        return True
 
     def _list_own(self, head: LogHead, closed: Closed) -> HeadChange[LogHead] | Finished[LogHead]:
         assert self._head is not None

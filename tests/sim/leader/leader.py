@@ -75,6 +75,7 @@ class SimLeader:
         session_id: Its session with the store, which holds its candidate node.
         claim: Its claim.
         is_doomed: Whether it dies soon after it has sent its claim.
+        doom_ms_max: Maximum time from its claim to its death.
         recoveries: Number of its requests to recover a ledger that was fenced.
         began_at: Number of changes of the store before it began to open the log.
     """
@@ -105,6 +106,7 @@ class SimLeader:
         self._held: list[Any] | None = None
         self._leaves_at = world.drawn_end()
         self.is_doomed = world.happens(world.doom_probability)
+        self.doom_ms_max = 60
         self._synced_look: HeadMachine | None = None
 
     @property
@@ -279,7 +281,7 @@ class SimLeader:
             case lm.ListChanged():
                 self.patience.listed()
             case WriteHead() if self.is_doomed and claim_of(effect.head) == self.claim:
-                self.world.later(self.world.extra.randint(1, 60), self._meet_its_fate)
+                self.world.later(self.world.extra.randint(1, self.doom_ms_max), self._meet_its_fate)
                 self.world.store.submit(self.session, effect, self.post)
             case Sync() if self.machine._look.awaits(effect):
                 self._synced_look = self.machine._look.newest

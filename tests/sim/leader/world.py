@@ -28,6 +28,7 @@ from tests.sim.leader.candidates import SimCandidates
 from tests.sim.leader.checks import LeaderChecks
 from tests.sim.leader.leader import SimLeader
 from tests.sim.leader.ledgers import SimLedgers
+from tests.sim.leader.takeover import lead_and_be_replaced
 from tests.sim.log.checks import Violation
 from tests.sim.log.store import Session, SimStore, State
 from tests.sim.log.world import Actor, World
@@ -520,7 +521,7 @@ def drawn_properties(draws: Random) -> dict[str, str]:
 
 
 def schedule(seed: int) -> LeaderWorld:
-    """Run one schedule to its end, then let one more leader open the log undisturbed."""
+    """Run one schedule to its end, and then two more leaders without faults."""
     world = LeaderWorld(seed, drawn_properties(Random(seed * 31 + 7)))
     world.ledgers.break_probability = world.random.choice((0, 0.01, 0.06))
     world.ledgers.trouble = world.random.choice((1, 6))
@@ -564,7 +565,7 @@ def play_out(world: Played, work: Callable[[Played], None]) -> None:
 
 
 def play(world: LeaderWorld) -> None:
-    """Run the actors of a schedule, then one leader alone, then check the whole log."""
+    """Run the actors of a schedule, then two leaders without faults, then check the whole log."""
     random = world.random
     world.store.loss = random.choice((0, 0, 0.3))
     world.store.silence = random.choice((1, 1, 8))
@@ -581,23 +582,7 @@ def play(world: LeaderWorld) -> None:
         if not leader.is_dead:
             leader.opening.check_left()
     world.heal()
-    last = world.leader()
-    world.spawn(_lead_undisturbed(world, last))
+    world.spawn(lead_and_be_replaced(world, world.leader(), world.leader()))
     world.spawn(world.reader())
     world.run()
     world.check_whole()
-
-
-def _lead_undisturbed(world: LeaderWorld, leader: SimLeader) -> Actor:
-    for other in world.leaders[:-1]:
-        if not other.is_dead:
-            other.die()
-    leader.start()
-    yield world.sleep(3_000)
-    world.require(leader.opened is not None, f"nobody can lead the log: {leader.stopped}")
-    for _ in range(5):
-        leader.append(3)
-        yield world.sleep(30)
-    leader.close()
-    yield world.sleep(3_000)
-    world.require(leader.is_closed, f"the last leader does not end: {leader.stopped}")

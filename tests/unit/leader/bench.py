@@ -241,7 +241,7 @@ class Process:
                 reply = m.Written(ask.request, MetadataOutcome.UNAVAILABLE)
         self.tell(reply)
 
-    def carry_out(self, ask: Any) -> Any:
+    def carry_out(self, ask: Any) -> Any:  # noqa: PLR0911 - one for each request
         bench = self.bench
         match ask:
             case lm.CreateLedger():
@@ -255,13 +255,8 @@ class Process:
                 return self._close(ask)
             case lm.RecoverLedger():
                 return self._recover(ask)
-            case lm.JoinCandidates():
-                bench.candidates.add(ask.claim)
-                return lm.CandidatesJoined(ask.request, MetadataOutcome.OK)
-            case lm.ReadCandidate():
-                is_there = ask.claim in bench.candidates
-                session = self.session_id, SESSION_TIMEOUT_MS
-                return lm.CandidateRead(ask.request, MetadataOutcome.OK, is_there, *session)
+            case lm.JoinCandidates() | lm.ReadCandidate():
+                return self._reply_of_candidates(ask)
             case m.DropLedger():
                 bench.seal(ask.ledger_id)
                 bench.dropped.append(ask.ledger_id)
@@ -269,6 +264,14 @@ class Process:
             case m.WriteHead() if ask.head_version != bench.log.head.version:
                 return m.Written(ask.request, MetadataOutcome.CONFLICT)
         return bench.log.reply(ask)
+
+    def _reply_of_candidates(self, ask: lm.JoinCandidates | lm.ReadCandidate) -> Any:
+        candidates = self.bench.candidates
+        if isinstance(ask, lm.JoinCandidates):
+            candidates.add(ask.claim)
+            return lm.CandidatesJoined(ask.request, MetadataOutcome.OK)
+        session = self.session_id, SESSION_TIMEOUT_MS
+        return lm.CandidateRead(ask.request, MetadataOutcome.OK, ask.claim in candidates, *session)
 
     def _recover(self, ask: lm.RecoverLedger) -> lm.CloseAnswered:
         last = self.bench.seal(ask.ledger_id).last_entry_id

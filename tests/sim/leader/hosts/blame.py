@@ -40,7 +40,7 @@ class LeaderCall(Call):
         had_faults = self.had_faults or world.quorums.faults > 0
         match error:
             case LeaderDeposedError():
-                return is_deleted or world.has_rival(self.log_id, self.process)
+                return is_deleted or world.has_rival(self.log_id)
             case LeaderTimeoutError():
                 return self._is_over(error) and (had_faults or error.timeout_ms < USUAL_MS)
             case NotEnoughBookiesError() | LedgerRecoveryError():

@@ -213,13 +213,9 @@ class LeaderHosts(Hosts):
         """Record the append times, by offset, in an entry that a leader sent."""
         self.truth_of(self.log_of[ledger_id]).times_ms.update(times_ms)
 
-    def has_rival(self, log_id: str, process: Process) -> bool:
-        """Whether another process sealed a ledger of the log, or has a ledger on its list."""
-        mine = [i for i, other in self.log_of.items() if other == log_id]
-        if any(self.quorums.by_id[i].is_sealed_by_other for i in mine):
-            return True
-        listed = self.views[log_id].checks.listed_ever
-        return any(not self.writers[i].is_of(process.ledgers) for i in listed)
+    def has_rival(self, log_id: str) -> bool:
+        """Whether more than one client claimed the log. A fence alone deposes no leader."""
+        return len(self.views[log_id].claims - {""}) > 1
 
     def judge_end(self, process: Process, leader: Leader, error: LedgerLogError) -> None:
         """Check that the reason for the end of a leader happened."""
@@ -277,6 +273,9 @@ def _spawn_all(world: LeaderHosts) -> list[Process]:
     if world.extra.random() < 0.5:
         process = world.extra.choice(processes)
         process.spawn("start again", start_again(process))
+    if world.extra.random() < 0.6:
+        process = world.extra.choice(processes)
+        process.spawn("recover", actors.recover(process))
     for probability, what, make in some:
         if random.random() < probability:
             process = random.choice(processes)
