@@ -38,12 +38,6 @@ def rolling(bench: Bench) -> Process:
     return leader
 
 
-def list_own(process: Process) -> None:
-    """Answer the requests of an opening, until it changes the list."""
-    process.answer_until(lm.CreateLedger)
-    process.answer_until(m.WriteHead)
-
-
 def change_list(process: Process) -> None:
     """Answer only the requests of a change of the list."""
     for kind in (m.Sync, m.ReadHead, m.WriteHead):
@@ -94,7 +88,7 @@ def t33_lost_reply_of_the_opening_is_settled_by_the_list() -> None:
     bench = Bench()
     a = bench.process()
     a.start()
-    list_own(a)
+    a.answer_until_listing()
     a.lose_reply(applied=True)
     a.settle()
     assert a.machine.phase is LeaderPhase.LEADING, a.said
@@ -125,7 +119,7 @@ def relisting_a_ledger_that_another_leader_took_off() -> None:
     bench = Bench()
     a = bench.process()
     a.start()
-    list_own(a)
+    a.answer_until_listing()
     (taken,) = bench.ledgers
     a.lose_reply(applied=True)
     bench.leader()

@@ -193,6 +193,11 @@ class Process:
         while not self.has(kind):
             self.answer(type(self._requests()[0]))
 
+    def answer_until_listing(self) -> None:
+        """Answer requests, oldest first, until a change that lists a ledger is pending."""
+        while not any(isinstance(ask, m.WriteHead) and ask.listed for ask in self.waiting):
+            self.answer(type(self._requests()[0]))
+
     def settle(self) -> None:
         """Answer everything except timers."""
         while work := self._requests():
