@@ -582,6 +582,7 @@ def play(world: LeaderWorld) -> None:
         if not leader.is_dead:
             leader.opening.check_left()
     world.heal()
+    world.open_timeout_ms = LeaderWorld.open_timeout_ms
     world.spawn(lead_and_be_replaced(world, world.leader(), world.leader()))
     world.spawn(world.reader())
     world.run()
