@@ -1,4 +1,4 @@
-"""The one writer of a leader log (LOGS.md#J1-J12).
+"""The one writer of a leader log (LOGS.md#J1-J15).
 
 `LeaderLog` opens the log as its leader and gives every append its offset. It writes each append to
 the current ledger and acknowledges the appends in order. It rolls to new ledgers, closes the old

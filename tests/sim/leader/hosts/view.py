@@ -81,7 +81,7 @@ class LeaderView:
             return
         self.head_changes += 1
         before, after = old.head.value, new.head.value
-        self.claims.add(claim_of(after))
+        self.claims |= {claim_of(after)} - {""}
         self.oldest_moved |= after.start_offset > before.start_offset
         unlisted = tuple(ledger_id for ledger_id in new.marks if ledger_id not in old.marks)
         request: Any = m.WriteHead(after.token, after, old.head.version, unlisted=unlisted)

@@ -213,10 +213,6 @@ class LeaderHosts(Hosts):
         """Record the append times, by offset, in an entry that a leader sent."""
         self.truth_of(self.log_of[ledger_id]).times_ms.update(times_ms)
 
-    def has_rival(self, log_id: str) -> bool:
-        """Whether more than one client claimed the log. A fence alone deposes no leader."""
-        return len(self.views[log_id].claims - {""}) > 1
-
     def judge_end(self, process: Process, leader: Leader, error: LedgerLogError) -> None:
         """Check that the reason for the end of a leader happened."""
         LeaderCall(self, process, leader.log_id, leader=leader, since_faults=0).judge(error)
