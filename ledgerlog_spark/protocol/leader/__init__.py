@@ -29,7 +29,8 @@ still leads, and then recovers the ledger instead of closing it (LOGS.md#J15).
 
 - `leader`: the machine and its table. `messages`: its phases, limits, events and effects.
 - `opening`: makes a client the leader. `claim`: the claim of an opener. `candidacy`: its node.
-- `standing`: the check after a fence. `look`: reads of the head after a change. `appends`: appends that are not acknowledged yet.
+- `standing`: the check after a fence. `look`: reads of the head after a change. `appends`: appends
+  that are not acknowledged yet.
 - `rolling`: the ledgers of a leader. `list`: the changes that a leader makes to the log's list.
 - `attempts`: delays between attempts, and deletions of ledgers.
 - `entry`: an entry as bytes.

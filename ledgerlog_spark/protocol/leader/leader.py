@@ -30,7 +30,7 @@ from ledgerlog_spark.protocol.leader.list import ListChange
 from ledgerlog_spark.protocol.leader.look import HeadLook
 from ledgerlog_spark.protocol.leader.opening import LeaderOpening
 from ledgerlog_spark.protocol.leader.rolling import AgeTimer, Change, LeaderLedgers, RollStep
-from ledgerlog_spark.protocol.leader.standing import Standing
+from ledgerlog_spark.protocol.leader.standing import LeaderStanding
 from ledgerlog_spark.protocol.ledger.messages import CloseRequested, Start, StartTimer, TimerFired
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log.machine import token_after
@@ -66,7 +66,7 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
         attempts = [Attempts(retry, numbers) for _ in range(3)]
         self._closing, self._creating, self._listing = attempts
         self._look = HeadLook(log, retry, numbers)
-        self._standing = Standing(log, claim=token, policy=retry, numbers=numbers)
+        self._standing = LeaderStanding(log, claim=token, policy=retry, numbers=numbers)
         self._attempts = [*attempts, self._standing.attempts]  # they are limited if appends wait
         self._to_close: LeaderLedger | None = None  # the ledger that `_closing` closes
         self._open_timer = 0  # set in OPENING

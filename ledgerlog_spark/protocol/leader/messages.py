@@ -114,8 +114,9 @@ class CloseLedger:
 class RecoverLedger:
     """Recover a ledger of this leader that another client fenced. The reply is `CloseAnswered`.
 
-    The reply contains the last entry of the closed ledger, whoever closed it. The recovery must not
-    close the ledger below `floor_entry_id`, the last entry that the writer confirmed.
+    The reply contains the last entry of the closed ledger, even if another client closed it. The
+    recovery must not close the ledger below `floor_entry_id`, the last entry that the writer
+    confirmed.
     """
 
     request: int

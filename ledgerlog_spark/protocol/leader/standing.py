@@ -97,7 +97,7 @@ class StandingCheck(HeadTransaction[LogHead]):
         return LeaderDeposedError(f"log {self.log!r} has another leader: {why}", log=self.log)
 
 
-class Standing:
+class LeaderStanding:
     """The checks of one leader: one at a time, each for all ledgers that are contested then."""
 
     def __init__(
