@@ -10,11 +10,11 @@ import pytest
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LeaderDeposedError, LogNotFoundError
 from ledgerlog_spark.protocol.log.claim import claim_of
+from tests.unit.log.leader_world import LeaderWorld
 
 if TYPE_CHECKING:
     from ledgerlog_spark.log.leader.leader import Leader
     from ledgerlog_spark.protocol.log.state.records import LogHead
-    from tests.unit.log.leader_world import LeaderWorld
 
 
 async def head_of(leader: Leader) -> LogHead:
