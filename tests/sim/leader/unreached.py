@@ -40,7 +40,7 @@ CALLER = "a mistake of a caller, which the actors do not make: unit tests"
 BUG = "what a bug does: tests/unit/log/test_leader.py"
 LOSS = "what is lost would be a violation here: tests/unit/log"
 THREADS = "for the faces of other threads: tests/unit/log/test_leader.py"
-OVERTAKEN = "what it seals leaves the list and is swept: test_list_that_moves_on"
+CLAIMS = "limits, losses and late ends: tests/unit/leader/test_fenced_leader.py"
 PEOPLE = "for people: tests/unit"
 CANCELLED = "a client that is closed: tests/unit/leader/test_closed_clients.py"
 LONG = "ids that are used up: tests/contract/test_metadata_ledgers.py"
@@ -53,8 +53,11 @@ REASONS: dict[str, str] = {
     "*/appends.py:LeaderAppends.add": CALLER,
     "*/leader/leader.py:LeaderLog._on_confirmed": LATE,
     "*/rolling.py:LeaderLedgers.look_at_size_and_age": "an entry goes before: unit tests",
-    "*/opening.py:LeaderOpening._plan": OVERTAKEN,
-    "*/opening.py:LeaderOpening._seal": OVERTAKEN,
+    "*/leader/leader.py:LeaderLog._on_close_answered": CLAIMS,
+    "*/leader/leader.py:LeaderLog._on_standing": CLAIMS,
+    "*/standing.py:StandingCheck._check_is_dead": CLAIMS,
+    "*/leader/host.py:LeaderHost._join": CLAIMS,
+    "*/leader/host.py:LeaderHost._look_for": CLAIMS,
     "*/transaction.py:HeadTransaction._attempt": "pages swept meanwhile: test_transactional_logs",
     "*/event_queue.py:EventQueue.*": BUG,
     "*/check.py:LogCheck.*": PEOPLE,
