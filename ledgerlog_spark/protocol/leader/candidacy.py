@@ -13,7 +13,7 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
 
 
-class Candidacy:
+class LeaderCandidacy:
     """Creates the candidate node again after each loss of the session, with the same claim.
 
     The opening creates the first node. A failed attempt is repeated without a limit, because the

@@ -25,7 +25,7 @@ from ledgerlog_spark.protocol.dispatch import Table, TableMachine, on, on_each, 
 from ledgerlog_spark.protocol.leader import messages as lm
 from ledgerlog_spark.protocol.leader.appends import LeaderAppends, LeaderLedger
 from ledgerlog_spark.protocol.leader.attempts import Attempts, LedgerDrops
-from ledgerlog_spark.protocol.leader.candidacy import Candidacy
+from ledgerlog_spark.protocol.leader.candidacy import LeaderCandidacy
 from ledgerlog_spark.protocol.leader.list import ListChange
 from ledgerlog_spark.protocol.leader.look import HeadLook
 from ledgerlog_spark.protocol.leader.opening import LeaderOpening
@@ -56,7 +56,7 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
         self._appends = LeaderAppends(log, self._settings.window)  # empty before LEADING
         retry = self._settings.retry
         # `token` is also the claim, which never changes (LOGS.md#J14)
-        self._candidacy = Candidacy(log, claim=token, policy=retry, numbers=numbers)
+        self._candidacy = LeaderCandidacy(log, claim=token, policy=retry, numbers=numbers)
         self._ledgers: LeaderLedgers  # set by `_on_opened`; not used before that
         # the machine of the opening; when the leader is LEADING, it has ended
         self._opening = LeaderOpening(log, claim=token, token=self._take_token(), numbers=numbers)

@@ -21,7 +21,7 @@ from ledgerlog_spark.protocol.leader.standing import (
     ABSENT_SESSION_TIMES,
     LOOKS_IN_A_SESSION_TIME,
 )
-from ledgerlog_spark.protocol.ledger.messages import CloseRequested, MetadataOutcome
+from ledgerlog_spark.protocol.ledger.messages import CloseRequested, MetadataOutcome, TimerFired
 from ledgerlog_spark.protocol.log import machine as log_machine
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log.properties import PropertiesMachine
@@ -191,7 +191,7 @@ def test_a_node_that_was_not_created_is_created_later(*, is_open: bool) -> None:
     if is_open:
         process.fire()
     else:
-        process.tell(lm.TimerFired(process.open_timer.request))
+        process.tell(TimerFired(process.open_timer.request))
         assert opening is not None
     process.answer(lm.JoinCandidates)
     assert bench.candidates == {claim_of(process)}
