@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -31,10 +32,16 @@ def head() -> LogHead:
     return with_claim(leader_head({"rollMs": "1000"}), CLAIM)
 
 
+def body_of(data: bytes) -> bytes:
+    """The body of a stored record, whose compressed form depends on the version of zlib."""
+    is_compressed, body = data[6], data[16:]
+    return zlib.decompress(body) if is_compressed else body
+
+
 def test_a_claimed_head_has_these_bytes() -> None:
-    data = encode_head(head())
-    assert data.hex() == GOLDEN
-    assert decode_head(bytes.fromhex(GOLDEN)) == head()
+    golden = bytes.fromhex(GOLDEN)
+    assert decode_head(golden) == head()
+    assert body_of(encode_head(head())) == body_of(golden)
 
 
 def test_a_claim_replaces_the_claim_before_and_changes_nothing_else() -> None:
