@@ -102,6 +102,32 @@ _LEADER_TESTS = (
     ),
 )
 
+_CONTRACT = "tests/contract"
+_REPLICATION = Suite(
+    (),
+    (
+        (
+            f"{_UNIT}/metadata/test_replication_stores.py",
+            f"{_CONTRACT}/test_replication_marks.py",
+            f"{_CONTRACT}/test_replication_notes.py",
+            f"{_CONTRACT}/test_replication_election.py",
+            f"{_CONTRACT}/test_replication_settings.py",
+            f"{_CONTRACT}/test_replication_vacations.py",
+            f"{_CONTRACT}/test_replication_locks.py",
+        ),
+    ),
+)
+
+_NOTES = Suite(
+    (),
+    (
+        (f"{_UNIT}/wire/test_repair_notes.py", f"{_UNIT}/wire/test_underreplication.py"),
+        *_REPLICATION.tests,
+    ),
+)
+
+_LAYOUTS = Suite((), ((f"{_UNIT}/metadata", f"{_CONTRACT}/test_metadata_layouts.py"),))
+
 _IDENTITY = Suite(
     (),
     (
@@ -150,6 +176,8 @@ SUITES = {
     "bookie_server/core/kept_identity": _IDENTITY,
     "bookie_server/service/membership/directory_record": _IDENTITY,
     "ledgerlog_spark/wire/known_bookie": _IDENTITY,
+    "ledgerlog_spark/wire/repair_n": _NOTES,
+    "ledgerlog_spark/wire/underreplication": _NOTES,
     "ledgerlog_spark/protocol/log/": Suite(("lists", "log"), _LOG_TESTS),
     "ledgerlog_spark/protocol/leader/": Suite(
         ("leader", "leader scripts", "handles"),
@@ -172,9 +200,24 @@ SUITES = {
     "ledgerlog_spark/log/reading/open_ends": Suite(("leader", "log", *_LEADER_HOSTS), _LOG_TESTS),
     "ledgerlog_spark/log/reading/record_reader": Suite(("leader", "handles"), _LOG_TESTS),
     "ledgerlog_spark/log/": Suite(("log",), _LOG_TESTS),
+    "ledgerlog_spark/metadata/replication/": _REPLICATION,
+    "ledgerlog_spark/metadata/settled_writes": Suite(
+        (), (*_REPLICATION.tests, ("tests/contract/test_known_bookies.py",))
+    ),
+    "ledgerlog_spark/metadata/ordered": _LAYOUTS,
+    "ledgerlog_spark/metadata/ledgers/listing": _LAYOUTS,
+    "ledgerlog_spark/metadata/ledgers/walk": _LAYOUTS,
     "ledgerlog_spark/metadata/ledgers/": Suite(
         ("stores", "log", "handles"),
-        (("tests/contract/test_metadata_ledgers.py", f"{_UNIT}/client"),),
+        (
+            (
+                f"{_UNIT}/metadata",
+                f"{_CONTRACT}/test_metadata_ledgers.py",
+                f"{_CONTRACT}/test_metadata_layouts.py",
+                f"{_CONTRACT}/test_replication_vacations.py",
+            ),
+            (f"{_UNIT}/client",),
+        ),
     ),
     "ledgerlog_spark/metadata/registration.py": Suite(
         (), (("tests/contract/test_metadata_registration.py",),)
