@@ -7,6 +7,7 @@ later in the file is no proof of a sync, because the system writes pages back in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bookie_server.core.record import JournalRecord, JournalRecordKind
@@ -50,6 +51,11 @@ class FileVerdict:
     next_sequence: int  # the sequence after all kept, unreadable and rewritten records
     data_end: int  # first byte after the last valid record
     write_from: int  # first byte without valid data
+
+    def leave_out(self, is_obsolete: Callable[[JournalRecord], bool]) -> None:
+        """Leave out the synced records that must have no effect. Their bytes stay in the file."""
+        self.kept = [record for record in self.kept if not is_obsolete(record)]
+        self.unreadable = [record for record in self.unreadable if not is_obsolete(record)]
 
 
 def synced_upto(scans: list[FileScan], durable_upto: int) -> int:

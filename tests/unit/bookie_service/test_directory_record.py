@@ -279,6 +279,48 @@ async def test_a_record_of_another_process_is_never_replaced(known: Fragile) -> 
     assert found.value == retired
 
 
+async def test_a_doubt_after_a_change_of_the_record_is_dated(known: Fragile) -> None:
+    """An operator has written the record that the bookie itself wrote before."""
+    storage = Counting()
+    record = await begun(known, storage)
+    found = await known.read(BOOKIE_ID)
+    assert found is not None
+    await known.write(BOOKIE_ID, found.value, found.version)
+    storage.raise_doubt()
+    for _ in range(2):
+        assert not storage.doubt.transaction
+        is_dated = await record._has_dated()
+    assert is_dated
+    assert storage.doubt.transaction == await known.transaction(BOOKIE_ID)
+
+
+async def test_a_deleted_record_is_written_again(known: Fragile, stores: MetadataStores) -> None:
+    storage = Counting()
+    record = await begun(known, storage)
+    found = await known.read(BOOKIE_ID)
+    assert found is not None
+    await stores.tree.delete(f"{stores.root}-bookies/{BOOKIE_ID}", found.version)
+    for number in range(1, 3):
+        storage.records_stored = number
+        await record.advance()
+    assert await changes_in(known) == storage.identity.changes == 2
+
+
+async def test_a_process_with_a_newer_copy_ends_the_writes_of_this_one(known: Fragile) -> None:
+    storage = Counting()
+    record = await begun(known, storage)
+    found = await known.read(BOOKIE_ID)
+    assert found is not None
+    await known.write(BOOKIE_ID, Counting(9).identity.known(), found.version)
+    for number in range(1, 4):
+        storage.records_stored = number
+        await record.advance()
+    storage.raise_doubt()
+    await record._has_dated()
+    assert await changes_in(known) == 9
+    assert not storage.doubt.transaction
+
+
 def test_the_interval_has_its_length_and_ends_with_a_stop() -> None:
     """On the simulated clock."""
 
