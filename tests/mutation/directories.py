@@ -19,15 +19,15 @@ MUTATIONS = [
     Mutation(
         "directories_replay_forgotten_ledgers",
         "bookie_server/storage/open_files.py",
-        "            and record.ledger_id not in states\n",
-        "            and False\n",
+        "manifest.durable_upto and record.ledger_id not in states\n",
+        "manifest.durable_upto and False\n",
         "a bookie never starts again after a crash, although each ledger has one home",
     ),
     Mutation(
         "directories_leave_out_records_after_the_manifest",
         "bookie_server/storage/open_files.py",
-        "lambda record: record.sequence <= manifest.durable_upto\n            and ",
-        "lambda record: ",
+        "record.sequence <= manifest.durable_upto and record.ledger_id not in states\n",
+        "record.ledger_id not in states\n",
         "a start loses the ledgers that are newer than the MANIFEST",
     ),
     Mutation(

@@ -338,8 +338,8 @@ MUTATIONS = [
     Mutation(
         "record_is_given_up_after_any_change",
         RECORD,
-        "            self._version = None if found is None else found.version\n\n    async def _write(",
-        "            self._is_stopped = True\n\n    async def _write(",
+        "        else:\n            self._version = None if found is None else found.version\n",
+        "        else:\n            self._is_stopped = True\n",
         "after an operator has changed the record, a later doubt is never dated",
     ),
     Mutation(

@@ -17,6 +17,7 @@ from bookie_server.core.doubt import Denial, Doubt, FoundDirectory
 from bookie_server.core.repair import LedgerRepair, RepairPass
 from bookie_server.service.repair import repairs as shipped
 from ledgerlog_spark.model import Code, LedgerMetadata, LedgerState
+from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
 from tests.sim.handlers import replace as replace_in
 from tests.sim.loss.bookie import LossBookie
 from tests.sim.loss.directory import Directory, Manifest, Record
@@ -203,7 +204,22 @@ def _peer_is_silent(self: LedgerRepair, event: r.EntryFetched) -> list[r.RepairE
 _on_fetched = LedgerRepair._on_fetched
 
 
+_decide_close = LedgerRecovery._decide_close
+
+
+def _close_over_any_record(self: LedgerRecovery, current: LedgerMetadata) -> Any:
+    """Compare the last fragment instead of the version of the record."""
+    assert self._update is not None
+    is_same = current.last_fragment == self._base.value.last_fragment
+    if is_same and current.state is LedgerState.IN_RECOVERY:
+        self._base = replace(self._base, version=self._update.current.version)
+    return _decide_close(self, current)
+
+
 MUTATIONS: dict[str, Mutation] = {
+    "close_over_any_record": Mutation(
+        "C13", ((LedgerRecovery, "_decide_close", _close_over_any_record),)
+    ),
     "no_limbo": Mutation("ADR 39", ((rules, "denial", _never_in_limbo),)),
     "no_first_add_check": Mutation("ADR 39", ((ledger_gate, "needs_check", lambda *_: False),)),
     "check_reads_old_record": Mutation(

@@ -243,14 +243,15 @@ class LedgerRecovery(UpdatingMachine):
         return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
 
     def _decide_close(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
-        """The CLOSED metadata with this attempt's result, if the last fragment has not changed."""
+        """The CLOSED metadata with this attempt's result, if no other write came first.
+
+        The other write may have closed the ledger at a later entry, and a tool may have reopened it
+        afterwards (PROTOCOL.md#C13).
+        """
         if current.state is LedgerState.CLOSED:
             return Refusal(None)
-        read = self._base.value
-        if (
-            current.state is not LedgerState.IN_RECOVERY
-            or current.last_fragment != read.last_fragment
-        ):
+        assert self._update is not None
+        if self._update.current.version != self._base.version:
             return Refusal(m.Failure.METADATA_CHANGED)
         assert self._tail is not None
         assert self._tail.write_back.length is not None
