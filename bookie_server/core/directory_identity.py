@@ -1,10 +1,11 @@
 """Decides whether a directory is the newest state of the bookie that it belongs to.
 
-The MANIFEST has the id of the directory and a counter, `changes`, which rises at each start, at a
-clean stop, and while the bookie stores data. The bookie's record in the metadata store has both
-too. The MANIFEST is written first, and the bookie serves only after the record is written. So the
-counter of the newest directory is never smaller than that of the record. The counter of an older
-copy is smaller, unless it has not risen since the copy was made. No clock is compared.
+The MANIFEST contains the id of the directory and a counter, `changes`. The counter rises at each
+start, at a clean stop, and while the bookie stores data. The bookie's record in the metadata store
+contains the same id and counter. The MANIFEST is written first, and the bookie serves only after
+the record is written. So the counter of the newest directory is never smaller than the counter in
+the record. An older copy has a smaller counter, unless the counter has not risen since the copy was
+made. No clock is compared.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class FoundOutside:
 
 
 def found_outside(known: KnownBookie | None, loss: str = "") -> FoundOutside:
-    """Return the values of a record; `known` is None if the bookie has no record."""
+    """Return what a record contains. `known` is None if the bookie has no record."""
     directories = () if known is None else known.directories
     return FoundOutside(
         loss,

@@ -105,7 +105,7 @@ def judge(
 
 
 def _hides_a_record(gap: Gap, scan: FileScan, synced: int, following: FileScan | None) -> bool:
-    """Return whether a synced record in the gap is lost, and its ledger is unknown.
+    """Return whether a synced record in the gap is lost, so that its ledger is unknown.
 
     If only the finish record is missing in the gap, the result is False, because the other records
     of the file contain the same information. In this case, the following file starts at most one
