@@ -404,8 +404,7 @@ def t20_an_add_is_admitted_again_after_every_wait() -> World:
     world.add()
     for name in ("b0", "b1", "b2"):
         bookie = world.bookies[name]
-        assert bookie.files is not None
-        bookie.files.latency_us = (5_000, 5_000)
+        bookie.directories.make_slow((5_000, 5_000))
     world.run_for(2)
     world.network.release(matching("add"))
     world.run_for(1)
