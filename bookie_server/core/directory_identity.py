@@ -231,6 +231,28 @@ def refusal(
     )
 
 
+def equal_copy(
+    path: str, bookie_id: str, local: DirectoryIdentity, known: KnownBookie | None
+) -> DirectoryIdentityError | None:
+    """Return the error for a directory whose copy another process has just started, or None.
+
+    A start raises the counter. So the record has the same counter only if another process has
+    raised it from the same value, in a copy of the directory.
+    """
+    counters = {each.directory_id: each.changes for each in known.directories} if known else {}
+    if counters.get(local.directory_id) != local.changes:
+        return None
+    return DirectoryIdentityError(
+        f"another process of bookie {bookie_id} has started at the same time with a copy of "
+        f"{path}: both have change {local.changes}. Only one of the two directories may be used. "
+        "Stop the other process if this directory is the right one, and start the bookie again",
+        path=path,
+        bookie_id=bookie_id,
+        directory_id=local.directory_id,
+        changes=local.changes,
+    )
+
+
 def older_copy(path: str, local: DirectoryIdentity, known: KnownBookie) -> str:
     """Return the description of an older copy."""
     return (

@@ -349,4 +349,11 @@ MUTATIONS = [
         "            self._compared(local, known, may_miss=False)\n",
         "a process with an older copy takes the record of the process with the newest one",
     ),
+    Mutation(
+        "copies_that_start_together_serve_both",
+        RECORD,
+        "                    raise error\n            try:\n",
+        "                    pass\n            try:\n",
+        "two processes serve with the same directory, each without the entries of the other",
+    ),
 ]

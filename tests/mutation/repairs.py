@@ -238,8 +238,8 @@ MUTATIONS = [
     Mutation(
         "repair_requests_a_collection_for_any_id",
         f"{REPAIR}/repairs.py",
-        "            if self._storage.is_known(ledger_id):\n                self._on_deleted(ledger_id)\n",
-        "            self._on_deleted(ledger_id)\n",
+        "            if self._storage.is_known(ledger_id):\n                self._on_deleted",
+        "            if True:\n                self._on_deleted",
         "each read of an id that no ledger has lists all ledgers of the cluster",
     ),
 ]

@@ -24,6 +24,7 @@ from bookie_server.core.directory_identity import (
     DirectoryIdentity,
     FoundOutside,
     compare_all,
+    equal_copy,
     found_outside,
     known_bookie,
     missing_directory,
@@ -132,6 +133,9 @@ class DirectoryRecord:
             found = await self._known.read(self._bookie_id)
             known, version = (None, None) if found is None else (found.value, found.version)
             self._refuse_older(self._compared(local, known, may_miss=change is not None), known)
+            for path, identity in zip(self._paths, local, strict=True):
+                if error := equal_copy(path, self._bookie_id, identity, known):
+                    raise error
             try:
                 if change is None:
                     await self._write(local, version)

@@ -11,7 +11,12 @@ import pytest
 
 from bookie_server.core.directory_identity import DirectoryIdentity
 from bookie_server.core.doubt import Doubt
-from bookie_server.errors import OlderCopyError, RetiredBookieError, SwappedDirectoryError
+from bookie_server.errors import (
+    DirectoryIdentityError,
+    OlderCopyError,
+    RetiredBookieError,
+    SwappedDirectoryError,
+)
 from bookie_server.service.membership.directory_record import DirectoryRecord
 from ledgerlog_spark.errors import MetadataUnavailableError, MetadataVersionError
 from ledgerlog_spark.metadata.known_bookies import KnownBookies
@@ -134,14 +139,15 @@ async def test_a_start_goes_on_after_the_last_record_of_the_process_before(
 ) -> None:
     await begun(known, Counting(5))
     known.overtaken_by = Counting(6).identity.known()
-    await begun(known, Counting(6))
-    assert await changes_in(known) == 6
+    await begun(known, Counting(7))
+    assert await changes_in(known) == 7
 
 
 @pytest.mark.parametrize(
     ("other", "error_type"),
     [
         (Counting(9).identity.known(), OlderCopyError),
+        (Counting(6).identity.known(), DirectoryIdentityError),  # a copy that started too
         (Counting(6, B).identity.known(), SwappedDirectoryError),
         (replace(Counting(5).identity.known(), is_retired=True), RetiredBookieError),
     ],
