@@ -19,6 +19,7 @@ from bookie_server.service.repair import repairs as shipped
 from ledgerlog_spark.model import Code, LedgerMetadata, LedgerState
 from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
 from tests.sim.handlers import replace as replace_in
+from tests.sim.loss.apache import accept_any_version
 from tests.sim.loss.bookie import LossBookie
 from tests.sim.loss.directory import Directory, Manifest, Record
 from tests.sim.loss.life import LossLife
@@ -209,10 +210,7 @@ _decide_close = LedgerRecovery._decide_close
 
 def _close_over_any_record(self: LedgerRecovery, current: LedgerMetadata) -> Any:
     """Compare the last fragment instead of the version of the record."""
-    assert self._update is not None
-    is_same = current.last_fragment == self._base.value.last_fragment
-    if is_same and current.state is LedgerState.IN_RECOVERY:
-        self._base = replace(self._base, version=self._update.current.version)
+    accept_any_version(self, current)
     return _decide_close(self, current)
 
 
