@@ -74,7 +74,7 @@ class FoundOutside:
 
 
 def found_outside(known: KnownBookie | None, loss: str = "") -> FoundOutside:
-    """Return what a record contains. `known` is None if the bookie has no record."""
+    """Return the fields of a record. `known` is None if the bookie has no record."""
     directories = () if known is None else known.directories
     return FoundOutside(
         loss,

@@ -498,7 +498,7 @@ _READING = [
     ),
     Mutation(
         "reader_unknown_is_absent",
-        f"{PROTOCOL}/ledger/read/reader.py",
+        f"{PROTOCOL}/ledger/read/tally.py",
         "absent = all(code.is_absent for code in self.codes.values())",
         "absent = any(code.is_absent for code in self.codes.values())",
         "an entry that one replica could not read is called absent",

@@ -16,7 +16,6 @@ ensemble. After `ReaderSettings.reloads_max` reloads, the entry is unknown.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from enum import Enum
 
 from ledgerlog_spark.model import NO_ENTRY, Code, DigestType, LedgerMetadata
@@ -26,6 +25,7 @@ from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.ledger.quorum import write_set
 from ledgerlog_spark.protocol.ledger.read.batch import BatchInFlight
 from ledgerlog_spark.protocol.ledger.read.budget import EntriesToRequest, ReadBudget, ReaderSettings
+from ledgerlog_spark.protocol.ledger.read.tally import ReplicaTally
 from ledgerlog_spark.protocol.ledger.read_room import ReadPlace, RoomMade
 from ledgerlog_spark.protocol.ledger.recover.reads import Verdict
 from ledgerlog_spark.protocol.ledger.slices import SliceSource, last_fitting
@@ -43,61 +43,6 @@ class ReaderPhase(Enum):
     READING = "reading"
     RELOADING = "reloading the metadata"
     DONE = "done"
-
-
-@dataclass(slots=True, eq=False)
-class ReplicaTally:
-    """The answers of a write set about one entry.
-
-    The entry is absent only if *all* bookies report it absent. In recovery, fewer reports are
-    enough.
-    """
-
-    entry_id: int
-    members: tuple[tuple[int, str], ...]  # (index, bookie id) in the order of requests
-    requested: int = 0
-    codes: dict[int, Code] = field(default_factory=dict)
-    is_slow: bool = False  # the entry was undecided when the hedge timer last fired
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict is PRESENT after one OK.
-
-        After Qw answers without an OK, the verdict is ABSENT if every bookie reports the entry
-        absent. Otherwise, it is UNKNOWN.
-        """
-        if Code.OK in self.codes.values():
-            return Verdict.PRESENT
-        if len(self.codes) < len(self.members):
-            return Verdict.UNDECIDED
-        absent = all(code.is_absent for code in self.codes.values())
-        return Verdict.ABSENT if absent else Verdict.UNKNOWN
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a bookie refused because it has too many requests."""
-        return Code.BUSY in self.codes.values()
-
-    @property
-    def is_hopeless(self) -> bool:
-        """Whether all bookies of the write set answered, and no bookie had the entry."""
-        return self.verdict in (Verdict.ABSENT, Verdict.UNKNOWN)
-
-    @property
-    def failure(self) -> m.Failure:
-        """The failure for the application when the verdict is not PRESENT (PROTOCOL.md#E2)."""
-        if self.verdict is Verdict.ABSENT:
-            return m.Failure.ENTRY_ABSENT
-        answered = [
-            code
-            for code in self.codes.values()
-            if code not in (Code.TIMEOUT, Code.UNAVAILABLE, Code.BUSY)
-        ]
-        if answered and all(code is Code.DIGEST_MISMATCH for code in answered):
-            return m.Failure.DIGEST_MISMATCH
-        if answered and all(code is Code.UNAUTHORIZED for code in answered):
-            return m.Failure.UNAUTHORIZED
-        return m.Failure.ENTRY_UNKNOWN
 
 
 class LedgerReader(TableMachine[m.Event, m.Effect]):
