@@ -433,9 +433,7 @@ def t39_a_fence_waits_for_adds_that_were_accepted_before() -> World:
     world = world_with(rpc_timeout_ms=2_000)
     lose(world, ("add", "w", "b2"))
     for name in ("b0", "b1"):
-        bookie = world.bookies[name]
-        assert bookie.files is not None
-        bookie.files.latency_us = (100_000, 100_000)
+        world.bookies[name].directories.make_slow((100_000, 100_000))
     world.add()
     world.run_for(5)
     recover(world)
@@ -460,7 +458,7 @@ def f5_a_dropped_ledger_stays_fenced() -> World:
     world.run_for(50)
     storage = world.bookies["b0"].storage
     assert storage is not None
-    require(storage.counters.drops == 1, "SCRIPT", "nothing was dropped")
+    require(storage.counters.by_metric()["drops"] == 1, "SCRIPT", "nothing was dropped")
     world.network.holds.clear()
     world.network.release(matching("add"))
     world.run_for(100)
