@@ -19,19 +19,8 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from ledgerlog_spark.cli import (
-    bookie_cookies,
-    bookie_files,
-    bookie_inspect,
-    bookie_limbo,
-    bookie_versions,
-    bookies,
-    demo,
-    doctor,
-    ledgers,
-    local,
-    servers,
-)
+from ledgerlog_spark.cli import bookies, demo, doctor, ledgers, local, servers
+from ledgerlog_spark.cli.bookie import cookies, files, inspect, limbo, versions
 from ledgerlog_spark.cli.logs import changes as log_changes
 from ledgerlog_spark.cli.logs import commands as logs
 from ledgerlog_spark.cli.logs import maintenance as log_upkeep
@@ -55,11 +44,11 @@ app = typer.Typer(
 )
 app.add_typer(local.app, name="local")
 app.add_typer(servers.zookeeper, name="zookeeper")
-servers.bookie.add_typer(bookie_files.app)
-servers.bookie.add_typer(bookie_versions.app)
-servers.bookie.add_typer(bookie_inspect.inspect, name="inspect")
-servers.bookie.add_typer(bookie_cookies.app, name="cookie")
-servers.bookie.add_typer(bookie_limbo.app, name="limbo")
+servers.bookie.add_typer(files.app)
+servers.bookie.add_typer(versions.app)
+servers.bookie.add_typer(inspect.inspect, name="inspect")
+servers.bookie.add_typer(cookies.app, name="cookie")
+servers.bookie.add_typer(limbo.app, name="limbo")
 app.add_typer(servers.bookie, name="bookie")
 app.add_typer(bookies.app, name="bookies")
 app.add_typer(ledgers.app, name="ledgers")
