@@ -19,7 +19,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from ledgerlog_spark.cli import bookies, demo, doctor, ledgers, local, servers
+from ledgerlog_spark.cli import bookies, cluster, demo, doctor, ledgers, local, servers
 from ledgerlog_spark.cli.bookie import cookies, files, inspect, limbo, versions
 from ledgerlog_spark.cli.logs import changes as log_changes
 from ledgerlog_spark.cli.logs import commands as logs
@@ -50,6 +50,7 @@ servers.bookie.add_typer(inspect.inspect, name="inspect")
 servers.bookie.add_typer(cookies.app, name="cookie")
 servers.bookie.add_typer(limbo.app, name="limbo")
 app.add_typer(servers.bookie, name="bookie")
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(bookies.app, name="bookies")
 app.add_typer(ledgers.app, name="ledgers")
 logs.app.add_typer(log_records.app)
