@@ -19,8 +19,11 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from ledgerlog_spark.cli import bookies, cluster, demo, doctor, ledgers, local, servers
+from ledgerlog_spark.cli import bookies, cluster, demo, doctor, local, servers
 from ledgerlog_spark.cli.bookie import cookies, files, inspect, limbo, versions
+from ledgerlog_spark.cli.ledgers import check as ledger_check
+from ledgerlog_spark.cli.ledgers import commands as ledgers
+from ledgerlog_spark.cli.ledgers import records as ledger_records
 from ledgerlog_spark.cli.logs import changes as log_changes
 from ledgerlog_spark.cli.logs import commands as logs
 from ledgerlog_spark.cli.logs import maintenance as log_upkeep
@@ -52,6 +55,8 @@ servers.bookie.add_typer(limbo.app, name="limbo")
 app.add_typer(servers.bookie, name="bookie")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(bookies.app, name="bookies")
+ledgers.app.add_typer(ledger_check.app)
+ledgers.app.add_typer(ledger_records.app)
 app.add_typer(ledgers.app, name="ledgers")
 logs.app.add_typer(log_records.app)
 logs.app.add_typer(log_changes.app)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.cli import ledgers
+from ledgerlog_spark.cli.ledgers import commands as ledgers
 from ledgerlog_spark.cli.logs import commands as logs
 from ledgerlog_spark.errors import LedgerNotFoundError, LogNotFoundError, MetadataFormatError
 from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
+from ledgerlog_spark.cli.ledgers.copies import copies_fields, print_copies, read_copies
 from ledgerlog_spark.cli.options import (
     DEFAULT_URI,
     PasswordFile,
@@ -42,6 +43,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.clients import BlockingLogClient
 from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.tools.copies import CopiesReport
 
 app = group("Show, read, seal and delete ledgers.", "ledgerlog ledgers list")
 
@@ -101,9 +103,32 @@ def _row(found: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-@app.command("show", epilog="Example: ledgerlog ledgers show 3")
-def show(ledger_id: LedgerId, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
-    """Show the metadata of a ledger and draw its fragments."""
+@app.command("show", epilog="Example: ledgerlog ledgers show 3 --replicas")
+def show(
+    ledger_id: LedgerId,
+    replicas: Annotated[
+        bool,
+        typer.Option("--replicas", help="Read each copy of each entry, and compare the copies."),
+    ] = False,
+    first: Annotated[
+        int, typer.Option(metavar="N", help="With --replicas: ID of the first entry.", min=0)
+    ] = 0,
+    last: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="With --replicas: ID of the last entry; default: the last confirmed entry.",
+        ),
+    ] = None,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Show the metadata of a ledger and draw its fragments. The ledger is not fenced.
+
+    With --replicas, the exit code is 1 if a copy is missing or damaged, or
+    could not be read.
+    """
+    copies: CopiesReport | None = None
     with connect(uri) as client:
         metadata = client.ledger_metadata(ledger_id)
         found = describe(ledger_id, metadata)
@@ -111,16 +136,29 @@ def show(ledger_id: LedgerId, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = F
             with client.open_ledger(ledger_id, password=metadata.password) as ledger:
                 found["last_add_confirmed"] = ledger.last_add_confirmed
         except LedgerLogError as error:  # bookies may be down: show the metadata only
+            if replicas and last is None:
+                raise
             found |= {"last_add_confirmed": None, "last_add_confirmed_error": str(error)}
+        if replicas:
+            end = found["last_add_confirmed"] if last is None else last
+            copies = read_copies(client, ledger_id, metadata, first, end)
     if as_json:
-        print_json(found)
-        return
-    fragments, last = found.pop("fragments"), found["last_add_confirmed"]
-    print_fields(f"ledger {ledger_id}", {name: _text(value) for name, value in found.items()})
+        print_json(found if copies is None else {**found, "replicas": copies_fields(copies)})
+    else:
+        _draw(ledger_id, metadata, found)
+        if copies is not None:
+            print_copies(ledger_id, copies)
+    raise typer.Exit(1 if copies is not None and copies.findings_count else 0)
+
+
+def _draw(ledger_id: int, metadata: LedgerMetadata, found: dict[str, Any]) -> None:
+    fields = {name: _text(value) for name, value in found.items() if name != "fragments"}
+    print_fields(f"ledger {ledger_id}", fields)
+    last = found["last_add_confirmed"]
     if last is None:
         last = metadata.last_fragment.first_entry_id  # all earlier entries are confirmed
     drawn = DrawnLedger(ledger_id, metadata.fragments, last + 1, metadata.state.name)
-    bookies = sorted({b for f in fragments for b in f["ensemble"]})
+    bookies = sorted({name for each in metadata.fragments for name in each.ensemble})
     console.print(draw_ledgers([drawn], bookies=bookies, width=console.width))
 
 
