@@ -19,7 +19,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from ledgerlog_spark.cli import bookies, cluster, demo, doctor, local, servers
+from ledgerlog_spark.cli import bookies, cluster, demo, doctor, local, probes, servers
 from ledgerlog_spark.cli.bookie import cookies, files, inspect, limbo, versions
 from ledgerlog_spark.cli.ledgers import check as ledger_check
 from ledgerlog_spark.cli.ledgers import commands as ledgers
@@ -54,6 +54,7 @@ servers.bookie.add_typer(cookies.app, name="cookie")
 servers.bookie.add_typer(limbo.app, name="limbo")
 app.add_typer(servers.bookie, name="bookie")
 app.add_typer(cluster.app, name="cluster")
+bookies.app.add_typer(probes.app)
 app.add_typer(bookies.app, name="bookies")
 ledgers.app.add_typer(ledger_check.app)
 ledgers.app.add_typer(ledger_records.app)
@@ -64,6 +65,7 @@ logs.app.add_typer(log_upkeep.app)
 app.add_typer(logs.app, name="logs")
 app.add_typer(servers.upkeep, name="upkeep")
 app.command("demo", epilog="Example: ledgerlog demo --directory flights-demo")(demo.demo)
+app.command("simpletest", epilog="Example: ledgerlog simpletest --entries 100")(probes.simpletest)
 app.command("doctor", epilog="Example: ledgerlog doctor --json")(doctor.doctor)
 
 

@@ -1,8 +1,8 @@
 """Reads each copy of the entries of a ledger, verifies the digests, and compares the copies.
 
-Plain reads are used, which neither fence nor change the ledger. Two copies of an entry may differ
-in the last add confirmed in their headers, because a recovery writes it anew. They must agree in
-the id, the length and the payload.
+Plain reads are used, which neither fence nor change the ledger. The headers of two copies of an
+entry may have different last adds confirmed, because a recovery writes the header again. But the
+copies must agree in the id, the length and the payload.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ABSENT = "absent"
 DAMAGED = "damaged"
 UNKNOWN = "unknown"
 OUTCOMES = (INTACT, ABSENT, DAMAGED, UNKNOWN)
-"""What a copy can be. `unknown`: the bookie did not answer, or its answer says nothing."""
+"""What a copy can be. `unknown`: the bookie did not answer, or the digest cannot be verified."""
 
 OnProgress = Callable[[int], object]
 """Called with the number of entries that have been read so far."""

@@ -48,7 +48,7 @@ def fragments_to_check(metadata: LedgerMetadata) -> Iterator[tuple[Fragment, int
     """Yield the fragments whose entries must have copies, with the last entry of each, inclusive.
 
     These are all fragments of a closed ledger. While a ledger is not closed, the entries of its
-    last fragment may still be on their way.
+    last fragment may still be in flight.
     """
     ends = [after.first_entry_id - 1 for _, after in pairwise(metadata.fragments)]
     if metadata.is_closed:

@@ -25,7 +25,7 @@ class Severity(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LedgerFinding:
     """One finding about a ledger.
 
     Attributes:
@@ -56,15 +56,15 @@ class KnownMembers:
 
 def check_record(
     ledger_id: int, metadata: LedgerMetadata, members: KnownMembers
-) -> Iterator[Finding]:
+) -> Iterator[LedgerFinding]:
     """Yield the findings about a record that could be decoded.
 
     The decoder has already checked that the fragments begin at entry 0 and rise, that each ensemble
     has E bookies, and that the numbers of a closed ledger are in their ranges.
     """
 
-    def found(severity: Severity, what: str, advice: str = "") -> Finding:
-        return Finding(ledger_id, severity, what, advice)
+    def found(severity: Severity, what: str, advice: str = "") -> LedgerFinding:
+        return LedgerFinding(ledger_id, severity, what, advice)
 
     if metadata.is_closed and metadata.last_entry_id == NO_ENTRY and metadata.length:
         yield found(
@@ -102,12 +102,12 @@ def check_record(
 
 def _check_fragment(
     ledger_id: int, metadata: LedgerMetadata, fragment: Fragment, members: KnownMembers
-) -> Iterator[Finding]:
+) -> Iterator[LedgerFinding]:
     where = f"the fragment from entry {fragment.first_entry_id}"
     ensemble = fragment.ensemble
     twice = sorted({name for name in ensemble if ensemble.count(name) > 1})
     if twice:
-        yield Finding(
+        yield LedgerFinding(
             ledger_id,
             Severity.WRONG,
             f"{where} has {', '.join(twice)} twice, so its entries have fewer copies",
@@ -118,7 +118,7 @@ def _check_fragment(
     if strangers:
         fewest = _fewest_in_a_write_set(metadata, ensemble, members.known)
         severity = Severity.WARNING if fewest >= metadata.quorum.ack_quorum else Severity.WRONG
-        yield Finding(
+        yield LedgerFinding(
             ledger_id,
             severity,
             f"{where} names {', '.join(strangers)}, which no cookie of the cluster names: at most "
@@ -131,7 +131,7 @@ def _check_fragment(
     ) < metadata.quorum.write_quorum:
         names = ", ".join(sorted(set(ensemble) - members.registered))
         severity = Severity.NOTE if away else Severity.WARNING
-        yield Finding(
+        yield LedgerFinding(
             ledger_id,
             severity,
             f"{where} has bookies that do not run: {names}. At least {away} of "
