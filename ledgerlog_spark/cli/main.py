@@ -25,6 +25,7 @@ from ledgerlog_spark.cli.ledgers import check as ledger_check
 from ledgerlog_spark.cli.ledgers import commands as ledgers
 from ledgerlog_spark.cli.ledgers import records as ledger_records
 from ledgerlog_spark.cli.logs import changes as log_changes
+from ledgerlog_spark.cli.logs import check as log_check
 from ledgerlog_spark.cli.logs import commands as logs
 from ledgerlog_spark.cli.logs import maintenance as log_upkeep
 from ledgerlog_spark.cli.logs import records as log_records
@@ -62,6 +63,7 @@ app.add_typer(ledgers.app, name="ledgers")
 logs.app.add_typer(log_records.app)
 logs.app.add_typer(log_changes.app)
 logs.app.add_typer(log_upkeep.app)
+logs.app.add_typer(log_check.app)
 app.add_typer(logs.app, name="logs")
 app.add_typer(servers.upkeep, name="upkeep")
 app.command("demo", epilog="Example: ledgerlog demo --directory flights-demo")(demo.demo)

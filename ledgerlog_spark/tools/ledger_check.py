@@ -18,8 +18,9 @@ from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.logs.nodes import read_each
 from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.model import LedgerMetadata, LedgerState, Quorum
+from ledgerlog_spark.tools.findings import Severity, ToolFinding
 from ledgerlog_spark.tools.held_copies import Ranges, ShortRange, fragments_to_check, short_ranges
-from ledgerlog_spark.tools.record_check import KnownMembers, LedgerFinding, Severity, check_record
+from ledgerlog_spark.tools.record_check import KnownMembers, check_record
 
 RANGES_MAX = 10
 """Maximum number of ranges of entries that are reported for one ledger."""
@@ -45,7 +46,7 @@ class LedgersReport:
         copies_checked: Number of ledgers whose copies were checked.
     """
 
-    findings: list[LedgerFinding] = field(default_factory=list)
+    findings: list[ToolFinding] = field(default_factory=list)
     states: Counter[str] = field(default_factory=Counter)
     counts: Counter[Severity] = field(default_factory=Counter)
     sound: int = 0
@@ -62,7 +63,7 @@ class _Checked:
     """One ledger. `state` is empty if the ledger does not exist any more."""
 
     state: str
-    findings: Sequence[LedgerFinding] = ()
+    findings: Sequence[ToolFinding] = ()
     has_lists: bool = False
 
 
@@ -126,7 +127,7 @@ class LedgerCheck:
         except MetadataFormatError as error:
             advice = "another program made this node: delete it, and run the check again"
             what = f"the listing of ledgers ends here, so later ledgers are not checked: {error}"
-            self._add(LedgerFinding(None, Severity.WRONG, what, advice))
+            self._add(ToolFinding(Severity.WRONG, what, advice))
         if some:
             yield some
 
@@ -154,7 +155,7 @@ class LedgerCheck:
                 f"it with ZooKeeper's tools: {path}"
             )
             return _Checked(
-                "unreadable", [LedgerFinding(ledger_id, Severity.WRONG, error.message, advice)]
+                "unreadable", [ToolFinding(Severity.WRONG, error.message, advice, ledger_id)]
             )
         findings = list(check_record(ledger_id, metadata, members))
         has_lists = self._list_entries is not None
@@ -162,7 +163,7 @@ class LedgerCheck:
             findings += await self._check_copies(ledger_id, metadata)
         return _Checked(metadata.state.name, findings, has_lists)
 
-    async def _check_copies(self, ledger_id: int, metadata: LedgerMetadata) -> list[LedgerFinding]:
+    async def _check_copies(self, ledger_id: int, metadata: LedgerMetadata) -> list[ToolFinding]:
         assert self._list_entries is not None
         fragments = [fragment for fragment, _ in fragments_to_check(metadata)]
         names = sorted({name for fragment in fragments for name in fragment.ensemble})
@@ -175,7 +176,7 @@ class LedgerCheck:
             lost = sum(each.is_lost(metadata.quorum) for each in rest)
             severity = Severity.WRONG if lost else Severity.WARNING
             what = f"{len(rest):,} further ranges of entries lack copies, {lost:,} of them are lost"
-            findings.append(LedgerFinding(ledger_id, severity, what))
+            findings.append(ToolFinding(severity, what, ledger_id=ledger_id))
         return findings
 
     def _count(self, checked: _Checked) -> None:
@@ -188,7 +189,7 @@ class LedgerCheck:
         for finding in checked.findings:
             self._add(finding)
 
-    def _add(self, finding: LedgerFinding) -> None:
+    def _add(self, finding: ToolFinding) -> None:
         report = self.report
         report.counts[finding.severity] += 1
         is_shown = self._notes or finding.severity is not Severity.NOTE
@@ -196,7 +197,7 @@ class LedgerCheck:
             report.findings.append(finding)
 
 
-def _short_finding(ledger_id: int, quorum: Quorum, short: ShortRange) -> LedgerFinding:
+def _short_finding(ledger_id: int, quorum: Quorum, short: ShortRange) -> ToolFinding:
     first, last = short.first_entry_id, short.last_entry_id
     entries = f"entry {first}" if first == last else f"entries {first} to {last}"
     lacking = f"; missing on {', '.join(short.lacking)}" if short.lacking else ""
@@ -204,18 +205,18 @@ def _short_finding(ledger_id: int, quorum: Quorum, short: ShortRange) -> LedgerF
     what = f"{entries}: at least {short.copies} of {quorum.write_quorum} copies{lacking}{unknown}"
     show = f"`ledgerlog ledgers show {ledger_id} --replicas` reads the copies"
     if short.is_lost(quorum):
-        return LedgerFinding(
-            ledger_id,
+        return ToolFinding(
             Severity.WRONG,
             f"{what}. This is fewer than the ack quorum, {quorum.ack_quorum}",
             f"{show}; start all bookies that ever had the ledger",
+            ledger_id,
         )
     if short.lacking:
         advice = "auto-recovery copies the entries to the bookies that lack them"
-        return LedgerFinding(ledger_id, Severity.WARNING, what, f"{advice}; {show}")
+        return ToolFinding(Severity.WARNING, what, f"{advice}; {show}", ledger_id)
     advice = "start these bookies, or wait for the end of their repair; " + show
     severity = Severity.NOTE if short.copies >= quorum.ack_quorum else Severity.WARNING
-    return LedgerFinding(ledger_id, severity, what, advice)
+    return ToolFinding(severity, what, advice, ledger_id)
 
 
 def states_text(states: Counter[str]) -> str:

@@ -4,41 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from enum import Enum
 
 from ledgerlog_spark.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState
 from ledgerlog_spark.protocol.ledger.quorum import write_set
+from ledgerlog_spark.tools.findings import Severity, ToolFinding
 
 FORMAT_NEWEST = 3
-
-
-class Severity(Enum):
-    """How bad a finding is.
-
-    `WRONG` means that entries are lost, or cannot be found, or that a program wrote wrong metadata.
-    `WARNING` means that something must be repaired or started. `NOTE` needs no action.
-    """
-
-    WRONG = "wrong"
-    WARNING = "warning"
-    NOTE = "note"
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerFinding:
-    """One finding about a ledger.
-
-    Attributes:
-        ledger_id: The ledger; None for a finding about the whole cluster.
-        severity: How bad the finding is.
-        what: The fault, in plain words.
-        advice: What to do; empty for nothing.
-    """
-
-    ledger_id: int | None
-    severity: Severity
-    what: str
-    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +27,15 @@ class KnownMembers:
 
 def check_record(
     ledger_id: int, metadata: LedgerMetadata, members: KnownMembers
-) -> Iterator[LedgerFinding]:
+) -> Iterator[ToolFinding]:
     """Yield the findings about a record that could be decoded.
 
     The decoder has already checked that the fragments begin at entry 0 and rise, that each ensemble
     has E bookies, and that the numbers of a closed ledger are in their ranges.
     """
 
-    def found(severity: Severity, what: str, advice: str = "") -> LedgerFinding:
-        return LedgerFinding(ledger_id, severity, what, advice)
+    def found(severity: Severity, what: str, advice: str = "") -> ToolFinding:
+        return ToolFinding(severity, what, advice, ledger_id)
 
     if metadata.is_closed and metadata.last_entry_id == NO_ENTRY and metadata.length:
         yield found(
@@ -102,41 +73,41 @@ def check_record(
 
 def _check_fragment(
     ledger_id: int, metadata: LedgerMetadata, fragment: Fragment, members: KnownMembers
-) -> Iterator[LedgerFinding]:
+) -> Iterator[ToolFinding]:
     where = f"the fragment from entry {fragment.first_entry_id}"
     ensemble = fragment.ensemble
     twice = sorted({name for name in ensemble if ensemble.count(name) > 1})
     if twice:
-        yield LedgerFinding(
-            ledger_id,
+        yield ToolFinding(
             Severity.WRONG,
             f"{where} has {', '.join(twice)} twice, so its entries have fewer copies",
             "another program wrote this record; copy the entries to a new ledger",
+            ledger_id,
         )
         return
     strangers = sorted(set(ensemble) - members.known)
     if strangers:
         fewest = _fewest_in_a_write_set(metadata, ensemble, members.known)
         severity = Severity.WARNING if fewest >= metadata.quorum.ack_quorum else Severity.WRONG
-        yield LedgerFinding(
-            ledger_id,
+        yield ToolFinding(
             severity,
             f"{where} names {', '.join(strangers)}, which no cookie of the cluster names: at most "
             f"{fewest} of {metadata.quorum.write_quorum} copies of an entry are left",
             "if the data of this bookie exists, bring the bookie back with `ledgerlog bookie "
             "cookie create`; otherwise auto-recovery copies the entries to other bookies",
+            ledger_id,
         )
     elif (
         away := _fewest_in_a_write_set(metadata, ensemble, members.registered)
     ) < metadata.quorum.write_quorum:
         names = ", ".join(sorted(set(ensemble) - members.registered))
         severity = Severity.NOTE if away else Severity.WARNING
-        yield LedgerFinding(
-            ledger_id,
+        yield ToolFinding(
             severity,
             f"{where} has bookies that do not run: {names}. At least {away} of "
             f"{metadata.quorum.write_quorum} bookies of each entry run",
             "" if away else "start these bookies: some entries cannot be read now",
+            ledger_id,
         )
 
 

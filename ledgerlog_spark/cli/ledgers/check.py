@@ -12,8 +12,8 @@ from ledgerlog_spark.cli.control_service import EntryLists
 from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, metadata
 from ledgerlog_spark.cli.output import AsJson, console, counted, print_json, print_table, spinner
 from ledgerlog_spark.errors import ConfigurationError
+from ledgerlog_spark.tools.findings import Severity, ToolFinding
 from ledgerlog_spark.tools.ledger_check import LedgerCheck, LedgersReport, states_text
-from ledgerlog_spark.tools.record_check import LedgerFinding, Severity
 
 LIMIT = 100
 
@@ -91,7 +91,7 @@ def _fields(report: LedgersReport) -> dict[str, Any]:
     }
 
 
-def _finding(finding: LedgerFinding) -> dict[str, Any]:
+def _finding(finding: ToolFinding) -> dict[str, Any]:
     return {
         "ledger_id": finding.ledger_id,
         "severity": finding.severity.value,

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum
-from ledgerlog_spark.tools.record_check import KnownMembers, LedgerFinding, Severity, check_record
+from ledgerlog_spark.tools.findings import Severity, ToolFinding
+from ledgerlog_spark.tools.record_check import KnownMembers, check_record
 
 ABC = ("a", "b", "c")
 OPEN = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ABC),))
@@ -19,7 +20,7 @@ def found(metadata: LedgerMetadata, members: KnownMembers = ALL) -> list[tuple[S
     return [(each.severity, each.what) for each in check_record(7, metadata, members)]
 
 
-def only(metadata: LedgerMetadata, members: KnownMembers = ALL) -> LedgerFinding:
+def only(metadata: LedgerMetadata, members: KnownMembers = ALL) -> ToolFinding:
     (finding,) = check_record(7, metadata, members)
     assert finding.ledger_id == 7
     return finding
