@@ -71,10 +71,17 @@ def describe(ledger_id: int, metadata: LedgerMetadata) -> dict[str, Any]:
 
 
 @app.command("list", epilog="Example: ledgerlog ledgers list --json")
-def list_ledgers(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
+def list_ledgers(
+    bookie_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Only ledgers that name this bookie in a fragment."),
+    ] = None,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
     """List all ledgers with state, quorum, entries and fragments."""
     with connect(uri) as client:
-        found = list(_all(client))
+        found = [each for each in _all(client) if bookie_id is None or _names(each, bookie_id)]
     columns = ("ledger", "state", "E/Qw/Qa", "entries", "bytes", "fragments")
     print_listing(found, _row, title=f"ledgers of {uri}", columns=columns, as_json=as_json)
 
@@ -88,6 +95,12 @@ def _all(client: BlockingLogClient) -> Iterator[dict[str, Any]]:
             continue
         except MetadataFormatError as error:
             yield {"ledger_id": ledger_id, "state": "unreadable", "error": str(error)}
+
+
+def _names(found: dict[str, Any], bookie_id: str) -> bool:
+    """Whether a fragment of the ledger has this bookie. Unreadable metadata may have it."""
+    fragments = found.get("fragments")
+    return fragments is None or any(bookie_id in each["ensemble"] for each in fragments)
 
 
 def _row(found: dict[str, Any]) -> tuple[object, ...]:

@@ -176,6 +176,14 @@ def test_an_unreadable_record_does_not_hide_the_others(
     assert run("ledgers", "check", "--all").code == 0
 
 
+def test_the_ledgers_of_one_bookie_are_listed(run: Run, client: BlockingClient) -> None:
+    ledger_id = closed_ledger(client, size=1, write=1, ack=1)
+    (own,) = client.ledger_metadata(ledger_id).last_fragment.ensemble
+    for member in ("bookie-0", "bookie-1", "bookie-2"):
+        listed = run("ledgers", "list", "--bookie-id", member, "--json").json
+        assert (ledger_id in {each["ledger_id"] for each in listed}) == (member == own)
+
+
 def test_a_check_needs_one_ledger_or_all(run: Run) -> None:
     for wrong in ((), (1, "--all")):
         ended = run("ledgers", "check", *wrong)

@@ -12,7 +12,7 @@ from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
 from ledgerlog_spark.protocol.ledger.quorum import write_set
 from ledgerlog_spark.tools.held_copies import ShortRange, fragments_to_check, short_ranges
 
-E3 = Quorum(3, 3, 2)
+THREE = Quorum(3, 3, 2)
 ABC = ("a", "b", "c")
 
 
@@ -25,34 +25,34 @@ def ledger(
 
 
 def test_whole_lists_have_no_short_range() -> None:
-    closed = ledger(E3, 9, (0, ABC))
+    closed = ledger(THREE, 9, (0, ABC))
     assert list(short_ranges(closed, {name: [(0, 9)] for name in ABC})) == []
 
 
 def test_a_hole_is_a_range() -> None:
-    closed = ledger(E3, 9, (0, ABC))
+    closed = ledger(THREE, 9, (0, ABC))
     lists = {"a": [(0, 9)], "b": [(0, 3), (6, 9)], "c": [(0, 9)]}
     (found,) = short_ranges(closed, lists)
     assert found == ShortRange(4, 5, 2, 0, ("b",), ())
-    assert not found.is_lost(E3)
+    assert not found.is_lost(THREE)
 
 
 def test_two_holes_at_one_entry_are_a_loss_and_an_unknown_copy_is_none() -> None:
-    closed = ledger(E3, 9, (0, ABC))
+    closed = ledger(THREE, 9, (0, ABC))
     lists = {"a": [(0, 9)], "b": [(0, 3), (6, 9)], "c": [(0, 4), (6, 9)]}
     found = list(short_ranges(closed, lists))
     assert [(each.first_entry_id, each.last_entry_id, each.lacking) for each in found] == [
         (4, 4, ("b",)),
         (5, 5, ("b", "c")),
     ]
-    assert [each.is_lost(E3) for each in found] == [False, True]
+    assert [each.is_lost(THREE) for each in found] == [False, True]
     unknown = list(short_ranges(closed, {**lists, "c": None}))
-    assert not any(each.is_lost(E3) for each in unknown)
+    assert not any(each.is_lost(THREE) for each in unknown)
     assert unknown[1] == ShortRange(4, 5, 1, 1, ("b",), ("c",))
 
 
 def test_a_bookie_without_an_entry_of_the_ledger_lacks_all() -> None:
-    closed = ledger(E3, 4, (0, ABC))
+    closed = ledger(THREE, 4, (0, ABC))
     (found,) = short_ranges(closed, {"a": [(0, 4)], "b": [(0, 4)], "c": []})
     assert (found.first_entry_id, found.last_entry_id, found.lacking) == (0, 4, ("c",))
 
@@ -64,13 +64,13 @@ def test_a_bookie_without_an_entry_of_the_ledger_lacks_all() -> None:
 def test_the_last_fragment_counts_once_the_ledger_is_closed(
     last: int | None, checked: list[tuple[int, int]]
 ) -> None:
-    metadata = ledger(E3, last, (0, ABC), (5, ("a", "b", "d")))
+    metadata = ledger(THREE, last, (0, ABC), (5, ("a", "b", "d")))
     found = [(fragment.first_entry_id, end) for fragment, end in fragments_to_check(metadata)]
     assert found == checked
 
 
 def test_a_ledger_in_recovery_counts_as_open() -> None:
-    metadata = LedgerMetadata(E3, (Fragment(0, ABC),), LedgerState.IN_RECOVERY)
+    metadata = LedgerMetadata(THREE, (Fragment(0, ABC),), LedgerState.IN_RECOVERY)
     assert list(short_ranges(metadata, dict.fromkeys(ABC, ()))) == []
 
 
