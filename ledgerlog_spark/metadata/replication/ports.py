@@ -1,0 +1,347 @@
+"""What the stores of auto-recovery promise. The ports have no paths.
+
+All calls run on the event loop of the tree. All loads are made after a sync. Every call may raise
+the errors of the metadata store: `MetadataUnavailableError` (nothing was sent), and
+`MetadataFormatError` (a node is damaged, or a later release wrote it; the node is not changed). A
+lost answer is settled inside the call. If it cannot be settled, the call raises
+`MetadataUnknownError`.
+
+A walk yields names of nodes, and does not read their data. So a damaged node never ends a walk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol, TypeVar
+
+from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
+from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.wire.repair_notes import Vacation, WorkerReport
+
+Note = TypeVar("Note")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One ledger in the queue of ledgers with lost bookies, which Apache's workers share.
+
+    Attributes:
+        ledger_id: The ledger.
+        replicas: Ids of the bookies that were lost, without repetition.
+        created_ms: Time by the clock of the auditor; compared with nothing. None without a time.
+        version: Every mark of the ledger raises it.
+    """
+
+    ledger_id: int
+    replicas: tuple[str, ...]
+    created_ms: int | None
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLock:
+    """The lock of a ledger, and the session that took it.
+
+    After this session has ended, the lock is another worker's, and every call with this lock
+    changes nothing.
+    """
+
+    ledger_id: int
+    session_id: int
+
+
+class LedgerLocks(Protocol):
+    """One lock for each ledger, which Apache's workers share. It saves work, and protects nothing.
+
+    `metadata.replication.locks.ReplicationLocks` implements it.
+    """
+
+    async def acquire(self, ledger_id: int, holder: str) -> HeldLock | None:
+        """Take the lock if it is free; None if another session holds it.
+
+        `holder` is an id of a bookie or of a daemon, for Apache's tools.
+        """
+        ...
+
+    async def release(self, ledger_id: int) -> None:
+        """Give the lock back. Do nothing if this session does not hold the lock."""
+
+    async def holder(self, ledger_id: int) -> str | None:
+        """The id that the holder stored; None for a free lock."""
+
+    def is_held(self, lock: HeldLock) -> bool:
+        """Whether the session that took the lock is still the current session.
+
+        False is final: the worker abandons the ledger. True is best effort.
+        """
+        ...
+
+
+class MarkQueue(Protocol):
+    """Apache's queue of ledgers with lost bookies (`underreplication/ledgers`)."""
+
+    async def mark(self, ledger_id: int, replicas: Collection[str]) -> Version:
+        """Create a mark, or merge `replicas` (at least one) into it. Return the new version.
+
+        The version always rises, even if the mark has these replicas already. So a worker that
+        loaded the mark before this call cannot delete it.
+        """
+        ...
+
+    async def load(self, ledger_id: int) -> Mark | None:
+        """The mark of a ledger; None if it has none."""
+
+    async def delete(self, ledger_id: int, version: Version, lock: HeldLock) -> bool:
+        """Delete the mark at a version, if the session that took `lock` still lives.
+
+        Returns:
+            True: the mark is deleted. False: the mark has changed or is gone, or the lock's session
+            has ended; then the worker abandons the ledger.
+        """
+        ...
+
+    def walk(self, after: int = -1) -> AsyncIterator[int]:
+        """Yield the ledger ids of the marks above `after`, ascending."""
+        ...
+
+    def watch(self, on_change: OnChange) -> CancelWatch:
+        """Call `on_change` after a mark was perhaps made. Best effort: also walk from time to time.
+
+        The call is certain when the queue was empty before.
+        """
+        ...
+
+
+class LedgerNotes(Protocol[Note]):
+    """Notes of one kind, at most one for each ledger: holes, moves, unreadable or attempts."""
+
+    async def add(self, ledger_id: int, note: Note) -> Version:
+        """Create the note, or merge `note` into it. Return the new version, which always rises.
+
+        Holes and moves merge to their union. Of the other kinds, the new note replaces the old one.
+        """
+        ...
+
+    async def load(self, ledger_id: int) -> Versioned[Note] | None:
+        """The note of a ledger; None if it has none."""
+
+    async def replace(self, ledger_id: int, note: Note, version: Version) -> Version | None:
+        """Replace the note at a version. Return the new version; None if it has changed."""
+
+    async def delete(self, ledger_id: int, version: Version, lock: HeldLock | None = None) -> bool:
+        """Delete the note at a version; with `lock`, only if the lock's session still lives.
+
+        Returns:
+            True: the note is deleted. False: it has changed or is gone, or the lock has ended.
+        """
+        ...
+
+    def walk(self, after: int = -1) -> AsyncIterator[int]:
+        """Yield the ledger ids of the notes above `after`, ascending."""
+        ...
+
+    def watch(self, on_change: OnChange) -> CancelWatch:
+        """Call `on_change` after a note was perhaps made. Best effort, as for marks."""
+        ...
+
+
+class RecoverySwitch(Protocol):
+    """The settings of auto-recovery for the whole cluster, which Apache's daemons share."""
+
+    async def is_enabled(self) -> bool:
+        """Whether auditors mark ledgers and workers begin with ledgers."""
+        ...
+
+    async def enable(self) -> bool:
+        """Enable auto-recovery. Return False if it was enabled already."""
+        ...
+
+    async def disable(self) -> bool:
+        """Disable auto-recovery: no work begins. Return False if it was disabled already."""
+        ...
+
+    async def lost_bookie_delay(self) -> Versioned[int] | None:
+        """How many seconds the auditor waits before it marks the ledgers of one lost bookie.
+
+        None if no delay was stored. A new version with the same value requests an audit now.
+        """
+
+    async def initialize_delay(self, seconds: int) -> None:
+        """Store the delay unless one is stored."""
+
+    async def set_lost_bookie_delay(self, seconds: int) -> None:
+        """Store the delay (at least 0 seconds)."""
+
+    async def audit_now(self) -> None:
+        """Request an audit: write the stored delay again."""
+
+    def watch_enabled(self, on_change: OnChange) -> CancelWatch:
+        """Call `on_change` after a change of `is_enabled`, or a new session."""
+        ...
+
+    def watch_delay(self, on_change: OnChange) -> CancelWatch:
+        """Call `on_change` after a write of the delay (also of the same value), or a new session."""
+        ...
+
+
+class Candidacy(Protocol):
+    """One vote in the election of the auditor. It belongs to one session.
+
+    Attributes:
+        elected: Set while this vote is the oldest one.
+        lost: Set for good after the session was replaced, the vote was deleted, or `leave`. Then
+            the auditor steps down, and joins again if it wants to.
+    """
+
+    elected: asyncio.Event
+    lost: asyncio.Event
+
+    @property
+    def may_publish(self) -> bool:
+        """Whether this vote leads and the store is connected. False: publish nothing."""
+        ...
+
+    async def leave(self) -> None:
+        """Delete the vote. May be called twice."""
+
+
+class AuditorElection(Protocol):
+    """Apache's election of the auditor: one auditor of either make."""
+
+    async def join(self, candidate_id: str) -> Candidacy:
+        """Vote for oneself. `candidate_id` is a bookie id, or `host:port` of a daemon."""
+        ...
+
+    async def current(self) -> str | None:
+        """The id of the auditor; None without one."""
+
+
+class WorkerReports(Protocol):
+    """The progress of the workers. A report ends with the session of its worker."""
+
+    async def publish(self, worker_id: str, report: WorkerReport) -> None:
+        """Create or replace the report of a worker."""
+
+    async def withdraw(self, worker_id: str) -> None:
+        """Delete the report of a worker of this session."""
+
+    async def all(self) -> Mapping[str, WorkerReport]:
+        """The reports of all workers, by worker id. Damaged reports are omitted."""
+        ...
+
+
+class VacationStore(Protocol):
+    """The vacations of bookies: drain, decommission and recover."""
+
+    async def load(self, bookie_id: str) -> Versioned[Vacation] | None:
+        """The vacation of a bookie; None if it has none."""
+
+    async def write(self, bookie_id: str, vacation: Vacation, version: Version | None) -> Version:
+        """Create (`version` None) or replace the vacation of a bookie. Return the new version.
+
+        Raises:
+            MetadataVersionError: Another process wrote it first; nothing was changed.
+        """
+        ...
+
+    async def write_and_delete_cookie(
+        self, bookie_id: str, vacation: Vacation, version: Version, cookie: Version
+    ) -> Version:
+        """Replace the vacation and delete the bookie's cookie in one transaction.
+
+        Raises:
+            MetadataVersionError: Another process wrote one of them first; nothing was changed.
+        """
+        ...
+
+    async def delete(self, bookie_id: str, version: Version) -> bool:
+        """Delete a vacation at a version. False: it has changed or is gone."""
+        ...
+
+    async def all(self) -> Mapping[str, Versioned[Vacation]]:
+        """The vacations of all bookies, by bookie id. Damaged nodes are an error."""
+        ...
+
+    def watch(self, bookie_id: str, on_change: OnChange) -> CancelWatch:
+        """Call `on_change` after a change of one bookie's vacation, or a new session."""
+        ...
+
+
+class Check(Enum):
+    """A periodic check of the auditor. Apache's auditor reads and writes the same times."""
+
+    ALL_LEDGERS = "checkallledgersctime"
+    PLACEMENT = "placementpolicycheckctime"
+    REPLICAS = "replicascheckctime"
+
+
+class Walk(Enum):
+    """A walk over all ledgers that a successor can continue."""
+
+    LEDGERS = "ledgers"
+    REPLICAS = "replicas"
+    DIGESTS = "digests"
+    PLACEMENT = "placement"
+
+
+@dataclass(frozen=True, slots=True)
+class WalkPosition:
+    """How far a walk is.
+
+    Attributes:
+        ledger_id: The last ledger that was handled; -1 at the start.
+        begun_ms: When this pass began, by the clock of the store or of the auditor.
+        passes: Number of finished passes.
+    """
+
+    ledger_id: int = -1
+    begun_ms: int = 0
+    passes: int = 0
+
+
+class CheckTimes(Protocol):
+    """When the checks ran last, and how far the walks are."""
+
+    async def time_ms(self, check: Check) -> int | None:
+        """When a check ended last, in ms since 1970; None if it never ran."""
+
+    async def set_time_ms(self, check: Check, time_ms: int) -> None:
+        """Store when a check ended."""
+
+    async def position(self, walk: Walk) -> WalkPosition:
+        """How far a walk is. A damaged node counts as a walk that did not begin."""
+        ...
+
+    async def set_position(self, walk: Walk, position: WalkPosition) -> None:
+        """Store how far a walk is."""
+
+
+@dataclass(frozen=True, slots=True)
+class BookieIdentity:
+    """The versions of the nodes that show that a bookie is the same one, with the same directories.
+
+    Attributes:
+        bookie_id: The bookie.
+        cookie: The version of its cookie.
+        record: The version of its record (`KnownBookie`); None for a bookie of Apache.
+    """
+
+    bookie_id: str
+    cookie: Version
+    record: Version | None
+
+
+class BookieIdentities(Protocol):
+    """Reads the identities that `LedgerStore.replace` checks.
+
+    `LedgerStore.replace(ledger_id, metadata, version, identities)` is one transaction: it replaces
+    the ledger's metadata at `version` if the cookies and records of `identities` have not changed.
+    It raises MetadataVersionError if the metadata (field `ledger_id`) or an identity (field
+    `bookie_id`) has changed, and LedgerNotFoundError if the ledger was deleted.
+    """
+
+    async def load(self, bookie_id: str) -> BookieIdentity | None:
+        """The identity of a bookie; None if it has no cookie."""

@@ -1,0 +1,215 @@
+"""The notes of auto-recovery in nodes that only ledgerlog reads and writes (WIRE.md#repair-nodes).
+
+Apache BookKeeper refuses unknown fields in its own nodes, so these notes have nodes of their own,
+outside the ledgers root.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+EntryRange = tuple[int, int]
+"""The first and the last entry id of a range, both inclusive."""
+
+WHOLE_LEDGER = -1
+"""Instead of the first entry of a fragment: all fragments of the ledger."""
+
+
+class HoleKind(Enum):
+    """Why a registered bookie needs a copy: it lacks the copy, or its copy is damaged."""
+
+    MISSING = "missing"
+    DAMAGED = "damaged"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Hole:
+    """A member of a fragment that lacks copies which it should hold.
+
+    Attributes:
+        bookie_id: The member. "" stands for every member.
+        first_entry_id: First entry of the fragment, or `WHOLE_LEDGER`.
+        kind: The name of a `HoleKind`, such as `missing`.
+        ranges: The known entries, at most `RANGES_MAX` ranges. Empty: every entry of the fragment
+            that the member should hold.
+    """
+
+    bookie_id: str
+    first_entry_id: int = WHOLE_LEDGER
+    kind: str = HoleKind.MISSING.value
+    ranges: tuple[EntryRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Holes:
+    """The holes of one ledger: a note of `<root>-repair/holes`."""
+
+    holes: tuple[Hole, ...]
+
+
+class MoveReason(Enum):
+    """Why a readable copy must get another home."""
+
+    DRAIN = "drain"
+    DECOMMISSION = "decommission"
+    RECOVER = "recover"
+    PLACEMENT = "placement"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Move:
+    """A copy that must move: the bookie that has it, the fragment, and a `MoveReason` by name."""
+
+    bookie_id: str
+    first_entry_id: int = WHOLE_LEDGER
+    reason: str = MoveReason.DRAIN.value
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """The moves of one ledger: a note of `<root>-repair/moves`."""
+
+    moves: tuple[Move, ...]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class UnreadableRange:
+    """Entries of which no copy was readable.
+
+    Attributes:
+        first_entry_id: First entry.
+        last_entry_id: Last entry, inclusive.
+        is_lost: Whether every bookie of the write set answered twice, around a sync, that it does
+            not have the entry. False: it is unknown whether a copy exists.
+        answers: The code of each bookie's answer, as pairs of bookie id and `Code` by value.
+    """
+
+    first_entry_id: int
+    last_entry_id: int
+    is_lost: bool
+    answers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The unreadable entries of one ledger: a note of `<root>-repair/unreadable`.
+
+    The newest note replaces the older one. `found_ms` is compared with nothing.
+    """
+
+    ranges: tuple[UnreadableRange, ...]
+    found_by: str = ""
+    found_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """The failed attempts to heal one ledger: a note of `<root>-repair/attempts`.
+
+    Attributes:
+        count: Number of attempts in a row that failed.
+        refusal: Why the newest attempt ended, as a word such as `no_spare`.
+        detail: A sentence for the operator.
+        worker: The worker that tried.
+        tried_ms: Time by the worker's clock, compared with nothing.
+        retry_after_ms: The pause that follows this attempt.
+    """
+
+    count: int
+    refusal: str
+    detail: str = ""
+    worker: str = ""
+    tried_ms: int = 0
+    retry_after_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTask:
+    """What a worker does now: the ledger, its queue (`mark`, `hole`, `move`), and the progress."""
+
+    ledger_id: int
+    queue: str
+    entries_done: int = 0
+    entries_total: int = 0
+    bytes_copied: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """The progress of one worker: an ephemeral node in `<root>-repair/workers`.
+
+    Attributes:
+        tasks: The ledgers that the worker handles now, at most `TASKS_MAX`.
+        ledgers_healed: Ledgers that this run of the worker healed.
+        entries_copied: Entries that this run copied.
+        bytes_copied: Bytes that this run copied.
+        bytes_per_second: The rate over the last seconds.
+        bytes_per_second_max: The limit; 0 without a limit.
+        state: `working`, `idle`, `disabled` or `waiting`.
+        reported_ms: Time by the worker's clock, compared with nothing.
+    """
+
+    tasks: tuple[WorkerTask, ...] = ()
+    ledgers_healed: int = 0
+    entries_copied: int = 0
+    bytes_copied: int = 0
+    bytes_per_second: int = 0
+    bytes_per_second_max: int = 0
+    state: str = "idle"
+    reported_ms: int = 0
+
+
+class VacationKind(Enum):
+    """The command that began a vacation."""
+
+    DRAIN = "drain"
+    DECOMMISSION = "decommission"
+    RECOVER = "recover"
+
+
+class VacationPhase(Enum):
+    """How far a vacation is: writers leave, copies move, nothing names the bookie any more."""
+
+    DRAINING = "draining"
+    VACATING = "vacating"
+    VACATED = "vacated"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BlockedLedger:
+    """A ledger that a vacation cannot move yet, and the reason."""
+
+    ledger_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vacation:
+    """The state of a bookie that leaves: a node in `<root>-repair/bookies`.
+
+    Attributes:
+        kind: The command that began it.
+        phase: How far it is.
+        begun_by: The operator and the computer.
+        begun_ms: Time by the operator's clock, compared with nothing.
+        ledgers_total: Ledgers that named the bookie at the first walk; -1 before it.
+        ledgers_left: Ledgers that named it at the newest walk; -1 before the first one.
+        bytes_total: Estimated bytes at the first walk (length x Qw / E); -1 before it.
+        bytes_left: Estimated bytes at the newest walk; -1 before the first one.
+        blocked: The first ledgers that cannot move now, at most `BLOCKED_MAX`.
+        blocked_count: Number of all these ledgers.
+        detail: What the vacation waits for, as a sentence.
+    """
+
+    kind: VacationKind
+    phase: VacationPhase
+    begun_by: str = ""
+    begun_ms: int = 0
+    ledgers_total: int = -1
+    ledgers_left: int = -1
+    bytes_total: int = -1
+    bytes_left: int = -1
+    blocked: tuple[BlockedLedger, ...] = field(default=())
+    blocked_count: int = 0
+    detail: str = ""
