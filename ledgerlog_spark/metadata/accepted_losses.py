@@ -1,15 +1,28 @@
 """The store of the losses that operators accepted.
 
-The nodes are at `<root>-losses/<bookie id>/<ledger id>`, outside the ledgers root, so Apache's
-tools never see them.
+The losses of one bookie are at `<root>-losses/<bookie id>/<ledger id>`. The losses of the whole
+cluster are at `<root>-losses/@ledgers/<ledger id>`, because no bookie id contains an @. The nodes
+are outside the ledgers root, so Apache's tools never see them.
 """
 
 from __future__ import annotations
 
-from ledgerlog_spark.errors import MetadataFormatError, WireFormatError
+from ledgerlog_spark.errors import (
+    LocalProtocolError,
+    MetadataFormatError,
+    MetadataVersionError,
+    WireFormatError,
+)
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.registration import checked_bookie_id
+from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.wire.accepted_loss import AcceptedLoss
+from ledgerlog_spark.wire.ledger_loss import (
+    ACCEPTANCES_MAX,
+    SIZE_BYTES_MAX,
+    LedgerLoss,
+    LossAcceptance,
+)
 
 ATTEMPTS_MAX = 4
 
@@ -46,6 +59,63 @@ class AcceptedLosses:
         found = [await self._read(f"{directory}/{name}") for name in names]
         return sorted(filter(None, found), key=lambda loss: loss.ledger_id)
 
+    async def of_ledger(self, ledger_id: int) -> LedgerLoss | None:
+        """What the cluster gave up of a ledger, read after a sync; None for nothing.
+
+        Raises:
+            MetadataFormatError: A later release wrote the record, or it is damaged.
+        """
+        found = await self._load(self._ledger_path(ledger_id))
+        return None if found is None else found.value
+
+    async def accept(self, ledger_id: int, acceptance: LossAcceptance) -> LedgerLoss:
+        """Add an acceptance to the losses of a ledger. Return all losses of the ledger.
+
+        Raises:
+            LocalProtocolError: The ledger has `ACCEPTANCES_MAX` acceptances, or the record would be
+                too large.
+            MetadataUnknownError: It is unknown whether the acceptance was added. A repetition is
+                safe.
+            MetadataVersionError: Other operators were faster at every attempt.
+        """
+        path = self._ledger_path(ledger_id)
+        attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
+        for attempt in attempts:
+            with attempt:
+                found = await self._load(path)
+                losses = LedgerLoss(ledger_id) if found is None else found.value
+                if attempts.lost is not None and acceptance in losses.acceptances:
+                    return losses
+                losses = _checked(losses.with_acceptance(acceptance))
+                try:
+                    await self._write(path, losses, None if found is None else found.version)
+                except (znodes.NodeExistsError, znodes.NodeMissingError, MetadataVersionError):
+                    continue
+                return losses
+        raise attempts.lost or MetadataVersionError(
+            f"other operators have just changed the accepted losses of ledger {ledger_id}; nothing "
+            "was changed, so run the command again",
+            ledger_id=ledger_id,
+        )
+
+    async def _load(self, path: str) -> Versioned[LedgerLoss] | None:
+        await self._tree.sync(path)
+        node = await znodes.get_or_none(self._tree, path)
+        if node is None:
+            return None
+        try:
+            return Versioned(LedgerLoss.decode(node.value), node.version)
+        except WireFormatError as error:
+            raise MetadataFormatError(
+                f"the node {path} cannot be read: {error.message}", path=path
+            ) from error
+
+    async def _write(self, path: str, losses: LedgerLoss, version: Version | None) -> None:
+        if version is None:
+            await self._tree.create(path, losses.encode(), make_parents=True)
+        else:
+            await self._tree.set(path, losses.encode(), version)
+
     async def _read(self, path: str) -> AcceptedLoss | None:
         node = await znodes.get_or_none(self._tree, path)
         try:
@@ -55,5 +125,19 @@ class AcceptedLosses:
                 f"the node {path} cannot be read: {error.message}", path=path
             ) from error
 
+    def _ledger_path(self, ledger_id: int) -> str:
+        return f"{self._directory}/@ledgers/{ledger_id}"
+
     def _path(self, bookie_id: str, ledger_id: int) -> str:
         return f"{self._directory}/{checked_bookie_id(bookie_id)}/{ledger_id}"
+
+
+def _checked(losses: LedgerLoss) -> LedgerLoss:
+    is_full = len(losses.acceptances) > ACCEPTANCES_MAX or len(losses.encode()) > SIZE_BYTES_MAX
+    if is_full:
+        raise LocalProtocolError(
+            f"the record of the accepted losses of ledger {losses.ledger_id} is full; nothing was "
+            "changed. Copy the readable entries to a new ledger, and delete this one",
+            ledger_id=losses.ledger_id,
+        )
+    return losses
