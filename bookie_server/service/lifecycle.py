@@ -28,6 +28,7 @@ from bookie_server.service.admin.server import AdminServer
 from bookie_server.service.admin.view import BookieView
 from bookie_server.service.background_clock import BackgroundClock, log_scrubs
 from bookie_server.service.collector import Collected, Collector
+from bookie_server.service.devices import Devices
 from bookie_server.service.limits.lanes import Lanes
 from bookie_server.service.logging import get_logger
 from bookie_server.service.membership.cookie_check import (
@@ -73,7 +74,7 @@ from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, BookieInfo
-from ledgerlog_spark.wire.registration import OPERATIONS, OPERATIONS_PROPERTY
+from ledgerlog_spark.wire.registration import registered_properties
 
 if TYPE_CHECKING:
     from bookie_server.service.repair.composed import BookieRepair
@@ -407,8 +408,9 @@ class Bookie:
                 host=settings.host,
                 port=self.port,
                 grpc_port=self.grpc_port,
-                properties={OPERATIONS_PROPERTY: ",".join(OPERATIONS)},
+                properties=registered_properties(settings.rack, settings.region),
             ),
+            partial(Devices(storage).usable_bytes, settings.free_bytes_min),
         )
         await registration.start(read_only=not storage.is_writable)
         self._closers.push_async_callback(registration.stop)

@@ -19,7 +19,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from ledgerlog_spark.cli import bookies, cluster, demo, doctor, local, probes, servers
+from ledgerlog_spark.cli import bookies, cluster, demo, doctor, local, placement, probes, servers
 from ledgerlog_spark.cli.bookie import cookies, files, inspect, limbo, versions
 from ledgerlog_spark.cli.ledgers import check as ledger_check
 from ledgerlog_spark.cli.ledgers import commands as ledgers
@@ -56,6 +56,7 @@ servers.bookie.add_typer(limbo.app, name="limbo")
 app.add_typer(servers.bookie, name="bookie")
 app.add_typer(cluster.app, name="cluster")
 bookies.app.add_typer(probes.app)
+bookies.app.add_typer(placement.app)
 app.add_typer(bookies.app, name="bookies")
 ledgers.app.add_typer(ledger_check.app)
 ledgers.app.add_typer(ledger_records.app)

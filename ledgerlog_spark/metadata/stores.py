@@ -14,6 +14,7 @@ from ledgerlog_spark.metadata.logs.store import LogStore
 from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.metadata.replication_locks import ReplicationLocks
 from ledgerlog_spark.metadata.service_uri import ServiceUri, parse_service_uri
+from ledgerlog_spark.metadata.topologies import TopologyStore
 from ledgerlog_spark.metadata.tree import ZnodeTree
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout
 
@@ -67,6 +68,11 @@ class MetadataStores:
     def replication_locks(self) -> ReplicationLocks:
         """The locks of re-replication. Getting it sends no request."""
         return ReplicationLocks(self.tree, self.root)
+
+    @property
+    def topologies(self) -> TopologyStore:
+        """The store of the cluster's topology. Getting it sends no request."""
+        return TopologyStore(self.tree, self.root)
 
     async def initialize(self) -> None:
         """Create the missing nodes of the cluster."""

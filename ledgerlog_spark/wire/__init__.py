@@ -10,6 +10,7 @@
   node. `registration`, `cookie`: the records of a bookie. `replication_lock`: the lock of a ledger
   that re-replication takes. `protobuf`: the encodings of Protocol Buffers that these records need.
   `known_bookie`, `accepted_loss`: records of ledgerlog's own about a bookie.
+  `topology`: places and the policy that an operator set.
 
 Every decoder accepts any bytes, and raises only `WireFormatError` (`MetadataFormatError` for the
 ledger metadata record). A decoder checks a length before it allocates memory of this length.

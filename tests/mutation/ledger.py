@@ -131,14 +131,14 @@ _WRITER = [
     ),
     Mutation(
         "replacement_sits_in_ensemble",
-        f"{PROTOCOL}/ledger/placement.py",
-        "fresh = [name for name in dict.fromkeys(candidates) if name not in members]",
-        "fresh = [name for name in dict.fromkeys(candidates) if name not in members[1:]]",
+        f"{PROTOCOL}/placement/replacement.py",
+        "fresh = [name for name in dict.fromkeys(candidates) if name not in ensemble]",
+        "fresh = [name for name in dict.fromkeys(candidates) if name not in ensemble[1:]]",
         "one bookie has two places of an ensemble",
     ),
     Mutation(
         "failed_bookies_are_first_choice",
-        f"{PROTOCOL}/ledger/placement.py",
+        f"{PROTOCOL}/placement/replacement.py",
         "fresh.sort(key=lambda name: failures.get(name, 0))",
         "fresh.sort(key=lambda name: -failures.get(name, 0))",
         "bookies that are dead take each other's place again and again",

@@ -102,6 +102,8 @@ _LEADER_TESTS = (
     ),
 )
 
+_PLACEMENT_TESTS = ((f"{_UNIT}/protocol/test_placement.py", "tests/properties/test_placement.py"),)
+
 _IDENTITY = Suite(
     (),
     (
@@ -151,6 +153,21 @@ SUITES = {
     "bookie_server/service/membership/directory_record": _IDENTITY,
     "ledgerlog_spark/wire/known_bookie": _IDENTITY,
     "ledgerlog_spark/protocol/log/": Suite(("lists", "log"), _LOG_TESTS),
+    "ledgerlog_spark/protocol/placement/": Suite((), _PLACEMENT_TESTS),
+    "ledgerlog_spark/protocol/placement/replacement": Suite(
+        ("ledger", "ledger scripts"), _PLACEMENT_TESTS
+    ),
+    "ledgerlog_spark/metadata/topologies": Suite((), (("tests/contract/test_topologies.py",),)),
+    "ledgerlog_spark/client/bookies": Suite(
+        (),
+        (
+            (
+                f"{_UNIT}/client/test_bookie_choice.py",
+                f"{_UNIT}/client/test_writable_bookies.py",
+                f"{_UNIT}/client/test_handle_waits.py",
+            ),
+        ),
+    ),
     "ledgerlog_spark/protocol/leader/": Suite(
         ("leader", "leader scripts", "handles"),
         ((f"{_UNIT}/leader", f"{_UNIT}/log/test_leader.py"),),

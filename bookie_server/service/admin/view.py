@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -20,6 +19,7 @@ from prometheus_client.registry import Collector as Metrics
 from bookie_server.config import BookieSettings
 from bookie_server.core.disk_use import DiskSpace
 from bookie_server.service.collector import Collected, Collector
+from bookie_server.service.devices import Devices
 from bookie_server.service.logging import black_out_secrets
 from bookie_server.service.repair.progress import RepairProgress
 from bookie_server.storage.compaction.cycle import Compacted
@@ -53,7 +53,7 @@ class BookieView:
         self._began = time.monotonic()
         self._loop = asyncio.get_running_loop()
         self._serving: Serving | None = None
-        self._devices: list[Hashable] = []
+        self._devices: Devices | None = None
         self._passes = 0
         self._last_pass: Collected | None = None
         self._last_pass_ms = 0
@@ -72,7 +72,7 @@ class BookieView:
         """Show the parts of an open storage from now on."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(metrics)
-        self._devices = [_device_of(each.path) for each in storage.directories]
+        self._devices = Devices(storage)
         self._serving = Serving(storage, collector, registry, repair)
 
     def note_pass(self, collected: Collected) -> None:
@@ -182,13 +182,9 @@ class BookieView:
     @property
     def disk_space(self) -> DiskSpace:
         """The bytes of the devices of all directories. Each device counts once."""
-        directories = self.serving.storage.directories
-        spaces = {
-            device: each.disk.space for device, each in zip(self._devices, directories, strict=True)
-        }
-        return DiskSpace(
-            sum(each.total for each in spaces.values()), sum(each.free for each in spaces.values())
-        )
+        if self._devices is None:
+            raise NotServingError("Bookie is not fully started yet")
+        return self._devices.space
 
     def scrub(self) -> None:
         """Continue the scrub that has not ended, or begin one."""
@@ -307,13 +303,6 @@ class _Change:
         with self._lock:
             self._is_withdrawn = True
             return self._has_run.is_set()
-
-
-def _device_of(path: str) -> Hashable:
-    try:
-        return Path(path).stat().st_dev
-    except OSError:
-        return path
 
 
 def _now_ms() -> int:

@@ -43,6 +43,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.clients import BlockingLogClient
 from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.protocol.placement.adherence import Adherence
 from ledgerlog_spark.tools.copies import CopiesReport
 
 app = group("Show, read, seal and delete ledgers.", "ledgerlog ledgers list")
@@ -50,6 +51,10 @@ app = group("Show, read, seal and delete ledgers.", "ledgerlog ledgers list")
 LedgerId = Annotated[
     int, typer.Argument(help="Ledger ID. `ledgers list` shows all.", min=0, metavar="LEDGER_ID")
 ]
+
+
+FRAGMENTS_SHOWN_MAX = 5
+"""Maximum number of misplaced fragments that `ledgers show` describes in words."""
 
 
 def describe(ledger_id: int, metadata: LedgerMetadata) -> dict[str, Any]:
@@ -152,12 +157,16 @@ def show(
             if replicas and last is None:
                 raise
             found |= {"last_add_confirmed": None, "last_add_confirmed_error": str(error)}
+        placement = client.run(lambda one: one.services.bookies.adherence_of(metadata))
+        for fragment, adherence in zip(found["fragments"], placement, strict=True):
+            fragment["misplaced"] = list(adherence.misplaced)
         if replicas:
             end = found["last_add_confirmed"] if last is None else last
             copies = read_copies(client, ledger_id, metadata, first, end)
     if as_json:
         print_json(found if copies is None else {**found, "replicas": copies_fields(copies)})
     else:
+        found["placement"] = _placement(found["fragments"], placement)
         _draw(ledger_id, metadata, found)
         if copies is not None:
             print_copies(ledger_id, copies)
@@ -173,6 +182,19 @@ def _draw(ledger_id: int, metadata: LedgerMetadata, found: dict[str, Any]) -> No
     drawn = DrawnLedger(ledger_id, metadata.fragments, last + 1, metadata.state.name)
     bookies = sorted({name for each in metadata.fragments for name in each.ensemble})
     console.print(draw_ledgers([drawn], bookies=bookies, width=console.width))
+
+
+def _placement(fragments: list[dict[str, Any]], placement: list[Adherence]) -> str:
+    """The rules of placement that the fragments break, with figures."""
+    broken = [
+        f"from entry {fragment['first_entry_id']}: {adherence}"
+        for fragment, adherence in zip(fragments, placement, strict=True)
+        if adherence.misplaced
+    ]
+    more = (
+        [f"{len(broken) - FRAGMENTS_SHOWN_MAX} more"] if len(broken) > FRAGMENTS_SHOWN_MAX else []
+    )
+    return "; ".join([*broken[:FRAGMENTS_SHOWN_MAX], *more]) or "every rule is kept"
 
 
 def _text(value: object) -> str | None:

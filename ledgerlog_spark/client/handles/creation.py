@@ -13,6 +13,7 @@ from operator import index
 from typing import Any
 
 from ledgerlog_spark.client.arguments import check_optional
+from ledgerlog_spark.client.bookies import not_enough_bookies
 from ledgerlog_spark.client.handles.lac_announcer import announced
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import (
@@ -20,7 +21,6 @@ from ledgerlog_spark.errors import (
     LedgerExistsError,
     LocalProtocolError,
     MetadataUnknownError,
-    NotEnoughBookiesError,
     UnauthorizedError,
 )
 from ledgerlog_spark.model import (
@@ -31,7 +31,7 @@ from ledgerlog_spark.model import (
     Quorum,
     Versioned,
 )
-from ledgerlog_spark.protocol.ledger.placement import choose_ensemble
+from ledgerlog_spark.protocol.placement.place import Unplaceable, place
 from ledgerlog_spark.wire.znodes import LEDGER_ID_MAX
 
 CreateRecord = Callable[[int, LedgerMetadata], Awaitable[Versioned[LedgerMetadata]]]
@@ -167,11 +167,21 @@ class DrawnIds:
 
 
 async def placed(services: Services, quorum: Quorum) -> tuple[str, ...]:
-    """Choose an ensemble of writable bookies at random."""
-    try:
-        return choose_ensemble(quorum, await services.candidates(is_fresh=False))
-    except NotEnoughBookiesError:  # a bookie may have registered after the list was cached
-        return choose_ensemble(quorum, await services.candidates())
+    """Choose an ensemble of writable bookies at random, by the policy of placement.
+
+    Raises:
+        NotEnoughBookiesError: There is no such ensemble. The error has the figures.
+    """
+    keep = (None,) * quorum.ensemble_size
+    found = await services.candidates(is_fresh=False)
+    result = place(quorum, keep, found.names, found.bookies, found.policy)
+    if isinstance(result, Unplaceable):  # a bookie may have registered after the list was cached
+        found = await services.candidates()
+        result = place(quorum, keep, found.names, found.bookies, found.policy)
+    if isinstance(result, Unplaceable):
+        raise not_enough_bookies(quorum, found, result)
+    services.bookies.report(result.ensemble, quorum)
+    return result.ensemble
 
 
 async def create_record(

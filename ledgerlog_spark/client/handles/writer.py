@@ -76,6 +76,7 @@ class WriteHandle:
         """
         metadata = created.value
         settings = services.settings
+        self._bookies = services.bookies
         self.id = ledger_id
         self._on_closed = on_closed
         self._on_failed = on_failed
@@ -265,10 +266,13 @@ class WriteHandle:
             self._warn_of_missing(indication)
         else:
             assert isinstance(indication, EnsembleChanged), indication
+            self._bookies.failed(indication.replaced)
+            self._bookies.report(indication.ensemble, self._writer.metadata.value.quorum)
             if self._announcer is not None:
                 self._announcer.on_ensemble_changed()
 
     def _warn_of_missing(self, missing: NoReplacement) -> None:
+        self._bookies.failed(bookie_id for bookie_id, _ in missing.answers)
         size = missing.wanted
         _logger.warning(
             "ledger %d continues without %s, because no other bookie can replace it. Appends stop "

@@ -10,13 +10,15 @@ of the host.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Version, Versioned
 from ledgerlog_spark.protocol.ledger.read_room import RoomMade
 from ledgerlog_spark.protocol.ledger.slices import SliceSource
+from ledgerlog_spark.protocol.placement.places import BookieMap
+from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 
 Payload = bytes | bytearray | memoryview
 
@@ -261,8 +263,10 @@ class BookiesListed:
     """Answer to a `ListBookies`."""
 
     request: int
-    # in the order of preference, after the host has shuffled them; empty if the list cannot be read
+    # in the order of preference, which the host draws; empty if the list cannot be read
     candidates: tuple[str, ...]
+    bookies: BookieMap = field(default_factory=BookieMap)  # hosts, racks, regions and quarantine
+    policy: PlacementPolicy = field(default_factory=PlacementPolicy)
 
 
 @dataclass(frozen=True, slots=True)

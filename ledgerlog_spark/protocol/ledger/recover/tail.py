@@ -241,7 +241,8 @@ class RecoveryTail:
         if event.request != self._listing or pipeline is None:
             return TailStep()
         self._listing = 0
-        found = self._bookies.choose(pipeline.ensemble, event.candidates)
+        quorum = self._record.value.quorum
+        found = self._bookies.choose(quorum, pipeline.ensemble, event)
         for index in self._bookies.indexes:
             self._bookies.settle(index)
         for index in found.unreplaced:

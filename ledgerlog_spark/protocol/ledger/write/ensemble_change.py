@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, LedgerState
-from ledgerlog_spark.protocol.ledger.messages import Failure
+from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, LedgerState, Quorum
+from ledgerlog_spark.protocol.ledger.messages import BookiesListed, Failure
 from ledgerlog_spark.protocol.ledger.metadata_update import Refusal
-from ledgerlog_spark.protocol.ledger.placement import Replacements, replace_failed
+from ledgerlog_spark.protocol.placement.replacement import Replacements, replace_failed
 
 FAILURES_IN_A_ROW_MAX = 3
 """Number of failures after which a bookie is not chosen until the next wait has ended. A dead
@@ -74,11 +74,15 @@ class FailedBookies:
             for counts in (self.counts, self._counts_lately):
                 counts[bookie_id] = counts.get(bookie_id, 0) + 1
 
-    def choose(self, ensemble: tuple[str, ...], candidates: tuple[str, ...]) -> Replacements:
-        """Choose replacements for the waiting indexes, until no candidate is left."""
+    def choose(
+        self, quorum: Quorum, ensemble: tuple[str, ...], listed: BookiesListed
+    ) -> Replacements:
+        """Choose replacements for the waiting indexes, as long as a candidate fits."""
         lately = self._counts_lately
-        eligible = [name for name in candidates if lately.get(name, 0) < FAILURES_IN_A_ROW_MAX]
-        return replace_failed(ensemble, self.indexes, eligible, self.counts)
+        eligible = [n for n in listed.candidates if lately.get(n, 0) < FAILURES_IN_A_ROW_MAX]
+        return replace_failed(
+            quorum, ensemble, self.indexes, eligible, self.counts, listed.bookies, listed.policy
+        )
 
     def wait(self, index: int) -> None:
         """Make the bookie at `index` wait before its retry. Do nothing if it already waits."""

@@ -263,7 +263,7 @@ class LedgerWriter(UpdatingMachine):
         if event.request != self._listing:
             return []
         ensemble = self._pipeline.ensemble
-        found = self._failed.choose(ensemble, event.candidates)
+        found = self._failed.choose(self.metadata.value.quorum, ensemble, event)
         effects: list[m.Effect] = []
         for index in found.unreplaced:
             if self._busy.is_busy(index):

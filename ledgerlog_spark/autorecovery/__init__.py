@@ -1,0 +1,4 @@
+"""Auto-recovery: the hosts of the auditor and of the replication workers.
+
+The machines are in `protocol/autorecovery`. docs/AUTORECOVERY.md lists the rules.
+"""

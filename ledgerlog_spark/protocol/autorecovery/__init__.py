@@ -1,0 +1,4 @@
+"""The machines of auto-recovery. docs/AUTORECOVERY.md lists the rules.
+
+- `audit`: finds ledgers that lack copies, and puts them in queues.
+"""
