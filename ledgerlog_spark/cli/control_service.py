@@ -6,14 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ledgerlog_spark.cli.options import registration
 from ledgerlog_spark.errors import BookieUnavailableError, ConfigurationError, LedgerLogError
 from ledgerlog_spark.metadata.registration import Registration
 
-LIST_SECONDS = 30.0
-LISTS_AT_ONCE = 16
+if TYPE_CHECKING:
+    from ledgerlog_spark.transport import control_pb2 as pb
+
+CALL_SECONDS = 30.0
+CALLS_AT_ONCE = 16
 
 
 @asynccontextmanager
@@ -57,36 +60,54 @@ async def _control_address(store: Registration, bookie_id: str) -> str:
     return f"{host}:{info.grpc_port}"
 
 
-class EntryLists:
-    """Lists the entries that bookies have. Use it in an `async with` statement."""
+class ControlServices:
+    """The control services of the bookies of a cluster. Use it in an `async with` statement.
+
+    A call returns None if the bookie does not answer, or if it is a bookie of Apache BookKeeper,
+    which has no control service.
+    """
 
     def __init__(self, store: Registration) -> None:
-        """Create lists without a connection. `store` has the addresses of the bookies."""
+        """Create an object without a connection. `store` has the addresses of the bookies."""
         self._store = store
         self._stubs: dict[str, Any] = {}
         self._channels = AsyncExitStack()
-        self._places = asyncio.Semaphore(LISTS_AT_ONCE)
+        self._places = asyncio.Semaphore(CALLS_AT_ONCE)
 
-    async def of(self, bookie_id: str, ledger_id: int) -> Sequence[tuple[int, int]] | None:
-        """The ranges of entries that a bookie has of a ledger; None if it gives no list.
+    async def list_entries(
+        self, bookie_id: str, ledger_id: int
+    ) -> Sequence[tuple[int, int]] | None:
+        """The ranges of entries that a bookie has of a ledger.
 
-        A bookie gives no list if it does not answer, if it may have lost entries, if the list is
-        too long for a message, or if it is a bookie of Apache BookKeeper.
+        The result is also None if the bookie may have lost entries of the ledger, or if the list is
+        too long for a message.
         """
-        import grpc
-
         from ledgerlog_spark.transport import control_pb2 as messages
+
+        request = messages.ListEntriesRequest(ledger_id=ledger_id)
+        reply = await self._call(bookie_id, "ListEntries", request)
+        if reply is None or reply.code != messages.CODE_OK:
+            return None
+        return [(each.first_entry_id, each.last_entry_id) for each in reply.ranges]
+
+    async def info(self, bookie_id: str) -> pb.GetInfoReply | None:
+        """The state and the figures of a bookie."""
+        from ledgerlog_spark.transport import control_pb2 as messages
+
+        reply: pb.GetInfoReply | None = await self._call(
+            bookie_id, "GetInfo", messages.GetInfoRequest()
+        )
+        return reply
+
+    async def _call(self, bookie_id: str, method: str, request: Any) -> Any:
+        import grpc
 
         async with self._places:
             try:
                 stub = await self._stub(bookie_id)
-                request = messages.ListEntriesRequest(ledger_id=ledger_id)
-                reply = await stub.ListEntries(request, timeout=LIST_SECONDS)
+                return await getattr(stub, method)(request, timeout=CALL_SECONDS)
             except (LedgerLogError, grpc.aio.AioRpcError):
                 return None
-        if reply.code != messages.CODE_OK:
-            return None
-        return [(each.first_entry_id, each.last_entry_id) for each in reply.ranges]
 
     async def _stub(self, bookie_id: str) -> Any:
         import grpc

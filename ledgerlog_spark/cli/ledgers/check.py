@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ledgerlog_spark.cli.control_service import EntryLists
+from ledgerlog_spark.cli.control_service import ControlServices
 from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, metadata
 from ledgerlog_spark.cli.output import AsJson, console, counted, print_json, print_table, spinner
 from ledgerlog_spark.errors import ConfigurationError
@@ -64,7 +64,8 @@ async def _check(
     async with metadata(uri) as stores, AsyncExitStack() as stack:
         list_entries = None
         if not offline:
-            list_entries = (await stack.enter_async_context(EntryLists(stores.registration))).of
+            services = await stack.enter_async_context(ControlServices(stores.registration))
+            list_entries = services.list_entries
         running = LedgerCheck(
             stores.ledgers,
             stores.registration,
