@@ -15,6 +15,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.registration import checked_bookie_id
+from ledgerlog_spark.metadata.settled_writes import put_node
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.wire.accepted_loss import AcceptedLoss
 from ledgerlog_spark.wire.ledger_loss import (
@@ -36,17 +37,8 @@ class AcceptedLosses:
 
     async def write(self, loss: AcceptedLoss) -> None:
         """Create or replace the record of a loss. After a lost answer, the write is repeated."""
-        path, data = self._path(loss.bookie_id, loss.ledger_id), loss.encode()
-        attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
-        for attempt in attempts:
-            with attempt:
-                try:
-                    await self._tree.create(path, data, make_parents=True)
-                except znodes.NodeExistsError:
-                    await self._tree.set(path, data, None)
-                return
-        assert attempts.lost is not None, "every attempt that returns nothing has lost its answer"
-        raise attempts.lost
+        path = self._path(loss.bookie_id, loss.ledger_id)
+        await put_node(self._tree, path, loss.encode())
 
     async def of_bookie(self, bookie_id: str) -> list[AcceptedLoss]:
         """The losses of one bookie, by ledger id.

@@ -9,10 +9,9 @@ from __future__ import annotations
 from ledgerlog_spark.errors import MetadataFormatError, MetadataVersionError, WireFormatError
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.registration import checked_bookie_id
+from ledgerlog_spark.metadata.settled_writes import write_node
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.wire.known_bookie import KnownBookie
-
-ATTEMPTS_MAX = 4
 
 
 class KnownBookies:
@@ -29,7 +28,7 @@ class KnownBookies:
         Raises:
             MetadataFormatError: A later release wrote the record, or it is damaged.
         """
-        path = self._path(bookie_id)
+        path = self.path(bookie_id)
         await self._tree.sync(path)
         found = await znodes.get_or_none(self._tree, path)
         if found is None:
@@ -49,23 +48,11 @@ class KnownBookies:
         Raises:
             MetadataVersionError: Another process wrote the record first.
         """
-        path, data = self._path(bookie_id), known.encode()
-        attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
-        for attempt in attempts:
-            with attempt:
-                try:
-                    return await self._write(path, data, version)
-                except (
-                    znodes.NodeExistsError,
-                    znodes.NodeMissingError,
-                    MetadataVersionError,
-                ):
-                    found = await znodes.get_or_none(self._tree, path)
-                    if attempts.lost is None or found is None or found.value != data:
-                        raise _changed(path, bookie_id) from None
-                    return found.version
-        assert attempts.lost is not None, "every attempt that returns nothing has lost its answer"
-        raise attempts.lost
+        path = self.path(bookie_id)
+        written = await write_node(self._tree, path, known.encode(), version)
+        if written is None:
+            raise _changed(path, bookie_id)
+        return written
 
     async def transaction(self, bookie_id: str) -> int:
         """The id of the transaction that last wrote the record of a bookie.
@@ -75,16 +62,11 @@ class KnownBookies:
         Raises:
             MetadataVersionError: The record was deleted.
         """
-        path = self._path(bookie_id)
+        path = self.path(bookie_id)
         stat = await self._tree.stat(path)
         if stat is None:
             raise _changed(path, bookie_id)
         return stat.changed_by
-
-    async def _write(self, path: str, data: bytes, version: Version | None) -> Version:
-        if version is None:
-            return (await self._tree.create(path, data, make_parents=True)).version
-        return await self._tree.set(path, data, version)
 
     async def write_with_cookie(
         self,
@@ -107,7 +89,7 @@ class KnownBookies:
             MetadataVersionError: Another process wrote the record or the cookie first. Nothing was
                 changed.
         """
-        path, cookie_path = self._path(bookie_id), f"{self._cookies}/{bookie_id}"
+        path, cookie_path = self.path(bookie_id), f"{self._cookies}/{bookie_id}"
         await znodes.make_persistent(self._tree, self._directory)
         data = known.encode()
         operations: list[znodes.NodeOperation] = [
@@ -126,7 +108,8 @@ class KnownBookies:
         except znodes.TransactionFailedError as failure:
             raise _changed(path, bookie_id) from failure
 
-    def _path(self, bookie_id: str) -> str:
+    def path(self, bookie_id: str) -> str:
+        """The path of a bookie's record, for transactions that also change other nodes."""
         return f"{self._directory}/{checked_bookie_id(bookie_id)}"
 
 

@@ -273,8 +273,7 @@ class Registration:
                     if attempts.lost is None or found is None or found.value != cookie:
                         raise
                 return
-        assert attempts.lost is not None, "every attempt that returns nothing has lost its answer"
-        raise attempts.lost
+        raise attempts.error()
 
     async def instance_id(self) -> str:
         """The cluster's UUID; cookies contain it."""

@@ -12,10 +12,19 @@ from ledgerlog_spark.metadata.ledgers.layout import read_layout, settled_layout
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.logs.store import LogStore
 from ledgerlog_spark.metadata.registration import Registration
-from ledgerlog_spark.metadata.replication_locks import ReplicationLocks
+from ledgerlog_spark.metadata.replication.check_times import ReplicationCheckTimes
+from ledgerlog_spark.metadata.replication.election import TreeElection
+from ledgerlog_spark.metadata.replication.identities import NodeIdentities
+from ledgerlog_spark.metadata.replication.locks import ReplicationLocks
+from ledgerlog_spark.metadata.replication.marks import ReplicationMarks
+from ledgerlog_spark.metadata.replication.notes import NodeNotes, Note
+from ledgerlog_spark.metadata.replication.reports import NodeReports
+from ledgerlog_spark.metadata.replication.switch import ReplicationSwitch
+from ledgerlog_spark.metadata.replication.vacations import NodeVacations
 from ledgerlog_spark.metadata.service_uri import ServiceUri, parse_service_uri
 from ledgerlog_spark.metadata.topologies import TopologyStore
 from ledgerlog_spark.metadata.tree import ZnodeTree
+from ledgerlog_spark.wire.repair_notes import Attempts, Holes, Moves, Unreadable
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout
 
 ROOT = "/ledgers"
@@ -73,6 +82,64 @@ class MetadataStores:
     def topologies(self) -> TopologyStore:
         """The store of the cluster's topology. Getting it sends no request."""
         return TopologyStore(self.tree, self.root)
+
+    @property
+    def marks(self) -> ReplicationMarks:
+        """The queue of ledgers with lost bookies. Getting it sends no request."""
+        return ReplicationMarks(self.tree, self.root, self.replication_locks)
+
+    @property
+    def holes(self) -> NodeNotes[Holes]:
+        """The copies that registered members lack. Getting it sends no request."""
+        return self._notes("holes", Holes)
+
+    @property
+    def moves(self) -> NodeNotes[Moves]:
+        """The copies that must get another home. Getting it sends no request."""
+        return self._notes("moves", Moves)
+
+    @property
+    def unreadable(self) -> NodeNotes[Unreadable]:
+        """The entries of which no copy was readable. Getting it sends no request."""
+        return self._notes("unreadable", Unreadable)
+
+    @property
+    def attempts(self) -> NodeNotes[Attempts]:
+        """Why ledgers are not healed yet. Getting it sends no request."""
+        return self._notes("attempts", Attempts)
+
+    @property
+    def recovery_switch(self) -> ReplicationSwitch:
+        """The settings of auto-recovery. Getting it sends no request."""
+        return ReplicationSwitch(self.tree, self.root)
+
+    @property
+    def auditor_election(self) -> TreeElection:
+        """The election of the auditor. Getting it sends no request."""
+        return TreeElection(self.tree, self.root)
+
+    @property
+    def worker_reports(self) -> NodeReports:
+        """The progress of the replication workers. Getting it sends no request."""
+        return NodeReports(self.tree, self.root)
+
+    @property
+    def vacations(self) -> NodeVacations:
+        """The vacations of bookies. Getting it sends no request."""
+        return NodeVacations(self.tree, self.root)
+
+    @property
+    def check_times(self) -> ReplicationCheckTimes:
+        """When the checks ran, and how far the walks are. Getting it sends no request."""
+        return ReplicationCheckTimes(self.tree, self.root)
+
+    @property
+    def identities(self) -> NodeIdentities:
+        """The versions that show that a bookie is the same one. Getting it sends no request."""
+        return NodeIdentities(self.tree, self.root)
+
+    def _notes(self, name: str, kind: type[Note]) -> NodeNotes[Note]:
+        return NodeNotes(self.tree, self.root, self.replication_locks, name, kind)
 
     async def initialize(self) -> None:
         """Create the missing nodes of the cluster."""

@@ -354,8 +354,7 @@ async def make_node(tree: ZnodeTree, path: str, data: bytes = b"") -> None:
                 with contextlib.suppress(NodeExistsError):
                     await tree.create(path, data)
             return
-    assert attempts.lost is not None, "every attempt that returns nothing has lost its answer"
-    raise attempts.lost
+    raise attempts.error()
 
 
 class WriteAttempts:
@@ -374,6 +373,11 @@ class WriteAttempts:
     def __iter__(self) -> Iterator[contextlib.AbstractContextManager[None]]:
         for _ in range(self._attempts_max):
             yield self._attempt()
+
+    def error(self) -> MetadataUnknownError:
+        """The error of the write after all attempts, each of which lost its answer."""
+        assert self.lost is not None, "every attempt that returns nothing has lost its answer"
+        return self.lost
 
     @contextlib.contextmanager
     def _attempt(self) -> Iterator[None]:

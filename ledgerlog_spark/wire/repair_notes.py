@@ -6,17 +6,24 @@ outside the ledgers root.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
 
 EntryRange = tuple[int, int]
 """The first and the last entry id of a range, both inclusive."""
 
-WHOLE_LEDGER = -1
+WHOLE_LEDGER: Final = -1
 """Instead of the first entry of a fragment: all fragments of the ledger."""
+HOLES_MAX: Final = 200
+RANGES_MAX: Final = 32
+MOVES_MAX: Final = 200
+TASKS_MAX: Final = 64
+BLOCKED_MAX: Final = 100
 
 
-class HoleKind(Enum):
+class HoleKind(StrEnum):
     """Why a registered bookie needs a copy: it lacks the copy, or its copy is damaged."""
 
     MISSING = "missing"
@@ -30,14 +37,14 @@ class Hole:
     Attributes:
         bookie_id: The member. "" stands for every member.
         first_entry_id: First entry of the fragment, or `WHOLE_LEDGER`.
-        kind: The name of a `HoleKind`, such as `missing`.
+        kind: Why the member needs the copies.
         ranges: The known entries, at most `RANGES_MAX` ranges. Empty: every entry of the fragment
             that the member should hold.
     """
 
     bookie_id: str
     first_entry_id: int = WHOLE_LEDGER
-    kind: str = HoleKind.MISSING.value
+    kind: HoleKind = HoleKind.MISSING
     ranges: tuple[EntryRange, ...] = ()
 
 
@@ -47,8 +54,29 @@ class Holes:
 
     holes: tuple[Hole, ...]
 
+    @classmethod
+    def of(cls, holes: Iterable[Hole]) -> Holes:
+        """The union of holes, within the bounds of a note.
 
-class MoveReason(Enum):
+        Holes of the same member, fragment and kind are joined. Above `RANGES_MAX` ranges, a hole
+        is the whole fragment. Above `HOLES_MAX` holes, the note has one hole: every member, every
+        fragment. So a note may ask for more than was found, and never for less.
+        """
+        joined: dict[tuple[str, int, HoleKind], tuple[EntryRange, ...]] = {}
+        for hole in holes:
+            key = hole.bookie_id, hole.first_entry_id, hole.kind
+            joined[key] = _union(joined.get(key), hole.ranges)
+        if len(joined) <= HOLES_MAX:
+            return cls(tuple(sorted(Hole(*key, ranges) for key, ranges in joined.items())))
+        kinds = {kind for _, _, kind in joined}
+        return cls(tuple(Hole("", WHOLE_LEDGER, kind) for kind in sorted(kinds)))
+
+    def merged(self, other: Holes) -> Holes:
+        """The union of two notes."""
+        return Holes.of((*self.holes, *other.holes))
+
+
+class MoveReason(StrEnum):
     """Why a readable copy must get another home."""
 
     DRAIN = "drain"
@@ -59,11 +87,11 @@ class MoveReason(Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Move:
-    """A copy that must move: the bookie that has it, the fragment, and a `MoveReason` by name."""
+    """A copy that must move: the bookie that has it, its fragment (or `WHOLE_LEDGER`), and why."""
 
     bookie_id: str
     first_entry_id: int = WHOLE_LEDGER
-    reason: str = MoveReason.DRAIN.value
+    reason: MoveReason = MoveReason.DRAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +99,25 @@ class Moves:
     """The moves of one ledger: a note of `<root>-repair/moves`."""
 
     moves: tuple[Move, ...]
+
+    @classmethod
+    def of(cls, moves: Iterable[Move]) -> Moves:
+        """The union of moves, within the bounds of a note.
+
+        Above `MOVES_MAX` moves, each bookie has one move of the whole ledger. If these are too many
+        too, the first ones stay, and the next walk of the vacation makes the others again.
+        """
+        union = sorted(set(moves))
+        if len(union) > MOVES_MAX:
+            whole = {
+                move.bookie_id: Move(move.bookie_id, WHOLE_LEDGER, move.reason) for move in union
+            }
+            union = sorted(whole.values())
+        return cls(tuple(union[:MOVES_MAX]))
+
+    def merged(self, other: Moves) -> Moves:
+        """The union of two notes."""
+        return Moves.of((*self.moves, *other.moves))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -102,6 +149,10 @@ class Unreadable:
     found_by: str = ""
     found_ms: int = 0
 
+    def merged(self, other: Unreadable) -> Unreadable:
+        """The newer note."""
+        return other
+
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
@@ -122,6 +173,10 @@ class Attempts:
     worker: str = ""
     tried_ms: int = 0
     retry_after_ms: int = 0
+
+    def merged(self, other: Attempts) -> Attempts:
+        """The newer note."""
+        return other
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +215,7 @@ class WorkerReport:
     reported_ms: int = 0
 
 
-class VacationKind(Enum):
+class VacationKind(StrEnum):
     """The command that began a vacation."""
 
     DRAIN = "drain"
@@ -168,7 +223,7 @@ class VacationKind(Enum):
     RECOVER = "recover"
 
 
-class VacationPhase(Enum):
+class VacationPhase(StrEnum):
     """How far a vacation is: writers leave, copies move, nothing names the bookie any more."""
 
     DRAINING = "draining"
@@ -200,6 +255,8 @@ class Vacation:
         blocked: The first ledgers that cannot move now, at most `BLOCKED_MAX`.
         blocked_count: Number of all these ledgers.
         detail: What the vacation waits for, as a sentence.
+        returns: Number of starts of the bookie during the vacation.
+        walks: Number of finished walks of the vacation.
     """
 
     kind: VacationKind
@@ -210,6 +267,25 @@ class Vacation:
     ledgers_left: int = -1
     bytes_total: int = -1
     bytes_left: int = -1
-    blocked: tuple[BlockedLedger, ...] = field(default=())
+    blocked: tuple[BlockedLedger, ...] = ()
     blocked_count: int = 0
     detail: str = ""
+    returns: int = 0
+    walks: int = 0
+
+
+def _union(
+    before: tuple[EntryRange, ...] | None, ranges: tuple[EntryRange, ...]
+) -> tuple[EntryRange, ...]:
+    """The union of two sets of ranges. No ranges stand for the whole fragment; None for nothing."""
+    if before is None:
+        before = ranges
+    if not before or not ranges:
+        return ()
+    joined: list[EntryRange] = []
+    for first, last in sorted((*before, *ranges)):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(joined[-1][1], last)
+        else:
+            joined.append((first, last))
+    return tuple(joined) if len(joined) <= RANGES_MAX else ()

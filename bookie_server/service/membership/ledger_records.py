@@ -11,7 +11,7 @@ from bookie_server.service.logging import fields_of, get_logger
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataError, MetadataFormatError
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.registration import Registration
-from ledgerlog_spark.metadata.replication_locks import ReplicationLocks
+from ledgerlog_spark.metadata.replication.locks import ReplicationLocks
 from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
 
 _logger = get_logger("collector")
@@ -103,7 +103,7 @@ class StoreLedgerRecords:
     async def lock(self, ledger_id: int) -> bool:
         """Take the lock of a ledger. Return False also on a failure."""
         try:
-            return await self._locks.acquire(ledger_id, self._bookie_id)
+            return await self._locks.acquire(ledger_id, self._bookie_id) is not None
         except MetadataError as error:
             _log_failed_release(ledger_id, error)
             return False

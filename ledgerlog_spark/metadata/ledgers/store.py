@@ -15,11 +15,14 @@ from ledgerlog_spark.errors import (
     MetadataFormatError,
     MetadataUnavailableError,
     MetadataUnknownError,
+    MetadataVersionError,
     WireFormatError,
 )
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.ledgers.ids import LedgerIds, require_cluster
 from ledgerlog_spark.metadata.ledgers.layout import LONG_HIERARCHICAL
+from ledgerlog_spark.metadata.replication.identities import NodeIdentities
+from ledgerlog_spark.metadata.replication.ports import BookieIdentity
 from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
 from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
 from ledgerlog_spark.wire.ledger_metadata.record import (
@@ -29,6 +32,7 @@ from ledgerlog_spark.wire.ledger_metadata.record import (
 from ledgerlog_spark.wire.znodes import Layout, ledger_id_of, ledger_path
 
 CREATE_ATTEMPTS_MAX = 4
+REPLACE_ATTEMPTS_MAX = 8
 
 
 SHORT_LEVELS = tuple(map(re.compile, ("[0-9]{2}", "[0-9]{4}", "L[0-9]{4}")))
@@ -47,6 +51,7 @@ class LedgerStore:
         self._root = root
         self._is_long = layout == LONG_HIERARCHICAL
         self._ids = LedgerIds(tree, root)
+        self._identities = NodeIdentities(tree, root)
 
     def path(self, ledger_id: int) -> str:
         """The path of a ledger's metadata, for transactions that also change other nodes."""
@@ -105,6 +110,58 @@ class LedgerStore:
         except znodes.NodeMissingError:
             raise _not_found(ledger_id) from None
         return Versioned(metadata, written)
+
+    async def replace(
+        self,
+        ledger_id: int,
+        metadata: LedgerMetadata,
+        version: Version,
+        identities: Sequence[BookieIdentity],
+    ) -> Versioned[LedgerMetadata]:
+        """Replace the metadata of a ledger if it still has `version` and no identity has changed.
+
+        A bookie that stores data writes its record often. So the records are read again for each
+        attempt, and compared with `identities`. After a lost answer, the same metadata with the
+        next version counts as written.
+
+        Raises:
+            MetadataVersionError: The metadata (field `ledger_id`) or an identity (field
+                `bookie_id`) has changed. Nothing was changed.
+            LedgerNotFoundError: The ledger was deleted.
+        """
+        path, data = self.path(ledger_id), encode_ledger_metadata(metadata)
+        lost: MetadataUnknownError | None = None
+        for _ in range(REPLACE_ATTEMPTS_MAX):
+            await self.sync()
+            found = await znodes.get_or_none(self._tree, path)
+            if found is None:
+                raise _not_found(ledger_id)
+            if found.version != version:
+                is_next = found.version == Version(version.incarnation, version.number + 1)
+                if lost is not None and is_next and found.value == data:
+                    return Versioned(metadata, found.version)
+                raise _changed(ledger_id)
+            operations: list[znodes.NodeOperation] = [znodes.SetNode(path, data, version)]
+            for identity in identities:
+                operations.extend(await self._identities.checks(identity))
+            try:
+                outcomes = await self._tree.transact(operations)
+            except znodes.TransactionFailedError as failure:
+                if not isinstance(failure.cause, znodes.NodeMissingError | MetadataVersionError):
+                    raise failure.cause from failure
+                # the next reads show what has changed
+            except MetadataUnknownError as error:
+                lost = error
+            else:
+                written = outcomes[0]
+                assert isinstance(written, Version)
+                return Versioned(metadata, written)
+        raise lost or MetadataVersionError(
+            f"the bookies {', '.join(each.bookie_id for each in identities)} wrote their records "
+            f"during each of {REPLACE_ATTEMPTS_MAX} attempts to replace the metadata of ledger "
+            f"{ledger_id}; nothing was changed, so try again",
+            ledger_id=ledger_id,
+        )
 
     async def touch(self, ledger_id: int, version: Version) -> Version:
         """Write the same bytes again if the metadata still has `version`. Return the new version.
@@ -201,6 +258,14 @@ class LedgerStore:
 def _not_found(ledger_id: int) -> LedgerNotFoundError:
     return LedgerNotFoundError(
         f"ledger {ledger_id} does not exist: `ledgerlog ledgers list` lists the ledgers",
+        ledger_id=ledger_id,
+    )
+
+
+def _changed(ledger_id: int) -> MetadataVersionError:
+    return MetadataVersionError(
+        f"another process changed the metadata of ledger {ledger_id}; nothing was changed, so load "
+        "it again and decide anew",
         ledger_id=ledger_id,
     )
 

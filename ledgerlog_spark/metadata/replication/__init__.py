@@ -1,4 +1,11 @@
 """The stores of auto-recovery, which the auditor, the workers and the commands share.
 
 - `ports`: what the stores promise, without paths.
+- `marks`: Apache's queue of ledgers with lost bookies. `locks`: the lock of each ledger. `switch`:
+  the settings for the whole cluster. `election`: who is the auditor. `check_times`: when the checks
+  ran. Apache's daemons share these nodes.
+- `notes`: holes, moves, unreadable entries and attempts. `vacations`: bookies that leave.
+  `reports`: the progress of workers. Only ledgerlog reads and writes these nodes.
+- `identities`: the versions that show that a bookie is the same one.
+- `guarded`: deletions under a lock. `decoding`: the error for damaged nodes.
 """

@@ -12,12 +12,12 @@ A walk yields names of nodes, and does not read their data. So a damaged node ne
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
 
-from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
+from ledgerlog_spark.metadata.tree import CancelWatch, NodeOperation, OnChange
 from ledgerlog_spark.model import Version, Versioned
 from ledgerlog_spark.wire.repair_notes import Vacation, WorkerReport
 
@@ -183,7 +183,7 @@ class RecoverySwitch(Protocol):
         ...
 
     def watch_delay(self, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after a write of the delay (also of the same value), or a new session."""
+        """Call `on_change` after a write of the delay (even of the same value) or a new session."""
         ...
 
 
@@ -251,6 +251,8 @@ class VacationStore(Protocol):
         self, bookie_id: str, vacation: Vacation, version: Version, cookie: Version
     ) -> Version:
         """Replace the vacation and delete the bookie's cookie in one transaction.
+
+        If the bookie has a record (`KnownBookie`), the transaction also marks it as retired.
 
         Raises:
             MetadataVersionError: Another process wrote one of them first; nothing was changed.
@@ -321,27 +323,41 @@ class CheckTimes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BookieIdentity:
-    """The versions of the nodes that show that a bookie is the same one, with the same directories.
+    """What shows that a bookie is the same one, and that it has lost nothing since.
 
     Attributes:
         bookie_id: The bookie.
         cookie: The version of its cookie.
-        record: The version of its record (`KnownBookie`); None for a bookie of Apache.
+        directories: Of its record (`KnownBookie`): the id of each directory, and how often the
+            directory may have lost entries. None for a bookie of Apache, which has no record. The
+            version of the record does not count: a bookie that stores data writes it all the time.
     """
 
     bookie_id: str
     cookie: Version
-    record: Version | None
+    directories: frozenset[tuple[str, int]] | None
 
 
 class BookieIdentities(Protocol):
     """Reads the identities that `LedgerStore.replace` checks.
 
     `LedgerStore.replace(ledger_id, metadata, version, identities)` is one transaction: it replaces
-    the ledger's metadata at `version` if the cookies and records of `identities` have not changed.
-    It raises MetadataVersionError if the metadata (field `ledger_id`) or an identity (field
-    `bookie_id`) has changed, and LedgerNotFoundError if the ledger was deleted.
+    the ledger's metadata at `version` if `identities` have not changed. It raises
+    MetadataVersionError if the metadata (field `ledger_id`) or an identity (field `bookie_id`) has
+    changed, and LedgerNotFoundError if the ledger was deleted.
     """
 
     async def load(self, bookie_id: str) -> BookieIdentity | None:
-        """The identity of a bookie; None if it has no cookie."""
+        """The identity of a bookie; None if it has no cookie.
+
+        Raises:
+            MetadataFormatError: The record of the bookie cannot be read.
+        """
+
+    async def checks(self, identity: BookieIdentity) -> Sequence[NodeOperation]:
+        """Operations of a transaction, which fail if the bookie changes after this call.
+
+        Raises:
+            MetadataVersionError: The bookie has changed already. Has the field `bookie_id`.
+        """
+        ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ledgerlog_spark.errors import WireFormatError
-from ledgerlog_spark.wire.replication_lock import encode_lock, lock_path
+from ledgerlog_spark.wire.underreplication import encode_holder, lock_path
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,8 @@ def test_a_lock_has_apaches_path(ledger_id: int, name: str) -> None:
 
 
 def test_the_data_is_a_text_message() -> None:
-    assert encode_lock("10.0.0.1:3181") == b'bookieId: "10.0.0.1:3181"\n'
-    assert encode_lock('a"b') == b'bookieId: "a\\"b"\n'
+    assert encode_holder("10.0.0.1:3181") == b'bookieId: "10.0.0.1:3181"\n'
+    assert encode_holder('a"b') == b'bookieId: "a\\"b"\n'
 
 
 def test_a_negative_ledger_has_no_lock() -> None:

@@ -1,0 +1,39 @@
+"""Requests that run at the same time, with their results in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
+
+from ledgerlog_spark.waits import forever
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+async def in_order(
+    items: AsyncIterator[T], request: Callable[[T], Awaitable[R | None]], depth: int
+) -> AsyncIterator[R]:
+    """Yield the results of `request` for all items, in the order of the items, without None.
+
+    At most `depth` requests run at the same time, so memory is bounded. An error of a request ends
+    the iteration. At the end of the iteration, the other requests are cancelled.
+    """
+    running: deque[asyncio.Future[R | None]] = deque()
+    try:
+        async for item in items:
+            running.append(asyncio.ensure_future(request(item)))
+            while running and (running[0].done() or len(running) >= depth):
+                result = await forever(running.popleft(), "each request has a deadline")
+                if result is not None:
+                    yield result
+        while running:
+            result = await forever(running.popleft(), "each request has a deadline")
+            if result is not None:
+                yield result
+    finally:
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

@@ -1,0 +1,56 @@
+"""The deletion of a mark or note under the lock of its ledger, and of the directories above it."""
+
+from __future__ import annotations
+
+import contextlib
+
+from ledgerlog_spark.errors import MetadataError, MetadataVersionError
+from ledgerlog_spark.metadata import tree as znodes
+from ledgerlog_spark.metadata.replication.locks import ReplicationLocks
+from ledgerlog_spark.metadata.replication.ports import HeldLock
+from ledgerlog_spark.metadata.settled_writes import ATTEMPTS_MAX, delete_node
+from ledgerlog_spark.model import Version
+
+
+async def delete_under_lock(
+    tree: znodes.ZnodeTree, locks: ReplicationLocks, path: str, version: Version, lock: HeldLock
+) -> bool:
+    """Delete a node at a version, if the session that took the lock still lives.
+
+    After a lost answer, the deletion is repeated. The repetition checks the same session, so a new
+    session deletes nothing. A node that is missing then counts as deleted by this call.
+    """
+    attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
+    for attempt in attempts:
+        with attempt:
+            stat = await znodes.synced_stat(tree, path)
+            if stat is None:
+                return attempts.lost is not None
+            if stat.version != version:
+                return False
+            try:
+                await tree.transact([*locks.checks(lock), znodes.DeleteNode(path, version)])
+            except znodes.TransactionFailedError as failure:
+                if not isinstance(failure.cause, znodes.NodeMissingError | MetadataVersionError):
+                    raise failure.cause from failure
+                return False
+            return True
+    raise attempts.error()
+
+
+async def delete_unlocked(tree: znodes.ZnodeTree, path: str, version: Version) -> bool:
+    """Delete a node at a version."""
+    await tree.sync(path)
+    return await delete_node(tree, path, version)
+
+
+async def remove_empty(tree: znodes.ZnodeTree, directory: str, top: str) -> None:
+    """Delete a directory and those above it, up to the child of `top`, while they are empty.
+
+    The store refuses to delete a directory with children, so a node that another process has just
+    created stays. A process that finds its directory gone creates it again.
+    """
+    with contextlib.suppress(MetadataError):  # a directory that stays does no harm
+        while directory != top:
+            await tree.delete(directory, None)
+            directory = znodes.parent_of(directory)

@@ -1,0 +1,105 @@
+"""The locks of ledgers that re-replication takes, Apache's and that of ledgerlog."""
+
+from __future__ import annotations
+
+from ledgerlog_spark.errors import MetadataUnknownError
+from ledgerlog_spark.metadata import tree as znodes
+from ledgerlog_spark.metadata.held_nodes import HeldNodes
+from ledgerlog_spark.metadata.replication.decoding import decoded
+from ledgerlog_spark.metadata.replication.ports import HeldLock
+from ledgerlog_spark.model import Version
+from ledgerlog_spark.wire.underreplication import LOCKS, decode_holder, encode_holder, lock_path
+
+ATTEMPTS_MAX = 8
+FIRST_VERSION = Version(0, 0)
+"""The version of a node that was created and never written. Transactions compare the number."""
+
+
+class ReplicationLocks:
+    """One lock for each ledger. At most one live session holds it.
+
+    While a session holds the lock, no worker of Apache's auto-recovery begins with the ledger. A
+    worker that has lost its session may still write: only versions protect the metadata.
+
+    Each session with a lock also has a *guard*, an ephemeral node whose name is the session's id.
+    Transactions check it. So a change that was decided in one session is never made in another one.
+    """
+
+    def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
+        self._tree = tree
+        self._root = root
+        self._guards = f"{root}-repair/sessions"
+        self._held = HeldNodes(tree, root + LOCKS)
+        self._guarded_session = 0
+
+    async def acquire(self, ledger_id: int, holder: str) -> HeldLock | None:
+        """Implements `LedgerLocks.acquire`. After a lost reply, the owner of the node decides."""
+        path, data = self._root + lock_path(ledger_id), encode_holder(holder)
+        lost: MetadataUnknownError | None = None
+        for _ in range(ATTEMPTS_MAX):
+            session_id = self._tree.session_id
+            operations: list[znodes.NodeOperation] = [
+                znodes.CheckNode(self._guard(session_id), FIRST_VERSION),
+                znodes.CreateNode(path, data, znodes.NodeKind.EPHEMERAL),
+            ]
+            try:
+                await self._make_guard(session_id)
+                await self._tree.transact(operations)
+            except znodes.TransactionFailedError as failure:
+                owner = await self._owner_after(failure, path)
+                if owner is not None:
+                    return HeldLock(ledger_id, session_id) if owner == session_id else None
+            except MetadataUnknownError as error:
+                lost = error
+            else:
+                return HeldLock(ledger_id, session_id)
+        if lost is not None:
+            raise lost
+        return None
+
+    async def _owner_after(self, failure: znodes.TransactionFailedError, path: str) -> int | None:
+        """The session that holds the lock; None if the transaction must be repeated."""
+        if failure.index == 0:
+            self._guarded_session = 0  # the session was replaced, or the guard was deleted
+            return None
+        if isinstance(failure.cause, znodes.NodeMissingError):
+            await znodes.make_persistent(self._tree, self._root + LOCKS)
+            return None
+        if not isinstance(failure.cause, znodes.NodeExistsError):
+            raise failure.cause from failure
+        stat = await znodes.synced_stat(self._tree, path)
+        return None if stat is None else stat.owner
+
+    async def release(self, ledger_id: int) -> None:
+        """Give the lock back. Do nothing if this session does not hold the lock."""
+        await self._held.release(self._root + lock_path(ledger_id))
+
+    async def holder(self, ledger_id: int) -> str | None:
+        """Implements `LedgerLocks.holder`."""
+        path = self._root + lock_path(ledger_id)
+        await self._tree.sync(path)
+        found = await znodes.get_or_none(self._tree, path)
+        return None if found is None else decoded(path, decode_holder, found.value)
+
+    def is_held(self, lock: HeldLock) -> bool:
+        """Implements `LedgerLocks.is_held`."""
+        return lock.session_id == self._tree.session_id
+
+    def checks(self, lock: HeldLock) -> list[znodes.NodeOperation]:
+        """Operations of a transaction, which fail after the session of the lock has ended."""
+        return [
+            znodes.CheckNode(self._guard(lock.session_id), FIRST_VERSION),
+            znodes.CheckNode(self._root + lock_path(lock.ledger_id), FIRST_VERSION),
+        ]
+
+    async def _make_guard(self, session_id: int) -> None:
+        if self._guarded_session != session_id:
+            await self._new_guard(session_id)
+            self._guarded_session = session_id
+
+    async def _new_guard(self, session_id: int) -> None:
+        await znodes.make_persistent(self._tree, self._guards)
+        await HeldNodes(self._tree, self._guards).acquire(self._guard(session_id), b"")
+
+    def _guard(self, session_id: int) -> str:
+        return f"{self._guards}/{session_id & 0xFFFF_FFFF_FFFF_FFFF:016x}"

@@ -1,0 +1,206 @@
+r"""The nodes of Apache's auto-recovery, which both makes read and write (WIRE.md#underreplication).
+
+Apache writes most of them as Protocol Buffers *text*, and its parser refuses unknown fields. So
+these nodes have Apache's fields only. Encoded text has one field on each line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ledgerlog_spark.errors import WireFormatError
+from ledgerlog_spark.wire.protobuf.binary import encode_number, fields_of
+from ledgerlog_spark.wire.protobuf.text import Value, parse, quoted
+from ledgerlog_spark.wire.znodes import LEDGER_ID_MAX
+
+UNDERREPLICATION: Final = "/underreplication"
+"""The parent of all nodes of auto-recovery, below the ledgers root."""
+LAYOUT: Final = f"{UNDERREPLICATION}/LAYOUT"
+MARKS: Final = f"{UNDERREPLICATION}/ledgers"
+LOCKS: Final = f"{UNDERREPLICATION}/locks"
+ELECTION: Final = f"{UNDERREPLICATION}/auditorelection"
+VOTE_PREFIX: Final = "V_"
+DISABLED: Final = f"{UNDERREPLICATION}/disable"
+LOST_BOOKIE_DELAY: Final = f"{UNDERREPLICATION}/lostBookieRecoveryDelay"
+
+LAYOUT_DATA: Final = b'type: "BASIC"\nversion: 1\n'
+SIZE_BYTES_MAX: Final = 262_144
+"""Maximum size of a node that is decoded. A mark of the longest bookie ids fits many times."""
+REPLICAS_MAX: Final = 1_000
+"""Maximum number of bookies in one mark."""
+DELAY_SECONDS_MAX: Final = (1 << 31) - 1
+_TIME_FIELD: Final = 1
+_TEXT_MAX: Final = 300
+
+LEVEL: Final = re.compile("[0-9a-f]{4}")
+"""A directory of marks. The names of the four levels are the 64 bits of the ledger id."""
+LEVELS_COUNT: Final = 4
+_LEVEL_BITS: Final = 16
+_VOTE: Final = re.compile(r"V_([0-9]{10})")
+
+
+@dataclass(frozen=True, slots=True)
+class MarkData:
+    """The data of a mark: the bookies that were lost, and the time of the newest mark."""
+
+    replicas: tuple[str, ...]
+    created_ms: int | None = None
+
+    def encode(self) -> bytes:
+        """The `UnderreplicatedLedgerFormat` message as text."""
+        lines = [f"replica: {quoted(replica.encode())}\n" for replica in self.replicas]
+        if self.created_ms is not None:
+            lines.append(f"ctime: {self.created_ms}\n")
+        return "".join(lines).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> MarkData:
+        """The mark in the data of a node. Repeated bookies are dropped."""
+        replicas: dict[str, None] = {}
+        created_ms: int | None = None
+        for name, value in _values(data, "a mark"):
+            if name == "replica":
+                replicas[_text(name, value)] = None
+            elif name == "ctime" and isinstance(value, int):
+                created_ms = value
+            else:
+                raise WireFormatError(f"the field {name} of a mark is unknown", field=name)
+        if len(replicas) > REPLICAS_MAX:
+            raise WireFormatError(
+                f"a mark lists {len(replicas)} bookies, more than {REPLICAS_MAX}",
+                count=len(replicas),
+            )
+        return cls(tuple(replicas), created_ms)
+
+    def merged(self, replicas: Iterable[str], created_ms: int | None) -> MarkData:
+        """This mark with further bookies, at most `REPLICAS_MAX`, and with a new time.
+
+        If there are more, the first ones stay: a worker checks all members of the ledger.
+        """
+        union = tuple(dict.fromkeys((*self.replicas, *replicas)))
+        return MarkData(union[:REPLICAS_MAX], created_ms)
+
+
+def mark_path(ledger_id: int) -> str:
+    """The path of a ledger's mark below the ledgers root."""
+    return f"{mark_directory(ledger_id)}/{_name(ledger_id)}"
+
+
+def mark_directory(ledger_id: int) -> str:
+    """The directory of a ledger's mark below the ledgers root. No other ledger has its mark there.
+
+    It is the ledger id in hexadecimal, in four levels of sixteen bits.
+    """
+    digits = f"{_checked(ledger_id):016x}"
+    return f"{MARKS}/{digits[:4]}/{digits[4:8]}/{digits[8:12]}/{digits[12:]}"
+
+
+def level_of(ledger_id: int, level: int) -> int:
+    """The number of the directory on a level (0 to 3) above the mark of a ledger."""
+    return ledger_id >> _LEVEL_BITS * (LEVELS_COUNT - 1 - level) & ((1 << _LEVEL_BITS) - 1)
+
+
+def ledger_of_levels(names: Iterable[str]) -> int:
+    """The ledger id whose mark is in the directory with these four names."""
+    return int("".join(names), 16)
+
+
+def lock_path(ledger_id: int) -> str:
+    """The path of a ledger's lock below the ledgers root."""
+    return f"{LOCKS}/{_name(ledger_id)}"
+
+
+def encode_holder(bookie_id: str) -> bytes:
+    """The data of a lock or of a vote: a message as text with the field `bookieId`."""
+    return f"bookieId: {quoted(bookie_id.encode())}\n".encode()
+
+
+def decode_holder(data: bytes) -> str:
+    """The id in the data of a lock or of a vote; "" if it has none."""
+    holder = ""
+    for name, value in _values(data, "a lock or a vote"):
+        if name != "bookieId":
+            raise WireFormatError(f"the field {name} of a lock or vote is unknown", field=name)
+        holder = _text(name, value)
+    return holder
+
+
+def vote_number(name: str) -> int | None:
+    """The number in the name of a vote; None for another name."""
+    match = _VOTE.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def check_layout(data: bytes) -> None:
+    """Raise an error unless `LAYOUT` describes the paths of this module."""
+    found = dict(_values(data, "the layout of auto-recovery"))
+    if found != {"type": b"BASIC", "version": 1}:
+        raise WireFormatError(
+            f"auto-recovery has the layout {found.get('type')!r} with version "
+            f"{found.get('version')!r}, but this release reads only b'BASIC' with version 1"
+        )
+
+
+def encode_delay(seconds: int) -> bytes:
+    """The data of the delay: a decimal number."""
+    if not 0 <= seconds <= DELAY_SECONDS_MAX:
+        raise WireFormatError(f"a delay of {seconds} s is not between 0 and {DELAY_SECONDS_MAX}")
+    return str(seconds).encode()
+
+
+def decode_delay(data: bytes) -> int:
+    """The delay in seconds. Apache also stores negative numbers, which mean no delay."""
+    if not re.fullmatch(rb"[+-]?[0-9]{1,10}", data):
+        raise WireFormatError(f"not a delay in seconds: {data[:40]!r}")
+    return max(0, int(data))
+
+
+def encode_time(time_ms: int) -> bytes:
+    """The data of the time of a check: a message in binary with the number as field 1."""
+    return encode_number(_TIME_FIELD, time_ms)
+
+
+def decode_time(data: bytes) -> int | None:
+    """The time of a check in ms since 1970; None without a time."""
+    found: int | None = None
+    for field in fields_of(data[:SIZE_BYTES_MAX]):
+        if field.number == _TIME_FIELD:
+            found = field.as_int64()
+    return None if found is None or found < 0 else found
+
+
+def _checked(ledger_id: int) -> int:
+    if not 0 <= ledger_id <= LEDGER_ID_MAX:
+        raise WireFormatError(f"ledger id {ledger_id} is not between 0 and {LEDGER_ID_MAX}")
+    return ledger_id
+
+
+def _name(ledger_id: int) -> str:
+    return f"urL{_checked(ledger_id):010d}"
+
+
+def _values(data: bytes, what: str) -> list[tuple[str, Value]]:
+    if len(data) > SIZE_BYTES_MAX:
+        raise WireFormatError(
+            f"{what} has {len(data):,} bytes, more than {SIZE_BYTES_MAX:,}", size_bytes=len(data)
+        )
+    message = parse(data)
+    if message.messages:
+        name = message.messages[0][0]
+        raise WireFormatError(f"{what} has the unknown message {name[:40]}", field=name[:40])
+    return message.values
+
+
+def _text(name: str, value: Value) -> str:
+    if not isinstance(value, bytes):
+        raise WireFormatError(f"{name} is not a string", field=name)
+    try:
+        text = value.decode()
+    except UnicodeDecodeError as cause:
+        raise WireFormatError(f"{name} is not UTF-8 text", field=name) from cause
+    if len(text) > _TEXT_MAX:
+        raise WireFormatError(f"{name} has {len(text)} characters, more than {_TEXT_MAX}")
+    return text
