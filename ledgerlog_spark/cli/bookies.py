@@ -16,6 +16,8 @@ from ledgerlog_spark.cli.output import AsJson, print_fields, print_json, print_l
 from ledgerlog_spark.errors import BookieUnavailableError
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.topologies import place_of
+from ledgerlog_spark.model import Versioned
+from ledgerlog_spark.wire.repair_notes import Vacation
 from ledgerlog_spark.wire.topology import Topology
 
 if TYPE_CHECKING:
@@ -45,12 +47,14 @@ async def _with_figures(uri: str, bookies: list[dict[str, Any]]) -> list[dict[st
     async with metadata(uri) as stores, ControlServices(stores.registration) as services:
         topology = await stores.topologies.read()
         places = Topology() if topology is None else topology.value
+        vacations = await stores.vacations.all()
         running = [each for each in bookies if each["grpc_port"] is not None]
         names = [each["bookie_id"] for each in running]
         replies = dict(zip(names, await asyncio.gather(*map(services.info, names)), strict=True))
         return [
             {
                 **each,
+                "vacation": _phase(vacations.get(each["bookie_id"])),
                 **await _place(stores, each["bookie_id"], places),
                 **_figures(replies.get(each["bookie_id"])),
             }
@@ -63,6 +67,13 @@ async def _place(stores: MetadataStores, bookie_id: str, topology: Topology) -> 
     with contextlib.suppress(BookieUnavailableError):
         info = await stores.registration.info(bookie_id)
     return asdict(place_of(info, bookie_id, topology))
+
+
+def _phase(vacation: Versioned[Vacation] | None) -> str | None:
+    """Which command empties the bookie, and how far it is."""
+    if vacation is None:
+        return None
+    return f"{vacation.value.kind.value}: {vacation.value.phase.value}"
 
 
 def _figures(reply: pb.GetInfoReply | None) -> dict[str, Any]:
@@ -79,6 +90,7 @@ def _figures(reply: pb.GetInfoReply | None) -> dict[str, Any]:
     }
 
 
+VERBOSE = ("bookie_id", "state", "vacation", "address", "host", "rack", "region")
 FIGURES = ("free_bytes", "total_bytes", "ledgers", "ledgers_in_limbo", "failure")
 
 
@@ -102,7 +114,7 @@ def list_bookies(
     columns: tuple[str, ...] = ("bookie", "state", "address", "gRPC port")
     if verbose:
         found = asyncio.run(_with_figures(uri, found))
-        columns = ("bookie", "state", "address", "host", "rack", "region", "free", "size",
+        columns = ("bookie", "state", "leaves", "address", "host", "rack", "region", "free", "size",
                    "ledgers", "in limbo", "failure")  # fmt: skip
     print_listing(
         found,
@@ -119,7 +131,7 @@ def _row(bookie: dict[str, Any]) -> tuple[object, ...]:
 
 def _verbose_row(bookie: dict[str, Any]) -> tuple[object, ...]:
     return (
-        *(bookie[name] for name in ("bookie_id", "state", "address", "host", "rack", "region")),
+        *(bookie[name] for name in VERBOSE),
         _gigabytes(bookie["free_bytes"]),
         _gigabytes(bookie["total_bytes"]),
         *(bookie[name] for name in ("ledgers", "ledgers_in_limbo", "failure")),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -64,7 +63,13 @@ def info(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
         return
-    fields = {name: _text(value) for name, value in found.items() if name != "bookies"}
+    recovery = found["auto_recovery"]
+    fields = {name: found[name] for name in ("instance_id", "layout", "ledgers", "logs")}
+    fields |= {
+        "auto-recovery": "enabled" if recovery["is_enabled"] else "disabled",
+        "auditor": recovery["auditor"],
+        "ledgers with lost bookies": recovery["is_under_replicated"],
+    }
     bookies = {f"bookies {name}": _names(ids) for name, ids in found["bookies"].items()}
     print_fields(f"cluster {uri}", {**fields, **bookies})
 
@@ -81,6 +86,19 @@ async def _info(stores: MetadataStores) -> dict[str, Any]:
         "ledgers": sum([1 async for _ in stores.ledgers.ids()]),
         "logs": len(await stores.logs.names()),
         "bookies": {"writable": [*writable], "read-only": [*read_only], "away": away},
+        "auto_recovery": await _auto_recovery(stores),
+    }
+
+
+async def _auto_recovery(stores: MetadataStores) -> dict[str, Any]:
+    marked = False
+    async for _ in stores.marks.walk():
+        marked = True
+        break
+    return {
+        "is_enabled": await stores.recovery_switch.is_enabled(),
+        "auditor": await stores.auditor_election.current(),
+        "is_under_replicated": marked,
     }
 
 
@@ -94,12 +112,6 @@ def _names(ids: list[str]) -> str:
         return "0"
     more = ", ..." if len(ids) > NAMED_MAX else ""
     return f"{len(ids):,}: {', '.join(ids[:NAMED_MAX])}{more}"
-
-
-def _text(value: object) -> object:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {each}" for name, each in value.items())
-    return value
 
 
 @app.command("nuke", epilog="Example: ledgerlog cluster nuke --instance-id 6e2ab57c --delete")

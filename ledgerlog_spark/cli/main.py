@@ -20,9 +20,11 @@ import typer
 from rich.console import Console
 
 from ledgerlog_spark.cli import bookies, cluster, demo, doctor, local, placement, probes, servers
+from ledgerlog_spark.cli.autorecovery import status as autorecovery
 from ledgerlog_spark.cli.bookie import cookies, files, inspect, limbo, versions
 from ledgerlog_spark.cli.ledgers import check as ledger_check
 from ledgerlog_spark.cli.ledgers import commands as ledgers
+from ledgerlog_spark.cli.ledgers import losses as ledger_losses
 from ledgerlog_spark.cli.ledgers import records as ledger_records
 from ledgerlog_spark.cli.logs import changes as log_changes
 from ledgerlog_spark.cli.logs import check as log_check
@@ -60,6 +62,7 @@ bookies.app.add_typer(placement.app)
 app.add_typer(bookies.app, name="bookies")
 ledgers.app.add_typer(ledger_check.app)
 ledgers.app.add_typer(ledger_records.app)
+ledgers.app.add_typer(ledger_losses.app)
 app.add_typer(ledgers.app, name="ledgers")
 logs.app.add_typer(log_records.app)
 logs.app.add_typer(log_changes.app)
@@ -67,6 +70,7 @@ logs.app.add_typer(log_upkeep.app)
 logs.app.add_typer(log_check.app)
 app.add_typer(logs.app, name="logs")
 app.add_typer(servers.upkeep, name="upkeep")
+app.add_typer(autorecovery.app, name="autorecovery")
 app.command("demo", epilog="Example: ledgerlog demo --directory flights-demo")(demo.demo)
 app.command("simpletest", epilog="Example: ledgerlog simpletest --entries 100")(probes.simpletest)
 app.command("doctor", epilog="Example: ledgerlog doctor --json")(doctor.doctor)

@@ -10,13 +10,11 @@ from __future__ import annotations
 from ledgerlog_spark.errors import (
     LocalProtocolError,
     MetadataFormatError,
-    MetadataVersionError,
     WireFormatError,
 )
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.registration import checked_bookie_id
-from ledgerlog_spark.metadata.settled_writes import put_node
-from ledgerlog_spark.model import Version, Versioned
+from ledgerlog_spark.metadata.settled_writes import put_node, update_node
 from ledgerlog_spark.wire.accepted_loss import AcceptedLoss
 from ledgerlog_spark.wire.ledger_loss import (
     ACCEPTANCES_MAX,
@@ -24,8 +22,6 @@ from ledgerlog_spark.wire.ledger_loss import (
     LedgerLoss,
     LossAcceptance,
 )
-
-ATTEMPTS_MAX = 4
 
 
 class AcceptedLosses:
@@ -57,56 +53,35 @@ class AcceptedLosses:
         Raises:
             MetadataFormatError: A later release wrote the record, or it is damaged.
         """
-        found = await self._load(self._ledger_path(ledger_id))
-        return None if found is None else found.value
+        path = self._ledger_path(ledger_id)
+        await self._tree.sync(path)
+        node = await znodes.get_or_none(self._tree, path)
+        return None if node is None else _decoded(path, node.value)
 
     async def accept(self, ledger_id: int, acceptance: LossAcceptance) -> LedgerLoss:
         """Add an acceptance to the losses of a ledger. Return all losses of the ledger.
 
+        A second call with the same acceptance changes nothing.
+
         Raises:
             LocalProtocolError: The ledger has `ACCEPTANCES_MAX` acceptances, or the record would be
                 too large.
-            MetadataUnknownError: It is unknown whether the acceptance was added. A repetition is
-                safe.
+            MetadataUnknownError: It is unknown whether the acceptance was added.
             MetadataVersionError: Other operators were faster at every attempt.
+            MetadataFormatError: A later release wrote the record, or it is damaged.
         """
         path = self._ledger_path(ledger_id)
-        attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
-        for attempt in attempts:
-            with attempt:
-                found = await self._load(path)
-                losses = LedgerLoss(ledger_id) if found is None else found.value
-                if attempts.lost is not None and acceptance in losses.acceptances:
-                    return losses
+        losses = LedgerLoss(ledger_id)
+
+        def changed(data: bytes | None) -> bytes:
+            nonlocal losses
+            losses = LedgerLoss(ledger_id) if data is None else _decoded(path, data)
+            if acceptance not in losses.acceptances:
                 losses = _checked(losses.with_acceptance(acceptance))
-                try:
-                    await self._write(path, losses, None if found is None else found.version)
-                except (znodes.NodeExistsError, znodes.NodeMissingError, MetadataVersionError):
-                    continue
-                return losses
-        raise attempts.lost or MetadataVersionError(
-            f"other operators have just changed the accepted losses of ledger {ledger_id}; nothing "
-            "was changed, so run the command again",
-            ledger_id=ledger_id,
-        )
+            return losses.encode()
 
-    async def _load(self, path: str) -> Versioned[LedgerLoss] | None:
-        await self._tree.sync(path)
-        node = await znodes.get_or_none(self._tree, path)
-        if node is None:
-            return None
-        try:
-            return Versioned(LedgerLoss.decode(node.value), node.version)
-        except WireFormatError as error:
-            raise MetadataFormatError(
-                f"the node {path} cannot be read: {error.message}", path=path
-            ) from error
-
-    async def _write(self, path: str, losses: LedgerLoss, version: Version | None) -> None:
-        if version is None:
-            await self._tree.create(path, losses.encode(), make_parents=True)
-        else:
-            await self._tree.set(path, losses.encode(), version)
+        await update_node(self._tree, path, changed)
+        return losses
 
     async def _read(self, path: str) -> AcceptedLoss | None:
         node = await znodes.get_or_none(self._tree, path)
@@ -122,6 +97,15 @@ class AcceptedLosses:
 
     def _path(self, bookie_id: str, ledger_id: int) -> str:
         return f"{self._directory}/{checked_bookie_id(bookie_id)}/{ledger_id}"
+
+
+def _decoded(path: str, data: bytes) -> LedgerLoss:
+    try:
+        return LedgerLoss.decode(data)
+    except WireFormatError as error:
+        raise MetadataFormatError(
+            f"the node {path} cannot be read: {error.message}", path=path
+        ) from error
 
 
 def _checked(losses: LedgerLoss) -> LedgerLoss:

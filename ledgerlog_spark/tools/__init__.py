@@ -8,5 +8,7 @@ No tool fences, seals or recovers a ledger.
   the owners of all ledgers. `findings`: the findings of all checks.
 - `copies`: reads each copy of the entries of a ledger, and compares the copies.
 - `exported_record`: the file with the metadata of one ledger, and when it may be imported.
+- `recovery_status`: what auto-recovery does, and why a ledger is not healed. `loss_acceptance`:
+  gives up entries that auto-recovery could not read.
 - `probes`: writes and reads a ledger of its own.
 """

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledgerlog_spark.errors import LocalProtocolError, MetadataFormatError, MetadataUnknownError
-from ledgerlog_spark.metadata.accepted_losses import AcceptedLosses
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.tree import NodeExistsError
+from ledgerlog_spark.model import Version
 from ledgerlog_spark.wire.accepted_loss import AcceptedLoss
 from ledgerlog_spark.wire.ledger_loss import ACCEPTANCES_MAX, LossAcceptance
 from tests.fixtures.metadata_worlds import World, cluster
@@ -102,19 +102,18 @@ async def test_a_ledger_keeps_all_acceptances_of_the_cluster(stores: MetadataSto
 async def test_an_acceptance_with_a_lost_answer_is_added_once(
     world: World, stores: MetadataStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await stores.accepted_losses.accept(17, ACCEPTANCE)
+    losses, tree = stores.accepted_losses, stores.tree
+    await losses.accept(17, ACCEPTANCE)
     later = replace(ACCEPTANCE, reason="once more")
-    tree = stores.tree
-    load = stores.accepted_losses._load
+    write = tree.set
 
-    async def losing(path: str) -> object:
-        found = await load(path)
-        if found is not None and len(found.value.acceptances) == 1:
-            world.lose_next_reply(tree)
-        return found
+    async def losing(path: str, data: bytes, version: Version | None) -> Version:
+        monkeypatch.undo()
+        world.lose_next_reply(tree)
+        return await write(path, data, version)
 
-    losses = AcceptedLosses(tree, stores.root)
-    monkeypatch.setattr(losses, "_load", losing)
+    monkeypatch.setattr(tree, "set", losing)
+    assert (await losses.accept(17, later)).acceptances == (ACCEPTANCE, later)
     assert (await losses.accept(17, later)).acceptances == (ACCEPTANCE, later)
     found = await losses.of_ledger(17)
     assert found is not None
@@ -152,3 +151,4 @@ async def test_a_damaged_record_of_a_ledger_is_refused(stores: MetadataStores) -
             await stores.accepted_losses.of_ledger(17)
         with pytest.raises(MetadataFormatError, match="cannot be read"):
             await stores.accepted_losses.accept(17, ACCEPTANCE)
+        assert (await stores.tree.get(path)).value == data
