@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 from ledgerlog_spark.waits import forever
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 async def in_order(
     items: AsyncIterator[T], request: Callable[[T], Awaitable[R | None]], depth: int
-) -> AsyncIterator[R]:
+) -> AsyncGenerator[R, None]:
     """Yield the results of `request` for all items, in the order of the items, without None.
 
     At most `depth` requests run at the same time, so memory is bounded. An error of a request ends

@@ -16,6 +16,7 @@ LAYOUTS = {
     "zk+null": None,
     "zk+hierarchical": "hierarchical",
     "zk+longhierarchical": "longhierarchical",
+    "zk+flat": "flat",
 }
 """The layout for each scheme of a URI. None means the layout in the cluster's LAYOUT node."""
 

@@ -48,7 +48,8 @@ def decode_note(kind: type[Note], data: bytes) -> Note:
         values = json.loads(data.decode("ascii"))
         version, name = values.pop("format"), values.pop("type")
         if version == FORMAT and name == kind.__name__:
-            return _decoded(kind, values)
+            note: Note = _decoded(kind, values)
+            return note
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WireFormatError(f"not a note of auto-recovery ({error}): {data[:40]!r}") from error
     raise WireFormatError(

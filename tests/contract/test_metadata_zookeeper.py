@@ -190,7 +190,7 @@ async def test_layout_that_only_apache_reads_is_refused_at_opening(
     zookeeper: ZooKeeperProcess, ledgers_root: str
 ) -> None:
     tree = await ZookeeperSession.connect(zookeeper.connect_string)
-    for record in (b"nonsense", b"2\norg.apache.bookkeeper.meta.FlatLedgerManagerFactory:1"):
+    for record in (b"nonsense", b"2\norg.apache.bookkeeper.meta.MSLedgerManagerFactory:1"):
         await tree.create(f"{ledgers_root}/LAYOUT", record, make_parents=True)
         with pytest.raises(MetadataFormatError, match="LAYOUT"):
             await open_metadata(f"zk://{zookeeper.connect_string}{ledgers_root}")

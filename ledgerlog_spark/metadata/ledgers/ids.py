@@ -4,15 +4,18 @@ The counter is shared, because a separate counter would return ids that a Java c
 id is the number of an EPHEMERAL_SEQUENTIAL node under `idgen`. One transaction creates the nodes of
 several ids. After the 31 bits of the counter are used up, an id has two parts, as in Apache
 BookKeeper. The high 32 bits are the number of a directory `idgen-long/HOB-<n>`. The low 31 bits are
-the number of a node in this directory.
+the number of a node in this directory. In the flat layout, the counter is that of the ledgers root,
+and there are no ids beyond the 31 bits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 
 from ledgerlog_spark.errors import (
+    LedgerLogError,
     LocalProtocolError,
     MetadataError,
     MetadataUnavailableError,
@@ -20,6 +23,7 @@ from ledgerlog_spark.errors import (
     RemoteProtocolError,
 )
 from ledgerlog_spark.metadata import tree as znodes
+from ledgerlog_spark.wire.znodes import PathStyle
 
 COUNT_MAX = 64
 ATTEMPTS_MAX = 3
@@ -27,31 +31,86 @@ NUMBER_END = (1 << 31) - 1
 HIGH_PREFIX = "HOB-"
 
 
+@dataclass(eq=False, slots=True)
+class _Order:
+    """A call that waits for new ids, and its ids or its error."""
+
+    count: int
+    outcome: list[int] | LedgerLogError | None = None
+
+
 class LedgerIds:
     """Generates unique ledger ids. Unused ids are lost."""
 
-    def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
+    def __init__(
+        self, tree: znodes.ZnodeTree, root: str, style: PathStyle = PathStyle.HIERARCHICAL
+    ) -> None:
         self._tree = tree
         self._root = root
-        self._short = f"{root}/idgen"
+        self._is_flat = style is PathStyle.FLAT
+        self._short = root if self._is_flat else f"{root}/idgen"
         self._long = f"{root}/idgen-long"
-        self._is_short: bool | None = None
+        self._is_short: bool | None = True if self._is_flat else None
         self._high: int | None = None
         self._removals: set[asyncio.Task[None]] = set()
+        self._orders: list[_Order] = []
+        self._turn = asyncio.Lock()
 
     async def take(self, count: int) -> list[int]:
-        """Return `count` (1 to 64) new ids, in ascending order."""
+        """Return `count` (1 to 64) new ids, in ascending order.
+
+        Calls that wait at the same time share one transaction. If it fails, each of them fails.
+        """
         if not 1 <= count <= COUNT_MAX:
             raise LocalProtocolError(
                 f"{count} ids were requested, but one call returns 1 to {COUNT_MAX} ids",
                 count=count,
             )
+        order = _Order(count)
+        self._orders.append(order)
+        try:
+            async with self._turn:
+                if order.outcome is None:
+                    await self._serve()
+        finally:
+            if order.outcome is None:
+                self._orders.remove(order)
+        if isinstance(order.outcome, LedgerLogError):
+            raise order.outcome
+        assert order.outcome is not None, "the turn of an order serves it"
+        return order.outcome
+
+    async def _serve(self) -> None:
+        """Serve the oldest orders with one transaction."""
+        served: list[_Order] = []
+        for order in self._orders:
+            if sum(each.count for each in served) + order.count > COUNT_MAX:
+                break
+            served.append(order)
+        numbers: list[int] = []
+        failure: LedgerLogError | None = None
+        try:
+            numbers = await self._take(sum(order.count for order in served))
+        except LedgerLogError as error:
+            failure = error
+        for order in served:
+            order.outcome = failure or numbers[: order.count]
+            del numbers[: order.count]
+        self._orders = [order for order in self._orders if order.outcome is None]
+
+    async def _take(self, count: int) -> list[int]:
         if self._is_short is None:
             self._is_short = await self._tree.stat(self._long) is None
         if self._is_short:
             numbers = await self._numbers(self._short, count)
             if numbers is not None:
                 return numbers
+            if self._is_flat:
+                raise RemoteProtocolError(
+                    f"the ledger ids of the flat layout at {self._root} are used up: it has no ids "
+                    f"above {NUMBER_END}",
+                    root=self._root,
+                )
             # The counter of `idgen` is used up. It would overflow and repeat its numbers.
             self._is_short = False
         return await self._take_long(count)

@@ -6,12 +6,17 @@ from typing import Final
 
 from ledgerlog_spark.errors import ConfigurationError, MetadataFormatError, WireFormatError
 from ledgerlog_spark.metadata.tree import ZnodeTree, get_or_none
-from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout
+from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout, PathStyle
 
 LONG_HIERARCHICAL: Final = Layout(
     "org.apache.bookkeeper.meta.LongHierarchicalLedgerManagerFactory", 1
 )
-BY_NAME: Final = {"hierarchical": HIERARCHICAL, "longhierarchical": LONG_HIERARCHICAL}
+FLAT: Final = Layout("org.apache.bookkeeper.meta.FlatLedgerManagerFactory", 1)
+BY_NAME: Final = {
+    "hierarchical": HIERARCHICAL,
+    "longhierarchical": LONG_HIERARCHICAL,
+    "flat": FLAT,
+}
 
 
 async def read_layout(tree: ZnodeTree, root: str) -> Layout | None:
@@ -27,7 +32,7 @@ async def read_layout(tree: ZnodeTree, root: str) -> Layout | None:
     if layout not in BY_NAME.values():
         raise MetadataFormatError(
             f"{path} names the layout {layout.factory}:{layout.version}, which only "
-            f"Apache BookKeeper can read; ledgerlog reads {' and '.join(BY_NAME)}",
+            f"Apache BookKeeper can read; ledgerlog reads {', '.join(BY_NAME)}",
             path=path,
             factory=layout.factory,
         )
@@ -47,3 +52,8 @@ def settled_layout(stored: Layout | None, requested: str | None, root: str) -> L
             factory=stored.factory,
         )
     return wanted
+
+
+def style_of(layout: Layout) -> PathStyle:
+    """How a layout, one of `BY_NAME`, makes the paths of ledgers."""
+    return next(PathStyle(name) for name, each in BY_NAME.items() if each == layout)

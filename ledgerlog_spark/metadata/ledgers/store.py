@@ -6,8 +6,8 @@ the store compares the version number of each write.
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 
 from ledgerlog_spark.errors import (
     LedgerExistsError,
@@ -16,11 +16,12 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     MetadataUnknownError,
     MetadataVersionError,
-    WireFormatError,
 )
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.ledgers.ids import LedgerIds, require_cluster
-from ledgerlog_spark.metadata.ledgers.layout import LONG_HIERARCHICAL
+from ledgerlog_spark.metadata.ledgers.layout import style_of
+from ledgerlog_spark.metadata.ledgers.listing import LedgerListing
+from ledgerlog_spark.metadata.ledgers.walk import WALK_DEPTH, WalkedLedger, walked
 from ledgerlog_spark.metadata.replication.identities import NodeIdentities
 from ledgerlog_spark.metadata.replication.ports import BookieIdentity
 from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
@@ -29,33 +30,26 @@ from ledgerlog_spark.wire.ledger_metadata.record import (
     decode_ledger_metadata,
     encode_ledger_metadata,
 )
-from ledgerlog_spark.wire.znodes import Layout, ledger_id_of, ledger_path
+from ledgerlog_spark.wire.znodes import LEDGER_ID_MAX, Layout, ledger_path
 
 CREATE_ATTEMPTS_MAX = 4
 REPLACE_ATTEMPTS_MAX = 8
 
 
-SHORT_LEVELS = tuple(map(re.compile, ("[0-9]{2}", "[0-9]{4}", "L[0-9]{4}")))
-LONG_LEVELS = tuple(map(re.compile, ("[0-9]{3}", "[0-9]{4}", "[0-9]{4}", "[0-9]{4}", "L[0-9]{4}")))
-"""A pattern for the names on each level below the root, from the top level to the lowest."""
-
-
 class LedgerStore:
-    """The metadata of the ledgers below one root.
-
-    In the long layout, every path contains the ledger id with nineteen digits.
-    """
+    """The metadata of the ledgers below one root. The layout determines the paths."""
 
     def __init__(self, tree: znodes.ZnodeTree, root: str, layout: Layout) -> None:
         self._tree = tree
         self._root = root
-        self._is_long = layout == LONG_HIERARCHICAL
-        self._ids = LedgerIds(tree, root)
+        self._style = style_of(layout)
+        self._ids = LedgerIds(tree, root, self._style)
+        self._listing = LedgerListing(tree, root, self._style)
         self._identities = NodeIdentities(tree, root)
 
     def path(self, ledger_id: int) -> str:
         """The path of a ledger's metadata, for transactions that also change other nodes."""
-        return self._root + ledger_path(ledger_id, is_long=self._is_long)
+        return self._root + ledger_path(ledger_id, self._style)
 
     async def new_ids(self, count: int = 1) -> Sequence[int]:
         """`count` (1 to 64) unique ledger ids. Unused ids are lost."""
@@ -183,22 +177,35 @@ class LedgerStore:
             if version is not None:
                 raise _not_found(ledger_id) from None
 
-    async def ids(self) -> AsyncIterator[int]:
-        """Yield all ledger ids, ascending. Several reads find them, so the result is no snapshot.
+    def ids(self, after: int = -1, last: int = LEDGER_ID_MAX) -> AsyncIterator[int]:
+        """Yield the ids of the ledgers above `after`, up to `last`, ascending.
 
-        An error ends the iteration.
+        Several reads find them, so the result is no snapshot. A caller continues an earlier
+        iteration with the last id that it got as `after`. An error ends the iteration.
         """
-        try:
-            names = await self._tree.children(self._root)
-        except znodes.NodeMissingError:
-            await require_cluster(self._tree, self._root)
-            names = await self._tree.children(self._root)
-        # Ids in the short directories are lower, so these directories are read first.
-        for levels in (LONG_LEVELS,) if self._is_long else (SHORT_LEVELS, LONG_LEVELS):
-            for name in names:
-                if levels[0].fullmatch(name):
-                    async for path in self._below(f"/{name}", levels[1:]):
-                        yield self._ledger_at(path)
+        return self._listing.ids(after, last)
+
+    async def page(self, after: int, count: int) -> Sequence[int]:
+        """The first `count` (at least 1) ids above `after`, ascending. The last page is shorter."""
+        found: list[int] = []
+        ids = self._listing.ids(after, LEDGER_ID_MAX)
+        async with aclosing(ids):
+            async for ledger_id in ids:
+                found.append(ledger_id)
+                if len(found) >= count:
+                    break
+        return found
+
+    def walk(
+        self, after: int = -1, last: int = LEDGER_ID_MAX, depth: int = WALK_DEPTH
+    ) -> AsyncIterator[WalkedLedger]:
+        """Yield the ledgers above `after`, up to `last`, with their metadata, ascending.
+
+        At most `depth` records are read at the same time. The reads may be stale until `sync`.
+        Ledgers that are deleted during the walk are omitted. A record that cannot be decoded does
+        not end the walk. A caller continues an earlier walk as it does for `ids`.
+        """
+        return walked(self.ids(after, last), self.load, depth)
 
     def watch(self, ledger_id: int, on_change: OnChange) -> CancelWatch:
         """Watch the metadata of a ledger: `on_change` is called after a change or a new session."""
@@ -226,33 +233,6 @@ class LedgerStore:
         if metadata.token is not None and found.value.token == metadata.token:
             return found
         raise _exists(ledger_id)
-
-    def _ledger_at(self, path: str) -> int:
-        try:
-            return ledger_id_of(path, is_long=self._is_long)
-        except WireFormatError as error:
-            raise MetadataFormatError(
-                f"{path} below the ledgers root is not a ledger: {error}", path=path
-            ) from error
-
-    async def _below(
-        self, directory: str, levels: tuple[re.Pattern[str], ...]
-    ) -> AsyncIterator[str]:
-        """Paths of ledgers in a directory, in ascending order. An unexpected name is an error.
-
-        A directory that is deleted during the iteration counts as empty.
-        """
-        for name in await znodes.children_of(self._tree, self._root + directory):
-            path = f"{directory}/{name}"
-            if not levels[0].fullmatch(name):
-                raise MetadataFormatError(
-                    f"{self._root}{path} is not a path of the layout of ledgers", path=path
-                )
-            if len(levels) == 1:
-                yield path
-            else:
-                async for deeper in self._below(path, levels[1:]):
-                    yield deeper
 
 
 def _not_found(ledger_id: int) -> LedgerNotFoundError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from ledgerlog_spark.errors import MetadataUnavailableError, MetadataUnknownErro
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
+from tests.fixtures.counted_tree import counted_stores
 
 
 async def cluster() -> tuple[MemoryTree, MetadataStores]:
@@ -41,3 +43,39 @@ async def test_directory_that_is_deleted_again_and_again_is_no_error_of_the_tree
     monkeypatch.setattr(tree, "create", undone)
     with pytest.raises(MetadataUnavailableError, match="deleted after every attempt to create it"):
         await stores.ledgers.new_ids()
+
+
+async def test_calls_at_the_same_time_share_transactions() -> None:
+    tree, stores = await counted_stores()
+    await stores.ledgers.new_ids()
+    await stores.ledgers.close()
+    tree.requests.clear()
+    got = await asyncio.gather(*(stores.ledgers.new_ids() for _ in range(2 * 64)))
+    await stores.ledgers.close()
+    ids = [each for group in got for each in group]
+    assert ids == list(range(1, 129))
+    assert tree.requests["transact"] == 2 * 3  # of 1, 64 and 63 ids, and deletions of the nodes
+
+
+async def test_calls_that_share_a_failed_transaction_all_fail() -> None:
+    tree, stores = await cluster()
+    await stores.ledgers.new_ids()
+    tree.disconnect()
+    got = await asyncio.gather(
+        *(stores.ledgers.new_ids() for _ in range(10)), return_exceptions=True
+    )
+    assert {type(each) for each in got} == {MetadataUnavailableError}
+    tree.connect()
+    assert len(await stores.ledgers.new_ids()) == 1
+
+
+async def test_a_cancelled_call_does_not_disturb_the_others() -> None:
+    _, stores = await cluster()
+    await stores.ledgers.new_ids()
+    calls = [asyncio.ensure_future(stores.ledgers.new_ids()) for _ in range(5)]
+    await asyncio.sleep(0)
+    calls[0].cancel()
+    calls[3].cancel()
+    got = await asyncio.gather(*calls, return_exceptions=True)
+    ids = [each[0] for each in got if not isinstance(each, BaseException)]
+    assert len(set(ids)) == 3

@@ -35,7 +35,7 @@ def test_service_uri_is_taken_apart(
         ("127.0.0.1:2181/ledgers", "begin with a scheme"),
         ("/ledgers", "begin with a scheme"),
         ("etcd://a:1/l", "scheme 'etcd' is not one of zk, zk\\+null"),
-        ("zk+flat://a:1/l", "scheme 'zk\\+flat'"),
+        ("zk+ms://a:1/l", "scheme 'zk\\+ms'"),
         ("zk:///ledgers", "host is missing"),
         ("zk://a:1,/ledgers", "host is missing"),
         ("zk://a:port/ledgers", "'a:port' is not host:port"),

@@ -1,0 +1,209 @@
+"""How fast are 100,000 ledgers listed and walked, and created and closed from one client?
+
+ZooKeeper runs on this machine. The limit of creations and closes is the same number of writes of
+the same bytes by ZooKeeper's Python client, as many at the same time, in the same run. Rounds of
+both alternate, and the figure is the median of the ratios. A walk runs in a process of its own, so
+that its memory is measured alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from benchmarks.machine import median
+from benchmarks.options import parsed
+from benchmarks.report import Figure, show
+from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
+from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
+from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum, Versioned
+from ledgerlog_spark.wire.ledger_metadata.record import encode_ledger_metadata
+
+LEDGERS = 100_000
+DEPTH = 256
+"""Number of writes, or of creations, at the same time."""
+PER_ROUND = 4_000
+BOOKIES = tuple(f"10.0.0.{number}:3181" for number in range(1, 6))
+OPEN = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, BOOKIES[:3]),), password=b"x", token=1)
+CLOSED = OPEN.closed(last_entry_id=999, length=1_000_000)
+LIST_SECONDS_MAX, WALK_SECONDS_MAX, WALK_MIB_MAX = 10.0, 60.0, 200.0
+RATIO_MIN = 0.5
+
+
+async def in_parallel(count: int, one: Callable[[int], Awaitable[object]]) -> float:
+    """The seconds that `count` calls of `one` take, `DEPTH` at the same time."""
+    numbers = iter(range(count))
+
+    async def worker() -> None:
+        for number in numbers:
+            await one(number)
+
+    begun = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range(DEPTH)))
+    return time.perf_counter() - begun
+
+
+async def create_and_close(stores: MetadataStores, count: int) -> float:
+    """The writes per second of creating and closing `count` ledgers, two writes for each."""
+
+    async def one(_: int) -> None:
+        [ledger_id] = await stores.ledgers.new_ids()
+        created = await stores.ledgers.create(ledger_id, OPEN)
+        await stores.ledgers.write(ledger_id, CLOSED, created.version)
+
+    seconds = await in_parallel(count, one)
+    await stores.ledgers.close()
+    return 2 * count / seconds
+
+
+def raw_writes(client: KazooClient, directory: str, count: int) -> float:
+    """The writes per second of creating and replacing `count` nodes of the same sizes."""
+    client.ensure_path(directory)
+    opened, closed = encode_ledger_metadata(OPEN), encode_ledger_metadata(CLOSED)
+    begun = time.perf_counter()
+    for request, data in ((client.create_async, opened), (client.set_async, closed)):
+        running: deque[Any] = deque()
+        for number in range(count):
+            running.append(request(f"{directory}/{number}", data))
+            if len(running) == DEPTH:
+                running.popleft().get()
+        while running:
+            running.popleft().get()
+    return 2 * count / (time.perf_counter() - begun)
+
+
+async def listed(uri: str) -> dict[str, float]:
+    """Seconds of listing, seconds of a walk, MiB of memory that the walk took, and counts."""
+    stores = await open_metadata(uri)
+    begun = time.perf_counter()
+    ids = 0
+    async for _ in stores.ledgers.ids():
+        ids += 1
+    list_seconds = time.perf_counter() - begun
+    begun = time.perf_counter()
+    records = 0
+    async for each in stores.ledgers.walk():
+        assert isinstance(each.found, Versioned)
+        records += 1
+    walk_seconds = time.perf_counter() - begun
+    await stores.close()
+    mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {
+        "ids": ids,
+        "records": records,
+        "list": list_seconds,
+        "walk": walk_seconds,
+        "mib": mib,
+    }
+
+
+def in_process(uri: str) -> dict[str, float]:
+    """The result of `listed` in a new process."""
+    command = (sys.executable, "-m", "benchmarks.metadata", "--walk", uri)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ)
+    result: dict[str, float] = json.loads(done.stdout)
+    assert result["ids"] == result["records"] >= LEDGERS
+    return result
+
+
+async def writes(uri: str, hosts: str, rounds: int) -> list[tuple[float, float]]:
+    """Pairs of our writes per second and the raw ones, in alternating rounds, on a new cluster."""
+    stores = await open_metadata(uri)
+    client = KazooClient(hosts)
+    try:
+        await asyncio.to_thread(client.start)
+        await stores.initialize()
+        await create_and_close(stores, DEPTH)
+        return [
+            (
+                await create_and_close(stores, PER_ROUND),
+                await asyncio.to_thread(raw_writes, client, f"/raw-{number}", PER_ROUND),
+            )
+            for number in range(rounds)
+        ]
+    finally:
+        client.stop()
+        client.close()
+        await stores.close()
+
+
+async def prepared(uri: str) -> None:
+    """Create a cluster with closed ledgers."""
+    stores = await open_metadata(uri)
+    await stores.initialize()
+    await in_parallel(LEDGERS, lambda number: stores.ledgers.create(number, CLOSED))
+    await stores.close()
+
+
+def main() -> None:
+    """Run the benchmark, or with `--walk URI` the part that has a process of its own."""
+    if sys.argv[1:2] == ["--walk"]:
+        print(json.dumps(asyncio.run(listed(sys.argv[2]))))
+        return
+    options = parsed(__doc__)
+    with (
+        tempfile.TemporaryDirectory(dir=options.directory) as directory,
+        ZooKeeperProcess(Path(directory) / "zookeeper") as zookeeper,
+    ):
+        hosts = zookeeper.connect_string
+        # The ledgers that are created have another root, because their ids begin at 0 too.
+        pairs = asyncio.run(writes(f"zk://{hosts}/created", hosts, options.rounds))
+        uri = f"zk://{hosts}/ledgers"
+        asyncio.run(prepared(uri))
+        walks = [in_process(uri) for _ in range(options.rounds)]
+    ratios = [ours / raw for ours, raw in pairs]
+    show("metadata", figures(walks, pairs, ratios), as_json=options.json)
+
+
+def figures(
+    walks: list[dict[str, float]], pairs: list[tuple[float, float]], ratios: list[float]
+) -> list[Figure]:
+    """The figures of the benchmark."""
+    found = []
+    for name, question, unit, goal in (
+        ("list", f"list {LEDGERS:,} ledgers", "s", LIST_SECONDS_MAX),
+        ("walk", f"read the metadata of {LEDGERS:,} ledgers", "s", WALK_SECONDS_MAX),
+        ("mib", "memory of the process of this walk", "MiB", WALK_MIB_MAX),
+    ):
+        values = tuple(walk[name] for walk in walks)
+        found.append(
+            Figure(question, median(values), unit, values, goal=goal, lower_is_better=True)
+        )
+    ours, raw = zip(*pairs, strict=True)
+    found.append(
+        Figure(
+            "create and close, writes of records",
+            median(ours),
+            "writes/s",
+            ours,
+            limit=median(raw),
+            limit_of=f"as many writes by ZooKeeper's client, {DEPTH} at a time",
+        )
+    )
+    found.append(
+        Figure(
+            "create and close, ratio to these writes",
+            statistics.median(ratios),
+            "x",
+            tuple(ratios),
+            goal=RATIO_MIN,
+        )
+    )
+    return found
+
+
+if __name__ == "__main__":
+    main()
