@@ -15,9 +15,10 @@ from itertools import islice
 
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataFormatError
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
+from ledgerlog_spark.metadata.ledgers.walk import WalkedLedger
 from ledgerlog_spark.metadata.logs.nodes import read_each
 from ledgerlog_spark.metadata.registration import Registration
-from ledgerlog_spark.model import LedgerMetadata, LedgerState, Quorum
+from ledgerlog_spark.model import LedgerMetadata, LedgerState, Quorum, Versioned
 from ledgerlog_spark.tools.findings import Severity, ToolFinding
 from ledgerlog_spark.tools.held_copies import Ranges, ShortRange, fragments_to_check, short_ranges
 from ledgerlog_spark.tools.record_check import KnownMembers, check_record
@@ -26,6 +27,9 @@ RANGES_MAX = 10
 """Maximum number of ranges of entries that are reported for one ledger."""
 
 LEDGERS_AT_ONCE = 64
+
+Found = Versioned[LedgerMetadata] | MetadataFormatError
+"""The record of a ledger, or the reason why it cannot be decoded."""
 
 ListEntries = Callable[[str, int], Awaitable[Ranges | None]]
 """Lists the entries of a ledger on a bookie: `(bookie id, ledger id)`. None: without a list."""
@@ -98,7 +102,9 @@ class LedgerCheck:
             LedgerNotFoundError: The ledger does not exist.
         """
         await self._ledgers.sync()
-        checked = await self._check(ledger_id, await self._members())
+        checked = await self._look(ledger_id, await self._found(ledger_id), await self._members())
+        if _needs_another_look(checked):
+            checked = await self._look_again(ledger_id)
         if not checked.state:
             await self._ledgers.load(ledger_id)  # raises LedgerNotFoundError
         self._count(checked)
@@ -107,20 +113,26 @@ class LedgerCheck:
         """Check all ledgers that exist."""
         await self._ledgers.sync()
         done = 0
-        async for ids in self._ids():
+        async for some in self._walked():
             members = await self._members()
-            checked = await read_each(lambda each: self._check(each, members), ids)  # noqa: B023
-            for each in checked:
-                self._count(each)
-            done += len(ids)
+
+            async def look(walked: WalkedLedger) -> _Checked:
+                checked = await self._look(walked.ledger_id, walked.found, members)  # noqa: B023
+                if _needs_another_look(checked):
+                    return await self._look_again(walked.ledger_id)
+                return checked
+
+            for checked in await read_each(look, some):
+                self._count(checked)
+            done += len(some)
             on_progress(done)
 
-    async def _ids(self) -> AsyncIterator[list[int]]:
-        """Yield the ids of all ledgers, some at a time."""
-        some: list[int] = []
+    async def _walked(self) -> AsyncIterator[list[WalkedLedger]]:
+        """Yield all ledgers with their metadata, some at a time."""
+        some: list[WalkedLedger] = []
         try:
-            async for ledger_id in self._ledgers.ids():
-                some.append(ledger_id)
+            async for walked in self._ledgers.walk():
+                some.append(walked)
                 if len(some) >= LEDGERS_AT_ONCE:
                     yield some
                     some = []
@@ -136,27 +148,30 @@ class LedgerCheck:
         registered = {*await registration.writable(), *await registration.read_only()}
         return KnownMembers(frozenset(await registration.known()), frozenset(registered))
 
-    async def _check(self, ledger_id: int, members: KnownMembers) -> _Checked:
-        checked = await self._look(ledger_id, members)
-        if any(each.severity is not Severity.NOTE for each in checked.findings):
-            await self._ledgers.sync()
-            checked = await self._look(ledger_id, await self._members())
-        return checked
-
-    async def _look(self, ledger_id: int, members: KnownMembers) -> _Checked:
+    async def _found(self, ledger_id: int) -> Found | None:
         try:
-            metadata = (await self._ledgers.load(ledger_id)).value
+            return await self._ledgers.load(ledger_id)
         except LedgerNotFoundError:
-            return _Checked("")
+            return None
         except MetadataFormatError as error:
+            return error
+
+    async def _look_again(self, ledger_id: int) -> _Checked:
+        await self._ledgers.sync()
+        return await self._look(ledger_id, await self._found(ledger_id), await self._members())
+
+    async def _look(self, ledger_id: int, found: Found | None, members: KnownMembers) -> _Checked:
+        if found is None:
+            return _Checked("")
+        if isinstance(found, MetadataFormatError):
             path = self._ledgers.path(ledger_id)
             advice = (
                 "replace the record by an exported one with `ledgerlog ledgers import`, or look at "
                 f"it with ZooKeeper's tools: {path}"
             )
-            return _Checked(
-                "unreadable", [ToolFinding(Severity.WRONG, error.message, advice, ledger_id)]
-            )
+            what = found.message
+            return _Checked("unreadable", [ToolFinding(Severity.WRONG, what, advice, ledger_id)])
+        metadata = found.value
         findings = list(check_record(ledger_id, metadata, members))
         has_lists = self._list_entries is not None
         if has_lists:
@@ -195,6 +210,10 @@ class LedgerCheck:
         is_shown = self._notes or finding.severity is not Severity.NOTE
         if is_shown and len(report.findings) < self._findings_max:
             report.findings.append(finding)
+
+
+def _needs_another_look(checked: _Checked) -> bool:
+    return any(each.severity is not Severity.NOTE for each in checked.findings)
 
 
 def _short_finding(ledger_id: int, quorum: Quorum, short: ShortRange) -> ToolFinding:

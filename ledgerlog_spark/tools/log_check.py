@@ -30,7 +30,8 @@ from ledgerlog_spark.tools.listing_check import (
     check_ranges,
 )
 
-IDS_AT_ONCE = 1_000
+PROGRESS_LEDGERS = 1_000
+"""Number of ledgers between two calls of `on_progress`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,32 +84,16 @@ class LogListings:
         """
         owners = Owners()
         await self._stores.ledgers.sync()
-        some: list[int] = []
         done = 0
-        async for ledger_id in self._stores.ledgers.ids():
-            some.append(ledger_id)
-            if len(some) == IDS_AT_ONCE:
-                await self._note(owners, some)
-                done += len(some)
-                on_progress(done)
-                some = []
-        await self._note(owners, some)
-        return owners
-
-    async def _note(self, owners: Owners, ids: Sequence[int]) -> None:
-        async def owner(ledger_id: int) -> bytes | None:
-            try:
-                found = await self._stores.ledgers.load(ledger_id)
-            except LedgerNotFoundError:
-                return None
-            except MetadataFormatError:
+        async for walked in self._stores.ledgers.walk():
+            if isinstance(walked.found, MetadataFormatError):
                 owners.unreadable += 1
-                return None
-            return found.value.custom.get(LOG_ID_KEY)
-
-        for ledger_id, log_id in zip(ids, await read_each(owner, ids), strict=True):
-            if log_id is not None:
-                owners.by_log[log_id.decode(errors="replace")].add(ledger_id)
+            elif (log_id := walked.found.value.custom.get(LOG_ID_KEY)) is not None:
+                owners.by_log[log_id.decode(errors="replace")].add(walked.ledger_id)
+            done += 1
+            if done % PROGRESS_LEDGERS == 0:
+                on_progress(done)
+        return owners
 
     async def strangers(self, owners: Owners) -> list[ToolFinding]:
         """The findings about ledgers whose log does not exist, and about logs without a head."""

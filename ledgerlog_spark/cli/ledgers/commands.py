@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import sys
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +23,7 @@ from ledgerlog_spark.cli.options import (
     password_explained,
     password_from,
 )
+from ledgerlog_spark.cli.options import metadata as metadata_of
 from ledgerlog_spark.cli.output import (
     AsJson,
     console,
@@ -37,11 +38,10 @@ from ledgerlog_spark.cli.output import (
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LedgerLogError,
-    LedgerNotFoundError,
     LocalProtocolError,
     MetadataFormatError,
 )
-from ledgerlog_spark.log.clients import BlockingLogClient
+from ledgerlog_spark.metadata.ledgers.walk import WalkedLedger
 from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.placement.adherence import Adherence
 from ledgerlog_spark.tools.copies import CopiesReport
@@ -85,21 +85,24 @@ def list_ledgers(
     as_json: AsJson = False,
 ) -> None:
     """List all ledgers with state, quorum, entries and fragments."""
-    with connect(uri) as client:
-        found = [each for each in _all(client) if bookie_id is None or _names(each, bookie_id)]
+    found = [
+        each for each in asyncio.run(_all(uri)) if bookie_id is None or _names(each, bookie_id)
+    ]
     columns = ("ledger", "state", "E/Qw/Qa", "entries", "bytes", "fragments")
     print_listing(found, _row, title=f"ledgers of {uri}", columns=columns, as_json=as_json)
 
 
-def _all(client: BlockingLogClient) -> Iterator[dict[str, Any]]:
-    """Yield all ledgers, without ledgers that were just deleted. Mark unreadable metadata."""
-    for ledger_id in client.list_ledgers():
-        try:
-            yield describe(ledger_id, client.ledger_metadata(ledger_id))
-        except LedgerNotFoundError:
-            continue
-        except MetadataFormatError as error:
-            yield {"ledger_id": ledger_id, "state": "unreadable", "error": str(error)}
+async def _all(uri: str) -> list[dict[str, Any]]:
+    async with metadata_of(uri) as stores:
+        return [described(walked) async for walked in stores.ledgers.walk()]
+
+
+def described(walked: WalkedLedger) -> dict[str, Any]:
+    """A ledger for `--json`. Unreadable metadata is marked."""
+    ledger_id, found = walked.ledger_id, walked.found
+    if isinstance(found, MetadataFormatError):
+        return {"ledger_id": ledger_id, "state": "unreadable", "error": str(found)}
+    return describe(ledger_id, found.value)
 
 
 def _names(found: dict[str, Any], bookie_id: str) -> bool:

@@ -245,8 +245,10 @@ async def test_ledgers_of_a_log_that_does_not_exist_are_found(world: LogWorld) -
     assert (found.severity, found.ledger_id) == (Severity.WARNING, stranger.id)
 
 
-async def test_ids_are_read_in_parts(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledgerlog_spark.tools.log_check.IDS_AT_ONCE", 3)
+async def test_the_progress_of_a_pass_is_reported(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledgerlog_spark.tools.log_check.PROGRESS_LEDGERS", 3)
     log = await damaged(world, 4)
     progress: list[int] = []
     owners = await LogListings(log.stores).owners(progress.append)
