@@ -49,11 +49,13 @@ from bookie_server.service.membership.ledger_records import (
     StoreMetadataCheck,
 )
 from bookie_server.service.membership.registration import BookieRegistration, SessionFile
+from bookie_server.service.membership.vacation import OwnVacation
 from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
 from bookie_server.service.metrics.durations import Durations
 from bookie_server.service.metrics.gauges import bookie_gauges
 from bookie_server.service.metrics.loop_lag import LoopLag
 from bookie_server.service.port_claim import claim
+from bookie_server.service.read_only import ReadOnlyReason, ReadOnlySwitch
 from bookie_server.service.releaser import Releaser
 from bookie_server.service.storage_start import (
     StorageReports,
@@ -137,10 +139,13 @@ class Bookie:
             self._claim_grpc_port()
             self._open_admin_port()
             stores = await self._reach_metadata()
+            self._vacation = OwnVacation(stores.vacations, self.bookie_id)
+            await self._vacation.note_return()
             checked = await self._check_cookies(stores, directories)
             record = await self._check_directories(stores, directories, checked)
             self._storage = await self._open_storage(stores, directories, checked)
             closers.push_async_callback(self._storage.close)
+            self._read_only = ReadOnlySwitch(self._storage)
             await record.begin(self._storage.directories, removal(checked, directories))
             record.follow(self._tasks, settings.change_interval_ms)
             self._storage.losses.on_raised = partial(self._note_doubt, record)
@@ -397,7 +402,7 @@ class Bookie:
                 self._sync_times,
                 storage.directories,
             )
-            self._view.serve(storage, collector, metrics, repair.progress)
+            self._view.serve(storage, collector, metrics, repair.progress, self._read_only)
 
     async def _register(self, stores: MetadataStores, storage: BookieStorage) -> None:
         settings = self.settings
@@ -414,12 +419,18 @@ class Bookie:
             ),
             partial(Devices(storage).usable_bytes, settings.free_bytes_min),
         )
+        self._set_vacation(await self._vacation.is_read_only())
         await registration.start(read_only=not storage.is_writable)
         self._closers.push_async_callback(registration.stop)
         self._registration = registration
         self._reports = StorageReports(storage)
         storage.on_state_change = self._storage_changed
         self._storage_changed()
+        self._vacation.follow(self._set_vacation)
+        self._closers.push_async_callback(self._vacation.stop)
+
+    def _set_vacation(self, is_read_only: bool) -> None:
+        self._read_only.set(ReadOnlyReason.VACATION, is_read_only=is_read_only)
 
     def _crashed(self, name: str, error: BaseException) -> None:
         """Stop after an exception in a task of storage, which is a bug."""

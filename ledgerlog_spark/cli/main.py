@@ -19,7 +19,17 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from ledgerlog_spark.cli import bookies, cluster, demo, doctor, local, placement, probes, servers
+from ledgerlog_spark.cli import (
+    bookies,
+    cluster,
+    demo,
+    doctor,
+    local,
+    placement,
+    probes,
+    servers,
+    vacations,
+)
 from ledgerlog_spark.cli.autorecovery import status as autorecovery
 from ledgerlog_spark.cli.bookie import cookies, files, inspect, limbo, versions
 from ledgerlog_spark.cli.ledgers import check as ledger_check
@@ -59,6 +69,7 @@ app.add_typer(servers.bookie, name="bookie")
 app.add_typer(cluster.app, name="cluster")
 bookies.app.add_typer(probes.app)
 bookies.app.add_typer(placement.app)
+bookies.app.add_typer(vacations.app)
 app.add_typer(bookies.app, name="bookies")
 ledgers.app.add_typer(ledger_check.app)
 ledgers.app.add_typer(ledger_records.app)

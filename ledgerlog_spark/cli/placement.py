@@ -22,7 +22,7 @@ from ledgerlog_spark.wire.topology import Topology
 
 app = typer.Typer()
 
-Flag = bool | None
+ENFORCED = ("racks", "regions", "free-bytes", "quarantine")
 
 
 @app.command("place", epilog="Example: ledgerlog bookies place bookie-0 --rack r7 --region east")
@@ -89,7 +89,7 @@ def place(
         print_fields(f"bookie {bookie_id}", shown)
 
 
-@app.command("policy", epilog="Example: ledgerlog bookies policy --min-racks 3 --enforce-racks")
+@app.command("policy", epilog="Example: ledgerlog bookies policy --min-racks 3 --enforce racks")
 def policy(
     min_racks: Annotated[
         int | None, typer.Option(metavar="N", help="Racks for the copies of an entry.")
@@ -97,18 +97,20 @@ def policy(
     min_regions: Annotated[
         int | None, typer.Option(metavar="N", help="Regions for the copies of an entry.")
     ] = None,
-    enforce_racks: Annotated[
-        Flag, typer.Option(help="Never use fewer racks. A ledger is then refused.")
+    enforce: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RULES",
+            help="Rules that are never given up: racks, regions, free-bytes or quarantine, "
+            "separated by commas, or none.",
+        ),
     ] = None,
-    enforce_regions: Annotated[Flag, typer.Option(help="Never use fewer regions.")] = None,
-    enforce_free_bytes: Annotated[
-        Flag, typer.Option(help="Never use a bookie that reported no free bytes.")
-    ] = None,
-    enforce_quarantine: Annotated[
-        Flag, typer.Option(help="Never use a bookie that failed three times in a minute.")
-    ] = None,
-    allow_same_host: Annotated[
-        Flag, typer.Option(help="Allow two copies on one computer if there are too few.")
+    same_host: Annotated[
+        bool | None,
+        typer.Option(
+            "--same-host/--no-same-host",
+            help="Allow two copies on one computer if there are too few.",
+        ),
     ] = None,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
@@ -120,11 +122,8 @@ def policy(
     given = {
         "min_racks_per_write_quorum": min_racks,
         "min_regions_per_write_quorum": min_regions,
-        "enforce_racks": enforce_racks,
-        "enforce_regions": enforce_regions,
-        "enforce_free_bytes": enforce_free_bytes,
-        "enforce_quarantine": enforce_quarantine,
-        "allow_same_host": allow_same_host,
+        "allow_same_host": same_host,
+        **_enforced(enforce),
     }
     wanted = {name: value for name, value in given.items() if value is not None}
     PlacementPolicy(**wanted)  # type: ignore[arg-type]
@@ -149,6 +148,18 @@ def policy(
         columns=("bookie", "region", "rack", "host", "free bytes"),
         as_json=False,
     )
+
+
+def _enforced(rules: str | None) -> dict[str, bool]:
+    """The fields of the policy for the option `--enforce`."""
+    if rules is None:
+        return {}
+    names = [] if rules == "none" else [name.strip() for name in rules.split(",")]
+    if unknown := [name for name in names if name not in ENFORCED]:
+        raise ConfigurationError(
+            f"--enforce {unknown[0]!r}: the rules are {', '.join(ENFORCED)}, or none", value=rules
+        )
+    return {f"enforce_{name.replace('-', '_')}": name in names for name in ENFORCED}
 
 
 async def _read(stores: MetadataStores) -> tuple[Topology, Any]:

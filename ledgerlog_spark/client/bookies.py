@@ -240,20 +240,20 @@ def not_enough_bookies(
             f"a ledger with ensemble_size {size} and write_quorum {copies} needs different hosts "
             f"for the {copies} copies of each entry, but the hosts of the {writable} writable "
             f"bookies are {found}: start bookies on other hosts, or allow one host for two copies: "
-            f"{policy} --allow-same-host`",
+            f"{policy} --same-host`",
             **figures,
         )
     if why.missing in ("racks", "regions"):
         return NotEnoughBookiesError(
             f"a ledger with write_quorum {copies} needs {why.wanted} {why.missing} for the copies "
             f"of each entry, but the {why.missing} of the {writable} writable bookies are {found}: "
-            f"start bookies in others, or run {policy} --no-enforce-{why.missing}`",
+            f"start bookies in others, or run {policy} --enforce none`",
             **figures,
         )
     kind = {"free bytes": "have free bytes", "quarantine": "did not fail a moment ago"}[why.missing]
     return NotEnoughBookiesError(
         f"a ledger with ensemble_size {size} needs {size} bookies that {kind}, but of the "
         f"{writable} writable bookies only {found} can be chosen: start more bookies, or run "
-        f"{policy} --no-enforce-{why.missing.replace(' ', '-')}`",
+        f"{policy} --enforce none`",
         **figures,
     )

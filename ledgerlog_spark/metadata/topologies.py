@@ -14,12 +14,11 @@ from ledgerlog_spark.errors import (
     WireFormatError,
 )
 from ledgerlog_spark.metadata import tree as znodes
+from ledgerlog_spark.metadata.settled_writes import write_node
 from ledgerlog_spark.model import BookieInfo, Version, Versioned
 from ledgerlog_spark.protocol.placement.places import BookiePlace
 from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 from ledgerlog_spark.wire.topology import Topology
-
-ATTEMPTS_MAX = 4
 
 
 class TopologyStore:
@@ -54,26 +53,12 @@ class TopologyStore:
             MetadataVersionError: Another process wrote the topology first.
             WireFormatError: The topology is too large. Nothing was written.
         """
-        data = topology.encode()
-        attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
-        for attempt in attempts:
-            with attempt:
-                try:
-                    if version is None:
-                        await self._tree.create(self._path, data, make_parents=True)
-                    else:
-                        await self._tree.set(self._path, data, version)
-                except (znodes.NodeExistsError, znodes.NodeMissingError, MetadataVersionError):
-                    found = await znodes.get_or_none(self._tree, self._path)
-                    if attempts.lost is None or found is None or found.value != data:
-                        raise MetadataVersionError(
-                            f"another process has just changed {self._path}; nothing was changed, "
-                            "so try again",
-                            path=self._path,
-                        ) from None
-                return
-        assert attempts.lost is not None, "every attempt that returns nothing has lost its answer"
-        raise attempts.lost
+        written = await write_node(self._tree, self._path, topology.encode(), version)
+        if written is None:
+            raise MetadataVersionError(
+                f"another process has just changed {self._path}; nothing was changed, so try again",
+                path=self._path,
+            )
 
 
 def place_of(info: BookieInfo | None, bookie_id: str, topology: Topology) -> BookiePlace:

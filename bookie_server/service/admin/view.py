@@ -21,6 +21,7 @@ from bookie_server.core.disk_use import DiskSpace
 from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.devices import Devices
 from bookie_server.service.logging import black_out_secrets
+from bookie_server.service.read_only import ReadOnlyReason, ReadOnlySwitch
 from bookie_server.service.repair.progress import RepairProgress
 from bookie_server.storage.compaction.cycle import Compacted
 from bookie_server.storage.directories.opening import BookieStorage
@@ -40,6 +41,7 @@ class Serving:
     collector: Collector
     registry: CollectorRegistry
     repair: RepairProgress
+    read_only: ReadOnlySwitch
 
 
 class BookieView:
@@ -68,12 +70,13 @@ class BookieView:
         collector: Collector,
         metrics: Metrics,
         repair: RepairProgress,
+        read_only: ReadOnlySwitch,
     ) -> None:
         """Show the parts of an open storage from now on."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(metrics)
         self._devices = Devices(storage)
-        self._serving = Serving(storage, collector, registry, repair)
+        self._serving = Serving(storage, collector, registry, repair, read_only)
 
     def note_pass(self, collected: Collected) -> None:
         """Record the result of a pass of garbage collection."""
@@ -118,9 +121,9 @@ class BookieView:
         return self._serving is None or not self._serving.storage.is_writable
 
     def set_read_only(self, *, is_read_only: bool) -> None:
-        """Refuse regular adds, or accept them if there is room for them."""
-        storage = self.serving.storage
-        self._change(lambda: storage.set_read_only(is_read_only=is_read_only))
+        """Refuse regular adds, or accept them if there is room for them and no vacation."""
+        switch, reason = self.serving.read_only, ReadOnlyReason.ADMINISTRATOR
+        self._change(lambda: switch.set(reason, is_read_only=is_read_only))
 
     def collect_garbage(self, *, is_major: bool, is_minor: bool) -> None:
         """Request a pass of garbage collection, and a compaction of one of the kinds at its end."""

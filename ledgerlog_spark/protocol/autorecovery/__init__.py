@@ -1,4 +1,5 @@
 """The machines of auto-recovery. docs/AUTORECOVERY.md lists the rules.
 
 - `audit`: finds ledgers that lack copies, and puts them in queues.
+- `replicate`: copies the entries of one ledger, and names the bookies that hold them.
 """

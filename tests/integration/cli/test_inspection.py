@@ -282,7 +282,7 @@ def test_port_in_use_is_refused_by_number(run: Run, cluster: Cluster, tmp_path: 
 def test_places_and_the_policy_are_set_and_shown(run: Run) -> None:
     assert run("bookies", "place", "bookie-1", "--rack", "r1", "--json").json["rack"] == "r1"
     assert "r1" in run("bookies", "place", "bookie-1", "--region", "east").done
-    policy = run("bookies", "policy", "--min-racks", "3", "--enforce-regions", "--json").json
+    policy = run("bookies", "policy", "--min-racks", "3", "--enforce", "regions", "--json").json
     assert policy["policy"]["min_racks_per_write_quorum"] == 3
     assert policy["policy"]["enforce_regions"] is True
     (placed,) = (each for each in policy["bookies"] if each["bookie_id"] == "bookie-1")
@@ -295,7 +295,7 @@ def test_places_and_the_policy_are_set_and_shown(run: Run) -> None:
     assert run("bookies", "place", "bookie-1").code == 2
     assert run("bookies", "policy", "--min-racks", "0").code == 2
     assert run("bookies", "place", "bookie-1", "--clear", "--json").json["rack"] is None
-    run("bookies", "policy", "--min-racks", "2", "--no-enforce-regions")
+    run("bookies", "policy", "--min-racks", "2", "--enforce", "none")
 
 
 def test_ledger_shows_the_rules_that_it_breaks(run: Run, client: BlockingClient) -> None:

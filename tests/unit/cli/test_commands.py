@@ -51,7 +51,8 @@ def test_all_commands_that_are_promised_exist() -> None:
         ledgers export, ledgers import, ledgers accept-loss, autorecovery status,
         autorecovery queue, autorecovery enable, autorecovery disable, autorecovery audit,
         autorecovery delay,
-        bookies list, bookies info, bookies place, bookies policy, ledgers list, ledgers show,
+        bookies list, bookies info, bookies place, bookies policy, bookies drain,
+        bookies decommission, bookies recover, ledgers list, ledgers show,
         ledgers read, ledgers seal, ledgers delete, logs list, logs show, logs create,
         logs append, logs tail, logs read, logs set, logs history,
         logs restore, logs sweep, logs check, logs truncate, logs delete, logs merge, upkeep run
