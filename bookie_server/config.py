@@ -203,6 +203,10 @@ class BookieSettings(BaseSettings):
             time, is recovered and closed.
         repair_stuck_ms: A ledger in recovery that keeps the bookie in limbo, and does not change
             for this time, is recovered again and closed.
+        autorecovery: Whether the bookie also audits the cluster, and copies entries that other
+            bookies lack. `ledgerlog autorecovery run` does the same in a process of its own.
+        autorecovery_bytes_per_s: Number of bytes that auto-recovery in this bookie copies in a
+            second; 0 sets no limit.
         drain_timeout_ms: Maximum time that a stopping bookie takes to answer accepted requests.
         log_level: `debug`, `info`, `warning` or `error`.
     """
@@ -261,6 +265,8 @@ class BookieSettings(BaseSettings):
     repair_bytes_per_s: Annotated[int, Field(ge=0)] = 32 * MEBIBYTE
     repair_idle_ms: TimeMs = 600_000
     repair_stuck_ms: TimeMs = 600_000
+    autorecovery: bool = False
+    autorecovery_bytes_per_s: Annotated[int, Field(ge=0)] = 0
     drain_timeout_ms: TimeMs = 5_000
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
 

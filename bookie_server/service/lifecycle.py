@@ -158,6 +158,7 @@ class Bookie:
             await self._register(stores, self._storage)
             collector.start()
             repair.repairs.start()
+            self._start_auto_recovery(stores)
             self._start_background_work(self._storage)
             self._view.is_running = True
         except BaseException:
@@ -323,6 +324,15 @@ class Bookie:
         )
         self._closers.push_async_callback(repair.stop)
         return repair
+
+    def _start_auto_recovery(self, stores: MetadataStores) -> None:
+        if not self.settings.autorecovery:
+            return
+        from bookie_server.service.auto_recovery import BookieAutoRecovery
+
+        recovery = BookieAutoRecovery(self.bookie_id, self.settings, stores)
+        recovery.start()
+        self._closers.push_async_callback(recovery.stop)
 
     def _start_background_work(self, storage: BookieStorage) -> None:
         for directory in storage.directories:

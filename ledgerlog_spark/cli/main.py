@@ -30,6 +30,7 @@ from ledgerlog_spark.cli import (
     servers,
     vacations,
 )
+from ledgerlog_spark.cli.autorecovery import run as autorecovery_run
 from ledgerlog_spark.cli.autorecovery import status as autorecovery
 from ledgerlog_spark.cli.bookie import cookies, files, inspect, limbo, versions
 from ledgerlog_spark.cli.ledgers import check as ledger_check
@@ -81,6 +82,7 @@ logs.app.add_typer(log_upkeep.app)
 logs.app.add_typer(log_check.app)
 app.add_typer(logs.app, name="logs")
 app.add_typer(servers.upkeep, name="upkeep")
+autorecovery.app.add_typer(autorecovery_run.app)
 app.add_typer(autorecovery.app, name="autorecovery")
 app.command("demo", epilog="Example: ledgerlog demo --directory flights-demo")(demo.demo)
 app.command("simpletest", epilog="Example: ledgerlog simpletest --entries 100")(probes.simpletest)

@@ -178,7 +178,7 @@ def a_mark_of_another_time_is_not_deleted() -> HealingWorld:
 
 
 def entries_behind_the_end_are_left_over() -> HealingWorld:
-    """b0 got one more entry, which was never confirmed. The recovery closed before it."""
+    """A worker must not look for entries behind the end, which nobody owes."""
     world = closed_world()
     work(world)
     return finish(world)

@@ -1,0 +1,302 @@
+"""One replication job, reply by reply (AUTORECOVERY.md#X4, AUTORECOVERY.md#X10)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ledgerlog_spark.model import (
+    Code,
+    DigestType,
+    Fragment,
+    LedgerMetadata,
+    Quorum,
+    Version,
+    Versioned,
+)
+from ledgerlog_spark.protocol.autorecovery.replicate import messages as r
+from ledgerlog_spark.protocol.autorecovery.replicate.copying import UNREADABLE_MAX
+from ledgerlog_spark.protocol.autorecovery.replicate.job import (
+    LedgerReplication,
+    ReplicationSettings,
+)
+from ledgerlog_spark.protocol.ledger import messages as m
+
+NAMES = ("b0", "b1", "b2", "b3", "b4")
+OK = m.MetadataOutcome.OK
+
+
+class Cluster:
+    """Answers the requests of a job from sets of entries."""
+
+    def __init__(self, last: int = 3, **fields: Any) -> None:
+        self.ledger = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, NAMES[:3]),), **fields).closed(
+            last_entry_id=last, length=1
+        )
+        self.version = 0
+        self.task = r.Task(r.TaskQueue.MARK, Version(1, 0), lost=frozenset({"b2"}))
+        self.held = {name: set(range(last + 1)) for name in NAMES[:3]}
+        self.registered = {"b0", "b1", "b3", "b4"}
+        self.read_only: set[str] = set()
+        self.unlisted: set[str] = set()  # cannot list
+        self.payloads: dict[tuple[str, int], bytes] = {}
+        self.connections: dict[str, int] = {}
+        self.add_codes: dict[str, Code] = {}
+        self.conflicts = 0
+        self.deleted = False
+        self.reports: list[tuple[r.UnreadableEntries, ...]] = []
+        self.sent: list[Any] = []
+
+    def run(self, settings: ReplicationSettings | None = None) -> r.JobEnded:
+        machine = LedgerReplication(1, settings)
+        effects = machine.begin()
+        for _ in range(20_000):
+            if isinstance(effects[-1], r.JobEnded):
+                return effects[-1]
+            self.sent += effects
+            for reply in [self.answer(one) for one in effects]:
+                effects = machine.handle(reply)
+        raise AssertionError("the job does not end")
+
+    def answer(self, effect: Any) -> Any:
+        n = effect.request
+        match effect:
+            case r.ReadCopies(name, first, count):
+                reply: Any = self.read(n, name, first, count)
+            case r.AddCopies(name, copies):
+                reply = self.add(n, name, copies)
+            case r.ListEntries(name):
+                reply = self.list(n, name)
+            case r.CasRecord(metadata):
+                reply = self.write(n, metadata)
+            case r.ListRegistered():
+                writable = tuple(sorted(self.registered - self.read_only))
+                reply = r.RegisteredListed(n, OK, writable, frozenset(self.read_only))
+            case m.LoadMetadata():
+                loaded = Versioned(self.ledger, Version(1, self.version))
+                reply = m.MetadataLoaded(n, OK, loaded)
+            case r.ReportUnreadable(entries):
+                self.reports.append(entries)
+                reply = r.Reported(n, OK)
+            case _:
+                self.deleted |= isinstance(effect, r.DeleteTask)
+                reply = {
+                    r.LoadTask: lambda: r.TaskLoaded(n, OK, self.task),
+                    r.TakeLock: lambda: r.LockTaken(n, OK, is_mine=True),
+                    r.ReleaseLock: lambda: r.LockReleased(n),
+                    r.ForceEntries: lambda: r.EntriesForced(n, Code.OK),
+                    r.ReadIdentity: lambda: r.IdentityRead(
+                        n, OK, r.Identity(effect.bookie_id, effect.bookie_id)
+                    ),
+                    r.DeleteTask: lambda: r.TaskDeleted(n, OK, is_deleted=True),
+                }[type(effect)]()
+        return reply
+
+    def list(self, n: int, name: str) -> r.EntriesListed:
+        if name in self.unlisted:
+            return r.EntriesListed(n, Code.BAD_REQUEST)
+        held = sorted(self.held.get(name, ()))
+        return r.EntriesListed(n, Code.OK, tuple((one, one) for one in held))
+
+    def read(self, n: int, name: str, first: int, count: int) -> r.CopiesRead:
+        copies = []
+        for entry_id in range(first, first + count):
+            if entry_id not in self.held.get(name, ()):
+                break
+            payload = self.payloads.get((name, entry_id), b"x")
+            copies.append(r.Copy(entry_id, entry_id, payload, b"h" + payload))
+        code = Code.OK if copies else Code.NO_ENTRY
+        return r.CopiesRead(n, code, tuple(copies))
+
+    def add(self, n: int, name: str, copies: tuple[r.Copy, ...]) -> r.CopiesAdded:
+        code = self.add_codes.get(name, Code.OK)
+        if code is Code.OK:
+            self.held.setdefault(name, set()).update(one.entry_id for one in copies)
+        connection = self.connections.get(name, 0)
+        if connection:
+            self.connections[name] += 1
+        return r.CopiesAdded(n, code, connection)
+
+    def write(self, n: int, metadata: LedgerMetadata) -> m.MetadataWritten:
+        if self.conflicts:
+            self.conflicts -= 1
+            self.version += 1
+            return m.MetadataWritten(n, m.MetadataOutcome.CONFLICT)
+        self.ledger, self.version = metadata, self.version + 1
+        return m.MetadataWritten(n, OK, Versioned(metadata, Version(1, self.version)))
+
+    def asked(self, kind: type) -> list[Any]:
+        return [one for one in self.sent if isinstance(one, kind)]
+
+
+def test_a_lost_bookie_is_replaced_and_the_mark_is_deleted() -> None:
+    cluster = Cluster()
+    ended = cluster.run()
+    assert ended == r.JobEnded(r.Outcome.HEALED, "", 4, 8, 1)
+    (fragment,) = cluster.ledger.fragments
+    target = fragment.ensemble[2]
+    assert target in ("b3", "b4")
+    assert cluster.held[target] == {0, 1, 2, 3}
+    assert cluster.deleted
+    assert isinstance(cluster.sent[-1], r.ReleaseLock)
+
+
+def test_a_successor_chooses_the_same_target_and_copies_only_the_rest() -> None:
+    first = Cluster()
+    first.run()
+    target = first.ledger.fragments[0].ensemble[2]
+    second = Cluster()
+    second.held[target] = {0, 1}
+    ended = second.run()
+    assert second.ledger.fragments[0].ensemble[2] == target
+    assert ended.entries_copied == 2
+
+
+def test_a_target_that_fails_is_replaced_by_another_one() -> None:
+    cluster = Cluster()
+    cluster.run()
+    target = cluster.ledger.fragments[0].ensemble[2]
+    again = Cluster()
+    again.add_codes[target] = Code.READ_ONLY
+    assert again.run().outcome is r.Outcome.HEALED
+    assert again.ledger.fragments[0].ensemble[2] not in (target, "b2")
+    both = Cluster()
+    both.add_codes = {"b3": Code.READ_ONLY, "b4": Code.TIMEOUT}
+    assert both.run().outcome is r.Outcome.TARGET_FAILED
+    assert not both.deleted
+
+
+def test_without_a_spare_nothing_is_read_or_written() -> None:
+    cluster = Cluster()
+    cluster.registered = {"b0", "b1"}
+    assert cluster.run().outcome is r.Outcome.NO_SPARE
+    assert not cluster.asked(r.ReadCopies)
+    assert not cluster.deleted
+
+
+def test_copies_without_a_digest_that_differ_are_left_alone() -> None:
+    cluster = Cluster(digest_type=DigestType.DUMMY)
+    assert cluster.run().outcome is r.Outcome.HEALED
+    cluster = Cluster(digest_type=DigestType.DUMMY)
+    cluster.payloads["b1", 2] = b"y"
+    ended = cluster.run()
+    assert (ended.outcome, ended.detail) == (r.Outcome.COPIES_DIFFER, "entry 2")
+    assert not cluster.asked(r.CasRecord)
+    assert not cluster.deleted
+
+
+def test_a_ledger_without_a_password_in_its_metadata_is_left_alone() -> None:
+    cluster = Cluster(has_password=False)
+    assert cluster.run().outcome is r.Outcome.NO_KEY
+    assert not cluster.asked(r.AddCopies)
+
+
+def test_a_member_that_is_away_without_a_mark_keeps_the_mark() -> None:
+    cluster = Cluster()
+    cluster.registered.discard("b1")
+    ended = cluster.run()
+    assert ended.outcome is r.Outcome.WAITING
+    assert "b1" in ended.detail
+    assert not cluster.deleted
+
+
+def test_a_marked_bookie_that_is_back_gets_what_it_lacks() -> None:
+    cluster = Cluster()
+    cluster.registered.add("b2")
+    cluster.held["b2"] = {0, 3}
+    assert cluster.run() == r.JobEnded(r.Outcome.HEALED, "", 2, 4, 0)
+    assert cluster.held["b2"] == {0, 1, 2, 3}
+    assert not cluster.asked(r.CasRecord)
+
+
+def test_a_member_without_lists_is_read_entry_by_entry_if_the_mark_names_it() -> None:
+    cluster = Cluster()
+    cluster.registered.add("b2")
+    cluster.unlisted = {"b0", "b2"}
+    cluster.held["b2"] = {0, 3}
+    assert cluster.run().outcome is r.Outcome.HEALED
+    assert cluster.held["b2"] == {0, 1, 2, 3}
+    read = [one for one in cluster.asked(r.ReadCopies) if one.bookie_id == "b2"]
+    assert {one.first_entry_id for one in read} >= {0, 1, 2, 3}
+
+
+def test_a_target_without_lists_must_keep_its_connection() -> None:
+    cluster = Cluster(last=5_000)
+    cluster.unlisted = {"b3", "b4"}
+    assert cluster.run().outcome is r.Outcome.HEALED
+    cluster = Cluster(last=5_000)
+    cluster.unlisted = {"b3", "b4"}
+    cluster.connections = {"b3": 1, "b4": 1}
+    assert cluster.run().outcome is r.Outcome.TARGET_FAILED
+    assert not cluster.asked(r.CasRecord)
+
+
+def test_after_a_conflict_the_target_is_listed_again_and_conflicts_are_bounded() -> None:
+    cluster = Cluster()
+    cluster.conflicts = 2
+    assert cluster.run().outcome is r.Outcome.HEALED
+    target = cluster.ledger.fragments[0].ensemble[2]
+    lists = [one for one in cluster.asked(r.ListEntries) if one.bookie_id == target]
+    assert len(lists) == 7  # before and after the copies, in three passes, and once as a member
+    cluster = Cluster()
+    cluster.conflicts = 1_000
+    assert cluster.run().outcome is r.Outcome.CONFLICTS
+    assert len(cluster.asked(r.CasRecord)) == ReplicationSettings().conflicts_max + 1
+
+
+def test_a_fragment_without_entries_is_renamed_without_a_copy() -> None:
+    cluster = Cluster(last=-1)
+    ended = cluster.run()
+    assert (ended.outcome, ended.entries_copied, ended.replaced) == (r.Outcome.HEALED, 0, 1)
+
+
+def test_lost_entries_are_reported_with_all_answers_and_their_number_is_bounded() -> None:
+    cluster = Cluster(last=9)
+    for name in ("b0", "b1"):
+        cluster.held[name] -= {4, 5}
+    cluster.registered.add("b2")
+    cluster.held["b2"] -= {4, 5, 6}
+    ended = cluster.run()
+    assert ended.outcome is r.Outcome.UNREADABLE
+    assert 6 in cluster.held["b2"]
+    (report,) = cluster.reports
+    answers = (("b0", Code.NO_ENTRY), ("b1", Code.NO_ENTRY), ("b2", Code.NO_ENTRY))
+    assert report == (r.UnreadableEntries(4, 5, True, answers),)
+    assert not cluster.deleted
+
+    cluster = Cluster(last=5 * UNREADABLE_MAX)
+    for name in ("b0", "b1"):
+        cluster.held[name] = {0}
+    assert cluster.run().outcome is r.Outcome.UNREADABLE
+    assert not cluster.asked(r.CasRecord)
+    reads = cluster.asked(r.ReadCopies)
+    assert len(reads) < 6 * 3 * UNREADABLE_MAX  # for each of three needs
+
+
+def test_a_move_replaces_a_readable_copy_and_needs_no_other_member() -> None:
+    cluster = Cluster()
+    cluster.registered.add("b2")
+    cluster.read_only = {"b2"}
+    cluster.held["b0"] = cluster.held["b1"] = set()
+    moves = frozenset({("b2", r.WHOLE_LEDGER)})
+    cluster.task = r.Task(r.TaskQueue.MOVE, Version(1, 0), moves=moves)
+    assert cluster.run().outcome is r.Outcome.HEALED
+    assert "b2" not in cluster.ledger.fragments[0].ensemble
+    assert cluster.deleted
+
+
+@pytest.mark.parametrize("digest", [DigestType.CRC32C, DigestType.DUMMY])
+def test_a_striped_ledger_is_copied_entry_by_entry(digest: DigestType) -> None:
+    cluster = Cluster(last=200, digest_type=digest)
+    cluster.ledger = replace(
+        cluster.ledger, quorum=Quorum(4, 2, 2), fragments=(Fragment(0, NAMES[:4]),)
+    )
+    for index, name in enumerate(NAMES[:4]):
+        cluster.held[name] = {e for e in range(201) if (index - e) % 4 < 2}
+    cluster.registered = {"b0", "b1", "b3", "b4"}
+    ended = cluster.run()
+    assert ended.outcome is r.Outcome.HEALED
+    assert cluster.held["b4"] == cluster.held["b2"]
+    assert len(cluster.asked(r.AddCopies)) < 10 or digest is DigestType.DUMMY
