@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -61,11 +61,7 @@ async def _control_address(store: Registration, bookie_id: str) -> str:
 
 
 class ControlServices:
-    """The control services of the bookies of a cluster. Use it in an `async with` statement.
-
-    A call returns None if the bookie does not answer, or if it is a bookie of Apache BookKeeper,
-    which has no control service.
-    """
+    """The control services of the bookies of a cluster. Use it in an `async with` statement."""
 
     def __init__(self, store: Registration) -> None:
         """Create an object without a connection. `store` has the addresses of the bookies."""
@@ -74,40 +70,25 @@ class ControlServices:
         self._channels = AsyncExitStack()
         self._places = asyncio.Semaphore(CALLS_AT_ONCE)
 
-    async def list_entries(
-        self, bookie_id: str, ledger_id: int
-    ) -> Sequence[tuple[int, int]] | None:
-        """The ranges of entries that a bookie has of a ledger.
-
-        The result is also None if the bookie may have lost entries of the ledger, or if the list is
-        too long for a message.
-        """
-        from ledgerlog_spark.transport import control_pb2 as messages
-
-        request = messages.ListEntriesRequest(ledger_id=ledger_id)
-        reply = await self._call(bookie_id, "ListEntries", request)
-        if reply is None or reply.code != messages.CODE_OK:
-            return None
-        return [(each.first_entry_id, each.last_entry_id) for each in reply.ranges]
-
     async def info(self, bookie_id: str) -> pb.GetInfoReply | None:
-        """The state and the figures of a bookie."""
-        from ledgerlog_spark.transport import control_pb2 as messages
+        """The state and the figures of a bookie.
 
-        reply: pb.GetInfoReply | None = await self._call(
-            bookie_id, "GetInfo", messages.GetInfoRequest()
-        )
-        return reply
-
-    async def _call(self, bookie_id: str, method: str, request: Any) -> Any:
+        None: the bookie does not answer, or is a bookie of Apache BookKeeper, which has no control
+        service.
+        """
         import grpc
+
+        from ledgerlog_spark.transport import control_pb2 as messages
 
         async with self._places:
             try:
                 stub = await self._stub(bookie_id)
-                return await getattr(stub, method)(request, timeout=CALL_SECONDS)
+                reply: pb.GetInfoReply = await stub.GetInfo(
+                    messages.GetInfoRequest(), timeout=CALL_SECONDS
+                )
             except (LedgerLogError, grpc.aio.AioRpcError):
                 return None
+        return reply
 
     async def _stub(self, bookie_id: str) -> Any:
         import grpc

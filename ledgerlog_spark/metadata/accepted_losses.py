@@ -58,6 +58,11 @@ class AcceptedLosses:
         node = await znodes.get_or_none(self._tree, path)
         return None if node is None else _decoded(path, node.value)
 
+    async def ledger_ids(self) -> frozenset[int]:
+        """The ledgers of which the cluster gave up entries. The read may be stale."""
+        names = await znodes.children_of(self._tree, f"{self._directory}/@ledgers")
+        return frozenset(int(name) for name in names if name.isdecimal())
+
     async def accept(self, ledger_id: int, acceptance: LossAcceptance) -> LedgerLoss:
         """Add an acceptance to the losses of a ledger. Return all losses of the ledger.
 

@@ -9,30 +9,31 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ledgerlog_spark.errors import LedgerNotFoundError, MetadataFormatError
+from ledgerlog_spark.errors import LedgerLogError, LedgerNotFoundError, MetadataFormatError
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.ledgers.walk import WalkedLedger
 from ledgerlog_spark.metadata.logs.nodes import read_each
 from ledgerlog_spark.metadata.registration import Registration
-from ledgerlog_spark.model import LedgerMetadata, LedgerState, Quorum, Versioned
+from ledgerlog_spark.model import Code, LedgerMetadata, LedgerState, Quorum, Versioned
 from ledgerlog_spark.tools.findings import Severity, ToolFinding
 from ledgerlog_spark.tools.held_copies import Ranges, ShortRange, fragments_to_check, short_ranges
 from ledgerlog_spark.tools.record_check import KnownMembers, check_record
+from ledgerlog_spark.transport.port import EntryLister
+from ledgerlog_spark.waits import forever
 
 RANGES_MAX = 10
 """Maximum number of ranges of entries that are reported for one ledger."""
 
 LEDGERS_AT_ONCE = 64
+LISTS_AT_ONCE = 16
+LIST_TIMEOUT_MS = 30_000
 
 Found = Versioned[LedgerMetadata] | MetadataFormatError
 """The record of a ledger, or the reason why it cannot be decoded."""
-
-ListEntries = Callable[[str, int], Awaitable[Ranges | None]]
-"""Lists the entries of a ledger on a bookie: `(bookie id, ledger id)`. None: without a list."""
 
 OnProgress = Callable[[int], object]
 """Called with the number of ledgers that have been checked so far."""
@@ -78,12 +79,12 @@ class LedgerCheck:
         self,
         ledgers: LedgerStore,
         registration: Registration,
-        list_entries: ListEntries | None,
+        lister: EntryLister | None,
         *,
         findings_max: int,
         notes: bool,
     ) -> None:
-        """Create a check. If `list_entries` is None, only metadata is checked.
+        """Create a check. If `lister` is None, only metadata is checked.
 
         `findings_max` limits the findings in the report. If `notes` is false, the report counts
         notes, but does not contain them.
@@ -91,7 +92,8 @@ class LedgerCheck:
         self.report = LedgersReport()
         self._ledgers = ledgers
         self._registration = registration
-        self._list_entries = list_entries
+        self._lister = lister
+        self._places = asyncio.Semaphore(LISTS_AT_ONCE)
         self._findings_max = findings_max
         self._notes = notes
 
@@ -173,16 +175,15 @@ class LedgerCheck:
             return _Checked("unreadable", [ToolFinding(Severity.WRONG, what, advice, ledger_id)])
         metadata = found.value
         findings = list(check_record(ledger_id, metadata, members))
-        has_lists = self._list_entries is not None
+        has_lists = self._lister is not None
         if has_lists:
             findings += await self._check_copies(ledger_id, metadata)
         return _Checked(metadata.state.name, findings, has_lists)
 
     async def _check_copies(self, ledger_id: int, metadata: LedgerMetadata) -> list[ToolFinding]:
-        assert self._list_entries is not None
         fragments = [fragment for fragment, _ in fragments_to_check(metadata)]
         names = sorted({name for fragment in fragments for name in fragment.ensemble})
-        lists = await asyncio.gather(*(self._list_entries(name, ledger_id) for name in names))
+        lists = await asyncio.gather(*(self._list(name, ledger_id) for name in names))
         short = short_ranges(metadata, dict(zip(names, lists, strict=True)))
         findings = [_short_finding(ledger_id, metadata.quorum, each) for each in
                     islice(short, RANGES_MAX)]  # fmt: skip
@@ -193,6 +194,26 @@ class LedgerCheck:
             what = f"{len(rest):,} further ranges of entries lack copies, {lost:,} of them are lost"
             findings.append(ToolFinding(severity, what, ledger_id=ledger_id))
         return findings
+
+    async def _list(self, bookie_id: str, ledger_id: int) -> Ranges | None:
+        """The entries that a bookie lists; None if it is down, in limbo, or cannot list them."""
+        assert self._lister is not None
+        answered: asyncio.Future[Ranges | None] = asyncio.get_running_loop().create_future()
+
+        def on_reply(code: Code, ranges: Sequence[tuple[int, int]]) -> None:
+            if not answered.done():
+                is_known = code is Code.OK or code.is_absent
+                answered.set_result(ranges if is_known else None)
+
+        async with self._places:
+            try:
+                info = await self._registration.info(bookie_id)
+            except LedgerLogError:
+                return None
+            if info.grpc_port is None:  # a bookie of Apache
+                return None
+            self._lister.list_entries(bookie_id, ledger_id, LIST_TIMEOUT_MS, on_reply)
+            return await forever(answered, "the transport answers each request by its deadline")
 
     def _count(self, checked: _Checked) -> None:
         if not checked.state:

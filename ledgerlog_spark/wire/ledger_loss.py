@@ -52,11 +52,14 @@ class LedgerLoss:
     ledger_id: int
     acceptances: tuple[LossAcceptance, ...] = ()
 
+    @property
+    def ranges(self) -> tuple[EntryIds, ...]:
+        """The entries of all acceptances. Ranges may overlap."""
+        return tuple(each for acceptance in self.acceptances for each in acceptance.ranges)
+
     def contains(self, entry_id: int) -> bool:
         """Whether the loss of the entry was accepted."""
-        return any(
-            first <= entry_id <= last for each in self.acceptances for first, last in each.ranges
-        )
+        return any(first <= entry_id <= last for first, last in self.ranges)
 
     def with_acceptance(self, acceptance: LossAcceptance) -> LedgerLoss:
         """The losses with one more acceptance."""

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from ledgerlog_spark.cli.control_service import ControlServices
 from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, metadata
 from ledgerlog_spark.cli.output import AsJson, console, counted, print_json, print_table, spinner
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.tools.findings import Severity, ToolFinding
 from ledgerlog_spark.tools.ledger_check import LedgerCheck, LedgersReport, states_text
+from ledgerlog_spark.transport.v2.transport import V2Transport
 
 LIMIT = 100
 
@@ -62,14 +62,14 @@ async def _check(
     uri: str, ledger_id: int | None, offline: bool, limit: int, notes: bool
 ) -> LedgersReport:
     async with metadata(uri) as stores, AsyncExitStack() as stack:
-        list_entries = None
+        transport = None
         if not offline:
-            services = await stack.enter_async_context(ControlServices(stores.registration))
-            list_entries = services.list_entries
+            transport = V2Transport(stores.registration.info)
+            stack.push_async_callback(transport.aclose)
         running = LedgerCheck(
             stores.ledgers,
             stores.registration,
-            list_entries,
+            transport,
             findings_max=limit,
             notes=notes,
         )
