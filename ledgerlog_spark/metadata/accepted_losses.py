@@ -20,7 +20,7 @@ from ledgerlog_spark.wire.ledger_loss import (
     ACCEPTANCES_MAX,
     SIZE_BYTES_MAX,
     LedgerLoss,
-    LossAcceptance,
+    AcceptedRanges,
 )
 
 
@@ -63,7 +63,7 @@ class AcceptedLosses:
         names = await znodes.children_of(self._tree, f"{self._directory}/@ledgers")
         return frozenset(int(name) for name in names if name.isdecimal())
 
-    async def accept(self, ledger_id: int, acceptance: LossAcceptance) -> LedgerLoss:
+    async def accept(self, ledger_id: int, acceptance: AcceptedRanges) -> LedgerLoss:
         """Add an acceptance to the losses of a ledger. Return all losses of the ledger.
 
         A second call with the same acceptance changes nothing.

@@ -13,7 +13,7 @@ from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import LedgerMetadata, Version
 from ledgerlog_spark.tools.copies import CopyReader
 from ledgerlog_spark.transport.port import BookieTransport
-from ledgerlog_spark.wire.ledger_loss import RANGES_MAX, TEXT_MAX, LedgerLoss, LossAcceptance
+from ledgerlog_spark.wire.ledger_loss import RANGES_MAX, TEXT_MAX, LedgerLoss, AcceptedRanges
 from ledgerlog_spark.wire.repair_notes import Unreadable
 
 READ_MAX = 10_000
@@ -123,7 +123,7 @@ async def accept_loss(
             f"{RANGES_MAX:,}; nothing was given up. Copy the readable entries to a new ledger",
             ledger_id=loss.ledger_id,
         )
-    acceptance = LossAcceptance(
+    acceptance = AcceptedRanges(
         ranges=loss.ranges,
         is_forced=is_forced,
         accepted_ms=accepted_ms,

@@ -66,7 +66,7 @@ class LedgerStatus:
         unreadable: Entries of which no copy was readable.
         losses: Entries that were given up; None for none.
         attempts: The failed attempts; None before the third one.
-        lock_holder: Who handles the ledger now; None for nobody.
+        lock_holder: The worker that handles the ledger now; None without one.
         worker: The worker that reports the ledger as its task; None without one.
         is_enabled: Whether auto-recovery is enabled.
         auditor: Id of the auditor; None without one.

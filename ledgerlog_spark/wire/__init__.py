@@ -9,7 +9,8 @@
 - `ledger_metadata`: the ledger's record. `znodes`: the path of a ledger's znode, and the `LAYOUT`
   node. `registration`, `cookie`: the records of a bookie. `replication_lock`: the lock of a ledger
   that re-replication takes. `protobuf`: the encodings of Protocol Buffers that these records need.
-  `known_bookie`, `accepted_loss`: records of ledgerlog's own about a bookie.
+  `known_bookie`, `accepted_loss`: records of ledgerlog's own about a bookie. `ledger_loss`: the
+  entries that an operator gave up for the whole cluster.
   `topology`: places and the policy that an operator set.
 
 Every decoder accepts any bytes, and raises only `WireFormatError` (`MetadataFormatError` for the

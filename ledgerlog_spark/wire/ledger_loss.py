@@ -57,10 +57,6 @@ class LedgerLoss:
         """The entries of all acceptances. Ranges may overlap."""
         return tuple(each for acceptance in self.acceptances for each in acceptance.ranges)
 
-    def contains(self, entry_id: int) -> bool:
-        """Whether the loss of the entry was accepted."""
-        return any(first <= entry_id <= last for first, last in self.ranges)
-
     def with_acceptance(self, acceptance: LossAcceptance) -> LedgerLoss:
         """The losses with one more acceptance."""
         return replace(self, acceptances=(*self.acceptances, acceptance))

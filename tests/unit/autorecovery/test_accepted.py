@@ -16,7 +16,7 @@ from ledgerlog_spark.protocol.autorecovery.audit import messages as audit
 from ledgerlog_spark.protocol.autorecovery.replicate import messages as replicate
 from ledgerlog_spark.protocol.autorecovery.replicate.pace import CopyPace
 from ledgerlog_spark.testing.cluster import memory_metadata
-from ledgerlog_spark.wire.ledger_loss import LossAcceptance
+from ledgerlog_spark.wire.ledger_loss import AcceptedRanges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,7 +60,7 @@ async def audit_list(stores: MetadataStores, lists: Any, ledger_id: int) -> Any:
 
 
 async def give_up(stores: MetadataStores, ledger_id: int, *ranges: tuple[int, int]) -> None:
-    await stores.accepted_losses.accept(ledger_id, LossAcceptance(ranges, False, 0, "ops", "x"))
+    await stores.accepted_losses.accept(ledger_id, AcceptedRanges(ranges, False, 0, "ops", "x"))
 
 
 async def stores_in_memory() -> MetadataStores:
