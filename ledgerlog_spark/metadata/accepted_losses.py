@@ -19,8 +19,8 @@ from ledgerlog_spark.wire.accepted_loss import AcceptedLoss
 from ledgerlog_spark.wire.ledger_loss import (
     ACCEPTANCES_MAX,
     SIZE_BYTES_MAX,
-    LedgerLoss,
     AcceptedRanges,
+    LedgerLoss,
 )
 
 

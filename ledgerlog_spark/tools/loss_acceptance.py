@@ -13,7 +13,7 @@ from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import LedgerMetadata, Version
 from ledgerlog_spark.tools.copies import CopyReader
 from ledgerlog_spark.transport.port import BookieTransport
-from ledgerlog_spark.wire.ledger_loss import RANGES_MAX, TEXT_MAX, LedgerLoss, AcceptedRanges
+from ledgerlog_spark.wire.ledger_loss import RANGES_MAX, TEXT_MAX, AcceptedRanges, LedgerLoss
 from ledgerlog_spark.wire.repair_notes import Unreadable
 
 READ_MAX = 10_000

@@ -27,7 +27,7 @@ EntryIds = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class LossAcceptance:
+class AcceptedRanges:
     """One decision of an operator.
 
     Attributes:
@@ -50,14 +50,14 @@ class LedgerLoss:
     """All accepted losses of one ledger, oldest first."""
 
     ledger_id: int
-    acceptances: tuple[LossAcceptance, ...] = ()
+    acceptances: tuple[AcceptedRanges, ...] = ()
 
     @property
     def ranges(self) -> tuple[EntryIds, ...]:
         """The entries of all acceptances. Ranges may overlap."""
         return tuple(each for acceptance in self.acceptances for each in acceptance.ranges)
 
-    def with_acceptance(self, acceptance: LossAcceptance) -> LedgerLoss:
+    def with_acceptance(self, acceptance: AcceptedRanges) -> LedgerLoss:
         """The losses with one more acceptance."""
         return replace(self, acceptances=(*self.acceptances, acceptance))
 
@@ -86,9 +86,9 @@ class LedgerLoss:
         )
 
 
-def _acceptance(fields: dict[str, Any]) -> LossAcceptance:
+def _acceptance(fields: dict[str, Any]) -> AcceptedRanges:
     ranges = tuple((first, last) for first, last in fields.pop("ranges"))
     for first, last in ranges:
         if type(first) is not int or type(last) is not int or not 0 <= first <= last:
             raise ValueError(f"{first!r} to {last!r} is not a range of entries")
-    return LossAcceptance(ranges=ranges, **fields)
+    return AcceptedRanges(ranges=ranges, **fields)
