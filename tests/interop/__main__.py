@@ -21,12 +21,14 @@ from rich.table import Table
 from ledgerlog_spark.local.cluster import local_cluster
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from tests.interop.apache_bookies import ApacheBookies, auto_recovery
+from tests.interop.apache_tools import PULSAR as PULSAR_PROJECT
 from tests.interop.apache_tools import ApacheTools, SkippedError, apache_tools
 from tests.interop.bookie_in_limbo import bookie_in_limbo
 from tests.interop.bookie_loss import bookie_loss
 from tests.interop.client_process import COMMANDS, Clients
 from tests.interop.dying_writers import BATCHING, dying_writers
 from tests.interop.living_writers import living_writers
+from tests.interop.pulsar import PULSAR, pulsar
 from tests.interop.stage import (
     JAVA,
     OURS,
@@ -111,6 +113,25 @@ class Run:
                         bookies.stop(bookie_id)
                     clients = stack.enter_context(self._clients(cluster.metadata_service_uri))
                     self._play("mixed", apache, clients, mixed)
+
+    def on_our_bookies_with_pulsar(self) -> None:
+        """Use our ZooKeeper and bookies, and brokers of Pulsar.
+
+        Raises:
+            SkippedError: Maven cannot resolve Pulsar.
+        """
+        scenarios = self._chosen("ledgerlog", pulsar())
+        if not scenarios:
+            return
+        tools = apache_tools(PULSAR_PROJECT)
+        with local_cluster(OUR_BOOKIES, self._directory / "pulsar") as cluster:
+            uri = cluster.metadata_service_uri
+            bookies = OurBookies(cluster, partial(auto_recovery, self._tools, uri, self._directory))
+            clients = Clients({PULSAR: tools.broker(uri)}, self._directory)
+            try:
+                self._play("ledgerlog", bookies, clients, scenarios)
+            finally:
+                clients.close()
 
     def on_apache_bookies(self) -> None:
         """Use Apache bookies on a separate ZooKeeper, formatted by Apache's shell."""
@@ -226,6 +247,10 @@ def main() -> int:
     is_whole = False
     try:
         run.on_our_bookies_and_mixed()
+        try:
+            run.on_our_bookies_with_pulsar()
+        except SkippedError as reason:
+            print(f"scenarios with Pulsar skipped: {reason}")
         run.on_apache_bookies()
         is_whole = True
     finally:

@@ -1,4 +1,7 @@
-"""Apache BookKeeper's jars and our Java program, fetched and compiled once into a cache."""
+"""The jars of Apache BookKeeper and Apache Pulsar and our Java programs, in a cache.
+
+They are fetched and compiled once.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 JAVA = Path(__file__).parent / "java"
-POM = JAVA / "pom.xml"
-PROGRAM = JAVA / "InteropClient.java"
+PAYLOADS = JAVA / "Payloads.java"
 LOGGING = JAVA / "log4j2.xml"
 FETCH_TIMEOUT_SECONDS = 600
 UNRESOLVED = re.compile(
@@ -27,6 +29,22 @@ OPENED = ("java.io", "java.nio", "java.lang", "java.util.zip", "jdk.internal.mis
 
 class SkippedError(Exception):
     """Apache BookKeeper cannot be installed on this machine. The message has the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project of Apache, whose jars one of our programs calls."""
+
+    name: str
+    pom: Path
+    program: Path
+    size_mb: int
+
+
+BOOKKEEPER = Project("Apache BookKeeper", JAVA / "pom.xml", JAVA / "InteropClient.java", 95)
+PULSAR = Project(
+    "Apache Pulsar", JAVA / "pulsar" / "pom.xml", JAVA / "pulsar" / "PulsarBroker.java", 235
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +78,13 @@ class ApacheTools:
         version = f"-Dinterop.version3={str(version_3).lower()}"
         return self.java(batches, version, "InteropClient", uri, heap_mib=320)
 
+    def broker(self, metadata_service_uri: str) -> tuple[str, ...]:
+        """A command that runs a broker of Pulsar with line commands."""
+        servers = metadata_service_uri.removeprefix("zk://").removesuffix("/ledgers")
+        return self.java("PulsarBroker", servers, heap_mib=512)
 
-def apache_tools() -> ApacheTools:
+
+def apache_tools(project: Project = BOOKKEEPER) -> ApacheTools:
     """The tools, which are fetched if they are not in the cache.
 
     Raises:
@@ -72,12 +95,12 @@ def apache_tools() -> ApacheTools:
         raise SkippedError("no javac on PATH; install a Java 17 development kit")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ledgerlog-interop"
     cache.mkdir(parents=True, exist_ok=True)
-    jars = cache / f"jars-{_name(POM)}"
+    jars = cache / f"jars-{_name(project.pom)}"
     if not jars.exists():
-        _into(jars, _fetch)
-    classes = cache / f"classes-{_name(POM, PROGRAM)}"
+        _into(jars, lambda folder: _fetch(project, folder))
+    classes = cache / f"classes-{_name(project.pom, project.program, PAYLOADS)}"
     if not classes.exists():
-        _into(classes, lambda folder: _compile(javac, jars, folder))
+        _into(classes, lambda folder: _compile(javac, project, jars, folder))
     return ApacheTools(jars, classes)
 
 
@@ -95,14 +118,15 @@ def _into(folder: Path, fill: object) -> None:
         made.rename(folder)
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(project: Project, folder: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise SkippedError("no mvn on PATH; install Maven to fetch Apache BookKeeper")
-    Console().print("fetching Apache BookKeeper with Maven (once, about 95 MB)")
+        raise SkippedError(f"no mvn on PATH; install Maven to fetch {project.name}")
+    Console().print(f"fetching {project.name} with Maven (once, about {project.size_mb} MB)")
     ran = subprocess.run(
         [
-            *(maven, "--batch-mode", "--quiet", "--file", str(POM), "dependency:copy-dependencies"),
+            *(maven, "--batch-mode", "--quiet", "--file", str(project.pom)),
+            "dependency:copy-dependencies",
             *("-DincludeScope=runtime", f"-DoutputDirectory={folder}"),
         ],
         capture_output=True,
@@ -113,11 +137,15 @@ def _fetch(folder: Path) -> None:
     if ran.returncode:
         said = (ran.stdout + ran.stderr).strip()
         if UNRESOLVED.search(said):
-            raise SkippedError(f"Maven cannot resolve Apache BookKeeper: {said.splitlines()[0]}")
+            raise SkippedError(f"Maven cannot resolve {project.name}: {said.splitlines()[0]}")
         raise RuntimeError(f"Maven failed:\n{said}")
 
 
-def _compile(javac: str, jars: Path, folder: Path) -> None:
+def _compile(javac: str, project: Project, jars: Path, folder: Path) -> None:
     subprocess.run(
-        [javac, "-nowarn", "-cp", f"{jars}/*", "-d", str(folder), str(PROGRAM)], check=True
+        [
+            *(javac, "-nowarn", "-cp", f"{jars}/*", "-d", str(folder)),
+            *(str(project.program), str(PAYLOADS)),
+        ],
+        check=True,
     )

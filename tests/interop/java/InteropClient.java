@@ -2,9 +2,7 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
@@ -160,7 +158,7 @@ public final class InteropClient {
         answers.println("sent " + Math.min(entry + CHUNK, first + count));
       }
       handle
-          .appendAsync(payload(seed, entry, sizes))
+          .appendAsync(Payloads.payload(seed, entry, sizes))
           .whenComplete(
               (acknowledged, error) -> {
                 if (error == null) {
@@ -185,7 +183,7 @@ public final class InteropClient {
     answers.println("sent " + count);
     for (long block = 0; block < count; block += 8) {
       for (long entry = Math.min(block + 8, count) - 1; entry >= block; entry--) {
-        adds.add(handle.writeAsync(entry, payload(seed, entry, "-")));
+        adds.add(handle.writeAsync(entry, Payloads.payload(seed, entry, "-")));
       }
     }
     AtomicLong last = new AtomicLong(-1);
@@ -242,7 +240,7 @@ public final class InteropClient {
           byte[] content = entry.getEntryBytes();
           answers.println(
               "entry " + entry.getEntryId() + " " + content.length + " "
-                  + HEX.formatHex(sha256(content)));
+                  + HEX.formatHex(Payloads.sha256(content)));
           next = entry.getEntryId() + 1;
         }
         if (next == before) {
@@ -293,32 +291,6 @@ public final class InteropClient {
         metadata.getMetadataFormatVersion(),
         custom,
         fragments);
-  }
-
-  /** The only right payload of an entry; payload.py has the same rule. */
-  private static byte[] payload(String seed, long entry, String sizes) throws Exception {
-    byte[] name = (seed + ":" + entry).getBytes(StandardCharsets.US_ASCII);
-    byte[] digest = sha256(name);
-    int size;
-    if (sizes.equals("-")) {
-      long drawn = 0;
-      for (int at = 0; at < 4; at++) {
-        drawn = drawn << 8 | (digest[at] & 0xFF);
-      }
-      size = (int) (40 + drawn % 2_960);
-    } else {
-      String[] all = sizes.split(",");
-      size = Integer.parseInt(all[(int) (entry % all.length)]);
-    }
-    byte[] made = Arrays.copyOf(name, size);
-    for (int at = name.length; at < size; at++) {
-      made[at] = at == name.length ? (byte) '|' : digest[(at - name.length - 1) % digest.length];
-    }
-    return made;
-  }
-
-  private static byte[] sha256(byte[] content) throws Exception {
-    return MessageDigest.getInstance("SHA-256").digest(content);
   }
 
   private static Map<String, byte[]> custom(String word) {
