@@ -34,8 +34,8 @@ def init(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
 
     The first bookie of a cluster also creates the metadata, if it is missing.
     The scheme of the URI determines the layout of the ledgers: `zk` and
-    `zk+hierarchical` mean the hierarchical layout, and `zk+longhierarchical`
-    the layout whose paths have all digits of an ID.
+    `zk+hierarchical` mean the hierarchical layout, `zk+longhierarchical` the
+    layout whose paths have all digits of an ID, and `zk+flat` the flat one.
     """
 
     async def work() -> tuple[str, str]:

@@ -34,9 +34,10 @@ OWN_TREES = ("-bookies", "-leases", "-logs", "-losses", "-repair")
 """The suffixes of the roots of ledgerlog's own trees."""
 
 NAMES_BELOW_ROOT = re.compile(
-    "available|cookies|idgen|idgen-long|underreplication|INSTANCEID|LAYOUT|[0-9]{2,3}|L[0-9]{10}"
+    "available|cookies|idgen|idgen-long|underreplication|INSTANCEID|LAYOUT"
+    "|[0-9]{2,3}|L[0-9]{10}|ID-[0-9]{10}"
 )
-"""The nodes below the root, of ledgerlog and of Apache BookKeeper."""
+"""The nodes below the root, of ledgerlog and of Apache BookKeeper, in all layouts."""
 
 DELETIONS_AT_ONCE = 100
 NAMED_MAX = 5

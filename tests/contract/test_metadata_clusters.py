@@ -14,10 +14,10 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
 )
 from ledgerlog_spark.metadata.clusters import NAMES_BELOW_ROOT, OWN_TREES
-from ledgerlog_spark.metadata.ledgers.layout import LONG_HIERARCHICAL, read_layout
+from ledgerlog_spark.metadata.ledgers.layout import BY_NAME, LONG_HIERARCHICAL, read_layout
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import BookieInfo, Fragment, LedgerMetadata, Quorum
-from ledgerlog_spark.wire.znodes import HIERARCHICAL
+from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout
 from tests.architecture.trees import modules, text
 from tests.fixtures.metadata_worlds import World
 
@@ -92,6 +92,17 @@ async def test_a_deletion_leaves_no_node(stores: MetadataStores) -> None:
     for suffix in ("", *OWN_TREES):
         assert await stores.tree.stat(stores.root + suffix) is None
     await stores.clusters.create(HIERARCHICAL)
+
+
+@pytest.mark.parametrize("layout", BY_NAME.values(), ids=BY_NAME)
+async def test_a_cluster_of_each_layout_is_deleted(world: World, layout: Layout) -> None:
+    stores = MetadataStores.on(await world.session(), world.root, layout)
+    instance_id = await stores.clusters.create(layout)
+    for ledger_id in await stores.ledgers.new_ids(3):
+        await stores.ledgers.create(ledger_id, RECORD)
+    await stores.clusters.delete(instance_id, lambda _: None)
+    assert await stores.tree.stat(stores.root) is None
+    await stores.close()
 
 
 async def test_another_instance_id_deletes_nothing(stores: MetadataStores) -> None:
