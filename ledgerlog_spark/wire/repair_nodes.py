@@ -47,7 +47,7 @@ def decode_note(kind: type[Note], data: bytes) -> Note:
     try:
         values = json.loads(data.decode("ascii"))
         version, name = values.pop("format"), values.pop("type")
-        if version == FORMAT and name == kind.__name__:
+        if type(version) is int and version == FORMAT and name == kind.__name__:
             note: Note = _decoded(kind, values)
             return note
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

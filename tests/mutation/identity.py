@@ -148,14 +148,14 @@ MUTATIONS = [
     ),
     Mutation(
         "identity_any_record_is_ours_after_a_lost_answer",
-        KNOWN,
+        "ledgerlog_spark/metadata/settled_writes.py",
         "if attempts.lost is None or found is None or found.value != data:",
         "if attempts.lost is None or found is None:",
         "a bookie continues from the record of another process",
     ),
     Mutation(
         "identity_record_of_another_process_is_ours",
-        KNOWN,
+        "ledgerlog_spark/metadata/settled_writes.py",
         "if attempts.lost is None or found is None or found.value != data:",
         "if found is None or found.value != data:",
         "two processes that write the same record both win",

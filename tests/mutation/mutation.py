@@ -83,6 +83,8 @@ SIMULATORS = {
     "transport": ("tests.sim.transport", "--schedules", "40", "--seed", "1"),
     "storage": ("tests.crash.schedules", "--schedules", "130", "--seed", "0"),
     "crash": pytest_of("tests/crash"),
+    "audits": ("tests.sim.auditor", "--schedules", "300"),
+    "copies": ("tests.sim.auditor", "--copies", "--schedules", "60"),
     "loss": ("tests.sim.loss", "--schedules", "60", "--seed", "1"),
     "service": ("tests.sim.service", "--schedules", "120", "--seed", "1"),
 }
@@ -102,7 +104,47 @@ _LEADER_TESTS = (
     ),
 )
 
+_AUDIT_TESTS = (
+    (
+        f"{_UNIT}/autorecovery/test_audit_service.py",
+        f"{_UNIT}/autorecovery/test_checks.py",
+        f"{_UNIT}/autorecovery/test_copy_requests.py",
+        f"{_UNIT}/autorecovery/test_index.py",
+        f"{_UNIT}/autorecovery/test_losses.py",
+        f"{_UNIT}/autorecovery/test_placements.py",
+        f"{_UNIT}/autorecovery/test_store_requests.py",
+        f"{_UNIT}/autorecovery/test_stripes.py",
+        "tests/properties/test_losses.py",
+        "tests/transcripts",
+    ),
+)
 _PLACEMENT_TESTS = ((f"{_UNIT}/protocol/test_placement.py", "tests/properties/test_placement.py"),)
+
+_CONTRACT = "tests/contract"
+_REPLICATION = Suite(
+    (),
+    (
+        (
+            f"{_UNIT}/metadata/test_replication_stores.py",
+            f"{_CONTRACT}/test_replication_marks.py",
+            f"{_CONTRACT}/test_replication_notes.py",
+            f"{_CONTRACT}/test_replication_election.py",
+            f"{_CONTRACT}/test_replication_settings.py",
+            f"{_CONTRACT}/test_replication_vacations.py",
+            f"{_CONTRACT}/test_replication_locks.py",
+        ),
+    ),
+)
+
+_NOTES = Suite(
+    (),
+    (
+        (f"{_UNIT}/wire/test_repair_notes.py", f"{_UNIT}/wire/test_underreplication.py"),
+        *_REPLICATION.tests,
+    ),
+)
+
+_LAYOUTS = Suite((), ((f"{_UNIT}/metadata", f"{_CONTRACT}/test_metadata_layouts.py"),))
 
 _IDENTITY = Suite(
     (),
@@ -152,8 +194,12 @@ SUITES = {
     "bookie_server/core/kept_identity": _IDENTITY,
     "bookie_server/service/membership/directory_record": _IDENTITY,
     "ledgerlog_spark/wire/known_bookie": _IDENTITY,
+    "ledgerlog_spark/wire/repair_n": _NOTES,
+    "ledgerlog_spark/wire/underreplication": _NOTES,
     "ledgerlog_spark/protocol/log/": Suite(("lists", "log"), _LOG_TESTS),
     "ledgerlog_spark/protocol/placement/": Suite((), _PLACEMENT_TESTS),
+    "ledgerlog_spark/protocol/autorecovery/audit/": Suite(("audits", "copies"), _AUDIT_TESTS),
+    "ledgerlog_spark/autorecovery/audit/": Suite((), _AUDIT_TESTS),
     "ledgerlog_spark/protocol/placement/replacement": Suite(
         ("ledger", "ledger scripts"), _PLACEMENT_TESTS
     ),
@@ -189,9 +235,24 @@ SUITES = {
     "ledgerlog_spark/log/reading/open_ends": Suite(("leader", "log", *_LEADER_HOSTS), _LOG_TESTS),
     "ledgerlog_spark/log/reading/record_reader": Suite(("leader", "handles"), _LOG_TESTS),
     "ledgerlog_spark/log/": Suite(("log",), _LOG_TESTS),
+    "ledgerlog_spark/metadata/replication/": _REPLICATION,
+    "ledgerlog_spark/metadata/settled_writes": Suite(
+        (), (*_REPLICATION.tests, ("tests/contract/test_known_bookies.py",))
+    ),
+    "ledgerlog_spark/metadata/ordered": _LAYOUTS,
+    "ledgerlog_spark/metadata/ledgers/listing": _LAYOUTS,
+    "ledgerlog_spark/metadata/ledgers/walk": _LAYOUTS,
     "ledgerlog_spark/metadata/ledgers/": Suite(
         ("stores", "log", "handles"),
-        (("tests/contract/test_metadata_ledgers.py", f"{_UNIT}/client"),),
+        (
+            (
+                f"{_UNIT}/metadata",
+                f"{_CONTRACT}/test_metadata_ledgers.py",
+                f"{_CONTRACT}/test_metadata_layouts.py",
+                f"{_CONTRACT}/test_replication_vacations.py",
+            ),
+            (f"{_UNIT}/client",),
+        ),
     ),
     "ledgerlog_spark/tools/": Suite((), ((f"{_UNIT}/tools",),)),
     "ledgerlog_spark/metadata/clusters": Suite(

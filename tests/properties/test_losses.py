@@ -1,4 +1,4 @@
-"""Losses become ripe exactly when a model says so that counts for each bookie, tick by tick.
+"""BookieLosses become ripe exactly when a model says so that counts for each bookie, tick by tick.
 
 One tick is 1 ms. The model has no timers: it counts for how long each bookie has been lost.
 """
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ledgerlog_spark.protocol.autorecovery.audit.losses import (
     HELD_SESSIONS,
     NO_WAIT,
-    Losses,
+    BookieLosses,
     WaitKind,
 )
 from ledgerlog_spark.protocol.autorecovery.audit.messages import ClusterState
@@ -29,7 +29,7 @@ TICKS = 60
 class Timers:
     """Performs the waits of the losses."""
 
-    losses: Losses
+    losses: BookieLosses
     wait_at: int | None = None
     wait: object = NO_WAIT
 
@@ -91,7 +91,7 @@ HISTORY = st.lists(
 def test_losses_are_ripe_when_the_model_counts_them_as_ripe(
     history: list[tuple[int, str | int]], delay_ms: int
 ) -> None:
-    timers, model = Timers(Losses(SESSION_MS)), Model(delay_ms=delay_ms)
+    timers, model = Timers(BookieLosses(SESSION_MS)), Model(delay_ms=delay_ms)
     lost: set[str] = set()
     changes: dict[int, list[str | int]] = {}
     for at, change in history:
@@ -118,7 +118,7 @@ def test_after_an_outage_a_bookie_is_ripe_only_after_two_session_times(
     history: list[tuple[int, str | int]], delay_ms: int, outage: int
 ) -> None:
     """Three bookies, so that a loss of two is a storm, and the store is away once."""
-    timers = Timers(Losses(SESSION_MS))
+    timers = Timers(BookieLosses(SESSION_MS))
     lost: dict[str, int] = {}
     held_from = 0
     known = frozenset(FEW)
@@ -144,7 +144,7 @@ def test_a_return_before_the_end_of_a_hold_leaves_nothing_ripe(
     order: list[str], back_after: int
 ) -> None:
     """All bookies are lost with the store, and return one after the other within the hold."""
-    timers = Timers(Losses(SESSION_MS))
+    timers = Timers(BookieLosses(SESSION_MS))
     known = frozenset(FEW)
     back: dict[str, int] = {
         name: 1 + (back_after + number) % (HOLD_MS - 1) for number, name in enumerate(order)

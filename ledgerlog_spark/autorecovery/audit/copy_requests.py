@@ -19,7 +19,7 @@ READ_SIZE_BYTES_MAX = 1 << 20
 """Size of one answer. A larger entry is read alone."""
 
 
-class CopyTransport(BookieTransport, EntryLister, Protocol):
+class AuditTransport(BookieTransport, EntryLister, Protocol):
     """A transport that can also list entries."""
 
 
@@ -28,7 +28,7 @@ class CopyRequests:
 
     def __init__(
         self,
-        transport: CopyTransport,
+        transport: AuditTransport,
         info_of: Callable[[str], Any],
         timeout_ms: int,
         accepted: AcceptedEntries,
@@ -99,7 +99,7 @@ class CopyRequests:
         )
 
     async def _reply(self, send: Callable[[int, Callable[..., None]], None]) -> Any:
-        """Send a request of the port, and return what its callback got."""
+        """Send a request of the port, and return the arguments of its callback."""
         answered: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()
 
         def on_reply(*reply: Any) -> None:

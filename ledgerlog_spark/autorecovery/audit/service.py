@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ledgerlog_spark.autorecovery.accepted import AcceptedEntries
-from ledgerlog_spark.autorecovery.audit.copy_requests import CopyRequests, CopyTransport
+from ledgerlog_spark.autorecovery.audit.copy_requests import AuditTransport, CopyRequests
 from ledgerlog_spark.autorecovery.audit.machine_host import AuditMachine, AuditMachineHost
-from ledgerlog_spark.autorecovery.audit.store_requests import AuditStores, StoreRequests
+from ledgerlog_spark.autorecovery.audit.store_requests import AuditStoreRequests, AuditStores
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.metadata.leases import Leases
@@ -52,6 +52,10 @@ class AuditServiceSettings:
     """The settings of all machines.
 
     Attributes:
+        auditor: The settings of the auditor.
+        replicas: The settings of the replica check.
+        digests: The settings of the digest check.
+        placement: The settings of the placement check.
         read_timeout_ms: Deadline of one request to a bookie.
     """
 
@@ -70,7 +74,7 @@ class AuditService:
         candidate_id: str,
         stores: MetadataStores,
         services: Services,
-        transport: CopyTransport,
+        transport: AuditTransport,
         report: Report,
         settings: AuditServiceSettings | None = None,
     ) -> None:
@@ -85,16 +89,7 @@ class AuditService:
             settings: The settings of the machines.
         """
         self._id = candidate_id
-        self._stores = AuditStores(
-            tree=stores.tree,
-            ledgers=stores.ledgers,
-            registration=stores.registration,
-            marks=stores.marks,
-            holes=stores.holes,
-            moves=stores.moves,
-            switch=stores.recovery_switch,
-            times=stores.check_times,
-        )
+        self._stores = stores_of(stores)
         self._election: AuditorElection = stores.auditor_election
         self._leases: Leases = stores.leases
         self._services = services
@@ -107,7 +102,7 @@ class AuditService:
         self.holds_checks = False
 
     async def run(self) -> None:
-        """Audit until this call is cancelled. A machine that failed is reported and begun anew."""
+        """Audit until this call is cancelled. A machine that failed is reported and replaced."""
         await _all([self._for_ever("auditor", self._audit), self._for_ever("checks", self._check)])
 
     async def _for_ever(self, name: str, turn: Callable[[], Any]) -> None:
@@ -184,7 +179,7 @@ class AuditService:
     async def _run_checks(self, session_id: int, lost: asyncio.Event) -> None:
         tree, settings, unknown = self._stores.tree, self._settings, UnknownCopies()
 
-        def may_publish() -> bool:
+        def may_write() -> bool:
             return tree.is_connected and tree.session_id == session_id
 
         machines: list[AuditMachine] = [
@@ -192,27 +187,27 @@ class AuditService:
             DigestCheck(unknown, settings.digests),
             PlacementCheck(settings.placement),
         ]
-        await _all([self._run_check(machine, may_publish, lost) for machine in machines])
+        await _all([self._run_check(machine, may_write, lost) for machine in machines])
 
     async def _run_check(
-        self, machine: AuditMachine, may_publish: Callable[[], bool], lost: asyncio.Event
+        self, machine: AuditMachine, may_write: Callable[[], bool], lost: asyncio.Event
     ) -> None:
-        requests = self._requests(may_publish)
+        requests = self._requests(may_write)
         host = self._host(machine, requests)
         async with self._running(host, requests, lost):
             await host.run()
 
     # Both.
 
-    def _requests(self, may_publish: Callable[[], bool]) -> StoreRequests:
-        return StoreRequests(
+    def _requests(self, may_write: Callable[[], bool]) -> AuditStoreRequests:
+        return AuditStoreRequests(
             self._stores,
             self._services.bookies,
-            may_publish,
+            may_write,
             lambda error: self._report("store_failed", error),
         )
 
-    def _host(self, machine: AuditMachine, requests: StoreRequests) -> AuditMachineHost:
+    def _host(self, machine: AuditMachine, requests: AuditStoreRequests) -> AuditMachineHost:
         return AuditMachineHost(
             machine,
             {**requests.performs, **self._copies.performs},
@@ -223,9 +218,9 @@ class AuditService:
 
     @contextlib.asynccontextmanager
     async def _running(
-        self, host: AuditMachineHost, requests: StoreRequests, lost: asyncio.Event
+        self, host: AuditMachineHost, requests: AuditStoreRequests, lost: asyncio.Event
     ) -> AsyncIterator[None]:
-        """Tell the machine when the connection is lost or back, and when the session has ended."""
+        """Notify the machine when the connection is lost or back, and when the session ends."""
         watching = asyncio.create_task(self._watch_session(host, lost))
         try:
             yield
@@ -244,6 +239,20 @@ class AuditService:
             with contextlib.suppress(TimeoutError):
                 await within(lost.wait(), POLL_SECONDS)
         host.post(m.SessionEnded())
+
+
+def stores_of(stores: MetadataStores) -> AuditStores:
+    """The stores of a cluster that the audit uses."""
+    return AuditStores(
+        tree=stores.tree,
+        ledgers=stores.ledgers,
+        registration=stores.registration,
+        marks=stores.marks,
+        holes=stores.holes,
+        moves=stores.moves,
+        switch=stores.recovery_switch,
+        times=stores.check_times,
+    )
 
 
 async def _all(works: Sequence[Coroutine[Any, Any, None]]) -> None:

@@ -1,7 +1,7 @@
 """The requests of the audit's machines to the metadata store.
 
-Each method returns the reply for the machine. After an error of the store, the reply says that the
-request failed, and the machine tries again later. A mark, hole or move is written only while the
+Each method returns the reply for the machine. After an error of the store, the reply reports the
+failure, and the machine tries again later. A mark, hole or move is written only while the
 process may publish, and is never sent again on a new session.
 """
 
@@ -56,27 +56,27 @@ class AuditStores:
     times: CheckTimes
 
 
-class StoreRequests:
+class AuditStoreRequests:
     """Performs the requests of one machine."""
 
     def __init__(
         self,
         stores: AuditStores,
         choice: BookieChoice,
-        may_publish: Callable[[], bool],
+        may_write: Callable[[], bool],
         report: Callable[[LedgerLogError], None],
     ) -> None:
         """Create an object that sends nothing before its first request.
 
         Args:
             stores: The stores.
-            choice: What the client knows about places, for the placement check.
-            may_publish: Whether the election or lease is held, and the store is connected.
+            choice: The places of bookies, for the placement check.
+            may_write: Whether the election or lease is held, and the store is connected.
             report: Called with each error of the store.
         """
         self._stores = stores
         self._choice = choice
-        self._may_publish = may_publish
+        self._may_write = may_write
         self._report = report
         self._walk: tuple[int, AsyncIterator[Any]] | None = None  # the open walk and its position
         self._is_walk_old = False  # the cluster was read after the walk had been opened
@@ -182,7 +182,7 @@ class StoreRequests:
 
     async def _written(self, request: int, write: Any) -> m.NoteWritten:
         """Await a write, unless nothing may be published."""
-        if not self._may_publish():
+        if not self._may_write():
             write.close()
             return m.NoteWritten(request, is_written=False)
         try:
@@ -202,8 +202,9 @@ class StoreRequests:
         return await self._written(effect.request, write)
 
     async def _write_move(self, effect: m.WriteMove) -> m.NoteWritten:
-        reason = MoveReason.PLACEMENT.value
-        moves = tuple(Move(bookie_id, reason=reason) for bookie_id in effect.bookie_ids)
+        moves = tuple(
+            Move(bookie_id, reason=MoveReason.PLACEMENT) for bookie_id in effect.bookie_ids
+        )
         write = self._stores.moves.add(effect.ledger_id, Moves(moves))
         return await self._written(effect.request, write)
 
@@ -257,7 +258,7 @@ class StoreRequests:
 
     async def _stored(self, write: Any) -> None:
         """Await a write that only saves a successor work."""
-        if not self._may_publish():
+        if not self._may_write():
             write.close()
             return
         try:
@@ -278,4 +279,4 @@ def _record(ledger_id: int, found: Versioned[LedgerMetadata]) -> m.LedgerRecord:
 def _hole(found: m.FoundHole) -> Hole:
     kind = HoleKind.DAMAGED if found.is_damaged else HoleKind.MISSING
     ranges = ((found.first_entry_id, found.last_entry_id),)
-    return Hole(found.bookie_id, found.fragment_id, kind.value, ranges)
+    return Hole(found.bookie_id, found.fragment_id, kind, ranges)

@@ -41,7 +41,9 @@ def main(arguments: list[str]) -> int:
     for name in sorted(marks):
         sys.stdout.write(f"  {marks[name]:8} times: {name}\n")
     seconds = time.monotonic() - began
-    sys.stdout.write(f"{count} schedules, no violation ({seconds:.1f} s)\n")
+    sys.stdout.write(
+        f"{count} schedules, no violation ({seconds:.1f} s, {count / seconds:.0f} schedules/s)\n"
+    )
     return 0
 
 

@@ -14,7 +14,7 @@ from ledgerlog_spark.protocol.autorecovery.audit import replicas
 from ledgerlog_spark.protocol.autorecovery.audit.auditor import Auditor
 from ledgerlog_spark.protocol.autorecovery.audit.check_machine import CheckMachine, Steps
 from ledgerlog_spark.protocol.autorecovery.audit.digests import DigestCheck
-from ledgerlog_spark.protocol.autorecovery.audit.losses import Losses, LossStage
+from ledgerlog_spark.protocol.autorecovery.audit.losses import BookieLosses, LossStage
 from ledgerlog_spark.protocol.autorecovery.audit.marking import MarkingWalk
 from ledgerlog_spark.protocol.autorecovery.audit.messages import (
     FoundHole,
@@ -38,7 +38,7 @@ def applied(name: str) -> Iterator[None]:
         yield
 
 
-def _never_hold(_self: Losses, _new: list[str], *, is_storm: bool) -> bool:
+def _never_hold(_self: BookieLosses, _new: list[str], *, is_storm: bool) -> bool:
     return False
 
 
@@ -55,7 +55,7 @@ _add = Queue.add
 _next_page = MarkingWalk._next_page
 _handle = Auditor.handle
 _suspend = Auditor._suspend
-_decide = Losses._decide
+_decide = BookieLosses._decide
 
 
 def _end_after_proposals(self: MarkingWalk, ripe: frozenset[str]) -> list[Any]:
@@ -74,12 +74,12 @@ def _go_on_without_store(_self: Auditor) -> None:
     """Publish while the connection is lost."""
 
 
-def _ripe_when_disabled(self: Losses) -> frozenset[str]:
+def _ripe_when_disabled(self: BookieLosses) -> frozenset[str]:
     marked = (LossStage.RIPE, LossStage.AGAIN)
     return frozenset(one for one, stage in self._stages.items() if stage in marked)
 
 
-def _keep_the_wait(self: Losses, *, is_storm: bool, delay_ms: int) -> None:
+def _keep_the_wait(self: BookieLosses, *, is_storm: bool, delay_ms: int) -> None:
     """Let the delay run on after the bookie has returned."""
     if self._new():
         _decide(self, is_storm=is_storm, delay_ms=delay_ms)
@@ -113,7 +113,7 @@ def _still_at_once(self: UnknownCopies, copy: UnknownCopy) -> bool:
 
 
 MUTATIONS: dict[str, Mutation] = {
-    "believes_empty_registration": Mutation("N3", ((Losses, "_must_hold", _never_hold),)),
+    "believes_empty_registration": Mutation("N3", ((BookieLosses, "_must_hold", _never_hold),)),
     "re_mark_is_silent": Mutation("N7", ((Queue, "add", _add_once),)),
     "index_is_truth": Mutation("N6", ((MarkingWalk, "_next_page", _end_after_proposals),)),
     "stale_auditor_publishes": Mutation(
@@ -123,8 +123,8 @@ MUTATIONS: dict[str, Mutation] = {
             (Auditor, "_suspend", _go_on_without_store),
         ),
     ),
-    "disable_ignored": Mutation("N4", ((Losses, "ripe", property(_ripe_when_disabled)),)),
-    "delay_not_cancelled": Mutation("N2", ((Losses, "_decide", _keep_the_wait),)),
+    "disable_ignored": Mutation("N4", ((BookieLosses, "ripe", property(_ripe_when_disabled)),)),
+    "delay_not_cancelled": Mutation("N2", ((BookieLosses, "_decide", _keep_the_wait),)),
 }
 """Mistakes about lost bookies."""
 

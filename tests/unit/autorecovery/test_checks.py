@@ -84,7 +84,7 @@ class Played:
         requests = [each for each in effects if hasattr(each, "request")]
         self.open = requests[-1] if requests else None
 
-    def _reply(self, effect: Any) -> Any:
+    def _reply(self, effect: Any) -> Any:  # noqa: PLR0911 - one for each effect
         match effect:
             case StartTimer(request):
                 return TimerFired(request)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ledgerlog_spark.metadata.ledgers.layout import BY_NAME, style_of
 from ledgerlog_spark.model import (
     BookieInfo,
     Code,
@@ -32,8 +33,11 @@ from ledgerlog_spark.wire.registration import (
     decode_service_info,
     encode_service_info,
 )
+from ledgerlog_spark.wire.repair_nodes import decode_note, encode_note
+from ledgerlog_spark.wire.repair_notes import Hole, HoleKind, Holes
 from ledgerlog_spark.wire.slice_requests import SliceReadRequest, encode_read_slices
 from ledgerlog_spark.wire.topology import Topology
+from ledgerlog_spark.wire.underreplication import MarkData, mark_path
 from ledgerlog_spark.wire.version_3 import refusal_of_version_3
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, ledger_path
 from tests.unit.wire.streams import fed
@@ -183,3 +187,27 @@ def test_the_record_of_an_accepted_loss_is_that_of_the_page() -> None:
     loss = AcceptedLoss.decode(text.encode())
     assert loss.entry_ids == (4, 5)
     assert loss.encode() == text.strip().encode()
+
+
+def test_the_nodes_of_auto_recovery_are_those_of_the_page() -> None:
+    (mark,) = re.findall(r"^```text mark\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+    expected = MarkData(("10.0.0.1:3181", "10.0.0.2:3181"), 1_764_240_000_000)
+    assert expected.encode() == mark.encode()
+    assert MarkData.decode(mark.encode()) == expected
+    (holes,) = re.findall(r"^```text holes\n(.*?)\n```$", TEXT, re.DOTALL | re.MULTILINE)
+    note = Holes.of([Hole("10.0.0.1:3181", 0, HoleKind.MISSING, ((4, 5),))])
+    assert encode_note(note) == holes.encode()
+    assert decode_note(Holes, holes.encode()) == note
+    assert mark_path(42) in f"/underreplication/{_path_of_mark()}"
+
+
+def _path_of_mark() -> str:
+    return re.findall(r"`(ledgers/[0-9a-f/]+/urL[0-9]+)`", TEXT)[0]
+
+
+def test_the_layouts_are_those_of_the_page() -> None:
+    rows = re.findall(r"^\| `zk\+(\w+)` \| `(\w+)` \| `([\w/]+)` \|", TEXT, re.MULTILINE)
+    assert {name for name, _, _ in rows} == set(BY_NAME)
+    for name, factory, path in rows:
+        assert BY_NAME[name].factory == f"org.apache.bookkeeper.meta.{factory}"
+        assert ledger_path(42, style_of(BY_NAME[name])) == f"/{path}"

@@ -1,7 +1,7 @@
 """The elected auditor: it marks the ledgers of lost bookies (AUTORECOVERY.md#auditor).
 
 After its election, it reads the cluster and walks over all records, to fill its index. From then
-on, each change of the registrations makes it read the cluster again. Losses that are ripe begin a
+on, each change of the registrations makes it read the cluster again. A loss that is ripe begins a
 walk with marks. When a walk has ended, the next one begins after a pause.
 
 The machine never ends by itself. It ends with its session, and publishes nothing afterwards.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.protocol.autorecovery.audit.index import LedgerIndex
-from ledgerlog_spark.protocol.autorecovery.audit.losses import NO_WAIT, Losses, WaitKind
+from ledgerlog_spark.protocol.autorecovery.audit.losses import NO_WAIT, BookieLosses, WaitKind
 from ledgerlog_spark.protocol.autorecovery.audit.marking import (
     BEFORE_ALL,
     MarkingLimits,
@@ -79,7 +79,7 @@ class Auditor:
         self._settings = settings or AuditSettings()
         self._numbers = RequestNumbers()
         self._index = LedgerIndex()
-        self._losses = Losses(self._settings.session_timeout_ms)
+        self._losses = BookieLosses(self._settings.session_timeout_ms)
         self._walk = MarkingWalk(self._settings.limits, self._index, self._numbers, position)
         self._reading: int | None = None
         self._is_changed = False  # the cluster changed after the read that is open had begun
@@ -96,11 +96,6 @@ class Auditor:
     def lost(self) -> tuple[str, ...]:
         """The bookies that are lost."""
         return self._losses.lost
-
-    @property
-    def is_walking(self) -> bool:
-        """Whether a walk is under way."""
-        return self._walk.is_running
 
     def begin(self) -> list[AuditEffect]:
         """Return the first effects."""

@@ -7,7 +7,7 @@ time that its bytes are worth.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -141,6 +141,7 @@ class DigestCheck(CheckMachine):
             first = fragment.first_entry_id
             bad += [FoundHole(bookie_id, first, one, one) for one in read.absent]
             bad += [FoundHole(bookie_id, first, one, one, is_damaged=True) for one in read.damaged]
+            bad = joined(bad, quorum)
             yield from self._pay(read.size_bytes)
             position = max(position, read.verified + 1)
             if read.is_unknown:
@@ -160,6 +161,26 @@ class DigestCheck(CheckMachine):
         if wait_ms >= WAIT_MS_MIN:
             self._debt = 0
             yield from self._wait(wait_ms)
+
+
+def joined(holes: list[FoundHole], quorum: Quorum) -> list[FoundHole]:
+    """Join holes of one copy of a fragment if no other entry of the copy is between them.
+
+    So a copy that lacks all entries has one hole, and the list stays small.
+    """
+    gap_max = quorum.ensemble_size - quorum.write_quorum + 1
+    found: list[FoundHole] = []
+    for hole in holes:
+        before = found[-1] if found else None
+        if (
+            before is not None
+            and before.is_damaged == hole.is_damaged
+            and 0 < hole.first_entry_id - before.last_entry_id <= gap_max
+        ):
+            found[-1] = replace(before, last_entry_id=hole.last_entry_id)
+        else:
+            found.append(hole)
+    return found
 
 
 def owned_from(quorum: Quorum, index: int, first: int, end: int) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Which bookies are lost, and when their ledgers may be marked (AUTORECOVERY.md#N1-N5).
 
-`Losses` gets the state of the cluster after each read. It has no clock: it returns the wait that it
-needs, and its machine reports when the wait is over.
+`BookieLosses` gets the state of the cluster after each read. It has no clock: it shows the wait
+that it needs, and its machine reports when the wait is over.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class WaitKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LossWait:
-    """A wait. A machine starts a timer anew only if the wait has changed."""
+    """A wait. A machine restarts its timer only if the wait has changed."""
 
     kind: WaitKind
     duration_ms: int = 0
@@ -48,7 +48,7 @@ class LossWait:
 NO_WAIT = LossWait(WaitKind.NONE)
 
 
-class Losses:
+class BookieLosses:
     """The lost bookies."""
 
     def __init__(self, session_timeout_ms: int) -> None:
@@ -85,15 +85,12 @@ class Losses:
         marked = (LossStage.RIPE, LossStage.AGAIN)
         return frozenset(one for one, stage in self._stages.items() if stage in marked)
 
-    def stage_of(self, bookie_id: str) -> LossStage | None:
-        """The stage of a bookie; None if it is not lost."""
-        return self._stages.get(bookie_id)
-
     def store_was_away(self) -> None:
         """Hold all losses: bookies may not have registered again yet (AUTORECOVERY.md#N3).
 
         Meanwhile a bookie may have returned and been lost again. So losses whose ledgers were not
-        all marked begin anew, and the ledgers of the others are marked again after the hold.
+        all marked wait from the start, and the ledgers of the others are marked again after the
+        hold.
         """
         self._was_away = True
         self._held.clear()
@@ -160,7 +157,7 @@ class Losses:
         return [one for one, stage in self._stages.items() if stage is LossStage.NEW]
 
     def _note_delay(self, state: ClusterState) -> None:
-        """The same delay written again means "audit now". Another delay begins anew."""
+        """The same delay written once more requests an audit. Another delay restarts the wait."""
         before, self._delay = self._delay, (state.delay_ms, state.delay_writes)
         if before is None or before == self._delay:
             return

@@ -96,7 +96,7 @@ class MarkingWalk:
         self.ledgers = self.unreadable = 0
 
     def abandon(self) -> None:
-        """Forget what is open. The walk goes on with the page before that."""
+        """Forget all open requests. The walk goes on with the page that it had begun."""
         self._reading = self._page_end = None
         self._todo.clear()
         self._open.clear()
@@ -130,7 +130,7 @@ class MarkingWalk:
         self._todo.extend(record for record in event.records if self._is_found(record, ripe))
 
     def mark_written(self, event: NoteWritten) -> None:
-        """Take the outcome of a mark. A mark that may be missing is written again."""
+        """Take the outcome of a mark. A mark that may be missing is repeated."""
         record = self._open.pop(event.request)
         if not event.is_written:
             self.needs_pause = True

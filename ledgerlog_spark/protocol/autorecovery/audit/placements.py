@@ -74,7 +74,7 @@ class PlacementCheck(CheckMachine):
             yield from self._enabled_cluster(self._settings.poll_ms)
             places: PlacesRead = yield ReadPlaces(0)
             if not places.is_read:
-                return  # the next look begins again
+                return  # the next look begins with all ledgers
             page = yield from self._page(after)
             unreadable += len(page.unreadable)
             for record in page.records:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def confirmed_fragments(metadata: LedgerMetadata) -> Iterator[tuple[Fragment, int]]:
     """Yield the fragments whose entries are all confirmed, each with the id after its last entry.
 
-    Of a ledger that is not closed, the last fragment is left out. Of a closed one, copies behind
-    the last entry are left over and needed by nobody.
+    Of a ledger that is not closed, the last fragment is left out. Of a closed one, entries after
+    the last one are left out, because no reader needs them.
     """
     fragments = metadata.fragments
     ends = [(one, following.first_entry_id) for one, following in pairwise(fragments)]

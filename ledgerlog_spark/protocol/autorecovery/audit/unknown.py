@@ -1,7 +1,7 @@
 """Copies of which it is unknown whether they are there (AUTORECOVERY.md#N12).
 
-A bookie that does not answer, or that may have lost records, says nothing about its copies. Only if
-this lasts for an hour, the copies count as missing. The time is counted in rounds, each of which
+A bookie that does not answer, or that may have lost records, proves nothing about its copies. Only
+if this lasts for an hour, the copies count as missing. The time is counted in rounds, each of which
 begins at least `ROUND_MS` after the last one. So no clock is needed.
 """
 

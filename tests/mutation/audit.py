@@ -1,0 +1,186 @@
+"""Mistakes of the auditor and of its checks."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+AUDIT = "ledgerlog_spark/protocol/autorecovery/audit"
+HOST = "ledgerlog_spark/autorecovery/audit"
+
+MUTATIONS = [
+    Mutation(
+        "audit_half_is_no_storm",
+        f"{AUDIT}/losses.py",
+        "is_storm = 2 * len(lost) >= len(candidates)",
+        "is_storm = 2 * len(lost) > 2 * len(candidates)",
+        "the loss of all bookies is marked at once",
+    ),
+    Mutation(
+        "audit_held_is_not_noted",
+        f"{AUDIT}/losses.py",
+        "            self._held |= self._holding\n",
+        "",
+        "a storm is held for ever",
+    ),
+    Mutation(
+        "audit_delay_of_any_bookie",
+        f"{AUDIT}/losses.py",
+        "if self.wait.kind is not WaitKind.DELAY or self._delayed != new[0]:",
+        "if self.wait.kind is not WaitKind.DELAY:",
+        "a second bookie is marked after the rest of the delay of the first one",
+    ),
+    Mutation(
+        "audit_second_loss_waits",
+        f"{AUDIT}/losses.py",
+        "is_single = len(new) == 1 and not ripe",
+        "is_single = len(new) >= 1 and not ripe",
+        "two lost bookies wait for the delay",
+    ),
+    Mutation(
+        "audit_any_write_of_the_delay_is_a_request",
+        f"{AUDIT}/losses.py",
+        "if before[0] == state.delay_ms:",
+        "if before[0] != state.delay_ms:",
+        "an operator who raises the delay gets an audit at once",
+    ),
+    Mutation(
+        "audit_return_keeps_the_wait",
+        f"{AUDIT}/losses.py",
+        "        self._waited.discard(bookie_id)\n",
+        "",
+        "a bookie that has returned is marked at once after its next loss",
+    ),
+    Mutation(
+        "audit_outage_keeps_what_is_ripe",
+        f"{AUDIT}/losses.py",
+        "is_new = stage in (LossStage.NEW, LossStage.RIPE)",
+        "is_new = stage is LossStage.NEW",
+        "a bookie that was lost before an outage is handled without a walk",
+    ),
+    Mutation(
+        "audit_failed_mark_is_dropped",
+        f"{AUDIT}/marking.py",
+        "            self._todo.append(record)\n",
+        "",
+        "a ledger whose mark failed is not marked",
+    ),
+    Mutation(
+        "audit_marks_are_not_interrupted",
+        f"{AUDIT}/marking.py",
+        "if self._marks_since_read >= self._limits.marks_between_reads:",
+        "if self._marks_since_read < 0:",
+        "all ledgers of a bookie that has returned are marked",
+    ),
+    Mutation(
+        "audit_position_ends_the_walk",
+        f"{AUDIT}/marking.py",
+        "if is_end and not self._has_wrapped:",
+        "if False:",
+        "a successor marks only the ledgers after the position",
+    ),
+    Mutation(
+        "audit_walk_does_not_join_new_losses",
+        f"{AUDIT}/marking.py",
+        "        self._whole &= ripe\n",
+        "        self._whole |= ripe\n",
+        "a bookie that was lost during a walk is handled by its rest",
+    ),
+    Mutation(
+        "audit_proposed_version_is_ignored",
+        f"{AUDIT}/marking.py",
+        "if self._marked.get(record.ledger_id) == record.version.number:",
+        "if record.ledger_id in self._marked:",
+        "a ledger that changed after its proposal is not marked by the walk",
+    ),
+    Mutation(
+        "audit_index_of_the_walk_under_way",
+        f"{AUDIT}/index.py",
+        "sorted(each for each, number in self._whole.items()",
+        "sorted(each for each, number in self._newer.items()",
+        "the index proposes nothing",
+    ),
+    Mutation(
+        "audit_last_fragment_counts",
+        f"{AUDIT}/stripes.py",
+        "    if metadata.is_closed:\n",
+        "    if True:\n",
+        "the newest fragment of an open ledger is checked",
+    ),
+    Mutation(
+        "audit_leftovers_count",
+        f"{AUDIT}/stripes.py",
+        "ends = [(one, min(end, beyond)) for one, end in",
+        "ends = [(one, end) for one, end in",
+        "copies after the last entry are reported as holes",
+    ),
+    Mutation(
+        "audit_unknown_counts_in_the_first_round",
+        f"{AUDIT}/unknown.py",
+        "return rounds >= ROUNDS",
+        "return rounds >= 1",
+        "a bookie that is busy for a moment gets a repair",
+    ),
+    Mutation(
+        "audit_unknown_without_bound",
+        f"{AUDIT}/unknown.py",
+        "if len(self._rounds) < UNKNOWN_MAX:",
+        "if len(self._rounds) >= 0:",
+        "the memory of an auditor has no bound",
+    ),
+    Mutation(
+        "audit_changed_record_is_reported",
+        f"{AUDIT}/replicas.py",
+        "if newest.version == record.version:",
+        "if newest is not None:",
+        "a bookie that a worker has just replaced gets a hole",
+    ),
+    Mutation(
+        "audit_digests_are_never_due_again",
+        f"{AUDIT}/digests.py",
+        "is_due = time.elapsed_ms is None or time.elapsed_ms >= self._settings.interval_ms",
+        "is_due = time.elapsed_ms is None",
+        "copies are read once",
+    ),
+    Mutation(
+        "audit_reads_are_free",
+        f"{AUDIT}/digests.py",
+        "        self._debt += size_bytes\n",
+        "",
+        "the digest check takes the whole disk",
+    ),
+    Mutation(
+        "audit_moves_without_gain",
+        f"{AUDIT}/placements.py",
+        "            if spread > best:\n",
+        "            if spread >= best:\n",
+        "a copy moves for ever between equal places",
+    ),
+    Mutation(
+        "audit_suspended_check_writes",
+        f"{AUDIT}/check_machine.py",
+        "elif self._is_suspended and isinstance(request, WriteHole | WriteMove):",
+        "elif False:",
+        "a check without its lease writes notes",
+    ),
+    Mutation(
+        "audit_bookie_between_two_lists_is_lost",
+        f"{HOST}/store_requests.py",
+        "for read in (registration.writable, registration.read_only, registration.writable):",
+        "for read in (registration.writable, registration.read_only):",
+        "a bookie that becomes writable between the reads counts as lost",
+    ),
+    Mutation(
+        "audit_damaged_entries_are_valid",
+        f"{HOST}/copy_requests.py",
+        "            damaged.append(first_entry_id + position)\n",
+        "",
+        "no damage is ever found",
+    ),
+    Mutation(
+        "audit_bookie_without_lists_lacks_all",
+        f"{HOST}/copy_requests.py",
+        "outcome = m.ListOutcome.UNSUPPORTED if is_unable else m.ListOutcome.UNKNOWN",
+        "outcome = m.ListOutcome.LISTED if is_unable else m.ListOutcome.UNKNOWN",
+        "a bookie that cannot list its entries gets holes for all of them",
+    ),
+]
