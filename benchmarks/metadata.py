@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import uvloop
 from kazoo.client import KazooClient
 
 from benchmarks.machine import median
@@ -151,7 +152,7 @@ async def prepared(uri: str) -> None:
 def main() -> None:
     """Run the benchmark, or with `--walk URI` the part that has a process of its own."""
     if sys.argv[1:2] == ["--walk"]:
-        print(json.dumps(asyncio.run(listed(sys.argv[2]))))
+        print(json.dumps(uvloop.run(listed(sys.argv[2]))))
         return
     options = parsed(__doc__)
     with (
@@ -160,9 +161,9 @@ def main() -> None:
     ):
         hosts = zookeeper.connect_string
         # The ledgers that are created have another root, because their ids begin at 0 too.
-        pairs = asyncio.run(writes(f"zk://{hosts}/created", hosts, options.rounds))
+        pairs = uvloop.run(writes(f"zk://{hosts}/created", hosts, options.rounds))
         uri = f"zk://{hosts}/ledgers"
-        asyncio.run(prepared(uri))
+        uvloop.run(prepared(uri))
         walks = [in_process(uri) for _ in range(options.rounds)]
     ratios = [ours / raw for ours, raw in pairs]
     show("metadata", figures(walks, pairs, ratios), as_json=options.json)

@@ -8,7 +8,7 @@ from bookie_server.storage.directories.opening import BookieStorage
 
 
 class ReadOnlyReason(Enum):
-    """Who wants the bookie to be read-only. The storage has further reasons, such as its device."""
+    """A reason from outside of the storage, which has reasons of its own, such as its device."""
 
     ADMINISTRATOR = "administrator"
     VACATION = "vacation"

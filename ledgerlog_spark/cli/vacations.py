@@ -1,7 +1,7 @@
 """`ledgerlog bookies drain|decommission|recover`: takes a bookie out of service, with progress.
 
 The commands only write and watch a node. The auditor does the work, so Ctrl-C ends the display and
-not the vacation.
+not the vacation (AUTORECOVERY.md#Y1).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ledgerlog_spark.protocol.autorecovery.vacate.refusals import (
     Surroundings,
     refusals,
 )
-from ledgerlog_spark.protocol.autorecovery.vacate.speed import Rate, Speed
+from ledgerlog_spark.protocol.autorecovery.vacate.speed import Speed, VacatingRate
 from ledgerlog_spark.wire.repair_notes import Vacation, VacationKind, VacationPhase
 
 POLL_SECONDS = 2.0
@@ -135,7 +135,7 @@ async def _begin(wish: _Wish) -> None:
         elif found.value.kind is not wish.kind:
             raise LocalProtocolError(
                 f"bookie {wish.bookie_id} has a vacation of kind {found.value.kind.value}: end it "
-                f"with `ledgerlog bookies {found.value.kind.value} {wish.bookie_id} --cancel`",
+                "with the command of this name, and --cancel",
                 bookie_id=wish.bookie_id,
             )
         await _follow(stores, wish)
@@ -266,7 +266,7 @@ def _ended(wish: _Wish, vacation: Vacation) -> str:
     return f"no ledger names bookie {wish.bookie_id} any more ({moved} moved): {after}"
 
 
-def progress_text(vacation: Vacation, rate: Rate) -> str:
+def progress_text(vacation: Vacation, rate: VacatingRate) -> str:
     """One line about the progress."""
     if vacation.walks == 0:
         return f"{vacation.phase.value}: the ledgers are counted"
@@ -298,7 +298,7 @@ class _Lines:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def update(self, vacation: Vacation, rate: Rate) -> None:
+    def update(self, vacation: Vacation, rate: VacatingRate) -> None:
         """Print a line to standard error if it changed, at most every ten seconds."""
         text, now_s = progress_text(vacation, rate), time.monotonic()
         if text != self._last and now_s - self._printed_s >= LINE_SECONDS:
@@ -320,7 +320,7 @@ class _Bar:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def update(self, vacation: Vacation, rate: Rate) -> None:
+    def update(self, vacation: Vacation, rate: VacatingRate) -> None:
         """Draw the bar."""
         total = vacation.bytes_total or vacation.ledgers_total
         left = vacation.bytes_left if vacation.bytes_total else vacation.ledgers_left

@@ -33,6 +33,14 @@ class Leases:
         """Give the lease back. Do nothing if this session does not hold the lease."""
         await self._held.release(self._path(name))
 
+    @property
+    def session_id(self) -> int:
+        """The session that `acquire` takes leases for. After it is replaced, its leases are lost.
+
+        A holder that works under a lease compares this id with the id at the begin of its work.
+        """
+        return self._tree.session_id
+
     async def holder(self, name: str) -> Mapping[str, str] | None:
         """The data that the holder of the lease stored about itself; None for a free lease."""
         path = self._path(name)

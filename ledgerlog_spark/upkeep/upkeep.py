@@ -22,6 +22,7 @@ from ledgerlog_spark.errors import (
     ConfigurationError,
     LedgerLogError,
     LogNotFoundError,
+    MetadataUnavailableError,
     MetadataUnknownError,
 )
 from ledgerlog_spark.log.log import Log
@@ -121,10 +122,16 @@ class Upkeep:
 
         Wait up to `wait_seconds` for the lease. If another process still has the lease, do nothing
         and return None.
+
+        Raises:
+            MetadataUnavailableError: The session with the metadata store was replaced, so another
+                process may have the lease now. The remaining logs are left to the next pass.
         """
         async with leased(self._client, wait_seconds=wait_seconds) as is_held:
             if not is_held:
                 return None
+            leases = _leases_of(self._client)
+            session_id = leases.session_id
             if names is None:
                 log_ids = await self._logs.store.ids()
                 self._memory.forget_all_but(log_ids)
@@ -135,6 +142,7 @@ class Upkeep:
             clock = PassClock(self._logs.store)
             kept = []
             for log in found:
+                _require_session(leases, session_id)
                 done = await self._keep(log, clock)
                 self._on_log(done)
                 kept.append(done)
@@ -232,6 +240,14 @@ async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncItera
         raise
     if is_held:
         await _released(leases, seconds=RELEASE_SECONDS_MAX)
+
+
+def _require_session(leases: Leases, session_id: int) -> None:
+    if leases.session_id != session_id:
+        raise MetadataUnavailableError(
+            "the lease of upkeep ended with its session: this pass ends, and the next pass takes "
+            "the lease again"
+        )
 
 
 async def _released(leases: Leases, *, seconds: float) -> None:

@@ -24,6 +24,7 @@ NOT_RUN = {
     "jvm.md": 4,
     "kubernetes.md": 1,
     "limbo.md": 1,
+    "out-of-service.md": 2,
     "three-machines.md": 1,
     "write-modes.md": 1,
     "yarn.md": 2,

@@ -86,6 +86,7 @@ SIMULATORS = {
     "audits": ("tests.sim.auditor", "--schedules", "300"),
     "copies": ("tests.sim.auditor", "--copies", "--schedules", "60"),
     "loss": ("tests.sim.loss", "--schedules", "60", "--seed", "1"),
+    "vacate": ("tests.sim.vacate", "--schedules", "100", "--seed", "0"),
     "service": ("tests.sim.service", "--schedules", "120", "--seed", "1"),
 }
 """The simulators, by name: random schedules, and the scripts and power losses that always run."""
@@ -198,6 +199,12 @@ SUITES = {
     "ledgerlog_spark/wire/underreplication": _NOTES,
     "ledgerlog_spark/protocol/log/": Suite(("lists", "log"), _LOG_TESTS),
     "ledgerlog_spark/protocol/placement/": Suite((), _PLACEMENT_TESTS),
+    "ledgerlog_spark/protocol/autorecovery/vacate/": Suite(
+        ("vacate",), ((f"{_UNIT}/protocol/test_vacate.py", "tests/sim/vacate"),)
+    ),
+    "ledgerlog_spark/autorecovery/vacate/": Suite(
+        (), ((f"{_UNIT}/autorecovery/test_vacations.py",),)
+    ),
     "ledgerlog_spark/protocol/autorecovery/audit/": Suite(("audits", "copies"), _AUDIT_TESTS),
     "ledgerlog_spark/autorecovery/audit/": Suite((), _AUDIT_TESTS),
     "ledgerlog_spark/protocol/placement/replacement": Suite(

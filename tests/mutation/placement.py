@@ -216,8 +216,8 @@ MUTATIONS = [
     Mutation(
         "topology_is_overwritten",
         "ledgerlog_spark/metadata/topologies.py",
-        "await self._tree.set(self._path, data, version)",
-        "await self._tree.set(self._path, data, None)",
-        "of two operators, the second deletes what the first has set",
+        "        if written is None:\n",
+        "        if False:\n",
+        "a change that was not written is reported as done",
     ),
 ]

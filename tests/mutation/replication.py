@@ -193,7 +193,6 @@ _ELECTION = [
         "            and self._tree.session_id == self._session_id\n",
         "",
         "an auditor publishes after its session ended",
-        equivalent="`lost` is set in the same turn of the loop in which the session is replaced",
     ),
     Mutation(
         "stale_auditor_publishes",
@@ -223,7 +222,7 @@ _ELECTION = [
     Mutation(
         "lost_answer_of_a_vote_votes_again",
         f"{STORES}/election.py",
-        "                if name is not None:\n                    return name\n",
+        "            if name is not None:\n                return name\n",
         "",
         "a candidate votes twice",
         equivalent="`_look` deletes the first vote, which has the same session and candidate",
@@ -404,6 +403,16 @@ _IDENTITIES = [
     ),
 ]
 
+_UPKEEP = [
+    Mutation(
+        "pass_goes_on_in_a_new_session",
+        "ledgerlog_spark/upkeep/upkeep.py",
+        "    if leases.session_id != session_id:\n",
+        "    if False:\n",
+        "two processes run upkeep of the same logs",
+    ),
+]
+
 _LEDGERS = [
     Mutation(
         "range_excludes_its_last_id",
@@ -466,18 +475,31 @@ _LEDGERS = [
     Mutation(
         "ids_are_shared",
         IDS,
-        "            order.outcome = failure or numbers[: order.count]\n"
-        "            del numbers[: order.count]\n",
-        "            order.outcome = failure or numbers[: order.count]\n",
+        "                del numbers[: order.count]\n",
+        "",
         "two ledgers get one id",
     ),
     Mutation(
         "ids_of_a_full_transaction",
         IDS,
-        "if sum(each.count for each in served) + order.count > COUNT_MAX:",
-        "if False:",
+        "while self._orders and count + self._orders[0].count <= COUNT_MAX:",
+        "while self._orders:",
         "one transaction takes any number of ids",
+    ),
+    Mutation(
+        "transactions_for_ids_are_unbounded",
+        IDS,
+        "while self._orders and len(self._transactions) < TRANSACTIONS_MAX:",
+        "while self._orders:",
+        "the requests for ids delay the other requests of a client",
+    ),
+    Mutation(
+        "calls_that_wait_for_ids_are_forgotten",
+        IDS,
+        "        self._transactions.discard(task)\n        self._begin()\n",
+        "        self._transactions.discard(task)\n",
+        "a client creates no ledgers any more",
     ),
 ]
 
-MUTATIONS = [*_MARKS, *_SETTINGS, *_ELECTION, *_NOTES, *_IDENTITIES, *_LEDGERS]
+MUTATIONS = [*_MARKS, *_SETTINGS, *_ELECTION, *_NOTES, *_IDENTITIES, *_UPKEEP, *_LEDGERS]

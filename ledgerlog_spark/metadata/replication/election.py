@@ -38,9 +38,10 @@ class TreeElection:
     async def join(self, candidate_id: str) -> TreeCandidacy:
         """Implements `AuditorElection.join`."""
         await znodes.make_persistent(self._tree, self._directory)
-        session_id = self._tree.session_id
         name = await self._vote(encode_holder(candidate_id))
-        candidacy = TreeCandidacy(self._tree, self._directory, name, candidate_id, session_id)
+        stat = await znodes.synced_stat(self._tree, f"{self._directory}/{name}")
+        owner = 0 if stat is None else stat.owner
+        candidacy = TreeCandidacy(self._tree, self._directory, name, candidate_id, owner)
         candidacy.begin()
         return candidacy
 
@@ -55,13 +56,16 @@ class TreeElection:
         return None
 
     async def _vote(self, data: bytes) -> str:
-        """Create a vote, and return its name. After a lost reply, this session's vote is found."""
+        """Create a vote, and return its name.
+
+        A vote of this session and candidate, whose reply was lost now or in an earlier call, is
+        taken. Otherwise it could lead without an auditor.
+        """
         lost: MetadataUnknownError | None = None
         for _ in range(ATTEMPTS_MAX):
-            if lost is not None:
-                name = await self._own(data)
-                if name is not None:
-                    return name
+            name = await self._own(data)
+            if name is not None:
+                return name
             try:
                 created = await self._tree.create(
                     f"{self._directory}/{VOTE_PREFIX}",

@@ -8,7 +8,7 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
 
 
-class Attempts:
+class RequestAttempts:
     """The attempts at one operation: one request at a time, and a timer after each failure."""
 
     __slots__ = ("_failures", "_numbers", "_policy", "_timer", "error", "request")

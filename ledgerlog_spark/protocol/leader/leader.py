@@ -22,7 +22,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.protocol.dispatch import Table, TableMachine, on, on_each, row
 from ledgerlog_spark.protocol.leader.appends import LeaderAppends, LeaderLedger
-from ledgerlog_spark.protocol.leader.attempts import Attempts
+from ledgerlog_spark.protocol.leader.attempts import RequestAttempts
 from ledgerlog_spark.protocol.leader.list import ListChange
 from ledgerlog_spark.protocol.leader.messages import (
     LOST,
@@ -90,7 +90,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
         self._list: HeadTransaction[LogHead] = self._opening  # the newest change of the list
         self._change: Change | None = None  # stays until an attempt settles it (LOGS.md#J4)
         # `_closing` and `_creating` number their requests; `_list` and `_look` number the others.
-        attempts = [Attempts(self._settings.retry, numbers) for _ in range(4)]
+        attempts = [RequestAttempts(self._settings.retry, numbers) for _ in range(4)]
         self._closing, self._creating, self._listing, self._looking = attempts
         self._look: HeadMachine | None = None  # the newest read of the head (LOGS.md#J12)
         self._is_look_due = False  # the head has changed since the newest read began
@@ -278,7 +278,7 @@ class LeaderLog(TableMachine[LeaderEvent, LeaderEffect]):
     def _on_created_too_late(self, event: LedgerCreated) -> list[LeaderEffect]:
         return self._drop(event.ledger_id) if event.error is None else []
 
-    def _try_again(self, attempts: Attempts, error: LedgerLogError) -> list[LeaderEffect]:
+    def _try_again(self, attempts: RequestAttempts, error: LedgerLogError) -> list[LeaderEffect]:
         """Wait before a retry. After too many failures, stop if appends wait or `close` waits."""
         timer = attempts.fail(error)
         is_needed = self._ledgers.current.is_broken and not self._appends.is_empty

@@ -266,10 +266,10 @@ class Job:
         def serve(reply: Callable[[Any], None]) -> bool:
             def read(code: Code, stored: Any) -> None:
                 copies: list[r.Copy] = []
-                for one in map(bytes, stored):
+                for sent in map(bytes, stored):
                     entry_id = effect.first_entry_id + len(copies)
-                    if (effect.bookie_id, entry_id) in self.world.garbled:
-                        one = one[:-1] + bytes([one[-1] ^ 1])
+                    is_garbled = (effect.bookie_id, entry_id) in self.world.garbled
+                    one = sent[:-1] + bytes([sent[-1] ^ is_garbled])
                     entry = as_entry(one, self.ledger_id, entry_id)
                     if entry is None:
                         break

@@ -10,7 +10,8 @@ from tests.sim.draws import Draws
 from tests.sim.healing.world import LOST_MS, HealingOptions, HealingWorld, healing_options
 from tests.sim.loss.options import QUORUMS
 from tests.sim.options import drawn
-from tests.sim.release.world import ReleaseOptions, release_options
+from tests.sim.release.schedule import LONG_WAIT_MS
+from tests.sim.release.world import release_options
 from tests.sim.schedule import Outcome, Workload, judged
 
 US = 1_000
@@ -43,15 +44,23 @@ def drawn_healing(draws: Draws) -> HealingOptions:
     if draws.uniform("calm") < 0.5:
         base = replace(base, ending="close", faults_max=12)
     released: ReleaseOptions = release_options(
-        base, wait_ms=draws.pick((5, 20, 60, 300), "wait"), workers=0, forced=0, apache_part=0.0
+        base,
+        wait_ms=draws.pick((5, 20, 60, LONG_WAIT_MS, LONG_WAIT_MS), "wait"),
+        workers=0,
+        forced=0,
+        apache_part=0.0,
     )
+    # A directory that is lost, or a release soon after a copy, is not safe with Apache's worker.
+    is_safe = released.wait_ms >= LONG_WAIT_MS
+    apache_healers = draws.pick((0, 1), "apache healers") if is_safe else 0
     return healing_options(
         released,
+        apache_healers=apache_healers,
         deaths=draws.integer(1, 4, "deaths"),
         healers=draws.integer(1, 3, "healers"),
         expiries=draws.pick((0, 1, 4), "expiries"),
         worker_crashes=draws.pick((0, 0, 1), "worker crashes"),
-        spare_wipes=draws.pick((0, 1, 3), "wipes"),
+        spare_wipes=0 if apache_healers else draws.pick((0, 1, 3), "wipes"),
         sleep_rate=draws.pick((0.0, 0.1, 0.4), "sleeps"),
     )
 
@@ -74,6 +83,7 @@ class HealingPlan:
         self.world.sleep_ms = self._sleep_ms
         self.world.start_auditor()
         self.world.start_healers(options.healers)
+        self.world.start_apache(options.apache_healers)
 
     def _each(self, kind: str, count: int, act: Any) -> None:
         for number in range(count):

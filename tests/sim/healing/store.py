@@ -1,4 +1,4 @@
-"""The metadata store of the healing simulator: sessions, marks, holes, and identities of bookies."""
+"""The metadata store of the healing simulator: sessions, notes, and identities of bookies."""
 
 from __future__ import annotations
 

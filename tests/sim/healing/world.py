@@ -11,6 +11,7 @@ from typing import Any
 from bookie_server.core.doubt import Doubt
 from bookie_server.core.manifest_codec import Manifest
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
+from bookie_server.service.collector import Collector
 from bookie_server.storage.files.manifest import initialize_directory
 from ledgerlog_spark.model import Code, LedgerMetadata
 from ledgerlog_spark.protocol.autorecovery.replicate import messages as r
@@ -20,7 +21,7 @@ from tests.sim.disk import SimDisk, SimFileSystem
 from tests.sim.healing.checker import HealingCheckers
 from tests.sim.healing.jobs import SETTINGS, Job
 from tests.sim.healing.store import HealingStore, Session
-from tests.sim.healing.workers import HealWorker
+from tests.sim.healing.workers import ApacheWorker, HealWorker
 from tests.sim.late_add import KEY
 from tests.sim.options import Options
 from tests.sim.release.world import ReleaseBookie, ReleaseOptions, ReleaseWorld
@@ -28,6 +29,7 @@ from tests.sim.runtime import Host
 
 AUDIT_MS = 25
 """The pause between two passes of the auditor."""
+PASSES_PER_COMPACTION = 16
 LOST_MS = 60
 """A bookie is lost if it is away for this time."""
 
@@ -38,7 +40,7 @@ class HealingOptions(ReleaseOptions):
 
     Attributes:
         deaths: Number of bookies that die, and come back late or never.
-        healers: Number of our workers.
+        healers, apache_healers: Number of our workers, and of models of Apache's.
         expiries, worker_crashes: Number of sessions that end, and of workers that die.
         spare_wipes: Number of bookies without a named ledger that lose their directory.
         sleep_rate: Probability that a worker sleeps before an effect.
@@ -46,6 +48,7 @@ class HealingOptions(ReleaseOptions):
 
     deaths: int = 1
     healers: int = 2
+    apache_healers: int = 0
     expiries: int = 0
     worker_crashes: int = 0
     spare_wipes: int = 0
@@ -66,11 +69,25 @@ class HealingBookie(ReleaseBookie):
     def __init__(self, world: HealingWorld, name: str) -> None:
         super().__init__(world, name)
         self.first_manifest: Manifest | None = None
-        self.wipes = 0
+        self.wipes = self.passes = 0
         self.is_weak = False
         self.weak: list[StoredAdd] = []
         self.forgotten: dict[int, Code] = {}
         self.unlisted: set[int] = set()
+
+    def collect(self, on_done: Callable[[], None] = lambda: None) -> None:
+        """Begin a pass. Only some passes also compact, because compactions take most of the time."""
+        self.passes += 1
+        if self.passes % PASSES_PER_COMPACTION == 0 or self.collector is None:
+            super().collect(on_done)
+            return
+
+        async def collect(collector: Collector) -> None:
+            await collector.collect()
+            on_done()
+
+        if self.host is not None:
+            self.host.spawn("garbage", collect(self.collector))
 
     def stop(self, *, power: bool) -> None:
         self.weak.clear()
@@ -96,7 +113,9 @@ class HealingBookie(ReleaseBookie):
                 if not left:
                     super(HealingBookie, self).read(request, answer)
 
-            return all([super(HealingBookie, self).add(one, stored) for one in weak])
+            for one in weak:
+                super().add(one, stored)
+            return True
         return super().read(request, answer)
 
     def read_batch(
@@ -184,6 +203,10 @@ class HealingWorld(ReleaseWorld):
             healer = HealWorker(self, f"h{len(self.healers)}")
             self.healers.append(healer)
             healer.start()
+
+    def start_apache(self, count: int) -> None:
+        for number in range(count):
+            ApacheWorker(self, f"a{number}").start()
 
     def delay_of(self, worker: HealWorker, effect: Any) -> int:
         """How long a worker sleeps before it performs an effect, in us."""

@@ -10,7 +10,7 @@ from ledgerlog_spark.protocol.log import messages as m
 
 if TYPE_CHECKING:
     from ledgerlog_spark.errors import LedgerLogError
-    from ledgerlog_spark.protocol.leader.attempts import Attempts
+    from ledgerlog_spark.protocol.leader.attempts import RequestAttempts
     from ledgerlog_spark.retry import RetryPolicy
     from tests.sim.leader.leader import SimLeader
 
@@ -33,7 +33,7 @@ class PatienceStory:
         self._broken: set[int] = set()
         self._is_closing = False
 
-    def _attempts(self) -> dict[str, Attempts]:
+    def _attempts(self) -> dict[str, RequestAttempts]:
         machine = self._leader.machine
         return {
             "making": machine._creating,

@@ -165,7 +165,9 @@ async def test_metadata_that_cannot_be_read_keeps_a_vacation_from_its_end(
     await stores.tree.set(path, b"damaged", found.version)
     await begin(stores)
     running = asyncio.ensure_future(VacationRunner(stores, "b0").run())
-    await asyncio.sleep(300)
+    for _ in range(60):
+        await asyncio.sleep(5)
+        await move_all(stores)
     assert not running.done()
     await stores.tree.set(path, found.value, None)
     await asyncio.sleep(20)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -235,7 +235,7 @@ async def test_requests_in_order_are_bounded_and_cancelled_at_the_end() -> None:
     running = most = cancelled = 0
     gates = [asyncio.Event() for _ in range(20)]
 
-    async def items() -> AsyncIterator[int]:
+    async def items() -> AsyncGenerator[int, None]:
         for index in range(20):
             yield index
 

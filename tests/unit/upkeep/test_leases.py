@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.errors import DataLossError, MetadataUnknownError
-from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
+from ledgerlog_spark.testing.memory.tree import Fault
 from ledgerlog_spark.upkeep.upkeep import RELEASE_SECONDS_MAX, holder, leased
-from tests.unit.upkeep.upkeep_world import VirtualRowsWorld
-
-
-def tree_of(client: Any) -> MemoryTree:
-    tree = client.services.leases._tree
-    assert isinstance(tree, MemoryTree)
-    return tree
+from tests.unit.upkeep.upkeep_world import VirtualRowsWorld, tree_of
 
 
 async def test_waiting_for_the_other_process_ends_when_it_is_done(world: VirtualRowsWorld) -> None:

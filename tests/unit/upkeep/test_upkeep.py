@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.client.blocking.client import BlockingClient
-from ledgerlog_spark.errors import ConfigurationError, DataLossError
+from ledgerlog_spark.errors import ConfigurationError, DataLossError, MetadataUnavailableError
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 from ledgerlog_spark.upkeep import upkeep as upkeep_module
 from ledgerlog_spark.upkeep.merge_plan import MergePolicy
@@ -22,7 +22,7 @@ from ledgerlog_spark.upkeep.upkeep import (
     leased,
     upkeep_after_commit,
 )
-from tests.unit.upkeep.upkeep_world import RowsWorld, append, numbers
+from tests.unit.upkeep.upkeep_world import RowsWorld, append, numbers, tree_of
 
 ALL = MergePolicy()
 HOUR_MS = 3_600_000
@@ -51,6 +51,27 @@ async def test_pass_drops_what_retention_lets_go_then_merges_then_sweeps(world: 
     assert kept.swept is not None
     assert kept.swept.ledgers_deleted == 5
     assert await numbers(log) == [50]
+
+
+async def test_a_pass_ends_when_its_session_is_replaced(world: RowsWorld) -> None:
+    """Another process may have the lease then."""
+    client, logs = world.opened()
+    second, _ = world.opened()
+    for name in ("a", "b", "c"):
+        await logs.create(name)
+    passed: list[str] = []
+
+    def on_log(kept: Kept) -> None:
+        passed.append(kept.log)
+        if len(passed) == 2:
+            tree_of(client).expire_session()
+
+    with pytest.raises(MetadataUnavailableError, match="ended with its session"):
+        await Upkeep(client, policy=ALL, on_log=on_log).run()
+    assert len(passed) == 2
+    async with leased(second) as is_held:
+        assert is_held
+    assert len(await Upkeep(client, policy=ALL).run() or []) == 3
 
 
 async def test_only_one_process_at_a_time_does_it_and_says_who(world: RowsWorld) -> None:

@@ -12,6 +12,7 @@ from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.log.log import Log
 from ledgerlog_spark.log.logs import Logs, logs_of
 from ledgerlog_spark.protocol.log.commit.result import CommitResult
+from ledgerlog_spark.testing.memory.tree import MemoryTree
 from ledgerlog_spark.upkeep.rows import write_range
 from tests.unit.log.log_world import LogWorld
 
@@ -41,6 +42,14 @@ class VirtualRowsWorld(RowsWorld):
     """A world in virtual time, for tests without rows."""
 
     is_virtual = True
+
+
+def tree_of(client: LedgerClient) -> MemoryTree:
+    """The tree of a client, whose session a test can replace."""
+    assert client.services.leases is not None
+    tree = client.services.leases._tree
+    assert isinstance(tree, MemoryTree)
+    return tree
 
 
 async def only(batch: pa.RecordBatch) -> AsyncGenerator[pa.RecordBatch, None]:

@@ -1,4 +1,4 @@
-"""The rate of a vacation, and the time that is left."""
+"""The rate of a vacation, and the time that is left (AUTORECOVERY.md#Y9)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WINDOW_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class VacatingRate:
     """How fast copies move.
 
     Attributes:
@@ -30,10 +30,10 @@ class Speed:
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int, int]] = deque(maxlen=SAMPLES_MAX)
 
-    def note(self, now_s: float, ledgers_left: int, bytes_left: int) -> Rate:
+    def note(self, now_s: float, ledgers_left: int, bytes_left: int) -> VacatingRate:
         """Add a measurement, and return the rate.
 
-        If the numbers have risen, because another walk found more, the measurement begins again.
+        If the numbers have risen, because another walk found more, older measurements are dropped.
         """
         last = self._samples[-1] if self._samples else None
         if last is not None and (ledgers_left > last[1] or bytes_left > last[2]):
@@ -44,9 +44,9 @@ class Speed:
         first_s, ledgers, size_bytes = self._samples[0]
         seconds = now_s - first_s
         if seconds <= 0:
-            return Rate(0.0, 0.0, None)
+            return VacatingRate(0.0, 0.0, None)
         ledgers_per_s = (ledgers - ledgers_left) / seconds
         bytes_per_s = (size_bytes - bytes_left) / seconds
         parts = ((bytes_left, bytes_per_s), (ledgers_left, ledgers_per_s))
         times = [left / rate for left, rate in parts if rate > 0]
-        return Rate(ledgers_per_s, bytes_per_s, max(times) if times else None)
+        return VacatingRate(ledgers_per_s, bytes_per_s, max(times) if times else None)

@@ -102,7 +102,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         before, self._version = self._version, event.found.version
         self._departure = event.found.value
         if before is not None and before.incarnation != self._version.incarnation:
-            # It was cancelled and begun again. The bookie was writable meanwhile.
+            # It was cancelled meanwhile, and the bookie was writable.
             self._forget_quiet()
             self._left_at_walk = None
         if self._departure.is_over:
