@@ -25,11 +25,11 @@ from typing import Any
 import uvloop
 from kazoo.client import KazooClient
 
-from benchmarks.machine import median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
+from ledgerlog_spark.metadata.tree import CreateNode
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum, Versioned
 from ledgerlog_spark.wire.ledger_metadata.record import encode_ledger_metadata
 
@@ -37,6 +37,9 @@ LEDGERS = 100_000
 DEPTH = 256
 """Number of writes, or of creations, at the same time."""
 PER_ROUND = 4_000
+IDS_PER_DIRECTORY = 10_000
+BATCH = 100
+"""Number of ledgers that one transaction creates before the walks."""
 BOOKIES = tuple(f"10.0.0.{number}:3181" for number in range(1, 6))
 OPEN = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, BOOKIES[:3]),), password=b"x", token=1)
 CLOSED = OPEN.closed(last_entry_id=999, length=1_000_000)
@@ -145,7 +148,19 @@ async def prepared(uri: str) -> None:
     """Create a cluster with closed ledgers."""
     stores = await open_metadata(uri)
     await stores.initialize()
-    await in_parallel(LEDGERS, lambda number: stores.ledgers.create(number, CLOSED))
+    # The first one creates the directories.
+    starts = range(0, LEDGERS, IDS_PER_DIRECTORY)
+    for start in starts:
+        await stores.ledgers.create(start, CLOSED)
+    data = encode_ledger_metadata(CLOSED)
+    ids = [number for number in range(LEDGERS) if number not in starts]
+    batches = [ids[at : at + BATCH] for at in range(0, len(ids), BATCH)]
+
+    async def one(number: int) -> None:
+        paths = map(stores.ledgers.path, batches[number])
+        await stores.tree.transact([CreateNode(path, data) for path in paths])
+
+    await in_parallel(len(batches), one)
     await stores.close()
 
 
@@ -181,16 +196,18 @@ def figures(
     ):
         values = tuple(walk[name] for walk in walks)
         found.append(
-            Figure(question, median(values), unit, values, goal=goal, lower_is_better=True)
+            Figure(
+                question, statistics.median(values), unit, values, goal=goal, lower_is_better=True
+            )
         )
     ours, raw = zip(*pairs, strict=True)
     found.append(
         Figure(
             "create and close, writes of records",
-            median(ours),
+            statistics.median(ours),
             "writes/s",
             ours,
-            limit=median(raw),
+            limit=statistics.median(raw),
             limit_of=f"as many writes by ZooKeeper's client, {DEPTH} at a time",
         )
     )
