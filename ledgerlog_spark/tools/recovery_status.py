@@ -10,7 +10,7 @@ from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.wire.ledger_loss import LedgerLoss
 from ledgerlog_spark.wire.repair_notes import (
-    Attempts,
+    FailedAttempts,
     Hole,
     Move,
     UnreadableRange,
@@ -81,7 +81,7 @@ class LedgerStatus:
     moves: Sequence[Move]
     unreadable: Sequence[UnreadableRange]
     losses: LedgerLoss | None
-    attempts: Attempts | None
+    attempts: FailedAttempts | None
     lock_holder: str | None
     worker: str | None
     is_enabled: bool

@@ -9,7 +9,7 @@ import pytest
 
 from ledgerlog_spark.composition import metadata
 from ledgerlog_spark.wire.repair_notes import (
-    Attempts,
+    FailedAttempts,
     Hole,
     Holes,
     Move,
@@ -145,7 +145,7 @@ def test_a_ledger_is_explained(run: Run, client: BlockingClient, cluster: Cluste
 
     async def queue(stores: MetadataStores) -> None:
         await stores.marks.mark(ledger_id, ["bookie-9"])
-        attempts = Attempts(4, "no_spare", "3 bookies run, and 4 are needed", "w", 0, 300_000)
+        attempts = FailedAttempts(4, "no_spare", "3 bookies run, and 4 are needed", "w", 0, 300_000)
         await stores.attempts.add(ledger_id, attempts)
 
     in_store(cluster, queue)
