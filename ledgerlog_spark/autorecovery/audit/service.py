@@ -20,7 +20,7 @@ from ledgerlog_spark.autorecovery.audit.store_requests import AuditStoreRequests
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.metadata.leases import Leases
-from ledgerlog_spark.metadata.replication.ports import AuditorElection, Candidacy, Walk
+from ledgerlog_spark.metadata.replication.ports import AuditorElection, AuditorVote, Walk
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.tree import CancelWatch
 from ledgerlog_spark.protocol.autorecovery.audit import messages as m
@@ -131,7 +131,7 @@ class AuditService:
             with contextlib.suppress(LedgerLogError):
                 await candidacy.leave()
 
-    async def _elected(self, candidacy: Candidacy) -> None:
+    async def _elected(self, candidacy: AuditorVote) -> None:
         await self._stores.switch.initialize_delay(DELAY_SECONDS)
         position = await self._stores.times.position(Walk.LEDGERS)
         self.is_elected = True
