@@ -84,14 +84,14 @@ class MetadataStores:
         return self.replication.locks
 
     @property
-    def topologies(self) -> TopologyStore:
-        """The store of the cluster's topology. Getting it sends no request."""
-        return TopologyStore(self.tree, self.root)
-
-    @property
     def marks(self) -> MarkQueue:
         """The queue of ledgers with lost bookies."""
         return self.replication.marks
+
+    @property
+    def topologies(self) -> TopologyStore:
+        """The store of the cluster's topology. Getting it sends no request."""
+        return TopologyStore(self.tree, self.root)
 
     @property
     def holes(self) -> LedgerNotes[Holes]:

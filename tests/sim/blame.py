@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.sim.faults import Faults
 
 NETWORK = frozenset({"drop", "tail", "partition", "freeze", "reset"})
-CRASHES = frozenset({"answer", "boot", "kill", "power", "restart", "torn"})
+CRASHES = frozenset({"absent", "answer", "boot", "kill", "power", "restart", "torn"})
 BOOKIE = (
     NETWORK | CRASHES | {"busy", "disk", "full", "garble", "impatient", "refused", "rot", "slow"}
 )

@@ -34,6 +34,7 @@ from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
 from ledgerlog_spark.protocol.ledger.recover.tail import RecoveryTail, TailStep
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline, SentRun
 from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
+from tests.sim.absent_mutations import ABSENT_MUTATIONS
 from tests.sim.bookie import MetadataFromStore
 from tests.sim.disk import SimFile
 from tests.sim.handlers import replace as replace_in
@@ -150,6 +151,12 @@ def _send_before_commit(self: LedgerWriter, event: Any) -> list[Any]:
 
 def _confirm_during_change(self: LedgerWriter) -> list[Any]:
     effects = _begin_change(self)
+    self._pipeline.is_paused = False
+    return effects
+
+
+def _confirm_after_choice(self: LedgerWriter, event: Any) -> list[Any]:
+    effects = _writer_listed(self, event)
     self._pipeline.is_paused = False
     return effects
 
@@ -376,7 +383,11 @@ MUTATIONS: dict[str, Mutation] = {
         "B19", ((LedgerWriter, "_on_bookies_listed", _send_before_commit),)
     ),
     "lac_moves_during_change": Mutation(
-        "B2", ((LedgerWriter, "_begin_change", _confirm_during_change),)
+        "B2",
+        (
+            (LedgerWriter, "_begin_change", _confirm_during_change),
+            (LedgerWriter, "_on_bookies_listed", _confirm_after_choice),
+        ),
     ),
     "same_bookie_is_not_sent_again": Mutation("B17", ((AddPipeline, "resend", _unsuspend_only),)),
     "close_at_last_pushed": Mutation("D2", ((LedgerWriter, "_close_at", _close_at_last_pushed),)),
@@ -424,4 +435,5 @@ MUTATIONS: dict[str, Mutation] = {
     "fenced_rejects_recovery": Mutation(
         "F3", ((adds_module, "admit_add", _fenced_rejects_recovery),)
     ),
+    **{name: Mutation(*defect) for name, defect in ABSENT_MUTATIONS.items()},
 }

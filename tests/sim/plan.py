@@ -40,6 +40,8 @@ class FaultPlan:
         self._each("collect", options.collections, self._collect)
         self._each("freeze", options.freezes, self._freeze)
         self._each("cut", options.cuts, self._cut)
+        self._each("absent", options.absences, self._be_absent)
+        self._each("false loss", options.false_losses, self._seem_lost)
         self._each("partition", options.partitions, self._part)
         self._each("reset", options.resets, self._reset)
 
@@ -67,6 +69,26 @@ class FaultPlan:
         if is_possible and world.faults.take(f"{kind} {number}", for_us=lasts_us):
             stop(victim)
             world.scheduler.call_later(lasts_us, lambda: world.restart(victim))
+
+    def _be_absent(self, kind: str, number: int) -> None:
+        """Stop a bookie for longer than writers retry. Writers are told that it is lost."""
+        world, victim = self.world, self._victim(kind, number)
+        lasts_us = self.draws.integer(100 * US, 1_500 * US, kind, "for", number)
+        is_possible = world.bookies[victim].is_up and self._may_go()
+        if not is_possible or not world.faults.take(f"{kind} {number}", for_us=lasts_us):
+            return
+        world.kill(victim, power=self.draws.uniform("absent power", number) < 0.3)
+        world.checkers.mark("absent for long")
+        if self.draws.uniform("is told", number) < 0.5:
+            told_us = self.draws.integer(1 * US, 200 * US, "told", number)
+            world.scheduler.call_later(told_us, lambda: world.tell_lost(victim))
+        world.scheduler.call_later(lasts_us, lambda: world.restart(victim))
+
+    def _seem_lost(self, kind: str, number: int) -> None:
+        """A bookie runs, but its session ended: writers are told that it is lost."""
+        victim = self._victim(kind, number)
+        if self.world.faults.take(f"{kind} {number}"):
+            self.world.tell_lost(victim)
 
     def _crash(self, kind: str, number: int) -> None:
         self._down(kind, number, lambda name: self.world.kill(name, power=kind == "power"))

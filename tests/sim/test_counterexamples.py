@@ -16,6 +16,7 @@ import pytest
 
 from ledgerlog_spark.model import Quorum
 from ledgerlog_spark.protocol.ledger import messages as m
+from tests.sim.absent_scripts import ABSENT_COUNTEREXAMPLES
 from tests.sim.checker import Violation, require
 from tests.sim.mutations import MUTATIONS, applied
 from tests.sim.network import matching
@@ -524,8 +525,9 @@ COUNTEREXAMPLES: list[tuple[Script, str, str]] = [
     (f7_a_fence_that_rotted_is_asked_of_the_record, "state_is_not_checked", "L14"),
     (v2_recovery_looks_for_stuck_runs_after_every_answer, "stuck_runs_are_missed", "V2"),
     (f7_a_bookie_that_was_replaced_does_not_fence_an_open_ledger, "replaced_bookie_fences", "L31"),
+    *ABSENT_COUNTEREXAMPLES,
 ]
-IDS = [script.__name__ for script, _, _ in COUNTEREXAMPLES]
+IDS = [f"{script.__name__}-{mutation}" for script, mutation, _ in COUNTEREXAMPLES]
 
 
 @contextmanager

@@ -43,7 +43,6 @@ def drawn_releases(draws: Draws) -> ReleaseOptions:
         slow_disks=0,
         rots=0,
         collections=0,
-        directories=1,
     )
     if draws.uniform("calm") < 0.6:
         base = replace(base, ending="close", faults_max=CALM_FAULTS)

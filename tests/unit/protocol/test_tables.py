@@ -20,7 +20,8 @@ from ledgerlog_spark.protocol.ledger.recover.recovery import (
     LedgerRecovery,
     RecoveryPhase,
 )
-from ledgerlog_spark.protocol.ledger.write.writer import WRITER_TABLE, LedgerWriter, WriterPhase
+from ledgerlog_spark.protocol.ledger.write.settings import WriterPhase
+from ledgerlog_spark.protocol.ledger.write.writer import WRITER_TABLE, LedgerWriter
 from tests.fixtures.kinds import all_of
 from tests.transcripts.ledger_player import LedgerPlayer
 
@@ -116,6 +117,7 @@ def event_of(kind: type) -> Any:
         m.Start: m.Start(),
         m.AddRequested: m.AddRequested((b"x",)),
         m.CloseRequested: m.CloseRequested(),
+        m.MemberLost: m.MemberLost("b9"),
         m.EntriesTaken: m.EntriesTaken(-1),
         RoomMade: RoomMade(),
     }[kind]

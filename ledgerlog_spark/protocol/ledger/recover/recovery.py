@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata, LedgerState, Versioned
+from ledgerlog_spark.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, Versioned
 from ledgerlog_spark.protocol.dispatch import Table, on, row
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.metadata_update import Refusal, UpdateResult, UpdatingMachine
@@ -29,7 +29,10 @@ from ledgerlog_spark.protocol.ledger.recover.fencing import Fencing, FencingStat
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
 from ledgerlog_spark.protocol.ledger.recover.tail import RecoveryTail, TailStep
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
-from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
+from ledgerlog_spark.protocol.ledger.write.ensemble_change import (
+    FailedBookies,
+    fragments_up_to,
+)
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
 
@@ -107,6 +110,7 @@ class LedgerRecovery(UpdatingMachine):
         self._base: Versioned[LedgerMetadata]  # the metadata when this attempt fenced
         self._fencing: Fencing  # the fencing of this attempt
         self._tail: RecoveryTail | None = None
+        self._closing_fragments: tuple[Fragment, ...] = ()  # those that this attempt writes
 
     def _begin(self, _event: m.Start | m.TimerFired) -> list[m.Effect]:
         self.attempts += 1
@@ -158,8 +162,16 @@ class LedgerRecovery(UpdatingMachine):
         """Accept the closed metadata, whichever client wrote it (PROTOCOL.md#C13, LOGS.md#S2)."""
         if closed.value.last_entry_id < self._floor_entry_id:
             return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
+        holes = self._holes_of(closed.value)
         self.phase = RecoveryPhase.DONE
-        return [m.LedgerClosed(closed)]
+        return [*([m.HolesLeft(closed.value, holes)] if holes else ()), m.LedgerClosed(closed)]
+
+    def _holes_of(self, closed: LedgerMetadata) -> tuple[m.HoleLeft, ...]:
+        """What this attempt leaves short of copies, if its fragments are those of the record."""
+        if self.phase is not RecoveryPhase.CLOSING or closed.fragments != self._closing_fragments:
+            return ()
+        assert self._tail is not None
+        return self._tail.holes()
 
     def _fence(self, record: Versioned[LedgerMetadata]) -> list[m.Effect]:
         self._base = record
@@ -256,9 +268,9 @@ class LedgerRecovery(UpdatingMachine):
         assert self._tail is not None
         assert self._tail.write_back.length is not None
         last = self._tail.write_back.last_add_confirmed
-        first, *behind = self._tail.fragments
-        kept = (f for f in behind if f.first_entry_id <= last)
-        return current.with_fragments((*current.fragments[:-1], first, *kept)).closed(
+        fragments = fragments_up_to((*current.fragments[:-1], *self._tail.fragments), last)
+        self._closing_fragments = fragments
+        return current.with_fragments(fragments).closed(
             last_entry_id=last, length=self._tail.write_back.length
         )
 
