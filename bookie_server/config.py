@@ -37,7 +37,7 @@ from pydantic_settings import (
 from bookie_server.core.bookie_run import BookieWriteMode
 from bookie_server.core.settings import JOURNAL_FILES_MIN, ModeSettings
 from ledgerlog_spark.errors import ConfigurationError
-from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, SERVICE_URI_DEFAULT
+from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, SERVICE_URI_DEFAULT, checked_place_name
 
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
@@ -86,6 +86,9 @@ def _absolute(paths: tuple[Path, ...]) -> tuple[Path, ...]:
 Paths = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_absolute)]
 
 
+PlaceName = Annotated[str, AfterValidator(checked_place_name)]
+
+
 class Place(NamedTuple):
     """A directory for entries, with its journal directory if the write mode needs one."""
 
@@ -114,6 +117,9 @@ class BookieSettings(BaseSettings):
             refused.
         bind_address: IP address that all servers listen on.
         advertised_address: Address that is registered for clients; defaults to `bind_address`.
+        rack: Name of the rack of this machine. The copies of an entry are in at least two racks if
+            possible. `ledgerlog bookies place` sets it for a running cluster.
+        region: Name of the region of this machine, such as a data center, for the same purpose.
         insecure: Allows a `bind_address` that other machines can reach, although traffic is neither
             encrypted nor authenticated.
         metadata_service_uri: `zk://host:port[,host:port]/ledgers`.
@@ -215,6 +221,8 @@ class BookieSettings(BaseSettings):
     admin_changes: bool = False
     bind_address: str = "127.0.0.1"
     advertised_address: str | None = None
+    rack: PlaceName | None = None
+    region: PlaceName | None = None
     insecure: bool = False
     metadata_service_uri: str = SERVICE_URI_DEFAULT
     metadata_wait_ms: TimeMs = 15_000

@@ -40,8 +40,18 @@ async def _open_stores(uri: str | None, settings: ClientSettings) -> MetadataSto
 
 def client_on(stores: MetadataStores, transport: BookieTransport) -> LedgerClient:
     """Return a client of ledgers that uses open stores and a transport, and closes neither."""
+    return LedgerClient(services_on(stores, transport))
+
+
+def log_client_on(stores: MetadataStores, transport: BookieTransport) -> LogClient:
+    """Return a client of logs that uses open stores and a transport, and closes neither."""
+    return LogClient(services_on(stores, transport))
+
+
+def services_on(stores: MetadataStores, transport: BookieTransport) -> Services:
+    """Return services that use open stores and a transport, with the default settings."""
     random = Random()  # noqa: S311 - for placement and jitter, not for secrets
-    return LedgerClient(Services.on(stores, transport, ClientSettings(), random))
+    return Services.on(stores, transport, ClientSettings(), random)
 
 
 async def open_client(uri: str | None = None, settings: ClientSettings | None = None) -> LogClient:

@@ -42,6 +42,10 @@ contains the password.
 Ledgers of other programs may have longer passwords."""
 
 
+PLACE_NAME_LENGTH_MAX = 255
+"""Maximum length of the name of a rack or region."""
+
+
 class Code(Enum):
     """The outcome of one request to one bookie, for the protocol.
 
@@ -98,6 +102,21 @@ def check_type(name: str, value: object, kind: type) -> None:
         raise ConfigurationError(
             f"{name} must be of type {kind.__name__}, got {value!r}", key=name, value=value
         )
+
+
+def checked_place_name(value: str) -> str:
+    """Return the name of a rack or region, or raise ConfigurationError if it is unusable."""
+    if (
+        not 1 <= len(value) <= PLACE_NAME_LENGTH_MAX
+        or not value.isprintable()
+        or value != value.strip()
+    ):
+        raise ConfigurationError(
+            f"{value!r} cannot be the name of a rack or region: use 1 to {PLACE_NAME_LENGTH_MAX} "
+            "printable characters, without spaces at the ends",
+            value=value,
+        )
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +298,8 @@ class BookieInfo:
         port: TCP port of the v2 endpoint.
         grpc_port: TCP port of the control service; None for an Apache bookie, which has no such
             service.
-        properties: All properties of the registration, including `ledgerlog.ops`.
+        properties: All properties of the registration, including `ledgerlog.ops`,
+            `ledgerlog.rack`, `ledgerlog.region` and `ledgerlog.free_bytes`.
     """
 
     bookie_id: str
@@ -302,6 +322,22 @@ class BookieInfo:
     def takes_slices(self) -> bool:
         """Whether the bookie advertises READ_SLICES."""
         return "READ_SLICES/1" in self._operations
+
+    @property
+    def rack(self) -> str | None:
+        """The rack of the bookie; None if it is not set."""
+        return self.properties.get("ledgerlog.rack") or None
+
+    @property
+    def region(self) -> str | None:
+        """The region of the bookie; None if it is not set."""
+        return self.properties.get("ledgerlog.region") or None
+
+    @property
+    def free_bytes(self) -> int | None:
+        """The free bytes that the bookie last reported; None if it reports none."""
+        text = self.properties.get("ledgerlog.free_bytes", "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None  # noqa: PLR2004 - fits 64 bits
 
     @property
     def _operations(self) -> list[str]:

@@ -28,6 +28,7 @@ from bookie_server.service.admin.server import AdminServer
 from bookie_server.service.admin.view import BookieView
 from bookie_server.service.background_clock import BackgroundClock, log_scrubs
 from bookie_server.service.collector import Collected, Collector
+from bookie_server.service.devices import Devices
 from bookie_server.service.limits.lanes import Lanes
 from bookie_server.service.logging import get_logger
 from bookie_server.service.membership.cookie_check import (
@@ -48,11 +49,13 @@ from bookie_server.service.membership.ledger_records import (
     StoreMetadataCheck,
 )
 from bookie_server.service.membership.registration import BookieRegistration, SessionFile
+from bookie_server.service.membership.vacation import OwnVacation
 from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
 from bookie_server.service.metrics.durations import Durations
 from bookie_server.service.metrics.gauges import bookie_gauges
 from bookie_server.service.metrics.loop_lag import LoopLag
 from bookie_server.service.port_claim import claim
+from bookie_server.service.read_only import ReadOnlyReason, ReadOnlySwitch
 from bookie_server.service.releaser import Releaser
 from bookie_server.service.storage_start import (
     StorageReports,
@@ -73,7 +76,7 @@ from bookie_server.storage.shared import Shared
 from ledgerlog_spark.errors import StartupError
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, BookieInfo
-from ledgerlog_spark.wire.registration import OPERATIONS, OPERATIONS_PROPERTY
+from ledgerlog_spark.wire.registration import registered_properties
 
 if TYPE_CHECKING:
     from bookie_server.service.repair.composed import BookieRepair
@@ -136,10 +139,13 @@ class Bookie:
             self._claim_grpc_port()
             self._open_admin_port()
             stores = await self._reach_metadata()
+            self._vacation = OwnVacation(stores.vacations, self.bookie_id)
+            await self._vacation.note_return()
             checked = await self._check_cookies(stores, directories)
             record = await self._check_directories(stores, directories, checked)
             self._storage = await self._open_storage(stores, directories, checked)
             closers.push_async_callback(self._storage.close)
+            self._read_only = ReadOnlySwitch(self._storage)
             await record.begin(self._storage.directories, removal(checked, directories))
             record.follow(self._tasks, settings.change_interval_ms)
             self._storage.losses.on_raised = partial(self._note_doubt, record)
@@ -394,7 +400,7 @@ class Bookie:
                 self._sync_times,
                 storage.directories,
             )
-            self._view.serve(storage, collector, metrics, repair.progress)
+            self._view.serve(storage, collector, metrics, repair.progress, self._read_only)
 
     async def _register(self, stores: MetadataStores, storage: BookieStorage) -> None:
         settings = self.settings
@@ -407,15 +413,22 @@ class Bookie:
                 host=settings.host,
                 port=self.port,
                 grpc_port=self.grpc_port,
-                properties={OPERATIONS_PROPERTY: ",".join(OPERATIONS)},
+                properties=registered_properties(settings.rack, settings.region),
             ),
+            partial(Devices(storage).usable_bytes, settings.free_bytes_min),
         )
+        self._set_vacation(await self._vacation.is_read_only())
         await registration.start(read_only=not storage.is_writable)
         self._closers.push_async_callback(registration.stop)
         self._registration = registration
         self._reports = StorageReports(storage)
         storage.on_state_change = self._storage_changed
         self._storage_changed()
+        self._vacation.follow(self._set_vacation)
+        self._closers.push_async_callback(self._vacation.stop)
+
+    def _set_vacation(self, is_read_only: bool) -> None:
+        self._read_only.set(ReadOnlyReason.VACATION, is_read_only=is_read_only)
 
     def _crashed(self, name: str, error: BaseException) -> None:
         """Stop after an exception in a task of storage, which is a bug."""

@@ -42,12 +42,17 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.log.clients import BlockingLogClient
 from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.protocol.placement.adherence import Adherence
 
 app = group("Show, read, seal and delete ledgers.", "ledgerlog ledgers list")
 
 LedgerId = Annotated[
     int, typer.Argument(help="Ledger ID. `ledgers list` shows all.", min=0, metavar="LEDGER_ID")
 ]
+
+
+FRAGMENTS_SHOWN_MAX = 5
+"""Maximum number of misplaced fragments that `ledgers show` describes in words."""
 
 
 def describe(ledger_id: int, metadata: LedgerMetadata) -> dict[str, Any]:
@@ -112,16 +117,33 @@ def show(ledger_id: LedgerId, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = F
                 found["last_add_confirmed"] = ledger.last_add_confirmed
         except LedgerLogError as error:  # bookies may be down: show the metadata only
             found |= {"last_add_confirmed": None, "last_add_confirmed_error": str(error)}
+        placement = client.run(lambda one: one.services.bookies.adherence_of(metadata))
+        for fragment, adherence in zip(found["fragments"], placement, strict=True):
+            fragment["misplaced"] = list(adherence.misplaced)
     if as_json:
         print_json(found)
         return
     fragments, last = found.pop("fragments"), found["last_add_confirmed"]
+    found["placement"] = _placement(fragments, placement)
     print_fields(f"ledger {ledger_id}", {name: _text(value) for name, value in found.items()})
     if last is None:
         last = metadata.last_fragment.first_entry_id  # all earlier entries are confirmed
     drawn = DrawnLedger(ledger_id, metadata.fragments, last + 1, metadata.state.name)
     bookies = sorted({b for f in fragments for b in f["ensemble"]})
     console.print(draw_ledgers([drawn], bookies=bookies, width=console.width))
+
+
+def _placement(fragments: list[dict[str, Any]], placement: list[Adherence]) -> str:
+    """The rules of placement that the fragments break, with figures."""
+    broken = [
+        f"from entry {fragment['first_entry_id']}: {adherence}"
+        for fragment, adherence in zip(fragments, placement, strict=True)
+        if adherence.misplaced
+    ]
+    more = (
+        [f"{len(broken) - FRAGMENTS_SHOWN_MAX} more"] if len(broken) > FRAGMENTS_SHOWN_MAX else []
+    )
+    return "; ".join([*broken[:FRAGMENTS_SHOWN_MAX], *more]) or "every rule is kept"
 
 
 def _text(value: object) -> str | None:

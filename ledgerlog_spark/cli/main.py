@@ -30,7 +30,9 @@ from ledgerlog_spark.cli import (
     doctor,
     ledgers,
     local,
+    placement,
     servers,
+    vacations,
 )
 from ledgerlog_spark.cli.logs import changes as log_changes
 from ledgerlog_spark.cli.logs import commands as logs
@@ -61,6 +63,8 @@ servers.bookie.add_typer(bookie_inspect.inspect, name="inspect")
 servers.bookie.add_typer(bookie_cookies.app, name="cookie")
 servers.bookie.add_typer(bookie_limbo.app, name="limbo")
 app.add_typer(servers.bookie, name="bookie")
+bookies.app.add_typer(placement.app)
+bookies.app.add_typer(vacations.app)
 app.add_typer(bookies.app, name="bookies")
 app.add_typer(ledgers.app, name="ledgers")
 logs.app.add_typer(log_records.app)

@@ -3,55 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from ledgerlog_spark.client.bookies import BookieChoice, Candidates
+from ledgerlog_spark.client.hole_reports import HoleQueue
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataUnavailableError
 from ledgerlog_spark.metadata.leases import Leases
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.logs.store import LogStore
 from ledgerlog_spark.metadata.registration import Registration
+from ledgerlog_spark.metadata.replication.ports import LedgerNotes
 from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.metadata.topologies import TopologyStore
 from ledgerlog_spark.metadata.tree import Session
 from ledgerlog_spark.model import LedgerMetadata, Versioned
 from ledgerlog_spark.transport.port import BookieTransport
 from ledgerlog_spark.waits import Deadline
-
-
-class WritableBookies:
-    """The bookies that accept new ledgers, cached until a watch reports a change.
-
-    A change of the bookies appears in the cache a moment later. If there are too few cached
-    bookies, the caller reads the list again.
-    """
-
-    def __init__(self, registration: Registration) -> None:
-        """Create an empty cache, which reads and watches nothing before its first use."""
-        self._registration = registration
-        self._names: Sequence[str] | None = None
-        self._changes = 0
-        self._is_watched = False
-
-    async def known(self) -> Sequence[str]:
-        """Return the cached bookie ids, sorted. If the cache is empty, read the ids first."""
-        return await self.refreshed() if self._names is None else self._names
-
-    async def refreshed(self) -> Sequence[str]:
-        """Read the bookie ids from the metadata store, and return them sorted."""
-        if not self._is_watched:
-            self._is_watched = True
-            self._registration.watch_writable(self._on_change)  # until the session is closed
-        changes = self._changes
-        names = await self._registration.writable()
-        if changes == self._changes:  # otherwise these names may be older than the change
-            self._names = names
-        return names
-
-    def _on_change(self) -> None:
-        self._changes += 1
-        self._names = None
+from ledgerlog_spark.wire.repair_notes import Holes
 
 
 @dataclass(slots=True)
@@ -69,10 +39,18 @@ class Services:
     """Leases for the package `upkeep`; None for a client that needs no leases."""
     session: Session | None = None
     """Session of the stores; None for stores without a session."""
-    bookies: WritableBookies = field(init=False)
+    topologies: TopologyStore | None = None
+    """Places and policy that an operator set; None for a client that ignores them."""
+    hole_notes: LedgerNotes[Holes] | None = None
+    """Store of the holes that writers and recoveries leave; None for a client that logs them."""
+    bookies: BookieChoice = field(init=False)
+    holes: HoleQueue = field(init=False)
 
     def __post_init__(self) -> None:
-        self.bookies = WritableBookies(self.registration)
+        self.holes = HoleQueue(self.hole_notes)
+        self.bookies = BookieChoice(
+            self.registration, self.topologies, self.settings.placement, self.random
+        )
 
     @classmethod
     def on(
@@ -92,10 +70,12 @@ class Services:
             logs=stores.logs,
             leases=stores.leases,
             session=stores.tree,
+            topologies=stores.topologies,
+            hole_notes=stores.holes,
         )
 
-    async def candidates(self, *, is_fresh: bool = True) -> tuple[str, ...]:
-        """Return the writable bookies in random order, from the cache if `is_fresh` is false.
+    async def candidates(self, *, is_fresh: bool = True) -> Candidates:
+        """Return the writable bookies in a drawn order, from the cache if `is_fresh` is false.
 
         Raise MetadataUnavailableError if the registrations are not read in time.
         """
@@ -108,9 +88,30 @@ class Services:
             )
 
         async with Deadline(timeout_ms / 1e3, late):
-            names = list(await (self.bookies.refreshed() if is_fresh else self.bookies.known()))
-        self.random.shuffle(names)
-        return tuple(names)
+            return await self.bookies.candidates(is_fresh=is_fresh)
+
+    async def absent_bookies(self) -> tuple[str, ...]:
+        """Return the bookies with a cookie that are not registered, in random order.
+
+        Raise MetadataUnavailableError if they are not read in time.
+        """
+        timeout_ms = self.settings.metadata_timeout_ms
+
+        def late() -> MetadataUnavailableError:
+            return MetadataUnavailableError(
+                f"the bookies that are away could not be read within {timeout_ms} ms: check that "
+                "ZooKeeper runs and can be reached"
+            )
+
+        async with Deadline(timeout_ms / 1e3, late):
+            known = await self.registration.known()
+            registered = {
+                *await self.registration.writable(),
+                *await self.registration.read_only(),
+            }
+        absent = [name for name in known if name not in registered]
+        self.random.shuffle(absent)
+        return tuple(absent)
 
     async def load_record(
         self, ledger_id: int, *, sync_first: bool = False

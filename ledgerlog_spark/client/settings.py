@@ -12,14 +12,20 @@ from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import ENTRY_HEADER_SIZE_BYTES, check_type
 from ledgerlog_spark.protocol.ledger.read.budget import ReaderSettings
 from ledgerlog_spark.protocol.ledger.recover.recovery import RecoverySettings
-from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
+from ledgerlog_spark.protocol.ledger.write.settings import WriterSettings
+from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 
 PAYLOAD_SIZE_BYTES_MAX = ENTRY_SIZE_BYTES_MAX - ENTRY_HEADER_SIZE_BYTES - 20
 """Maximum payload of one entry: a little less than 5 MiB, if its digest is the largest (20 bytes).
 """
 
-_PARTS = {"writer": WriterSettings, "reader": ReaderSettings, "recovery": RecoverySettings}
+_PARTS = {
+    "writer": WriterSettings,
+    "reader": ReaderSettings,
+    "recovery": RecoverySettings,
+    "placement": PlacementPolicy,
+}
 
 
 def _writer_settings() -> WriterSettings:
@@ -63,6 +69,8 @@ class ClientSettings:
         writer: Window, retries and the ack quorum's timeout of each ledger's writer.
         reader: Read-ahead, batch sizes and hedging of each range that is read.
         recovery: Read-ahead and retries of each seal.
+        placement: The rules for the bookies of new entries. None means the policy of the cluster,
+            which `ledgerlog bookies policy` sets.
     """
 
     add_timeout_ms: int = 5_000
@@ -81,6 +89,7 @@ class ClientSettings:
     writer: WriterSettings = field(default_factory=_writer_settings)
     reader: ReaderSettings = field(default_factory=ReaderSettings)
     recovery: RecoverySettings = field(default_factory=RecoverySettings)
+    placement: PlacementPolicy | None = None
 
     @property
     def stall_ms(self) -> int:
@@ -95,6 +104,8 @@ class ClientSettings:
     def __post_init__(self) -> None:
         for setting in fields(self):
             value = getattr(self, setting.name)
+            if setting.name == "placement" and value is None:
+                continue
             kind = _PARTS.get(setting.name, int)
             check_type(setting.name, value, kind)
             if isinstance(value, int) and value < 1:

@@ -20,7 +20,7 @@ from ledgerlog_spark.log.maintenance.sweeper import Sweeper
 from ledgerlog_spark.log.ports import Ledgers
 from ledgerlog_spark.metadata.logs.store import LogStore
 from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
-from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata
 from ledgerlog_spark.protocol.log.commit.plan import created
 from ledgerlog_spark.protocol.log.properties import check_log_name, new_properties
 from ledgerlog_spark.protocol.log.seal import LOG_ID_KEY
@@ -179,6 +179,17 @@ class Logs:
         """
         head = await self._head_of_owner(ledger_id)
         return None if head is None else head.name
+
+    async def floor(self, ledger_id: int) -> int:
+        """Last entry of the ledger that a log lists; NO_ENTRY if no log lists the ledger.
+
+        Raises:
+            LedgerNotFoundError: The ledger does not exist.
+        """
+        head = await self._head_of_owner(ledger_id)
+        if head is None:
+            return NO_ENTRY
+        return await self._log(head.name, head.log_id).floor(ledger_id)
 
     async def seal(self, ledger_id: int, *, password: bytes = b"") -> LedgerMetadata:
         """Fence, recover and close any ledger, never below the entries that a log lists.

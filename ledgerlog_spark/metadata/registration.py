@@ -228,9 +228,27 @@ class Registration:
             bookie_id=bookie_id,
         )
 
+    async def sight(self, bookie_id: str) -> tuple[bool, int] | None:
+        """How a bookie is registered, read after a sync.
+
+        Returns:
+            Whether it is read-only, and the transaction that created its node, which differs for
+            each registration. None if the bookie is not registered.
+        """
+        name = checked_bookie_id(bookie_id)
+        for path in (f"{self._available}/{name}", f"{self._read_only}/{name}"):
+            stat = await znodes.synced_stat(self._tree, path)
+            if stat is not None:
+                return path.startswith(self._read_only), stat.version.incarnation
+        return None
+
     def watch_writable(self, on_change: znodes.OnChange) -> znodes.CancelWatch:
         """Watch `writable`: `on_change` is called after a change or a new session."""
         return self._tree.watch_children(self._available, on_change)
+
+    def watch_read_only(self, on_change: znodes.OnChange) -> znodes.CancelWatch:
+        """Watch `read_only`, as `watch_writable` watches `writable`."""
+        return self._tree.watch_children(self._read_only, on_change)
 
     async def read_cookie(self, bookie_id: str) -> Versioned[bytes] | None:
         """The stored bytes of a bookie's cookie; None if the bookie has no cookie."""

@@ -24,6 +24,7 @@ from ledgerlog_spark.metadata.replication.ports import (
 )
 from ledgerlog_spark.metadata.replication.stores import ReplicationStores
 from ledgerlog_spark.metadata.service_uri import ServiceUri, parse_service_uri
+from ledgerlog_spark.metadata.topologies import TopologyStore
 from ledgerlog_spark.metadata.tree import ZnodeTree
 from ledgerlog_spark.wire.repair_notes import FailedAttempts, Holes, Moves, Unreadable
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout
@@ -80,6 +81,11 @@ class MetadataStores:
     def marks(self) -> MarkQueue:
         """The queue of ledgers with lost bookies."""
         return self.replication.marks
+
+    @property
+    def topologies(self) -> TopologyStore:
+        """The store of the cluster's topology. Getting it sends no request."""
+        return TopologyStore(self.tree, self.root)
 
     @property
     def holes(self) -> LedgerNotes[Holes]:

@@ -13,6 +13,7 @@ docs/PROTOCOL.md lists the numbered rules.
 
 - `ledger`: the machines of one ledger. `log`: the machines that read or change a log's state in the
   metadata store, with one pending request at a time. `leader`: the writer of a leader log.
+  `placement`: chooses the bookies of an ensemble. `autorecovery`: keeps the number of copies.
 - `dispatch`: tables of phases and events. `request_numbers`: one sequence of numbers for a machine
   and its parts.
 

@@ -24,6 +24,7 @@ OnAdd = Callable[[Code], None]
 OnRead = Callable[[Code, bytes | None], None]
 OnReadBatch = Callable[[Code, Sequence[bytes]], None]
 OnLac = Callable[[Code, int], None]
+OnList = Callable[[Code, Sequence[tuple[int, int]]], None]
 OnLacRise = Callable[["LacRise"], None]
 OnWatchEnd = Callable[[Code], None]
 CancelWatch = Callable[[], None]
@@ -196,3 +197,17 @@ class BookieTransport(Protocol):
 
     async def aclose(self) -> None:
         """Close all connections. Open requests are answered with `Code.UNAVAILABLE`."""
+
+
+class EntryLister(Protocol):
+    """Lists what bookies hold. The transports to real bookies implement it."""
+
+    def list_entries(
+        self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnList
+    ) -> None:
+        """List the entries of a ledger that one bookie holds.
+
+        The answer has the first and the last id of each stretch, ascending. `Code.BAD_REQUEST`:
+        the bookie cannot list them, because it is of another make or they form too many stretches.
+        After every other code, it is unknown which entries it holds.
+        """

@@ -11,6 +11,7 @@
   Apache's auto-recovery. `protobuf`: the encodings of Protocol Buffers that these records need.
   `known_bookie`, `accepted_loss`: records of ledgerlog's own about a bookie. `repair_notes`,
   `repair_nodes`: the notes of ledgerlog's own auto-recovery, and their bytes.
+  `topology`: places and the policy that an operator set.
 
 Every decoder accepts any bytes, and raises only `WireFormatError` (`MetadataFormatError` for the
 ledger metadata record). A decoder checks a length before it allocates memory of this length.

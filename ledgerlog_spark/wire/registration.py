@@ -18,11 +18,21 @@ from ledgerlog_spark.model import BookieInfo
 from ledgerlog_spark.wire.protobuf.binary import Field, encode_bytes, encode_number, fields_of
 
 OPERATIONS_PROPERTY: Final = "ledgerlog.ops"
+RACK_PROPERTY: Final = "ledgerlog.rack"
+REGION_PROPERTY: Final = "ledgerlog.region"
+FREE_BYTES_PROPERTY: Final = "ledgerlog.free_bytes"
 OPERATIONS: Final = ("ADD_RUN/1", "TELL_LAC/1", "READ_SLICES/1")
 """Operations that ledgerlog's bookies support, but Apache's bookies do not."""
 _BOOKIE_PROTOCOL = "bookie-rpc"
 _GRPC_PROTOCOL = "grpc"
 _PORT_MAX = 65_535
+
+
+def registered_properties(rack: str | None = None, region: str | None = None) -> dict[str, str]:
+    """The properties of a ledgerlog bookie at this place."""
+    places = {RACK_PROPERTY: rack, REGION_PROPERTY: region}
+    known = {key: value for key, value in places.items() if value is not None}
+    return {OPERATIONS_PROPERTY: ",".join(OPERATIONS), **known}
 
 
 class _Endpoint(NamedTuple):

@@ -271,6 +271,16 @@ class Vacation:
     returns: int = 0
     walks: int = 0
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no ledger names the bookie any more."""
+        return self.phase is VacationPhase.VACATED
+
+    @property
+    def forbids_starts(self) -> bool:
+        """Whether the bookie must not start any more (AUTORECOVERY.md#Y8)."""
+        return self.is_over and self.kind is VacationKind.DECOMMISSION
+
 
 def _union(
     before: tuple[EntryRange, ...] | None, ranges: tuple[EntryRange, ...]

@@ -55,7 +55,8 @@ ROW = re.compile(rf"^\| ((?:(?:<a [^>]*></a>)?{NAME}(?:, )?)+) \|", re.MULTILINE
 CELL = re.compile(rf"((?:<a [^>]*></a>)?)({NAME})(?!\")")
 
 DECISIONS = {path.name[:4] for path in (ROOT / "docs/adr").iterdir()}
-TEXTS = {page: (ROOT / "docs" / page).read_text() for page in ("LOGS.md", "PROTOCOL.md")}
+RULE_PAGES = ("LOGS.md", "PROTOCOL.md", "AUTORECOVERY.md")
+TEXTS = {page: (ROOT / "docs" / page).read_text() for page in RULE_PAGES}
 
 
 def rules_in(text: str) -> list[tuple[str, str]]:

@@ -51,6 +51,10 @@ CLIENT_LAYERS = {
         "errors", "waits", "lines", "retry", "model", "protocol", "metadata", "client", "log",
         "arrow", "composition",
     },
+    "autorecovery": {
+        "errors", "waits", "callbacks", "lines", "retry", "model", "wire", "protocol", "metadata",
+        "transport", "client", "composition",
+    },
     "datasource": {
         "errors", "retry", "model", "wire", "protocol", "metadata", "client", "log", "arrow",
         "composition", "upkeep",
@@ -86,6 +90,7 @@ FROM_CLIENT_PACKAGE = {
         "metadata",
         "transport",
         "composition",
+        "autorecovery",
     },
 }
 

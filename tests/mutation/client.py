@@ -47,7 +47,8 @@ _HOST = [
     Mutation(
         "list_of_bookies_that_fails_is_not_answered",
         f"{CLIENT}/host/effects.py",
-        "            _outcome_or_raise(error)\n            candidates = ()\n",
+        "            _outcome_or_raise(error)\n"
+        "            listed = BookiesListed(effect.request, ())\n",
         "            _outcome_or_raise(error)\n            return\n",
         "a writer waits for replacements forever",
     ),
@@ -216,13 +217,13 @@ _WRITING = [
     Mutation(
         "new_bookie_is_not_looked_for",
         f"{CLIENT}/handles/creation.py",
-        "        return choose_ensemble(quorum, await services.candidates())\n",
-        "        raise\n",
+        "        found = await services.candidates()\n        result = place_new(",
+        "        result = place_new(",
         "a ledger is refused although a bookie came a moment ago",
     ),
     Mutation(
         "list_of_bookies_older_than_a_change",
-        f"{CLIENT}/services.py",
+        f"{CLIENT}/bookies.py",
         "        if changes == self._changes:  # otherwise these names may be older than the "
         "change\n",
         "        if True:\n",
@@ -417,8 +418,13 @@ _READING = [
     Mutation(
         "failed_lately_is_forgotten_at_once",
         "ledgerlog_spark/protocol/ledger/write/ensemble_change.py",
-        "        return replace_failed(ensemble, self.indexes, eligible, self.counts)\n",
-        """        found = replace_failed(ensemble, self.indexes, eligible, self.counts)
+        """        return replace_failed(
+            quorum, ensemble, self.indexes, eligible, self.counts, listed.bookies, listed.policy
+        )
+""",
+        """        found = replace_failed(
+            quorum, ensemble, self.indexes, eligible, self.counts, listed.bookies, listed.policy
+        )
         if found.unreplaced:
             lately.clear()
         return found

@@ -84,6 +84,7 @@ SIMULATORS = {
     "storage": ("tests.crash.schedules", "--schedules", "130", "--seed", "0"),
     "crash": pytest_of("tests/crash"),
     "loss": ("tests.sim.loss", "--schedules", "60", "--seed", "1"),
+    "vacate": ("tests.sim.vacate", "--schedules", "100", "--seed", "0"),
     "service": ("tests.sim.service", "--schedules", "120", "--seed", "1"),
 }
 """The simulators, by name: random schedules, and the scripts and power losses that always run."""
@@ -102,6 +103,7 @@ _LEADER_TESTS = (
     ),
 )
 
+_PLACEMENT_TESTS = ((f"{_UNIT}/protocol/test_placement.py", "tests/properties/test_placement.py"),)
 _CONTRACT = "tests/contract"
 _REPLICATION = Suite(
     (),
@@ -179,6 +181,27 @@ SUITES = {
     "ledgerlog_spark/wire/repair_n": _NOTES,
     "ledgerlog_spark/wire/underreplication": _NOTES,
     "ledgerlog_spark/protocol/log/": Suite(("lists", "log"), _LOG_TESTS),
+    "ledgerlog_spark/protocol/placement/": Suite((), _PLACEMENT_TESTS),
+    "ledgerlog_spark/protocol/autorecovery/vacate/": Suite(
+        ("vacate",), ((f"{_UNIT}/protocol/test_vacate.py", "tests/sim/vacate"),)
+    ),
+    "ledgerlog_spark/autorecovery/vacate/": Suite(
+        (), ((f"{_UNIT}/autorecovery/test_vacations.py",),)
+    ),
+    "ledgerlog_spark/protocol/placement/replacement": Suite(
+        ("ledger", "ledger scripts"), _PLACEMENT_TESTS
+    ),
+    "ledgerlog_spark/metadata/topologies": Suite((), (("tests/contract/test_topologies.py",),)),
+    "ledgerlog_spark/client/bookies": Suite(
+        (),
+        (
+            (
+                f"{_UNIT}/client/test_bookie_choice.py",
+                f"{_UNIT}/client/test_writable_bookies.py",
+                f"{_UNIT}/client/test_handle_waits.py",
+            ),
+        ),
+    ),
     "ledgerlog_spark/protocol/leader/": Suite(
         ("leader", "leader scripts", "handles"),
         ((f"{_UNIT}/leader", f"{_UNIT}/log/test_leader.py"),),

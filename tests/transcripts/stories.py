@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from tests.transcripts.audit_player import AuditPlayer
 from tests.transcripts.leader_player import LeaderPlayer
 from tests.transcripts.ledger_player import LedgerPlayer
 from tests.transcripts.log_player import LogPlayer
@@ -29,6 +30,7 @@ PLAYERS: Mapping[str, Callable[[], Player]] = {
     "ledgers": LedgerPlayer,
     "logs": LogPlayer,
     "leaders": LeaderPlayer,
+    "audits": AuditPlayer,
 }
 STORIES = sorted(
     path for folder in PLAYERS for path in (Path(__file__).parent / folder).glob("*.txt")

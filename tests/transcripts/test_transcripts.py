@@ -9,7 +9,12 @@ import pytest
 from tests.transcripts.stories import PLAYERS, STORIES, play
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = {"ledgers": "PROTOCOL.md", "logs": "LOGS.md", "leaders": "LOGS.md"}
+PAGES = {
+    "ledgers": "PROTOCOL.md",
+    "logs": "LOGS.md",
+    "leaders": "LOGS.md",
+    "audits": "AUTORECOVERY.md",
+}
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: f"{path.parent.name}/{path.stem}")

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -20,7 +19,9 @@ from prometheus_client.registry import Collector as Metrics
 from bookie_server.config import BookieSettings
 from bookie_server.core.disk_use import DiskSpace
 from bookie_server.service.collector import Collected, Collector
+from bookie_server.service.devices import Devices
 from bookie_server.service.logging import black_out_secrets
+from bookie_server.service.read_only import ReadOnlyReason, ReadOnlySwitch
 from bookie_server.service.repair.progress import RepairProgress
 from bookie_server.storage.compaction.cycle import Compacted
 from bookie_server.storage.directories.opening import BookieStorage
@@ -40,6 +41,7 @@ class Serving:
     collector: Collector
     registry: CollectorRegistry
     repair: RepairProgress
+    read_only: ReadOnlySwitch
 
 
 class BookieView:
@@ -53,7 +55,7 @@ class BookieView:
         self._began = time.monotonic()
         self._loop = asyncio.get_running_loop()
         self._serving: Serving | None = None
-        self._devices: list[Hashable] = []
+        self._devices: Devices | None = None
         self._passes = 0
         self._last_pass: Collected | None = None
         self._last_pass_ms = 0
@@ -68,12 +70,13 @@ class BookieView:
         collector: Collector,
         metrics: Metrics,
         repair: RepairProgress,
+        read_only: ReadOnlySwitch,
     ) -> None:
         """Show the parts of an open storage from now on."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(metrics)
-        self._devices = [_device_of(each.path) for each in storage.directories]
-        self._serving = Serving(storage, collector, registry, repair)
+        self._devices = Devices(storage)
+        self._serving = Serving(storage, collector, registry, repair, read_only)
 
     def note_pass(self, collected: Collected) -> None:
         """Record the result of a pass of garbage collection."""
@@ -118,9 +121,9 @@ class BookieView:
         return self._serving is None or not self._serving.storage.is_writable
 
     def set_read_only(self, *, is_read_only: bool) -> None:
-        """Refuse regular adds, or accept them if there is room for them."""
-        storage = self.serving.storage
-        self._change(lambda: storage.set_read_only(is_read_only=is_read_only))
+        """Refuse regular adds, or accept them if there is room for them and no vacation."""
+        switch, reason = self.serving.read_only, ReadOnlyReason.ADMINISTRATOR
+        self._change(lambda: switch.set(reason, is_read_only=is_read_only))
 
     def collect_garbage(self, *, is_major: bool, is_minor: bool) -> None:
         """Request a pass of garbage collection, and a compaction of one of the kinds at its end."""
@@ -182,13 +185,9 @@ class BookieView:
     @property
     def disk_space(self) -> DiskSpace:
         """The bytes of the devices of all directories. Each device counts once."""
-        directories = self.serving.storage.directories
-        spaces = {
-            device: each.disk.space for device, each in zip(self._devices, directories, strict=True)
-        }
-        return DiskSpace(
-            sum(each.total for each in spaces.values()), sum(each.free for each in spaces.values())
-        )
+        if self._devices is None:
+            raise NotServingError("Bookie is not fully started yet")
+        return self._devices.space
 
     def scrub(self) -> None:
         """Continue the scrub that has not ended, or begin one."""
@@ -217,7 +216,7 @@ class BookieView:
         return self.serving.repair.as_fields()
 
     def disk_info(self) -> dict[str, int]:
-        """Return the free bytes and the size of the devices, with BookKeeper's names."""
+        """Return the free bytes and the size of the devices, under the names of BookKeeper."""
         space = self.disk_space
         return {"freeSpace": space.free, "totalSpace": space.total}
 
@@ -307,13 +306,6 @@ class _Change:
         with self._lock:
             self._is_withdrawn = True
             return self._has_run.is_set()
-
-
-def _device_of(path: str) -> Hashable:
-    try:
-        return Path(path).stat().st_dev
-    except OSError:
-        return path
 
 
 def _now_ms() -> int:

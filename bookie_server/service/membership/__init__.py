@@ -5,4 +5,5 @@
 - `directory_changes`: adds empty directories to a bookie, and removes lost ones.
 - `directory_record`: recognises an older copy of the directory, and another directory.
 - `ledger_records`: reads ledger metadata for storage and garbage collection.
+- `vacation`: follows the vacation of this bookie, which an operator takes out of service.
 """

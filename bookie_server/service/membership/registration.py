@@ -2,7 +2,7 @@
 
 After a lost session, the class `Registration` of the metadata store repeats the announcement. This
 module announces a change between writable and read-only, and retries until the store accepts the
-change.
+change. It also announces the free bytes again after they changed much (AUTORECOVERY.md#Z5).
 
 The metadata store keeps the registration of a killed bookie for a session timeout. The next start
 of the bookie does not wait for this timeout. The file `SESSION` of the directory contains the
@@ -19,6 +19,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,8 +29,13 @@ from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.metadata.tree import ZnodeTree
 from ledgerlog_spark.model import BookieInfo
+from ledgerlog_spark.wire.registration import FREE_BYTES_PROPERTY
 
 RETRY_DELAY_MS: Final = 1_000
+FREE_BYTES_INTERVAL_MS: Final = 60_000
+"""The free bytes are announced at most this often."""
+FREE_BYTES_PARTS: Final = 8
+"""The free bytes are announced again if they changed by more than one of these parts."""
 SESSION_FILE: Final = "SESSION"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -46,18 +52,26 @@ class BookieRegistration:
     storage of that bookie refuses the adds.
     """
 
-    def __init__(self, registration: Registration, info: BookieInfo) -> None:
+    def __init__(
+        self, registration: Registration, info: BookieInfo, free_bytes: Callable[[], int]
+    ) -> None:
+        """Create an object that announces nothing yet. `free_bytes` returns the usable bytes."""
         self._registration = registration
         self._info = info
+        self._free_bytes = free_bytes
         self._is_read_only = False
         self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, read_only: bool) -> None:
         """Announce the bookie to all clients, or fail if another session holds the bookie id."""
         self._is_read_only = read_only
+        self._note_free_bytes()
         await self._registration.register(self._info, read_only=read_only)
-        self._task = asyncio.create_task(self._follow(read_only), name="registration")
+        self._tasks = [
+            asyncio.create_task(self._follow(read_only), name="registration"),
+            asyncio.create_task(self._measure(), name="registered free bytes"),
+        ]
 
     def set_read_only(self, *, read_only: bool) -> None:
         """Announce whether the bookie is read-only, as soon as the store accepts the change."""
@@ -66,31 +80,45 @@ class BookieRegistration:
 
     async def stop(self) -> None:
         """Withdraw the announcement. If this fails, the end of the session deletes it."""
-        if self._task is not None:
-            self._task.cancel()
+        for task in self._tasks:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+                await task
         try:
             await self._registration.unregister(self._info.bookie_id)
         except LedgerLogError as error:
             _logger.warning("unregister_failed", **fields_of(error))
 
+    async def _measure(self) -> None:
+        while True:
+            await asyncio.sleep(FREE_BYTES_INTERVAL_MS / 1_000)
+            before = self._info.free_bytes or 0
+            if abs(self._free_bytes() - before) * FREE_BYTES_PARTS > before:
+                self._note_free_bytes()
+                self._changed.set()
+
+    def _note_free_bytes(self) -> None:
+        free = {FREE_BYTES_PROPERTY: str(self._free_bytes())}
+        self._info = replace(self._info, properties={**self._info.properties, **free})
+
     async def _follow(self, announced_read_only: bool) -> None:
+        announced = self._info
         while True:
             await self._changed.wait()
             self._changed.clear()
-            read_only = self._is_read_only
-            if read_only == announced_read_only:
+            read_only, info = self._is_read_only, self._info
+            if read_only == announced_read_only and info == announced:
                 continue
             try:
-                await self._registration.register(self._info, read_only=read_only)
+                await self._registration.register(info, read_only=read_only)
             except LedgerLogError as error:
                 _logger.warning("state_not_announced", read_only=read_only, **fields_of(error))
                 self._changed.set()
                 await asyncio.sleep(RETRY_DELAY_MS / 1_000)
             else:
-                announced_read_only = read_only
-                _logger.info("state_announced", read_only=read_only)
+                if read_only != announced_read_only:
+                    _logger.info("state_announced", read_only=read_only)
+                announced_read_only, announced = read_only, info
 
 
 class SessionFile:

@@ -3,8 +3,8 @@
 A `MachineHost` runs one machine on the event loop, and keeps the contract that
 `ledgerlog_spark.protocol` lists for hosts. The host passes on the first reply to each request, and
 drops later replies. Events go through a queue (`event_queue.py`). The bytes of a run are encoded
-once. Digests are verified before the machine gets an entry. The candidates for an ensemble are
-shuffled.
+once. Digests are verified before the machine gets an entry. The order of the candidates for an
+ensemble is drawn.
 
 A request to a bookie needs no asyncio task, because the transport calls a function with the answer.
 Each request to the metadata store has a task. A ledger needs only a few of these requests.
@@ -296,11 +296,12 @@ class MachineHost(EventQueue[Event]):
 
     async def _list(self, effect: ListBookies) -> None:
         try:
-            candidates = await self._services.candidates()
+            found = await self._services.candidates(is_fresh=effect.is_fresh)
+            listed = BookiesListed(effect.request, found.names, found.bookies, found.policy)
         except LedgerLogError as error:
             _outcome_or_raise(error)
-            candidates = ()
-        self._reply(BookiesListed(effect.request, candidates))
+            listed = BookiesListed(effect.request, ())
+        self._reply(listed)
 
 
 class StallWatch:

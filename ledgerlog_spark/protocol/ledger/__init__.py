@@ -1,6 +1,6 @@
 """Replication of one ledger (docs/PROTOCOL.md).
 
-- `messages`: events and effects. `quorum`, `placement`: the bookies of an entry and of an ensemble.
+- `messages`: events and effects. `quorum`: the bookies of an entry.
 - `write`: the one writer. `recover`: closes a dead writer's ledger. `read`: reads entries.
 - `metadata_update`: repeats a change of the ledger metadata until its outcome is known. `overload`:
   bookies that answer BUSY. `entry_batch`: entries stored as columns. `read_room`: limits the memory

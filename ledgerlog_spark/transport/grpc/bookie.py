@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import grpc
+
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import port
@@ -20,6 +22,9 @@ from ledgerlog_spark.wire.opcodes import code_of
 
 CALLS_MAX = 4_096
 """Maximum number of calls to one bookie at the same time. Further calls are answered BUSY."""
+
+LIST_ENTRIES = "ListEntries"
+"""The call that a bookie refuses if its answer would be too large."""
 
 UNSENT_MAX = 4_096
 """Maximum number of unsent requests of a stream. Further requests are answered BUSY."""
@@ -155,7 +160,13 @@ class GrpcBookie:
 
         async def use(stub: Any) -> Code:
             nonlocal reply
-            reply = await getattr(stub, method)(message)
+            try:
+                reply = await getattr(stub, method)(message)
+            except grpc.aio.AioRpcError as error:
+                is_too_large = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                if method == LIST_ENTRIES and is_too_large:
+                    return Code.BAD_REQUEST
+                raise
             return code_of(reply.code)
 
         code = await outcome_of(self.channel(), self.retire, use)

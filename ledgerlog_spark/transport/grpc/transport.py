@@ -14,7 +14,7 @@ from ledgerlog_spark.model import NO_ENTRY, Code
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import port
 from ledgerlog_spark.transport.deadlines import Deadlines
-from ledgerlog_spark.transport.grpc.bookie import GrpcBookie, GrpcRequest, time_out
+from ledgerlog_spark.transport.grpc.bookie import LIST_ENTRIES, GrpcBookie, GrpcRequest, time_out
 from ledgerlog_spark.transport.prepared_run import PreparedRun
 from ledgerlog_spark.wire.requests import (
     check_ids,
@@ -132,6 +132,16 @@ class GrpcTransport:
             bookie = self._bookie(bookie_id)
             bookie.call("ReadLac", message, pending, lambda reply: reply.last_add_confirmed)
 
+    def list_entries(
+        self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: port.OnList
+    ) -> None:
+        """List the entries of a ledger, with one call."""
+        check_ids(ledger_id)
+        pending = GrpcRequest(lambda code, ranges: on_reply(code, ranges or ()))
+        if self._admit(pending, timeout_ms):
+            message = pb.ListEntriesRequest(ledger_id=ledger_id)
+            self._bookie(bookie_id).call(LIST_ENTRIES, message, pending, _ranges_of)
+
     def watch_lac(
         self,
         bookie_id: str,
@@ -193,3 +203,7 @@ class GrpcTransport:
             task = self._loop.create_task(self._bookies.pop(bookie_id).close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
+
+
+def _ranges_of(reply: pb.ListEntriesReply) -> tuple[tuple[int, int], ...]:
+    return tuple((one.first_entry_id, one.last_entry_id) for one in reply.ranges)

@@ -57,6 +57,8 @@ class V2Link:
         self._cut_off: list[PendingRun] = []
         self._runs_are_refused = False
         self._is_closed = False
+        self.connections_made = 0
+        """Number of connections so far. All answers of one connection are of one process."""
 
     def submit(self, pending: Pending, timeout_ms: int) -> None:
         """Send a request when there is a connection.
@@ -251,6 +253,7 @@ class V2Link:
             _, connection = await self._loop.create_connection(made, info.host, info.port)
         else:
             _, connection = await self._loop.create_connection(made, sock=connected)
+        self.connections_made += 1
         if not connection.is_lost:
             self._connection = connection
 

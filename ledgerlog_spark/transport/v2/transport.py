@@ -119,13 +119,19 @@ class V2Transport:
         self, bookie_id: str, request: port.WriteLac, timeout_ms: int, on_reply: port.OnAdd
     ) -> None:
         """Write a LAC as in `BookieTransport.write_lac`, with `GrpcTransport`."""
-        self._lacs().write_lac(bookie_id, request, timeout_ms, on_reply)
+        self._control_transport().write_lac(bookie_id, request, timeout_ms, on_reply)
 
     def read_lac(
         self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: port.OnLac
     ) -> None:
         """Read a LAC as in `BookieTransport.read_lac`, with `GrpcTransport`."""
-        self._lacs().read_lac(bookie_id, ledger_id, timeout_ms, on_reply)
+        self._control_transport().read_lac(bookie_id, ledger_id, timeout_ms, on_reply)
+
+    def list_entries(
+        self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: port.OnList
+    ) -> None:
+        """List entries as in `EntryLister.list_entries`, with `GrpcTransport`."""
+        self._control_transport().list_entries(bookie_id, ledger_id, timeout_ms, on_reply)
 
     def watch_lac(
         self,
@@ -135,7 +141,7 @@ class V2Transport:
         on_end: port.OnWatchEnd,
     ) -> port.CancelWatch:
         """Watch a LAC as in `BookieTransport.watch_lac`, with `GrpcTransport`."""
-        return self._lacs().watch_lac(bookie_id, request, on_rise, on_end)
+        return self._control_transport().watch_lac(bookie_id, request, on_rise, on_end)
 
     async def aclose(self) -> None:
         """Close all connections. Open requests are answered with `Code.UNAVAILABLE`."""
@@ -144,7 +150,7 @@ class V2Transport:
             await self._control.aclose()
         await asyncio.gather(*(link.aclose() for link in self._links.values()))
 
-    def _lacs(self) -> GrpcTransport:
+    def _control_transport(self) -> GrpcTransport:
         if self._control is None:
             # Imported here, because most clients never need gRPC, and its import takes 0.1 s.
             from ledgerlog_spark.transport.grpc.transport import GrpcTransport
@@ -161,6 +167,13 @@ class V2Transport:
         if prepared is None or prepared.request is not request:
             prepared = self._last_prepared = PreparedRun(request)
         return prepared
+
+    def recovery_connections(self, bookie_id: str) -> int:
+        """Number of connections for recovery adds that this transport has made to a bookie.
+
+        While the number stays the same, the bookie is the same process.
+        """
+        return self._link(bookie_id, V2Lane.CONTROL).connections_made
 
     def _link(self, bookie_id: str, lane: V2Lane) -> V2Link:
         link = self._links.get((bookie_id, lane))

@@ -263,3 +263,35 @@ def test_port_in_use_is_refused_by_number(run: Run, cluster: Cluster, tmp_path: 
     ended = run("zookeeper", "run", "--directory", tmp_path / "zk", "--port", port)
     assert ended.code == 2
     assert f"port {port}" in ended.err
+
+
+def test_places_and_the_policy_are_set_and_shown(run: Run) -> None:
+    assert run("bookies", "place", "bookie-1", "--rack", "r1", "--json").json["rack"] == "r1"
+    assert "r1" in run("bookies", "place", "bookie-1", "--region", "east").done
+    policy = run("bookies", "policy", "--min-racks", "3", "--enforce", "regions", "--json").json
+    assert policy["policy"]["min_racks_per_write_quorum"] == 3
+    assert policy["policy"]["enforce_regions"] is True
+    (placed,) = (each for each in policy["bookies"] if each["bookie_id"] == "bookie-1")
+    assert (placed["rack"], placed["region"], placed["host"]) == ("r1", "east", "127.0.0.1")
+    assert placed["free_bytes"] > 1 << 20
+    assert "enforce_regions" in run("bookies", "policy").done
+    unknown = run("bookies", "place", "boki-1", "--rack", "r1")
+    assert unknown.code == 1
+    assert "did you mean 'bookie-1'" in unknown.err
+    assert run("bookies", "place", "bookie-1").code == 2
+    assert run("bookies", "policy", "--min-racks", "0").code == 2
+    assert run("bookies", "place", "bookie-1", "--clear", "--json").json["rack"] is None
+    run("bookies", "policy", "--min-racks", "2", "--enforce", "none")
+
+
+def test_ledger_shows_the_rules_that_it_breaks(run: Run, client: BlockingClient) -> None:
+    with client.create_ledger() as ledger:
+        ledger.append(b"x")
+    assert "every rule is kept" in run("ledgers", "show", ledger.id).done
+    for bookie in range(3):
+        run("bookies", "place", f"bookie-{bookie}", "--rack", "r1")
+    assert "from entry 0: 1 of 2 racks" in run("ledgers", "show", ledger.id).done
+    shown = run("ledgers", "show", ledger.id, "--json").json
+    assert shown["fragments"][0]["misplaced"] == ["racks"]
+    for bookie in range(3):
+        run("bookies", "place", f"bookie-{bookie}", "--clear")

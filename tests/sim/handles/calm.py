@@ -122,7 +122,7 @@ def check_known_to_followers(world: HandleWorld, story: Story) -> None:
 
 async def bookies_come_and_go(world: HandleWorld, process: Process) -> None:
     """Check that a client learns of new bookies soon, and asks the store if it knows too few."""
-    random, known = world.random, process.client.services.bookies
+    random, known = world.random, process.client.services.bookies.writable
     gone: list[SimBookie] = random.sample(list(world.bookies.values()), random.choice((1, 3, 5)))
     process.tree.answer_delay_ms = random.choice((0, 40))
     for bookie in gone:

@@ -18,6 +18,7 @@ from bookie_server.service.admin.view import BookieView
 from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
 from bookie_server.service.metrics.durations import Durations
 from bookie_server.service.metrics.loop_lag import LoopLag
+from bookie_server.service.read_only import ReadOnlySwitch
 from bookie_server.service.repair.progress import RepairProgress
 from ledgerlog_spark.model import Code
 from tests.unit.bookie_service.test_collector import World, a_world
@@ -85,7 +86,7 @@ async def an_admin(directory: Path, **settings: Any) -> AsyncIterator[Admin]:
         metrics = ServiceCollector(
             ServiceCounters(), {}, storage.counters.by_metric, LoopLag(), Durations()
         )
-        view.serve(storage, world.collector, metrics, RepairProgress())
+        view.serve(storage, world.collector, metrics, RepairProgress(), ReadOnlySwitch(storage))
         view.is_running = True
         yield Admin(view, world)
 

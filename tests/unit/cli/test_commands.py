@@ -47,7 +47,8 @@ def test_all_commands_that_are_promised_exist() -> None:
         zookeeper run, bookie run, bookie inspect manifest, bookie inspect journal,
         bookie inspect entrylog, bookie inspect index, bookie inspect ledger, bookie check,
         bookie dump, bookie rebuild-index, bookie format, bookie upgrade, bookie downgrade,
-        bookies list, bookies info, ledgers list, ledgers show,
+        bookies list, bookies info, bookies place, bookies policy, bookies drain,
+        bookies decommission, bookies recover, ledgers list, ledgers show,
         ledgers read, ledgers seal, ledgers delete, logs list, logs show, logs create,
         logs append, logs tail, logs read, logs set, logs history,
         logs restore, logs sweep, logs check, logs truncate, logs delete, logs merge, upkeep run

@@ -10,7 +10,7 @@ import pytest
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LedgerLogError, MetadataUnavailableError
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
-from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
+from ledgerlog_spark.protocol.ledger.write.settings import WriterSettings
 from ledgerlog_spark.retry import RetryPolicy
 from ledgerlog_spark.testing.memory.tree import MemoryTree
 from tests.fixtures.client_world import ClientWorld
@@ -85,7 +85,7 @@ async def test_a_close_that_failed_in_an_outage_is_made_anew_by_the_next_one(
 async def test_a_bookie_that_came_a_moment_ago_makes_a_ledger_possible(world: ClientWorld) -> None:
     """The known list of bookies is as old as the last notification of its watch."""
     client = world.client()
-    bookies = client.services.bookies
+    bookies = client.services.bookies.writable
     bookies._names = list(await bookies.refreshed())[:2]
     handle = await client.create_ledger()
     assert len(handle.metadata.last_fragment.ensemble) == 3

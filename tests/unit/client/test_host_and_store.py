@@ -61,7 +61,7 @@ async def test_every_request_is_answered_once_and_only_a_write_can_be_in_doubt(
     services = hosted.host._services
     store: Any = SimpleNamespace(load=failing, write=failing, sync=failing)
     known: Any = SimpleNamespace(writable=failing, watch_writable=lambda _: None)
-    services.ledgers, services.bookies._registration = store, known
+    services.ledgers, services.bookies.writable._registration = store, known
     hosted.host.post(Start())
     await asyncio.sleep(2 * services.settings.metadata_timeout_ms / 1e3)
     start, *replies = hosted.machine.events

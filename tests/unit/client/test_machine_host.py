@@ -262,7 +262,7 @@ async def test_what_the_store_refuses_for_another_reason_ends_the_machine_with_t
     hosted = Hosted(world, at_start(effect))
     methods = dict.fromkeys(("load", "write", "writable"), staticmethod(refused))
     hosted.host._services.ledgers = type("Store", (), methods)()
-    hosted.host._services.bookies.refreshed = refused
+    hosted.host._services.bookies.writable.refreshed = refused
     hosted.host.post(Start())
     await asyncio.sleep(1)
     (crash,) = hosted.crashes

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from ledgerlog_spark.client.services import WritableBookies
+from ledgerlog_spark.client.bookies import WritableBookies
 from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
 from ledgerlog_spark.model import BookieInfo

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from ledgerlog_spark.model import Code
+from ledgerlog_spark.model import Code, Quorum
+from ledgerlog_spark.protocol.ledger.messages import BookiesListed
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import (
     FAILURES_IN_A_ROW_MAX,
     FailedBookies,
 )
 
 ENSEMBLE = ("b0", "b1", "b2")
+QUORUM = Quorum(3, 3, 2)
+LISTED = BookiesListed(1, ("b3",))
 
 
 def failed_often(bookie_id: str) -> FailedBookies:
@@ -23,17 +26,17 @@ def failed_often(bookie_id: str) -> FailedBookies:
 
 def test_who_failed_too_often_is_tried_again_after_a_wait() -> None:
     bookies = failed_often("b3")
-    assert bookies.choose(ENSEMBLE, ("b3",)).unreplaced == (0,)
+    assert bookies.choose(QUORUM, ENSEMBLE, LISTED).unreplaced == (0,)
     bookies.wait(0)
     bookies.waits_are_over()
-    assert bookies.choose(ENSEMBLE, ("b3",)).ensemble == ("b3", "b1", "b2")
+    assert bookies.choose(QUORUM, ENSEMBLE, LISTED).ensemble == ("b3", "b1", "b2")
 
 
 def test_who_failed_too_often_is_tried_again_of_another_ensemble() -> None:
     bookies = failed_often("b3")
     bookies.forget_indexes()
     bookies.report(1, "b1", Code.UNAVAILABLE)
-    assert bookies.choose(ENSEMBLE, ("b3",)).ensemble == ("b0", "b3", "b2")
+    assert bookies.choose(QUORUM, ENSEMBLE, LISTED).ensemble == ("b0", "b3", "b2")
 
 
 def test_an_index_that_was_settled_waits_no_longer() -> None:

@@ -36,6 +36,7 @@ from ledgerlog_spark.wire.registration import (
 from ledgerlog_spark.wire.repair_nodes import decode_note, encode_note
 from ledgerlog_spark.wire.repair_notes import Hole, HoleKind, Holes
 from ledgerlog_spark.wire.slice_requests import SliceReadRequest, encode_read_slices
+from ledgerlog_spark.wire.topology import Topology
 from ledgerlog_spark.wire.underreplication import MarkData, mark_path
 from ledgerlog_spark.wire.version_3 import refusal_of_version_3
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, ledger_path
@@ -172,6 +173,13 @@ def test_tables_of_the_page_have_the_numbers_of_the_code() -> None:
     for path, ledger_id in (("00/0000/L0042", 42), ("000/0000/0021/4748/L3647", 2147483647)):
         assert f"`{path}`" in TEXT
         assert ledger_path(ledger_id) == "/" + path
+
+
+def test_the_topology_is_that_of_the_page() -> None:
+    (text,) = re.findall(r"^```text topology\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+    topology = Topology.decode(text.encode())
+    assert topology.bookies["bookie-0"]["rack"] == "r7"
+    assert topology.encode() == text.strip().encode()
 
 
 def test_the_record_of_an_accepted_loss_is_that_of_the_page() -> None:

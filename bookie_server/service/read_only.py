@@ -1,0 +1,30 @@
+"""Combines the reasons for which a bookie refuses regular adds."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from bookie_server.storage.directories.opening import BookieStorage
+
+
+class ReadOnlyReason(Enum):
+    """A reason from outside of the storage, which has reasons of its own, such as its device."""
+
+    ADMINISTRATOR = "administrator"
+    VACATION = "vacation"
+
+
+class ReadOnlySwitch:
+    """Makes a storage read-only while there is a reason."""
+
+    def __init__(self, storage: BookieStorage) -> None:
+        self._storage = storage
+        self._reasons: set[ReadOnlyReason] = set()
+
+    def set(self, reason: ReadOnlyReason, *, is_read_only: bool) -> None:
+        """Add or remove a reason."""
+        if is_read_only:
+            self._reasons.add(reason)
+        else:
+            self._reasons.discard(reason)
+        self._storage.set_read_only(is_read_only=bool(self._reasons))

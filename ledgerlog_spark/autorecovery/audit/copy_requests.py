@@ -1,0 +1,125 @@
+"""The requests of the checks to bookies: lists of entries, and reads with verified digests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Any, Protocol
+
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.model import BookieInfo, Code, DigestType, LedgerMetadata
+from ledgerlog_spark.protocol.autorecovery.audit import messages as m
+from ledgerlog_spark.transport.port import BookieTransport, EntryLister, ReadBatch
+from ledgerlog_spark.waits import forever
+from ledgerlog_spark.wire.entry import EntryCodec
+
+READ_SIZE_BYTES_MAX = 1 << 20
+"""Size of one answer. A larger entry is read alone."""
+
+
+class CopyTransport(BookieTransport, EntryLister, Protocol):
+    """A transport that can also list entries."""
+
+
+class CopyRequests:
+    """Performs the requests of the checks."""
+
+    def __init__(
+        self,
+        transport: CopyTransport,
+        info_of: Callable[[str], Any],
+        timeout_ms: int,
+    ) -> None:
+        """Create an object that sends nothing before its first request.
+
+        Args:
+            transport: Sends the requests.
+            info_of: Reads the registration of a bookie.
+            timeout_ms: Deadline of each request.
+        """
+        self._transport = transport
+        self._info_of = info_of
+        self._timeout_ms = timeout_ms
+        self.performs: Mapping[type, Callable[[Any], Any]] = {
+            m.ListCopies: self._list,
+            m.VerifyCopies: self._verify,
+        }
+
+    async def _list(self, effect: m.ListCopies) -> m.CopiesListed:
+        try:
+            info: BookieInfo = await self._info_of(effect.bookie_id)
+        except LedgerLogError:
+            return m.CopiesListed(effect.request, m.ListOutcome.UNKNOWN)
+        if info.grpc_port is None:
+            return m.CopiesListed(effect.request, m.ListOutcome.UNSUPPORTED)
+        code, ranges = await self._reply(
+            partial(self._transport.list_entries, effect.bookie_id, effect.ledger_id)
+        )
+        if code is Code.OK:
+            return m.CopiesListed(effect.request, m.ListOutcome.LISTED, ranges)
+        if code.is_absent:
+            return m.CopiesListed(effect.request, m.ListOutcome.LISTED)
+        is_unable = code is Code.BAD_REQUEST
+        outcome = m.ListOutcome.UNSUPPORTED if is_unable else m.ListOutcome.UNKNOWN
+        return m.CopiesListed(effect.request, outcome)
+
+    async def _verify(self, effect: m.VerifyCopies) -> m.CopiesVerified:
+        """Read the first consecutive ids, which of a stripe are only a few."""
+        first = effect.entry_ids[0]
+        count = next(
+            (n for n, one in enumerate(effect.entry_ids) if one != first + n),
+            len(effect.entry_ids),
+        )
+        ledger_id = effect.record.ledger_id
+        request = ReadBatch(ledger_id, first, count, READ_SIZE_BYTES_MAX)
+        code, entries = await self._reply(
+            partial(self._transport.read_batch, effect.bookie_id, request)
+        )
+        if code.is_absent:
+            return m.CopiesVerified(effect.request, first, absent=(first,))
+        if code is Code.DIGEST_MISMATCH:
+            return m.CopiesVerified(effect.request, first, damaged=(first,))
+        if code is not Code.OK or not entries:
+            return m.CopiesVerified(effect.request, first - 1, is_unknown=True)
+        entries = entries[:count]
+        damaged = damaged_in(effect.record.metadata, ledger_id, first, entries)
+        return m.CopiesVerified(
+            effect.request,
+            first + len(entries) - 1,
+            damaged=damaged,
+            size_bytes=sum(map(len, entries)),
+        )
+
+    async def _reply(self, send: Callable[[int, Callable[..., None]], None]) -> Any:
+        """Send a request of the port, and return what its callback got."""
+        answered: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()
+
+        def on_reply(*reply: Any) -> None:
+            if not answered.done():
+                answered.set_result(reply)
+
+        send(self._timeout_ms, on_reply)
+        return await forever(answered, "the transport answers each request by its deadline")
+
+
+def damaged_in(
+    metadata: LedgerMetadata, ledger_id: int, first_entry_id: int, entries: Sequence[bytes]
+) -> list[int]:
+    """The ids of consecutive entries whose digest or header is wrong."""
+    codec = _codec(metadata.digest_type, metadata.password)
+    damaged = list[int]()
+    position = 0
+    while position < len(entries):
+        entry_id = first_entry_id + position
+        valid = codec.decode_prefix(entries[position:], ledger_id, entry_id)
+        position += 0 if valid is None else len(valid.payloads)
+        if position < len(entries):
+            damaged.append(first_entry_id + position)
+            position += 1
+    return damaged
+
+
+@lru_cache(maxsize=64)
+def _codec(digest_type: DigestType, password: bytes) -> EntryCodec:
+    return EntryCodec(digest_type, password)

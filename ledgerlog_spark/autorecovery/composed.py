@@ -1,0 +1,81 @@
+"""Connects the auditor, the replication worker and the vacations of one process to stores."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ledgerlog_spark.autorecovery.audit.service import AuditService, AuditServiceSettings
+from ledgerlog_spark.autorecovery.replicate.worker import (
+    ReplicationWorker,
+    WorkerParts,
+    WorkerSettings,
+)
+from ledgerlog_spark.autorecovery.vacate.vacations import run_vacations
+from ledgerlog_spark.composition import log_client_on, services_on
+from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.transport.grpc.transport import GrpcTransport
+from ledgerlog_spark.transport.v2.transport import V2Transport
+
+Report = Callable[[str, Any], None]
+"""Called with the name of an event, and with its subject."""
+
+
+class AutoRecovery:
+    """The auditor and the replication worker of one process.
+
+    Attributes:
+        auditor: Votes, and audits while it is elected.
+        worker: Heals ledgers.
+    """
+
+    def __init__(
+        self,
+        member_id: str,
+        stores: MetadataStores,
+        report: Report,
+        worker: WorkerSettings | None = None,
+        audit: AuditServiceSettings | None = None,
+    ) -> None:
+        """Create both. Nothing is sent before `run`.
+
+        Args:
+            member_id: The id of the bookie, or `host:port` of the daemon.
+            stores: The stores of the cluster, which this object does not close.
+            report: Gets what happens.
+            worker: The limits of the worker.
+            audit: The settings of the auditor.
+        """
+        self._id, self._stores = member_id, stores
+        self._transport = V2Transport(stores.registration.info)
+        self._control = GrpcTransport(stores.registration.info)
+        self._client = client = log_client_on(stores, self._transport)
+        services = services_on(stores, self._transport)
+
+        async def recover(ledger_id: int, password: bytes, floor: int) -> LedgerMetadata:
+            return await client.seal(ledger_id, password=password, floor_entry_id=floor)
+
+        parts = WorkerParts(
+            stores=stores,
+            transport=self._transport,
+            control=self._control,
+            bookies=services.bookies,
+            floor_of=client.logs.floor,
+            recover=recover,
+        )
+        self.worker = ReplicationWorker(member_id, parts, report, worker)
+        self.auditor = AuditService(member_id, stores, services, self._transport, report, audit)
+
+    async def run(self) -> None:
+        """Audit, heal and run vacations until this call is cancelled. Then close everything."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.auditor.run())
+                group.create_task(self.worker.run())
+                group.create_task(run_vacations(self._id, self._stores))
+        finally:
+            await self._client.aclose()
+            await self._control.aclose()
+            await self._transport.aclose()

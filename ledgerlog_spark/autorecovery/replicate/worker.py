@@ -1,0 +1,368 @@
+"""A replication worker: takes ledgers from the three queues, and heals several at a time.
+
+The worker keeps no state that another worker needs. After a crash, another worker takes the ledgers
+when the session has ended, and copies only what the bookies lack.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import islice
+from random import Random
+from typing import Any
+
+from ledgerlog_spark.autorecovery.replicate.bookie_requests import (
+    BookieRequests,
+    ControlReads,
+    CopyCounters,
+    CopyTransport,
+)
+from ledgerlog_spark.autorecovery.replicate.job_runner import run_job
+from ledgerlog_spark.autorecovery.replicate.quiet import QuietLedgers
+from ledgerlog_spark.autorecovery.replicate.store_requests import (
+    FencePace,
+    Recover,
+    StoreRequests,
+)
+from ledgerlog_spark.client.bookies import BookieChoice
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.metadata.tree import CancelWatch
+from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.protocol.autorecovery.replicate.job import (
+    LedgerReplication,
+    ReplicationSettings,
+)
+from ledgerlog_spark.protocol.autorecovery.replicate.messages import JobEnded, Outcome, TaskQueue
+from ledgerlog_spark.protocol.autorecovery.replicate.pace import CopyPace
+from ledgerlog_spark.protocol.autorecovery.replicate.schedule import TaskKey, TaskSchedule
+from ledgerlog_spark.wire.repair_notes import Attempts, WorkerReport, WorkerTask
+
+POLL_SECONDS = 10.0
+"""A queue is walked again after this time, even if no watch reported a change."""
+REPORT_SECONDS = 2.0
+LOOK_MAX = 1_000
+"""Number of ledgers of each queue that one look considers."""
+NOTED_FAILURES = 3
+"""From this number of failures in a row on, a note says why a ledger is not healed."""
+
+Report = Callable[[str, Any], None]
+"""Called with the name of an event, and with its subject."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """Limits of a worker.
+
+    Attributes:
+        jobs_max: Number of ledgers that are healed at the same time.
+        bytes_per_second_max: Bytes that are copied in a second; 0 sets no limit.
+        request_timeout_ms: Deadline of each request to a bookie.
+        job: Limits of each job.
+    """
+
+    jobs_max: int = 8
+    bytes_per_second_max: int = 0
+    request_timeout_ms: int = 10_000
+    job: ReplicationSettings = field(default_factory=ReplicationSettings)
+
+
+@dataclass(slots=True)
+class WorkerCounters(CopyCounters):
+    """What a worker has done since it began."""
+
+    ledgers_healed: int = 0
+    jobs_failed: int = 0
+    members_replaced: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerParts:
+    """What a worker needs.
+
+    Attributes:
+        stores: The stores of the cluster, with the session of the worker.
+        transport: Sends requests to bookies.
+        control: Sends recovery reads through the control services.
+        bookies: Places of bookies, and the policy.
+        floor_of: Reads the last entry of a ledger that a log lists.
+        recover: Closes a ledger.
+    """
+
+    stores: MetadataStores
+    transport: CopyTransport
+    control: ControlReads
+    bookies: BookieChoice
+    floor_of: Callable[[int], Awaitable[int]]
+    recover: Callable[[int, bytes, int], Awaitable[LedgerMetadata]]
+
+
+class ReplicationWorker:
+    """Heals ledgers while `run` runs.
+
+    Attributes:
+        counters: What it has done.
+        state: `working`, `idle` or `disabled`.
+    """
+
+    def __init__(
+        self,
+        worker_id: str,
+        parts: WorkerParts,
+        report: Report = lambda _event, _subject: None,
+        settings: WorkerSettings | None = None,
+    ) -> None:
+        """Create a worker that sends nothing before `run`.
+
+        Args:
+            worker_id: The id of the bookie, or `host:port` of the daemon.
+            parts: Its stores and transports.
+            report: Gets what happens.
+            settings: Its limits.
+        """
+        self._id = worker_id
+        self._parts = parts
+        self._report = report
+        self._settings = settings or WorkerSettings()
+        self.counters = WorkerCounters()
+        self.state = "idle"
+        self._pace = CopyPace(self._settings.bytes_per_second_max)
+        self._requests = BookieRequests(
+            parts.transport,
+            parts.control,
+            parts.stores.registration.info,
+            self._pace,
+            self.counters,
+            self._settings.request_timeout_ms,
+        )
+        self._quiet = QuietLedgers()
+        self._fences = FencePace()
+        self._recover: Recover = parts.recover
+        self._schedule = TaskSchedule()
+        self._random = Random()  # noqa: S311 - for the order of ledgers, not for secrets
+        self._jobs: dict[asyncio.Task[None], tuple[TaskKey, LedgerReplication]] = {}
+        self._wake = asyncio.Event()
+        self._candidates: list[TaskKey] = []  # tasks that the newest walk found, and none took
+        self._walked_at = -POLL_SECONDS
+        self._is_changed = True
+        self._is_lost = False
+        self._bytes_before = 0
+        self._reported_at = 0.0
+
+    async def run(self) -> None:
+        """Heal ledgers until this call is cancelled."""
+        cancels = self._watches()
+        reporting = asyncio.create_task(self._report_for_ever())
+        try:
+            while True:
+                await self._turn()
+        finally:
+            for cancel in cancels:
+                cancel()
+            reporting.cancel()
+            await self._drop_jobs()
+            await asyncio.gather(reporting, return_exceptions=True)
+            with contextlib.suppress(LedgerLogError):
+                await self._parts.stores.worker_reports.withdraw(self._id)
+
+    def _watches(self) -> list[CancelWatch]:
+        stores = self._parts.stores
+        return [
+            stores.marks.watch(self._on_queue),
+            stores.holes.watch(self._on_queue),
+            stores.moves.watch(self._on_queue),
+            stores.recovery_switch.watch_enabled(self._wake.set),
+            stores.registration.watch_writable(self._on_registration),
+            stores.tree.watch_session(self._on_session),
+        ]
+
+    def _on_queue(self) -> None:
+        self._is_changed = True
+        self._wake.set()
+
+    def _on_registration(self) -> None:
+        self._schedule.reset()
+        self._on_queue()
+
+    def _on_session(self) -> None:
+        """Another session has begun: the locks are gone, so all jobs are dropped."""
+        self._is_lost = True
+        self._wake.set()
+
+    async def _turn(self) -> None:
+        """Begin jobs, and wait until a job has ended, a queue has changed, or a task is due."""
+        self._wake.clear()
+        if self._is_lost:
+            self._is_lost = False
+            self._report("session_lost", self._id)
+            await self._drop_jobs()
+        try:
+            await self._begin_jobs()
+        except LedgerLogError as error:
+            self._report("queue_failed", error)
+        due_ms = self._schedule.next_due_ms()
+        wait_seconds = POLL_SECONDS
+        if due_ms is not None:
+            wait_seconds = min(POLL_SECONDS, max(0.05, (due_ms - _now_ms()) / 1e3))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_seconds):
+                await self._wake.wait()
+
+    async def _begin_jobs(self) -> None:
+        if not await self._parts.stores.recovery_switch.is_enabled():
+            self.state = "disabled"
+            return
+        if not self._fill() and self._is_walk_due():
+            self._candidates = await self._queued()
+            self._fill()
+        self.state = "working" if self._jobs else "idle"
+
+    def _fill(self) -> bool:
+        """Begin with the candidates that are due. Return whether all places are taken."""
+        free = self._settings.jobs_max - len(self._jobs)
+        for key in list(islice(self._schedule.due(self._candidates, _now_ms()), free)):
+            self._candidates.remove(key)
+            self._begin(key)
+        return len(self._jobs) >= self._settings.jobs_max
+
+    def _is_walk_due(self) -> bool:
+        """Whether the queues are walked now: a ledger of a queue needs a request of its own."""
+        now = time.monotonic()
+        if not self._is_changed and now - self._walked_at < POLL_SECONDS:
+            return False
+        self._is_changed, self._walked_at = False, now
+        return True
+
+    async def _queued(self) -> list[TaskKey]:
+        """The tasks of the queues, marks first. Workers look at them in different orders."""
+        stores = self._parts.stores
+        found: list[TaskKey] = []
+        for queue, notes in (
+            (TaskQueue.MARK, stores.marks),
+            (TaskQueue.HOLE, stores.holes),
+            (TaskQueue.MOVE, stores.moves),
+        ):
+            some = [(queue, one) async for one in _first(notes.walk(), LOOK_MAX)]
+            self._random.shuffle(some)
+            found += some
+        return found
+
+    def _begin(self, key: TaskKey) -> None:
+        self._schedule.begin(key)
+        machine = LedgerReplication(key[1], self._settings.job)
+        task = asyncio.create_task(self._run_job(key, machine))
+        self._jobs[task] = key, machine
+        task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._jobs.pop(task, None)
+        self._wake.set()
+        if not task.cancelled() and task.exception() is not None:
+            self._report("job_crashed", task.exception())
+
+    async def _run_job(self, key: TaskKey, machine: LedgerReplication) -> None:
+        queue, ledger_id = key
+        requests = StoreRequests(
+            self._parts.stores,
+            queue,
+            ledger_id,
+            self._id,
+            bookies=self._parts.bookies,
+            floor_of=self._parts.floor_of,
+            recover=self._recover,
+            read_lac=self._requests.read_lac,
+            quiet=self._quiet,
+            fences=self._fences,
+        )
+
+        def metadata() -> LedgerMetadata:
+            assert requests.record is not None, "copies are read after the record"
+            return requests.record.value
+
+        performers = {**requests.performs, **self._requests.performs(ledger_id, metadata)}
+        outcome: Outcome | None = None
+        try:
+            ended = await run_job(machine, performers)
+            outcome = ended.outcome
+        finally:
+            failures = self._schedule.end(key, outcome, _now_ms())
+            if outcome is None:
+                await asyncio.shield(requests.release())
+        await self._take_end(key, ended, failures)
+
+    async def _take_end(self, key: TaskKey, ended: JobEnded, failures: int) -> None:
+        counters = self.counters
+        counters.ledgers_healed += ended.outcome is Outcome.HEALED
+        counters.members_replaced += ended.replaced
+        counters.jobs_failed += failures > 0
+        if ended.outcome is not Outcome.LOCKED:
+            self._report("job", (key[0].value, key[1], ended))
+        with contextlib.suppress(LedgerLogError):
+            await self._note(key, ended, failures)
+
+    async def _note(self, key: TaskKey, ended: JobEnded, failures: int) -> None:
+        """Store why a ledger is not healed, from the third failure on. A success ends the note."""
+        notes, ledger_id = self._parts.stores.attempts, key[1]
+        if failures >= NOTED_FAILURES:
+            now_ms = time.time_ns() // 1_000_000
+            name, pause_ms = ended.outcome.name.lower(), self._schedule.pause_ms(key)
+            attempt = Attempts(failures, name, ended.detail, self._id, now_ms, pause_ms)
+            await notes.add(ledger_id, attempt)
+        elif ended.outcome in (Outcome.HEALED, Outcome.DELETED):
+            found = await notes.load(ledger_id)
+            if found is not None:
+                await notes.delete(ledger_id, found.version)
+
+    async def _drop_jobs(self) -> None:
+        """Cancel all jobs. Each gives its lock back, if the session that took it still lives."""
+        jobs = list(self._jobs)
+        for task in jobs:
+            task.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+
+    # Progress.
+
+    async def _report_for_ever(self) -> None:
+        """Publish the progress every two seconds."""
+        while True:
+            with contextlib.suppress(LedgerLogError):
+                await self._parts.stores.worker_reports.publish(self._id, self.progress())
+            await asyncio.sleep(REPORT_SECONDS)
+
+    def progress(self) -> WorkerReport:
+        """What the worker does now. The rate is measured since the last call."""
+        counters, now = self.counters, time.monotonic()
+        elapsed = now - self._reported_at
+        rate = int((counters.bytes_copied - self._bytes_before) / elapsed) if elapsed > 0 else 0
+        self._bytes_before, self._reported_at = counters.bytes_copied, now
+        tasks = tuple(
+            WorkerTask(key[1], key[0].value, machine.entries_copied)
+            for key, machine in self._jobs.values()
+        )
+        return WorkerReport(
+            tasks=tasks,
+            ledgers_healed=counters.ledgers_healed,
+            entries_copied=counters.entries_copied,
+            bytes_copied=counters.bytes_copied,
+            bytes_per_second=rate,
+            bytes_per_second_max=self._settings.bytes_per_second_max,
+            state=self.state,
+            reported_ms=time.time_ns() // 1_000_000,
+        )
+
+
+async def _first(walk: AsyncIterator[int], count_max: int) -> AsyncIterator[int]:
+    count = 0
+    async for ledger_id in walk:
+        yield ledger_id
+        count += 1
+        if count == count_max:
+            return
+
+
+def _now_ms() -> float:
+    return time.monotonic() * 1e3

@@ -1,0 +1,53 @@
+"""Runs the vacations of a cluster, in the process that holds their lease.
+
+The lease is not Apache's election: vacations also end while an auditor of Apache is elected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from ledgerlog_spark.autorecovery.vacate.runner import VacationRunner
+from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.protocol.autorecovery.vacate.vacating import VacatingSettings
+
+LEASE = "autorecovery-vacations"
+LEASE_SECONDS = 10.0
+LOOK_SECONDS = 5.0
+
+_logger = logging.getLogger(__name__)
+
+
+async def run_vacations(
+    member_id: str, stores: MetadataStores, settings: VacatingSettings | None = None
+) -> None:
+    """Look for vacations, and run each of them to its end. Runs until the caller cancels it.
+
+    The lease only saves work: a process that has lost it may still run, because each write compares
+    versions. One vacation runs at a time, in the order of the bookies' ids.
+    """
+    pause = 0.0
+    try:
+        while True:
+            await asyncio.sleep(pause)
+            pause = LEASE_SECONDS
+            try:
+                if await stores.leases.acquire(LEASE, {"id": member_id}):
+                    pause = LOOK_SECONDS
+                    await _run_next(stores, settings)
+            except LedgerLogError as error:
+                _logger.warning("vacations cannot be read: %s", error)
+    finally:
+        with contextlib.suppress(LedgerLogError):
+            await stores.leases.release(LEASE)
+
+
+async def _run_next(stores: MetadataStores, settings: VacatingSettings | None) -> None:
+    for bookie_id, found in sorted((await stores.vacations.all()).items()):
+        if not found.value.is_over:
+            end = await VacationRunner(stores, bookie_id, settings).run()
+            _logger.info("vacation of bookie %s: %s", bookie_id, end.value)
+            return

@@ -1,0 +1,4 @@
+"""`ledgerlog autorecovery`: the commands for auto-recovery.
+
+- `status`: status, queue. `switch`: enable, disable, audit, delay.
+"""

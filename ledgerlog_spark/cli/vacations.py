@@ -1,0 +1,330 @@
+"""`ledgerlog bookies drain|decommission|recover`: takes a bookie out of service, with progress.
+
+The commands only write and watch a node. The auditor does the work, so Ctrl-C ends the display and
+not the vacation (AUTORECOVERY.md#Y1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn
+
+from ledgerlog_spark.autorecovery.vacate.survey import holdings, surroundings
+from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, Yes, confirm, metadata
+from ledgerlog_spark.cli.output import AsJson, console, counted, print_fields, print_json
+from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError, MetadataVersionError
+from ledgerlog_spark.metadata.registration import checked_bookie_id
+from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.model import Versioned
+from ledgerlog_spark.protocol.autorecovery.vacate.refusals import (
+    Holdings,
+    Surroundings,
+    refusals,
+)
+from ledgerlog_spark.protocol.autorecovery.vacate.speed import Speed, VacatingRate
+from ledgerlog_spark.wire.repair_notes import Vacation, VacationKind, VacationPhase
+
+POLL_SECONDS = 2.0
+LINE_SECONDS = 10.0
+"""Time between two lines of progress if the output is no terminal."""
+
+app = typer.Typer()
+
+BookieId = Annotated[str, typer.Argument(help="Bookie ID. `bookies list` shows all.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show the ledgers, the bytes and the refusals only.")
+]
+Cancel = Annotated[bool, typer.Option("--cancel", help="End the vacation of the bookie.")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What a command was called with."""
+
+    kind: VacationKind
+    bookie_id: str
+    dry_run: bool
+    cancel: bool
+    yes: bool
+    uri: str
+    as_json: bool
+
+    def run(self) -> None:
+        """Run the command."""
+        checked_bookie_id(self.bookie_id)
+        if self.dry_run and self.cancel:
+            raise ConfigurationError("--dry-run and --cancel exclude each other: pass one of them")
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(_cancel(self) if self.cancel else _begin(self))
+            return
+        console.print(
+            f"the vacation of bookie {self.bookie_id} continues: run the same command to see its "
+            "progress, or pass --cancel to end it",
+            soft_wrap=True,
+        )
+
+
+@app.command("drain", epilog="Example: ledgerlog bookies drain bookie-0 --dry-run")
+def drain(
+    bookie_id: BookieId,
+    dry_run: DryRun = False,
+    cancel: Cancel = False,
+    yes: Yes = False,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Move all entries of a bookie to other bookies. The bookie becomes read-only.
+
+    `--cancel` makes the bookie writable again, also after the end. Ctrl-C ends
+    the display of the progress only.
+    """
+    _Wish(VacationKind.DRAIN, bookie_id, dry_run, cancel, yes, uri, as_json).run()
+
+
+@app.command("decommission", epilog="Example: ledgerlog bookies decommission bookie-0 --yes")
+def decommission(
+    bookie_id: BookieId,
+    dry_run: DryRun = False,
+    cancel: Cancel = False,
+    yes: Yes = False,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Move all entries of a bookie to other bookies, and delete its cookie at the end.
+
+    After that, the bookie does not start again. Its ID cannot be used again.
+    """
+    _Wish(VacationKind.DECOMMISSION, bookie_id, dry_run, cancel, yes, uri, as_json).run()
+
+
+@app.command("recover", epilog="Example: ledgerlog bookies recover bookie-0 --dry-run")
+def recover(
+    bookie_id: BookieId,
+    dry_run: DryRun = False,
+    cancel: Cancel = False,
+    yes: Yes = False,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the entries of a bookie that is down from the other bookies, at once.
+
+    Without this command, the auditor waits before it does so. If the bookie comes
+    back, it ends the recovery.
+    """
+    _Wish(VacationKind.RECOVER, bookie_id, dry_run, cancel, yes, uri, as_json).run()
+
+
+async def _begin(wish: _Wish) -> None:
+    async with metadata(wish.uri) as stores:
+        found = await stores.vacations.load(wish.bookie_id)
+        if found is None or wish.dry_run:
+            await _survey(stores, wish)
+            if wish.dry_run:
+                return
+            found = await _write(stores, wish)
+        elif found.value.kind is not wish.kind:
+            raise LocalProtocolError(
+                f"bookie {wish.bookie_id} has a vacation of kind {found.value.kind.value}: end it "
+                "with the command of this name, and --cancel",
+                bookie_id=wish.bookie_id,
+            )
+        await _follow(stores, wish)
+
+
+async def _survey(stores: MetadataStores, wish: _Wish) -> None:
+    """Print what the bookie holds, and raise an error if the vacation is refused."""
+    held, around = await asyncio.gather(
+        holdings(stores, wish.bookie_id), surroundings(stores, wish.bookie_id)
+    )
+    is_recovery = wish.kind is VacationKind.RECOVER
+    reasons = refusals(held, around, is_recovery=is_recovery)
+    if wish.dry_run and wish.as_json:
+        print_json(_summary(held, around, reasons))
+    elif not wish.as_json:
+        shown = _summary(held, around, reasons)
+        del shown["refusals"]  # they are in the error
+        print_fields(f"{wish.kind.value} of bookie {wish.bookie_id}", shown)
+    if reasons:
+        raise LocalProtocolError(
+            f"bookie {wish.bookie_id} is not taken out of service: {'; '.join(reasons)}",
+            bookie_id=wish.bookie_id,
+            refusals=tuple(reasons),
+        )
+
+
+def _summary(held: Holdings, around: Surroundings, reasons: list[str]) -> dict[str, Any]:
+    return {
+        "bookie_id": held.bookie_id,
+        "ledgers": held.ledgers,
+        "open_ledgers": held.open_ledgers,
+        "bytes": held.size_bytes,
+        "targets": len(around.targets(held.bookie_id)),
+        "free_bytes_elsewhere": around.free_elsewhere(held.bookie_id),
+        "refusals": reasons,
+    }
+
+
+async def _write(stores: MetadataStores, wish: _Wish) -> Versioned[Vacation]:
+    if not wish.yes:
+        # A question on another thread would outlive Ctrl-C.
+        confirm(f"{wish.kind.value} bookie {wish.bookie_id}", otherwise="nothing was changed")
+    begun_by = f"{getpass.getuser()}@{socket.gethostname()}"
+    begun_ms = time.time_ns() // 1_000_000
+    vacation = Vacation(wish.kind, VacationPhase.DRAINING, begun_by, begun_ms)
+    version = await stores.vacations.write(wish.bookie_id, vacation, None)
+    return Versioned(vacation, version)
+
+
+async def _cancel(wish: _Wish) -> None:
+    async with metadata(wish.uri) as stores:
+        found = await stores.vacations.load(wish.bookie_id)
+        if found is None or found.value.kind is not wish.kind:
+            raise LocalProtocolError(
+                f"bookie {wish.bookie_id} has no vacation of kind {wish.kind.value}; nothing was "
+                "changed",
+                bookie_id=wish.bookie_id,
+            )
+        if found.value.forbids_starts:
+            raise LocalProtocolError(
+                f"bookie {wish.bookie_id} is decommissioned already, and its cookie is deleted; "
+                "nothing was changed",
+                bookie_id=wish.bookie_id,
+            )
+        if not await stores.vacations.delete(wish.bookie_id, found.version):
+            raise MetadataVersionError(
+                f"the vacation of bookie {wish.bookie_id} has just changed; nothing was changed, "
+                "so try again",
+                bookie_id=wish.bookie_id,
+            )
+    text = f"the vacation of bookie {wish.bookie_id} is cancelled; entries that were moved stay"
+    if wish.as_json:
+        print_json({"bookie_id": wish.bookie_id, "is_cancelled": True})
+    else:
+        console.print(text, soft_wrap=True)
+
+
+async def _states(stores: MetadataStores, wish: _Wish) -> AsyncIterator[Vacation]:
+    """Yield the vacation after each change or two seconds, until it is over."""
+    changed = asyncio.Event()
+    cancel = stores.vacations.watch(wish.bookie_id, changed.set)
+    try:
+        while True:
+            changed.clear()
+            found = await stores.vacations.load(wish.bookie_id)
+            if found is None:
+                raise LocalProtocolError(
+                    f"the vacation of bookie {wish.bookie_id} was cancelled",
+                    bookie_id=wish.bookie_id,
+                )
+            yield found.value
+            if found.value.is_over:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await changed.wait()
+    finally:
+        cancel()
+
+
+async def _follow(stores: MetadataStores, wish: _Wish) -> None:
+    if await stores.auditor_election.current() is None:
+        console.print(
+            "no auditor runs, so nothing is moved: start `ledgerlog autorecovery run`",
+            style="yellow",
+            soft_wrap=True,
+        )
+    speed, vacation = Speed(), None
+    show = _Lines() if wish.as_json or not sys.stdout.isatty() else _Bar(wish)
+    with show:
+        async for vacation in _states(stores, wish):
+            left = max(0, vacation.ledgers_left), max(0, vacation.bytes_left)
+            show.update(vacation, speed.note(asyncio.get_running_loop().time(), *left))
+    assert vacation is not None, "there is at least one state"
+    if wish.as_json:
+        print_json({"bookie_id": wish.bookie_id, **asdict(vacation)})
+        return
+    console.print(_ended(wish, vacation), soft_wrap=True)
+
+
+def _ended(wish: _Wish, vacation: Vacation) -> str:
+    moved = counted(max(0, vacation.ledgers_total), "ledger", "ledgers")
+    after = {
+        VacationKind.DRAIN: "it stays read-only until `--cancel`",
+        VacationKind.DECOMMISSION: "its cookie is deleted, so stop it, and format its directories",
+        VacationKind.RECOVER: "all entries have their copies on other bookies",
+    }[wish.kind]
+    return f"no ledger names bookie {wish.bookie_id} any more ({moved} moved): {after}"
+
+
+def progress_text(vacation: Vacation, rate: VacatingRate) -> str:
+    """One line about the progress."""
+    if vacation.walks == 0:
+        return f"{vacation.phase.value}: the ledgers are counted"
+    text = (
+        f"{vacation.phase.value}: {vacation.ledgers_left:,} of {vacation.ledgers_total:,} ledgers "
+        f"and {vacation.bytes_left:,} of {vacation.bytes_total:,} bytes are left"
+    )
+    if rate.left_s is None:
+        return text
+    return f"{text}, {rate.bytes_per_s / 1e6:,.1f} MB/s, about {_duration(rate.left_s)} to go"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes}:{rest:02} min"
+
+
+class _Lines:
+    """Progress as lines, for a file or a pipe."""
+
+    def __init__(self) -> None:
+        self._printed_s = -LINE_SECONDS
+        self._last = ""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def update(self, vacation: Vacation, rate: VacatingRate) -> None:
+        """Print a line to standard error if it changed, at most every ten seconds."""
+        text, now_s = progress_text(vacation, rate), time.monotonic()
+        if text != self._last and now_s - self._printed_s >= LINE_SECONDS:
+            self._last, self._printed_s = text, now_s
+            typer.echo(text, err=True)
+
+
+class _Bar:
+    """Progress as a bar, for a terminal."""
+
+    def __init__(self, wish: _Wish) -> None:
+        bar, text = BarColumn(bar_width=30), TextColumn("{task.fields[text]}")
+        self._progress = Progress(bar, text, console=console)
+        self._task = self._progress.add_task("", total=None, text=f"bookie {wish.bookie_id}")
+
+    def __enter__(self) -> None:
+        self._progress.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def update(self, vacation: Vacation, rate: VacatingRate) -> None:
+        """Draw the bar."""
+        total = vacation.bytes_total or vacation.ledgers_total
+        left = vacation.bytes_left if vacation.bytes_total else vacation.ledgers_left
+        if vacation.walks:
+            done = total if vacation.is_over else max(0, total - left)
+            self._progress.update(self._task, total=max(1, total), completed=done)
+        self._progress.update(self._task, text=progress_text(vacation, rate))

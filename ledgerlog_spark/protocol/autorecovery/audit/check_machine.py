@@ -1,0 +1,161 @@
+"""The base of the checks: machines that walk over all ledgers with one request at a time.
+
+`_run` is a generator, which yields requests and gets their replies. It never returns: a check ends
+with the session of its lease.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ledgerlog_spark.protocol.autorecovery.audit.messages import (
+    CheckEffect,
+    CheckEvent,
+    ClusterRead,
+    ClusterState,
+    LedgerRecord,
+    LoadRecords,
+    NoteWritten,
+    ReadCluster,
+    ReadRecords,
+    RecordsRead,
+    SessionEnded,
+    SteppedDown,
+    StoreResumed,
+    StoreSuspended,
+    WriteHole,
+    WriteMove,
+)
+from ledgerlog_spark.protocol.ledger.messages import StartTimer
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.protocol.autorecovery.audit.messages import FoundHole
+
+T = TypeVar("T")
+Steps = Generator[Any, Any, T]
+"""Part of a machine: effects, and the handling of their replies."""
+
+PAGE_RECORDS = 256
+HOLES_MAX = 64
+"""Number of holes of one ledger that one note reports. A worker compares whole lists anyway."""
+NOTE_ATTEMPTS_MAX = 20
+RETRY = RetryPolicy(first_delay_ms=500, delay_max_ms=30_000, attempts_max=NO_LIMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Indicate:
+    """Inside a machine: an effect without a reply."""
+
+    effect: CheckEffect
+
+
+class CheckMachine(ABC):
+    """A machine with one request at a time."""
+
+    def __init__(self) -> None:
+        self._numbers = RequestNumbers()
+        self._running: Steps[None] | None = None
+        self._request: int | None = None
+        self._is_suspended = False
+        self._has_ended = False
+
+    def begin(self) -> list[CheckEffect]:
+        """Return the first effects. Call this once."""
+        assert self._running is None, "started twice"
+        self._running = self._run()
+        return self._go_on(None)
+
+    def handle(self, event: CheckEvent) -> list[CheckEffect]:
+        """Handle one event, and return the effects that the host then performs in order."""
+        if self._has_ended:
+            return []
+        if isinstance(event, SessionEnded):
+            self._has_ended = True
+            return [SteppedDown()]
+        if isinstance(event, StoreSuspended | StoreResumed):
+            self._is_suspended = isinstance(event, StoreSuspended)
+            return []
+        if event.request != self._request:
+            return []
+        self._request = None
+        return self._go_on(event)
+
+    def _go_on(self, reply: object) -> list[CheckEffect]:
+        assert self._running is not None
+        effects: list[CheckEffect] = []
+        while True:
+            request = self._running.send(reply)
+            reply = None
+            if isinstance(request, Indicate):
+                effects.append(request.effect)
+            elif self._is_suspended and isinstance(request, WriteHole | WriteMove):
+                # Nothing is published without the store (AUTORECOVERY.md#N8).
+                reply = NoteWritten(request.request, is_written=False)
+            else:
+                self._request = self._numbers.next()
+                effects.append(replace(request, request=self._request))
+                return effects
+
+    @abstractmethod
+    def _run(self) -> Steps[None]:
+        """The steps of the machine. They never end."""
+
+    # Steps that several checks use.
+
+    def _wait(self, duration_ms: int) -> Steps[None]:
+        yield StartTimer(0, duration_ms)
+
+    def _cluster(self) -> Steps[ClusterState]:
+        """The state of the cluster."""
+        for pause_ms in RETRY.pauses_ms():
+            read: ClusterRead = yield ReadCluster(0)
+            if read.state is not None:
+                return read.state
+            yield from self._wait(pause_ms)
+        raise AssertionError("the pauses never end")
+
+    def _enabled_cluster(self, poll_ms: int) -> Steps[ClusterState]:
+        """The state of the cluster, once auto-recovery is enabled (AUTORECOVERY.md#N4)."""
+        while True:
+            state = yield from self._cluster()
+            if state.is_enabled:
+                return state
+            yield from self._wait(poll_ms)
+
+    def _page(self, after: int) -> Steps[RecordsRead]:
+        """The next page of records."""
+        for pause_ms in RETRY.pauses_ms():
+            page: RecordsRead = yield ReadRecords(0, after, PAGE_RECORDS)
+            if page.is_read:
+                return page
+            yield from self._wait(pause_ms)
+        raise AssertionError("the pauses never end")
+
+    def _load(self, ledger_id: int) -> Steps[LedgerRecord | None]:
+        """The newest record of a ledger; None if it does not exist or cannot be decoded."""
+        for pause_ms in RETRY.pauses_ms():
+            loaded: RecordsRead = yield LoadRecords(0, (ledger_id,))
+            if loaded.is_read:
+                return loaded.records[0] if loaded.records else None
+            yield from self._wait(pause_ms)
+        raise AssertionError("the pauses never end")
+
+    def _report_holes(self, ledger_id: int, holes: list[FoundHole]) -> Steps[bool]:
+        """Write the holes of a ledger to their queue, never to Apache's (AUTORECOVERY.md#N11)."""
+        return (yield from self._write(WriteHole(0, ledger_id, tuple(holes[:HOLES_MAX]))))
+
+    def _write(self, note: WriteHole | WriteMove) -> Steps[bool]:
+        """Write a note. Return False if it could not be written; the next check finds it again."""
+        for attempt, pause_ms in enumerate(RETRY.pauses_ms()):
+            written: NoteWritten = yield note
+            if written.is_written:
+                return True
+            if attempt == NOTE_ATTEMPTS_MAX:
+                return False
+            yield from self._wait(pause_ms)
+        raise AssertionError("the pauses never end")

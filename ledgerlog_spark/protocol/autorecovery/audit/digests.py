@@ -1,0 +1,168 @@
+"""The digest check: each copy is read once in 30 days (AUTORECOVERY.md#N13).
+
+The position is stored after each page of records and after each `POSITION_SIZE_BYTES`, so a
+successor goes on there. The rate in bytes/s has a limit: after each read, the machine waits for the
+time that its bytes are worth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.protocol.autorecovery.audit.check_machine import (
+    CheckMachine,
+    Indicate,
+    Steps,
+)
+from ledgerlog_spark.protocol.autorecovery.audit.messages import (
+    CheckEnded,
+    CheckKind,
+    CheckTimeRead,
+    CopiesVerified,
+    FoundHole,
+    LedgerRecord,
+    ReadCheckTime,
+    StoreCheckTime,
+    VerifyCopies,
+)
+from ledgerlog_spark.protocol.autorecovery.audit.replicas import is_held_by
+from ledgerlog_spark.protocol.autorecovery.audit.stripes import confirmed_fragments
+from ledgerlog_spark.protocol.autorecovery.audit.unknown import UnknownCopies, UnknownCopy
+from ledgerlog_spark.protocol.ledger.quorum import owns
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.model import Fragment, Quorum
+
+INTERVAL_MS = 30 * 86_400_000
+RATE_BYTES_PER_SECOND = 16 << 20
+VERIFIED_ENTRIES_MAX = 256
+POSITION_SIZE_BYTES = 64 << 20
+UNKNOWN_ENTRIES_MAX = 3
+"""After this number of unknown entries of one copy of a fragment, the rest of it is left out."""
+WAIT_MS_MIN = 20
+"""Shorter waits are added up."""
+
+
+@dataclass(frozen=True, slots=True)
+class DigestSettings:
+    """The times and the rate of the digest check.
+
+    Attributes:
+        interval_ms: Time from the begin of one check of all copies to the begin of the next one.
+        rate_bytes_per_second: Limit of the bytes that are read.
+        poll_ms: Time after which a check that is not due yet looks again.
+    """
+
+    interval_ms: int = INTERVAL_MS
+    rate_bytes_per_second: int = RATE_BYTES_PER_SECOND
+    poll_ms: int = 3_600_000
+
+
+class DigestCheck(CheckMachine):
+    """Reads all copies, one after the other."""
+
+    def __init__(self, unknown: UnknownCopies, settings: DigestSettings | None = None) -> None:
+        """A check that begins now. `unknown` is shared with the replica check."""
+        super().__init__()
+        self._unknown = unknown
+        self._settings = settings or DigestSettings()
+        self._debt = 0  # bytes that were read and not waited for
+        self._unstored = 0  # bytes that were read after the last stored position
+        self._size_bytes = 0
+        self._holes = 0
+
+    def _run(self) -> Steps[None]:
+        while True:
+            after = yield from self._due_after()
+            if after is None:
+                yield from self._wait(self._settings.poll_ms)
+            else:
+                yield from self._pass(after)
+
+    def _due_after(self) -> Steps[int | None]:
+        """The position from which a check is due; None if none is due."""
+        time: CheckTimeRead = yield ReadCheckTime(0, CheckKind.DIGESTS)
+        if not time.is_read:
+            return None
+        is_under_way = time.after >= 0
+        is_due = time.elapsed_ms is None or time.elapsed_ms >= self._settings.interval_ms
+        return time.after if is_under_way or is_due else None
+
+    def _pass(self, after: int) -> Steps[None]:
+        ledgers, unreadable, is_end = 0, 0, False
+        self._size_bytes = self._holes = 0
+        while not is_end:
+            state = yield from self._enabled_cluster(self._settings.poll_ms)
+            page = yield from self._page(after)
+            unreadable += len(page.unreadable)
+            for record in page.records:
+                yield from self._ledger(record, state.registered)
+                ledgers += 1
+                if self._unstored >= POSITION_SIZE_BYTES:
+                    self._unstored = 0
+                    state = yield from self._enabled_cluster(self._settings.poll_ms)
+                    yield Indicate(StoreCheckTime(CheckKind.DIGESTS, record.ledger_id))
+            after, is_end = page.last, page.is_end
+            if not is_end:
+                yield Indicate(StoreCheckTime(CheckKind.DIGESTS, after))
+        yield Indicate(StoreCheckTime(CheckKind.DIGESTS, after, is_complete=True))
+        yield Indicate(
+            CheckEnded(CheckKind.DIGESTS, ledgers, self._holes, self._size_bytes, unreadable)
+        )
+
+    def _ledger(self, record: LedgerRecord, registered: frozenset[str]) -> Steps[None]:
+        bad: list[FoundHole] = []
+        for fragment, end in confirmed_fragments(record.metadata):
+            for index, bookie_id in enumerate(fragment.ensemble):
+                if bookie_id in registered:
+                    bad += yield from self._copy(record, fragment, end, index)
+        if not bad:
+            return
+        newest = yield from self._load(record.ledger_id)
+        if newest is None:
+            return
+        holes = [
+            one for one in bad if is_held_by(newest.metadata, one.bookie_id, one.first_entry_id)
+        ]
+        if holes:
+            self._holes += 1
+            yield from self._report_holes(record.ledger_id, holes)
+
+    def _copy(
+        self, record: LedgerRecord, fragment: Fragment, end: int, index: int
+    ) -> Steps[list[FoundHole]]:
+        """Read the copies of a fragment on one bookie. Return those that are absent or damaged."""
+        bookie_id, quorum = fragment.ensemble[index], record.metadata.quorum
+        position, unknown, bad = fragment.first_entry_id, 0, list[FoundHole]()
+        while ids := owned_from(quorum, index, position, end):
+            read: CopiesVerified = yield VerifyCopies(0, bookie_id, record, ids)
+            first = fragment.first_entry_id
+            bad += [FoundHole(bookie_id, first, one, one) for one in read.absent]
+            bad += [FoundHole(bookie_id, first, one, one, is_damaged=True) for one in read.damaged]
+            yield from self._pay(read.size_bytes)
+            position = max(position, read.verified + 1)
+            if read.is_unknown:
+                entry_id = next(one for one in ids if one >= position)
+                self._unknown.note(UnknownCopy(record.ledger_id, bookie_id, entry_id))
+                position, unknown = entry_id + 1, unknown + 1
+                if unknown == UNKNOWN_ENTRIES_MAX:
+                    break
+        return bad
+
+    def _pay(self, size_bytes: int) -> Steps[None]:
+        """Wait for the time that the bytes are worth."""
+        self._size_bytes += size_bytes
+        self._debt += size_bytes
+        self._unstored += size_bytes
+        wait_ms = self._debt * 1_000 // self._settings.rate_bytes_per_second
+        if wait_ms >= WAIT_MS_MIN:
+            self._debt = 0
+            yield from self._wait(wait_ms)
+
+
+def owned_from(quorum: Quorum, index: int, first: int, end: int) -> tuple[int, ...]:
+    """The next entries of an index, at most `VERIFIED_ENTRIES_MAX`."""
+    owned = (one for one in range(first, end) if owns(quorum, index, one))
+    return tuple(islice(owned, VERIFIED_ENTRIES_MAX))

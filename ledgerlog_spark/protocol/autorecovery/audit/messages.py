@@ -1,0 +1,451 @@
+"""The events and effects of the machines of the audit.
+
+Each effect with a `request` number gets exactly one reply with this number. An effect without a
+number has no reply. `StartTimer` and `TimerFired` are those of the ledger machines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ledgerlog_spark.protocol.ledger.messages import StartTimer, TimerFired
+from ledgerlog_spark.protocol.placement.places import BookieMap
+from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerlog_spark.model import LedgerMetadata, Version
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """The record of one ledger, as it was read."""
+
+    ledger_id: int
+    metadata: LedgerMetadata
+    version: Version
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The bookies that any fragment names."""
+        return frozenset(one for each in self.metadata.fragments for one in each.ensemble)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """The state of the cluster in the store, read after a sync.
+
+    Attributes:
+        registered: Bookies that are registered, writable or read-only.
+        known: Bookies that have a cookie.
+        is_enabled: Whether auto-recovery is enabled in the whole cluster.
+        delay_ms: Time for which the loss of one bookie waits.
+        delay_writes: A number that changes with each write of the delay.
+    """
+
+    registered: frozenset[str]
+    known: frozenset[str]
+    is_enabled: bool = True
+    delay_ms: int = 0
+    delay_writes: int = 0
+
+
+# Requests to the store.
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCluster:
+    """Read the state of the cluster, with all changes before this effect: `ClusterRead`."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRecords:
+    """Read the next records with ids larger than `after`, ascending: `RecordsRead`.
+
+    Attributes:
+        count_max: Maximum number of records.
+    """
+
+    request: int
+    after: int
+    count_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRecords:
+    """Read these records, with all changes before this effect: `RecordsRead`."""
+
+    request: int
+    ledger_ids: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMark:
+    """Add bookies to the mark of a ledger in the queue of lost bookies: `NoteWritten`.
+
+    The mark gets a new version even if it already has all these bookies.
+    """
+
+    request: int
+    ledger_id: int
+    bookie_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StorePosition:
+    """Store how far a walk has come, for a successor. There is no reply."""
+
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRead:
+    """Answer to a `ReadCluster`; `state` None if the store could not be read."""
+
+    request: int
+    state: ClusterState | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsRead:
+    """Answer to a `ReadRecords` or a `LoadRecords`.
+
+    Attributes:
+        is_read: Whether the store answered. If not, all other fields are empty.
+        records: The records, ascending. Ledgers that do not exist are left out.
+        unreadable: Ids of records that cannot be decoded.
+        last: The largest id of this page; `after` for an empty page.
+        is_end: Whether there are no records after this page.
+    """
+
+    request: int
+    is_read: bool
+    records: Sequence[LedgerRecord] = ()
+    unreadable: Sequence[int] = ()
+    last: int = -1
+    is_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NoteWritten:
+    """Answer to a `WriteMark`, `WriteHole` or `WriteMove`.
+
+    If `is_written` is false, the note may or may not have been written.
+    """
+
+    request: int
+    is_written: bool
+
+
+# Calls of the host.
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChanged:
+    """A registration, the switch or the delay may have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSuspended:
+    """The connection to the store is lost. The session may have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreResumed:
+    """The connection to the store is back, with the same session."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """The session has ended, and with it the election or the lease."""
+
+
+# Indications.
+
+
+@dataclass(frozen=True, slots=True)
+class BookiesLost:
+    """Bookies are lost, and their ledgers are marked from now on."""
+
+    bookie_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WalkEnded:
+    """A whole walk over all records has ended.
+
+    Attributes:
+        ledgers: Number of records that were read.
+        marks: Number of marks that were written since the end of the last walk.
+        unreadable: Number of records that could not be decoded.
+        handled: Bookies whose ledgers were all marked.
+    """
+
+    ledgers: int
+    marks: int
+    unreadable: int
+    handled: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SteppedDown:
+    """The machine has ended with its session. This is its last effect."""
+
+
+AuditEffect = (
+    ReadCluster
+    | ReadRecords
+    | LoadRecords
+    | WriteMark
+    | StorePosition
+    | StartTimer
+    | BookiesLost
+    | WalkEnded
+    | SteppedDown
+)
+AuditEvent = (
+    ClusterRead
+    | RecordsRead
+    | NoteWritten
+    | TimerFired
+    | ClusterChanged
+    | StoreSuspended
+    | StoreResumed
+    | SessionEnded
+)
+
+
+# Requests about copies.
+
+
+class ListOutcome(Enum):
+    """How a request for the list of a bookie's entries ended."""
+
+    LISTED = "listed"
+    UNKNOWN = "unknown"
+    """The bookie did not answer, or may have lost records of the ledger."""
+    UNSUPPORTED = "unsupported"
+    """The bookie cannot list the entries, so only reads show what it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListCopies:
+    """Read which entries of a ledger a bookie holds: `CopiesListed`."""
+
+    request: int
+    bookie_id: str
+    ledger_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesListed:
+    """Answer to a `ListCopies`.
+
+    Attributes:
+        outcome: Whether the bookie listed its entries.
+        ranges: The first and the last id of each stretch of entries, ascending.
+    """
+
+    request: int
+    outcome: ListOutcome
+    ranges: Sequence[tuple[int, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyCopies:
+    """Read entries from one bookie, and verify their digests: `CopiesVerified`.
+
+    Attributes:
+        record: The record of the ledger, with the digest and the password.
+        entry_ids: Ascending ids.
+    """
+
+    request: int
+    bookie_id: str
+    record: LedgerRecord
+    entry_ids: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesVerified:
+    """Answer to a `VerifyCopies`.
+
+    Attributes:
+        verified: The last id up to which the requested entries were read, good or bad; the id
+            before the first requested one if none was read.
+        absent: Ids of entries that the bookie denied.
+        damaged: Ids of entries whose digest is wrong.
+        is_unknown: Whether the entry after `verified` could not be read.
+        size_bytes: Number of bytes that were read.
+    """
+
+    request: int
+    verified: int
+    absent: Sequence[int] = ()
+    damaged: Sequence[int] = ()
+    is_unknown: bool = False
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHole:
+    """Copies of one fragment that a registered bookie lacks or holds damaged.
+
+    Attributes:
+        bookie_id: The bookie.
+        fragment_id: The first entry of the fragment.
+        first_entry_id: The first missing copy. Some of the copies up to the last one may be there.
+        last_entry_id: The last missing copy, inclusive.
+        is_damaged: Whether the bookie holds the copy, but it cannot be read. Its list has it then.
+    """
+
+    bookie_id: str
+    fragment_id: int
+    first_entry_id: int
+    last_entry_id: int
+    is_damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WriteHole:
+    """Report the holes of a ledger in the queue that only our workers read: `NoteWritten`.
+
+    Attributes:
+        holes: At least one hole, at most `HOLES_MAX`.
+    """
+
+    request: int
+    ledger_id: int
+    holes: tuple[FoundHole, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMove:
+    """Report bookies whose readable copies of a ledger must get another home: `NoteWritten`."""
+
+    request: int
+    ledger_id: int
+    bookie_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlaces:
+    """Read where the bookies stand, and the policy of placement: `PlacesRead`."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlacesRead:
+    """Answer to a `ReadPlaces`.
+
+    Attributes:
+        is_read: Whether the store answered.
+        bookies: The places of all bookies that are known.
+        policy: The policy of the cluster.
+        writable: The bookies that can get copies, in the order of preference.
+    """
+
+    request: int
+    is_read: bool
+    bookies: BookieMap = field(default_factory=BookieMap)
+    policy: PlacementPolicy = field(default_factory=PlacementPolicy)
+    writable: Sequence[str] = ()
+
+
+class CheckKind(Enum):
+    """A check that is repeated after a time, which the store keeps."""
+
+    REPLICAS = "replicas"
+    PLACEMENT = "placement"
+    DIGESTS = "digests"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCheckTime:
+    """Read when a check was last complete, and how far the present one is: `CheckTimeRead`."""
+
+    request: int
+    kind: CheckKind
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTimeRead:
+    """Answer to a `ReadCheckTime`.
+
+    Attributes:
+        is_read: Whether the store answered.
+        elapsed_ms: Time since the last complete check began, or ended if the store has only this
+            time, by the store's clock; None if there was none.
+        after: The largest ledger id of the present check; -1 if none is under way.
+    """
+
+    request: int
+    is_read: bool
+    elapsed_ms: int | None = None
+    after: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCheckTime:
+    """Store how far a check has come, for a successor. There is no reply.
+
+    Attributes:
+        after: The largest ledger id that was checked.
+        is_complete: Whether the check has come to the end. Then the next one begins with all.
+    """
+
+    kind: CheckKind
+    after: int
+    is_complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckEnded:
+    """A check of all ledgers, or of those that changed, has ended.
+
+    Attributes:
+        ledgers: Number of ledgers that were checked.
+        holes: Number of ledgers with holes, or with copies to move.
+        size_bytes: Number of bytes that were read.
+        unreadable: Number of records that could not be decoded.
+    """
+
+    kind: CheckKind
+    ledgers: int
+    holes: int
+    size_bytes: int = 0
+    unreadable: int = 0
+
+
+CheckEffect = (
+    ReadCluster
+    | ReadRecords
+    | LoadRecords
+    | ListCopies
+    | VerifyCopies
+    | WriteHole
+    | WriteMove
+    | ReadPlaces
+    | ReadCheckTime
+    | StoreCheckTime
+    | StartTimer
+    | CheckEnded
+    | SteppedDown
+)
+CheckReply = (
+    ClusterRead
+    | RecordsRead
+    | CopiesListed
+    | CopiesVerified
+    | NoteWritten
+    | PlacesRead
+    | CheckTimeRead
+    | TimerFired
+)
+CheckEvent = CheckReply | StoreSuspended | StoreResumed | SessionEnded

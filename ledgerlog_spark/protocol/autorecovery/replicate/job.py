@@ -1,0 +1,514 @@
+"""The machine that replicates one ledger (AUTORECOVERY.md, "Replication workers")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ledgerlog_spark.model import (
+    RUN_ENTRIES_MAX,
+    Code,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    Quorum,
+    Versioned,
+)
+from ledgerlog_spark.protocol.autorecovery.replicate.copying import (
+    UNREADABLE_MAX,
+    Copied,
+    Copying,
+    RecordChangedError,
+    Sources,
+    Steps,
+    StopJobError,
+    TargetError,
+    is_conclusive,
+)
+from ledgerlog_spark.protocol.autorecovery.replicate.messages import (
+    CasRecord,
+    DeleteTask,
+    Effect,
+    EntriesListed,
+    EntryRange,
+    ForceEntries,
+    Identity,
+    JobEnded,
+    ListEntries,
+    ListRegistered,
+    LoadTask,
+    MeasureQuiet,
+    Outcome,
+    ReadCopies,
+    ReadFloor,
+    ReadIdentity,
+    RecoverLedger,
+    RegisteredListed,
+    ReleaseLock,
+    Reply,
+    ReportUnreadable,
+    TakeLock,
+    Task,
+    UnreadableEntries,
+)
+from ledgerlog_spark.protocol.autorecovery.replicate.needs import (
+    Kind,
+    Need,
+    Needs,
+    find_needs,
+    has_gap,
+    is_registered,
+    members_to_list,
+    missing_runs,
+)
+from ledgerlog_spark.protocol.autorecovery.replicate.ranges import lacking_runs, replaced
+from ledgerlog_spark.protocol.autorecovery.replicate.targets import choose_target
+from ledgerlog_spark.protocol.ledger.messages import (
+    LoadMetadata,
+    MetadataOutcome,
+    StartTimer,
+)
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+
+Choose = Callable[
+    [int, Quorum, Fragment, int, RegisteredListed, frozenset[str]],
+    str | None,
+]
+
+REPORTED_MAX = 1_000
+"""Number of unreadable ranges that a report contains."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSettings:
+    """Limits of a job.
+
+    Attributes:
+        grace_ms: Time that the writer of an open ledger gets to replace a lost bookie, and that a
+            recovery gets to make progress.
+        quiet_ms: An open ledger without a spare is closed after this time without an entry.
+        passes_max: Number of passes, each of which made progress or met a conflict.
+        conflicts_max: Number of passes without progress.
+        targets_max: Number of bookies that are tried for an index in one pass.
+        splits_max: Number of holes around which a fragment is split in one write.
+    """
+
+    grace_ms: int = 30_000
+    quiet_ms: int = 3_600_000
+    passes_max: int = 1_000
+    conflicts_max: int = 8
+    targets_max: int = 3
+    splits_max: int = 64
+
+
+class LedgerReplication:
+    """Heals one ledger of a queue. The host performs all requests of a step together.
+
+    The host calls `begin`, and then `handle` for each reply, until the effect `JobEnded`. If the
+    session that took the lock ends, the host drops the machine, and sends none of its requests in
+    another session (AUTORECOVERY.md#X2).
+    """
+
+    def __init__(
+        self,
+        ledger_id: int,
+        settings: ReplicationSettings | None = None,
+        choose: Choose = choose_target,
+    ) -> None:
+        """A job that begins now. `choose` returns the target of an index."""
+        self.ledger_id = ledger_id
+        self._settings = settings or ReplicationSettings()
+        self._choose = choose
+        self._numbers = RequestNumbers()
+        self._running = self._run()
+        self._open: dict[int, int] = {}  # request number -> place in the step
+        self._replies: list[Reply | None] = []
+        self._task: Task
+        self._record: Versioned[LedgerMetadata]
+        self._registered: RegisteredListed
+        self._lists: dict[str, EntriesListed] = {}
+        self._unreadable: list[UnreadableEntries] = []
+        self._settled: set[tuple[str, int]] = set()  # members whose copies this job has settled
+        self._waited_at: Versioned[LedgerMetadata] | None = None  # the record before the grace
+        self._entries = self._size_bytes = self._replaced = 0
+        self.has_ended = False
+
+    def begin(self) -> list[Effect]:
+        """Return the first effects."""
+        return self._go_on(None)
+
+    def handle(self, reply: Reply) -> list[Effect]:
+        """Take the reply to a request, and return the next effects when the step is complete."""
+        place = self._open.pop(reply.request, None)
+        if place is None or self.has_ended:
+            return []
+        self._replies[place] = reply
+        return [] if self._open else self._go_on(self._replies)
+
+    @property
+    def entries_copied(self) -> int:
+        """Number of entries that bookies have stored in finished indexes."""
+        return self._entries
+
+    def _go_on(self, replies: list[Reply | None] | None) -> list[Effect]:
+        try:
+            step = self._running.send(replies)
+        except StopIteration as end:
+            self.has_ended = True
+            return [end.value]
+        effects = [replace(one, request=self._numbers.next()) for one in step]
+        self._open = {one.request: place for place, one in enumerate(effects)}
+        self._replies = [None] * len(effects)
+        return effects
+
+    def _run(self) -> Steps[JobEnded]:
+        """The whole job. The task is loaded before the lock is taken (AUTORECOVERY.md#X1)."""
+        (loaded,) = yield (LoadTask(),)
+        if loaded.task is None:
+            is_gone = loaded.outcome is MetadataOutcome.GONE
+            return self._ended(Outcome.NOTHING if is_gone else Outcome.UNAVAILABLE)
+        self._task = loaded.task
+        (lock,) = yield (TakeLock(),)
+        if not lock.is_mine:
+            is_known = lock.outcome is MetadataOutcome.OK
+            return self._ended(Outcome.LOCKED if is_known else Outcome.UNAVAILABLE)
+        try:
+            outcome, detail = yield from self._heal()
+        except StopJobError as stop:
+            outcome, detail = stop.outcome, stop.detail
+        yield from self._report(outcome)
+        yield (ReleaseLock(),)
+        return self._ended(outcome, detail)
+
+    def _ended(self, outcome: Outcome, detail: str = "") -> JobEnded:
+        return JobEnded(outcome, detail, self._entries, self._size_bytes, self._replaced)
+
+    def _report(self, outcome: Outcome) -> Steps[None]:
+        """Store what is unreadable. A ledger that is whole, or gone, needs no report."""
+        if outcome in (Outcome.HEALED, Outcome.DELETED) or self._unreadable:
+            yield (ReportUnreadable(_as_ranges(self._unreadable)[:REPORTED_MAX]),)
+
+    # Passes.
+
+    def _heal(self) -> Steps[tuple[Outcome, str]]:
+        """Make passes until nothing is left to do, or until nothing more can be done."""
+        fruitless = 0
+        for _ in range(self._settings.passes_max):
+            if not (yield from self._load()):
+                return (yield from self._finish(Outcome.DELETED))
+            needs = yield from self._look()
+            self._unreadable = []
+            replaced_before, failed = self._replaced, None
+            if needs.items:
+                failed = yield from self._work(needs)
+            elif needs.mends_last:
+                failed = yield from self._mend_last()
+            elif needs.waits_for:
+                return Outcome.WAITING, _as_text(needs.waits_for)
+            else:
+                return (yield from self._finish(Outcome.HEALED))
+            if self._replaced != replaced_before:
+                continue
+            is_conflict = failed is not None and failed[0] is Outcome.CONFLICTS
+            fruitless += 1
+            if failed is not None and not (
+                is_conflict and fruitless <= self._settings.conflicts_max
+            ):
+                return failed
+            if fruitless > self._settings.conflicts_max:
+                break
+        return Outcome.CONFLICTS, ""
+
+    def _finish(self, outcome: Outcome) -> Steps[tuple[Outcome, str]]:
+        (deleted,) = yield (DeleteTask(self._task.version),)
+        if deleted.outcome is not MetadataOutcome.OK:
+            return Outcome.UNAVAILABLE, "the task could not be deleted"
+        return (outcome, "") if deleted.is_deleted else (Outcome.CHANGED, "")
+
+    def _load(self) -> Steps[bool]:
+        """Load the record after a sync, and the registrations. Return False if it is deleted."""
+        (loaded,) = yield (LoadMetadata(0, sync_first=True),)
+        if loaded.outcome is MetadataOutcome.GONE:
+            return False
+        if loaded.outcome is MetadataOutcome.UNREADABLE:
+            raise StopJobError(Outcome.UNREADABLE_RECORD)
+        if loaded.outcome is not MetadataOutcome.OK:
+            raise StopJobError(Outcome.UNAVAILABLE)
+        self._record = loaded.versioned
+        if not self._record.value.has_password:
+            raise StopJobError(Outcome.NO_KEY)
+        (registered,) = yield (ListRegistered(),)
+        if registered.outcome is not MetadataOutcome.OK:
+            raise StopJobError(Outcome.UNAVAILABLE)
+        self._registered = registered
+        return True
+
+    def _look(self) -> Steps[Needs]:
+        """List the entries of the members, and compare."""
+        members = members_to_list(self._record.value, self._registered, self._task)
+        self._lists = {}
+        if members:
+            replies = yield tuple(map(ListEntries, members))
+            self._lists = dict(zip(members, replies, strict=True))
+        return find_needs(
+            self._record.value, self._registered, self._lists, self._task, self._settled
+        )
+
+    def _work(self, needs: Needs) -> Steps[tuple[Outcome, str] | None]:
+        """Work on all needs. Return how the first one failed; None if all succeeded.
+
+        A fragment that the pass has changed has its other needs in the next pass.
+        """
+        failed: tuple[Outcome, str] | None = None
+        changed: set[int] = set()
+        names = frozenset((*self._registered.writable, *self._registered.read_only))
+        sources = Sources(self._lists, names)
+        for need in needs.items:
+            if need.fragment.first_entry_id in changed:
+                continue
+            copying = Copying(self._record, sources)
+            before = self._replaced
+            try:
+                failure = yield from self._work_on(need, copying)
+            finally:
+                self._entries += copying.entries
+                self._size_bytes += copying.size_bytes
+            if self._replaced != before:
+                changed.add(need.fragment.first_entry_id)
+            failed = failed or failure
+            if failure is not None and failure[0] is Outcome.CONFLICTS:
+                break
+        return failed
+
+    def _work_on(self, need: Need, copying: Copying) -> Steps[tuple[Outcome, str] | None]:
+        try:
+            if need.kind is Kind.REPLACE:
+                return (yield from self._replace(need, copying))
+            return (yield from self._fill(need, copying))
+        except RecordChangedError:
+            return Outcome.CONFLICTS, "another client changed the record"
+
+    # A registered member that lacks copies.
+
+    def _fill(self, need: Need, copying: Copying) -> Steps[tuple[Outcome, str] | None]:
+        """Give a member the entries that it lacks. The record stays (AUTORECOVERY.md#X5)."""
+        held: Sequence[EntryRange]
+        if need.kind is Kind.PROBE:
+            held = yield from self._probe(need)
+        else:
+            held = self._lists[need.member].ranges
+        runs = missing_runs(self._record.value, need, held)
+        try:
+            copied = yield from copying.copy(need.fragment, need.member, runs)
+        except TargetError as failed:
+            return Outcome.TARGET_FAILED, failed.detail
+        if need.kind is Kind.FILL and copied.last_entry_id is not None:
+            (forced,) = yield (ForceEntries(need.member, copied.last_entry_id),)
+            if forced.code is not Code.OK:
+                return Outcome.TARGET_FAILED, f"{need.member}: {forced.code.value}"
+        if need.damaged or (need.kind is Kind.PROBE and copied.last_entry_id is None):
+            self._settled.add((need.member, need.fragment.first_entry_id))
+        return self._note_unreadable(copied)
+
+    def _probe(self, need: Need) -> Steps[list[EntryRange]]:
+        """Read which entries a member holds that cannot list them."""
+        held: list[EntryRange] = []
+        first, end = need.fragment.first_entry_id, need.end
+        for low, high in lacking_runs(self._record.value.quorum, need.index, first, end, ()):
+            position = low
+            while position <= high:
+                count = min(high - position + 1, RUN_ENTRIES_MAX)
+                (reply,) = yield (ReadCopies(need.member, position, count),)
+                if reply.code is Code.OK and reply.copies:
+                    held.append((position, reply.copies[-1].entry_id))
+                    position = reply.copies[-1].entry_id + 1
+                elif reply.code.is_absent or reply.code is Code.DIGEST_MISMATCH:
+                    position += 1
+                else:
+                    raise StopJobError(Outcome.WAITING, f"{need.member}: {reply.code.value}")
+        return held
+
+    # A member that must be replaced.
+
+    def _replace(self, need: Need, copying: Copying) -> Steps[tuple[Outcome, str] | None]:
+        """Copy the stripe of an index to another bookie, and name it (AUTORECOVERY.md#X6)."""
+        tried: set[str] = set()
+        detail = f"in place of {need.member}"
+        while len(tried) < self._settings.targets_max:
+            target = self._target_of(need, frozenset(tried))
+            if target is None:
+                break
+            tried.add(target)
+            (read,) = yield (ReadIdentity(target),)
+            if read.outcome is MetadataOutcome.UNAVAILABLE:
+                return Outcome.UNAVAILABLE, ""
+            if read.identity is None:
+                detail = f"{target} has no cookie"
+                continue
+            try:
+                return (yield from self._move(need, target, read.identity, copying))
+            except TargetError as failed:
+                detail = failed.detail
+        return (Outcome.TARGET_FAILED if tried else Outcome.NO_SPARE), detail
+
+    def _target_of(self, need: Need, tried: frozenset[str]) -> str | None:
+        quorum = self._record.value.quorum
+        return self._choose(
+            self.ledger_id, quorum, need.fragment, need.index, self._registered, tried
+        )
+
+    def _move(
+        self, need: Need, target: str, identity: Identity, copying: Copying
+    ) -> Steps[tuple[Outcome, str] | None]:
+        """Copy what the target lacks. Then name it, if it holds the whole stripe durably.
+
+        The identity was read before the first copy (AUTORECOVERY.md#X7). Entries that no bookie
+        returned stay with the old member.
+
+        Raises:
+            TargetError: The target did not take or keep a copy.
+        """
+        metadata = self._record.value
+        (listed,) = yield (ListEntries(target),)
+        can_list = listed.code is Code.OK
+        if not (can_list or listed.code is Code.BAD_REQUEST):
+            raise TargetError(target, listed.code)
+        held = list(listed.ranges)
+        copied = yield from copying.copy(need.fragment, target, missing_runs(metadata, need, held))
+        failure = self._note_unreadable(copied)
+        if failure is not None and not self._may_split(need, copied):
+            return failure
+        yield from self._require_held(need, target, copied, can_list=can_list)
+        moved = replaced(metadata, need.fragment, need.end, need.index, target, copied.holes)
+        return (yield from self._name(moved, identity)) or failure
+
+    def _may_split(self, need: Need, copied: Copied) -> bool:
+        """Whether the fragment may be split around the unreadable entries (AUTORECOVERY.md#X8)."""
+        registered = frozenset((*self._registered.writable, *self._registered.read_only))
+        holes, end = copied.holes, need.end
+        is_everything = not has_gap(self._record.value, need, (), holes)
+        return (
+            len(holes) <= self._settings.splits_max
+            and not is_everything
+            and len(copied.unreadable) <= UNREADABLE_MAX
+            and all(is_conclusive(one, registered) for one in copied.unreadable)
+            and all(high < end for _, high in holes)
+        )
+
+    def _require_held(
+        self, need: Need, target: str, copied: Copied, *, can_list: bool
+    ) -> Steps[None]:
+        """Force, then list. A bookie without lists must have kept its connection throughout."""
+        metadata = self._record.value
+        if not can_list:
+            if len(copied.connections) > 1:
+                raise TargetError(target, Code.UNAVAILABLE)
+            return
+        entry_id = next(self._owed_except(need, copied.holes), None)
+        if entry_id is None:
+            return
+        (forced,) = yield (ForceEntries(target, entry_id),)
+        if forced.code is not Code.OK:
+            raise TargetError(target, forced.code)
+        (listed,) = yield (ListEntries(target),)
+        if listed.code is not Code.OK:
+            raise TargetError(target, listed.code)
+        if has_gap(metadata, need, listed.ranges, copied.holes):
+            raise TargetError(target, Code.NO_ENTRY)
+
+    def _owed_except(self, need: Need, holes: Sequence[EntryRange]) -> Iterator[int]:
+        first, end, quorum = need.fragment.first_entry_id, need.end, self._record.value.quorum
+        return (low for low, _ in lacking_runs(quorum, need.index, first, end, holes))
+
+    def _name(self, moved: LedgerMetadata, identity: Identity) -> Steps[tuple[Outcome, str] | None]:
+        """Write the record. After each outcome but OK, the next pass decides anew."""
+        (written,) = yield (CasRecord(moved, self._record.version, identity),)
+        if written.outcome is MetadataOutcome.OK:
+            self._record = written.versioned
+            self._replaced += 1
+            return None
+        if written.outcome is MetadataOutcome.UNAVAILABLE:
+            return Outcome.UNAVAILABLE, ""
+        return Outcome.CONFLICTS, f"the write of the record: {written.outcome.value}"
+
+    def _note_unreadable(self, copied: Copied) -> tuple[Outcome, str] | None:
+        if not copied.unreadable:
+            return None
+        self._unreadable.extend(copied.unreadable)
+        first = copied.unreadable[0].first_entry_id
+        return Outcome.UNREADABLE, f"{len(copied.unreadable)} entries from {first} on"
+
+    # The last fragment of a ledger that is not closed.
+
+    def _mend_last(self) -> Steps[tuple[Outcome, str] | None]:
+        """Wait for the writer or the recovery, and then close the ledger (AUTORECOVERY.md#X9).
+
+        Returns:
+            Why the ledger was not closed; None if the next pass decides.
+        """
+        if not self._has_waited():
+            self._waited_at = self._record
+            yield (StartTimer(0, self._settings.grace_ms),)
+            return None
+        metadata = self._record.value
+        if metadata.state is LedgerState.OPEN and not self._has_spares():
+            (quiet,) = yield (MeasureQuiet(metadata.last_fragment.ensemble),)
+            if quiet.quiet_ms < self._settings.quiet_ms:
+                return Outcome.NO_SPARE, "the open ledger stays open without a spare bookie"
+        (floor,) = yield (ReadFloor(),)
+        if floor.outcome is not MetadataOutcome.OK:
+            return Outcome.UNAVAILABLE, "the log of the ledger could not be read"
+        (recovered,) = yield (RecoverLedger(floor.floor),)
+        if recovered.failure is not None:
+            return Outcome.RECOVERY_FAILED, recovered.failure.value
+        return None
+
+    def _has_waited(self) -> bool:
+        """Whether the last fragment is the same as before the grace.
+
+        A recovery has also made no step since then.
+        """
+        before, now = self._waited_at, self._record
+        if before is None or before.value.state is not now.value.state:
+            return False
+        if now.value.state is LedgerState.IN_RECOVERY:
+            return before.version == now.version
+        return before.value.last_fragment == now.value.last_fragment
+
+    def _has_spares(self) -> bool:
+        """Whether each lost bookie of the last fragment can be replaced."""
+        metadata, registered = self._record.value, self._registered
+        last, taken = metadata.last_fragment, set[str]()
+        for index, name in enumerate(last.ensemble):
+            if is_registered(registered, name):
+                continue
+            spare = self._choose(
+                self.ledger_id, metadata.quorum, last, index, registered, frozenset(taken)
+            )
+            if spare is None:
+                return False
+            taken.add(spare)
+        return True
+
+
+def _as_ranges(entries: Sequence[UnreadableEntries]) -> tuple[UnreadableEntries, ...]:
+    """Join consecutive entries that got the same answers. Each entry is reported once."""
+    found: list[UnreadableEntries] = []
+    for one in sorted(entries, key=lambda each: each.first_entry_id):
+        before = found[-1] if found else None
+        if before is not None and one.first_entry_id <= before.last_entry_id:
+            continue
+        is_next = before is not None and one.first_entry_id == before.last_entry_id + 1
+        if before is not None and is_next and _is_alike(before, one):
+            found[-1] = replace(before, last_entry_id=one.last_entry_id)
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+def _is_alike(one: UnreadableEntries, other: UnreadableEntries) -> bool:
+    return (one.is_lost, one.answers) == (other.is_lost, other.answers)
+
+
+def _as_text(waits_for: Mapping[str, str]) -> str:
+    return "; ".join(f"{name} {why}" for name, why in list(waits_for.items())[:3])

@@ -1,0 +1,465 @@
+"""Effects and replies of `LedgerReplication`.
+
+Each effect is a request with one reply, which repeats its number. The last effect, `JobEnded`, has
+no reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Version
+from ledgerlog_spark.protocol.ledger.messages import (
+    Failure,
+    LoadMetadata,
+    MetadataLoaded,
+    MetadataOutcome,
+    MetadataWritten,
+    Payload,
+    StartTimer,
+    TimerFired,
+)
+from ledgerlog_spark.protocol.placement.places import BookieMap
+from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
+
+EntryRange = tuple[int, int]
+"""The first and the last entry id of a range, both inclusive."""
+
+WHOLE_LEDGER = -1
+"""Instead of the first entry of a fragment: all fragments of the ledger."""
+
+
+class TaskQueue(Enum):
+    """The queue from which a ledger was taken."""
+
+    MARK = "mark"
+    HOLE = "hole"
+    MOVE = "move"
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedCopies:
+    """Copies of a registered bookie that are damaged, although it lists them.
+
+    Attributes:
+        bookie_id: The bookie; "" stands for every member.
+        first_entry_id: First entry of the fragment, or `WHOLE_LEDGER`.
+        ranges: The damaged entries. Empty: every entry of the fragment that the bookie holds.
+    """
+
+    bookie_id: str
+    first_entry_id: int
+    ranges: tuple[EntryRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a queue contains about the ledger.
+
+    Attributes:
+        version: The version of the note, or of the mark, before the lock was taken.
+        lost: Of a mark: the bookies that were lost.
+        damaged: Of holes: the copies that are damaged. Missing copies are found by lists.
+        moves: Of moves: the bookie that must not be named any more, with the first entry of the
+            fragment, or `WHOLE_LEDGER`.
+    """
+
+    queue: TaskQueue
+    version: Version
+    lost: frozenset[str] = frozenset()
+    damaged: tuple[DamagedCopies, ...] = ()
+    moves: frozenset[tuple[str, int]] = frozenset()
+
+
+class Copy(NamedTuple):
+    """One stored entry, whose digest the host has verified if the ledger has digests."""
+
+    entry_id: int
+    length: int
+    payload: Payload
+    stored: bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Shows that a bookie is the same one, with the same directories. The machine only keeps it."""
+
+    bookie_id: str
+    token: object
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableEntries:
+    """Consecutive entries that no bookie returned.
+
+    Attributes:
+        is_lost: Whether every bookie of the write set denied them twice, around a sync.
+        answers: Pairs of a bookie and its answer.
+    """
+
+    first_entry_id: int
+    last_entry_id: int
+    is_lost: bool
+    answers: tuple[tuple[str, Code], ...]
+
+
+class Outcome(Enum):
+    """Why a job ended. `HEALED` and `DELETED` end the task, the others are tried again."""
+
+    HEALED = "healed"
+    DELETED = "the ledger does not exist"
+    NOTHING = "the queue does not contain the ledger"
+    LOCKED = "another worker has the ledger"
+    NO_SPARE = "no bookie can take a copy"
+    WAITING = "a member of the ledger is away, or it is unknown what it holds"
+    GRACE = "the writer or the recovery of the ledger is at work"
+    UNREADABLE = "entries could not be read from any bookie"
+    COPIES_DIFFER = "copies without a digest differ"
+    NO_KEY = "the metadata has no password, so no entry can be added"
+    TARGET_FAILED = "the bookies that should take a copy failed"
+    RECOVERY_FAILED = "the ledger could not be closed"
+    CONFLICTS = "other clients changed the ledger too often"
+    UNAVAILABLE = "the metadata store did not answer"
+    UNREADABLE_RECORD = "the metadata of the ledger cannot be read"
+    CHANGED = "the task has changed meanwhile"
+
+    @property
+    def ends_task(self) -> bool:
+        """Whether nothing is left to do."""
+        return self in (Outcome.HEALED, Outcome.DELETED, Outcome.NOTHING)
+
+
+# Effects.
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTask:
+    """Load the task of the ledger, after a sync: `TaskLoaded`."""
+
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TakeLock:
+    """Take the lock of the ledger in the current session: `LockTaken`.
+
+    All later requests of the job belong to this session. After its end, the host drops the job.
+    """
+
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseLock:
+    """Give the lock back: `LockReleased`."""
+
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ListRegistered:
+    """List the registered bookies, after a sync: `RegisteredListed`."""
+
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ListEntries:
+    """List the entries of the ledger that a bookie holds: `EntriesListed`."""
+
+    bookie_id: str
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ForceEntries:
+    """Make all entries of the ledger durable that the bookie took before: `EntriesForced`.
+
+    `entry_id` is an entry that the bookie holds.
+    """
+
+    bookie_id: str
+    entry_id: int
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCopies:
+    """Read consecutive entries from one bookie, without a fence: `CopiesRead`."""
+
+    bookie_id: str
+    first_entry_id: int
+    count_max: int
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AddCopies:
+    """Store copies on a bookie, unchanged, as a recovery add: `CopiesAdded`."""
+
+    bookie_id: str
+    copies: tuple[Copy, ...]
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadIdentity:
+    """Read the identity of a bookie: `IdentityRead`."""
+
+    bookie_id: str
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CasRecord:
+    """Replace the record at a version if the bookie of `identity` is the same: `MetadataWritten`.
+
+    If the record or the identity has changed, the outcome is CONFLICT.
+    """
+
+    metadata: LedgerMetadata
+    version: Version
+    identity: Identity
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTask:
+    """Delete the task at its version, in the session that took the lock: `TaskDeleted`."""
+
+    version: Version
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReportUnreadable:
+    """Store which entries are unreadable; with no entries, delete the report: `Reported`."""
+
+    entries: tuple[UnreadableEntries, ...]
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureQuiet:
+    """Measure for how long an open ledger has got no entry: `QuietMeasured`."""
+
+    bookies: tuple[str, ...]
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFloor:
+    """Read the last entry of the ledger that a log lists: `FloorRead`."""
+
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverLedger:
+    """Fence and close the ledger, not below `floor`: `LedgerRecovered`."""
+
+    floor: int
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """The job has ended, and has no lock.
+
+    Attributes:
+        detail: The bookie or the reason, for an operator.
+        entries_copied: Entries that the job stored on bookies.
+        bytes_copied: Their stored bytes.
+        replaced: Number of members that the job replaced in the record.
+    """
+
+    outcome: Outcome
+    detail: str = ""
+    entries_copied: int = 0
+    bytes_copied: int = 0
+    replaced: int = 0
+
+
+Request = (
+    LoadTask
+    | TakeLock
+    | ReleaseLock
+    | LoadMetadata
+    | ListRegistered
+    | ListEntries
+    | ForceEntries
+    | ReadCopies
+    | AddCopies
+    | ReadIdentity
+    | CasRecord
+    | DeleteTask
+    | ReportUnreadable
+    | MeasureQuiet
+    | ReadFloor
+    | RecoverLedger
+    | StartTimer
+)
+Effect = Request | JobEnded
+
+
+# Replies.
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLoaded:
+    """The outcome is OK, GONE or UNAVAILABLE; `task` is present exactly with OK."""
+
+    request: int
+    outcome: MetadataOutcome
+    task: Task | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LockTaken:
+    """Whether the session holds the lock; the outcome is OK or UNAVAILABLE."""
+
+    request: int
+    outcome: MetadataOutcome
+    is_mine: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LockReleased:
+    """The lock is released, or ends with the session."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredListed:
+    """The registered bookies; the outcome is OK or UNAVAILABLE.
+
+    Attributes:
+        writable: Bookies that take new entries.
+        read_only: Bookies that only serve reads, and recovery adds of what they should hold.
+        places: Where bookies stand.
+        policy: The rules for targets.
+    """
+
+    request: int
+    outcome: MetadataOutcome
+    writable: tuple[str, ...] = ()
+    read_only: frozenset[str] = frozenset()
+    places: BookieMap = field(default_factory=BookieMap)
+    policy: PlacementPolicy = field(default_factory=PlacementPolicy)
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesListed:
+    """OK: the ranges of the entries, ascending. BAD_REQUEST: the bookie cannot list them.
+
+    After each other code, it is unknown what the bookie holds.
+    """
+
+    request: int
+    code: Code
+    ranges: Sequence[EntryRange] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesForced:
+    """OK: everything that the bookie took before is durable."""
+
+    request: int
+    code: Code
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesRead:
+    """OK: at least one entry, from the first requested one on, without gaps."""
+
+    request: int
+    code: Code
+    copies: tuple[Copy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesAdded:
+    """The answer of the bookie.
+
+    `connection` is the number of the connection. The answers of one connection are of one process.
+    """
+
+    request: int
+    code: Code
+    connection: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityRead:
+    """The outcome is OK, GONE (the bookie has no cookie) or UNAVAILABLE."""
+
+    request: int
+    outcome: MetadataOutcome
+    identity: Identity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDeleted:
+    """Whether the task was deleted at its version."""
+
+    request: int
+    outcome: MetadataOutcome
+    is_deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """The report is stored, or could not be stored."""
+
+    request: int
+    outcome: MetadataOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class QuietMeasured:
+    """For how long, as far as this worker has seen; 0 if it is unknown."""
+
+    request: int
+    quiet_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FloorRead:
+    """The last entry that a log lists; NO_ENTRY if no log lists the ledger."""
+
+    request: int
+    outcome: MetadataOutcome
+    floor: int = NO_ENTRY
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecovered:
+    """None: the ledger is closed. Otherwise why it is not."""
+
+    request: int
+    failure: Failure | None
+
+
+Reply = (
+    TaskLoaded
+    | LockTaken
+    | LockReleased
+    | MetadataLoaded
+    | MetadataWritten
+    | RegisteredListed
+    | EntriesListed
+    | EntriesForced
+    | CopiesRead
+    | CopiesAdded
+    | IdentityRead
+    | TaskDeleted
+    | Reported
+    | QuietMeasured
+    | FloorRead
+    | LedgerRecovered
+    | TimerFired
+)

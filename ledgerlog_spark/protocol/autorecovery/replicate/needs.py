@@ -1,0 +1,197 @@
+"""Decides which copies of a ledger are missing: compares its record with the bookies' lists."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ledgerlog_spark.model import Code, Fragment, LedgerMetadata
+from ledgerlog_spark.protocol.autorecovery.replicate.messages import (
+    WHOLE_LEDGER,
+    EntriesListed,
+    EntryRange,
+    RegisteredListed,
+    Task,
+    TaskQueue,
+)
+from ledgerlog_spark.protocol.autorecovery.replicate.ranges import (
+    gaps,
+    healable_fragments,
+    lacking_runs,
+    owned_runs,
+)
+
+
+class Kind(Enum):
+    """What a member needs."""
+
+    REPLACE = "another bookie takes its index"
+    FILL = "the member gets the entries that it lacks"
+    PROBE = "the member has no list: its entries are read"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A member of a fragment whose copies are missing.
+
+    Attributes:
+        end: The entry after the last entry of the fragment.
+        index: The place of the member in the ensemble.
+        damaged: Entries that are written even if the member lists them.
+    """
+
+    kind: Kind
+    fragment: Fragment
+    end: int
+    index: int
+    damaged: tuple[EntryRange, ...] = ()
+
+    @property
+    def member(self) -> str:
+        """The bookie at the index."""
+        return self.fragment.ensemble[self.index]
+
+
+@dataclass(slots=True)
+class Needs:
+    """What one pass found.
+
+    Attributes:
+        items: The needs, in the order of the fragments.
+        waits_for: Members about which nothing is known now: the ledger is not known to be whole.
+        mends_last: Whether the last fragment of a ledger that is not closed names a lost bookie.
+    """
+
+    items: list[Need] = field(default_factory=list)
+    waits_for: dict[str, str] = field(default_factory=dict)
+    mends_last: bool = False
+
+
+def members_to_list(
+    metadata: LedgerMetadata, registered: RegisteredListed, task: Task
+) -> tuple[str, ...]:
+    """The registered members whose entries the pass must know, each once."""
+    if task.queue is TaskQueue.MOVE:
+        return ()
+    members = (name for one, _ in healable_fragments(metadata) for name in one.ensemble)
+    return tuple(name for name in dict.fromkeys(members) if is_registered(registered, name))
+
+
+def is_registered(registered: RegisteredListed, bookie_id: str) -> bool:
+    """Whether a bookie is registered, writable or read-only."""
+    return bookie_id in registered.read_only or bookie_id in registered.writable
+
+
+def find_needs(
+    metadata: LedgerMetadata,
+    registered: RegisteredListed,
+    lists: Mapping[str, EntriesListed],
+    task: Task,
+    settled: Collection[tuple[str, int]] = (),
+) -> Needs:
+    """Compare the record with the lists of its members (AUTORECOVERY.md#X4).
+
+    `settled` are members, each with the first entry of a fragment, whose damaged copies the job has
+    written, or whose copies it has read because they have no list.
+    """
+    found = Needs()
+    for fragment, end in healable_fragments(metadata):
+        for index, name in enumerate(fragment.ensemble):
+            if _must_go(task, registered, fragment, name):
+                found.items.append(Need(Kind.REPLACE, fragment, end, index))
+            elif task.queue is TaskQueue.MOVE:
+                continue
+            elif not is_registered(registered, name):
+                if fragment.first_entry_id < end:
+                    found.waits_for[name] = "is not registered, and no mark names it"
+            else:
+                need = Need(Kind.FILL, fragment, end, index)
+                is_settled = (name, fragment.first_entry_id) in settled
+                _compare(metadata, lists, task, need, found, is_settled=is_settled)
+    if not metadata.is_closed:
+        _look_at_last(metadata.last_fragment, registered, task, found)
+    return found
+
+
+def _look_at_last(last: Fragment, registered: RegisteredListed, task: Task, found: Needs) -> None:
+    """Look at the last fragment of a ledger that is not closed.
+
+    A registered bookie never causes a fence. The writer replaces a bookie that must go.
+    """
+    for name in last.ensemble:
+        if is_registered(registered, name):
+            if _must_go(task, registered, last, name):
+                found.waits_for[name] = "is still in the last fragment of an open ledger"
+        elif _must_go(task, registered, last, name):
+            found.mends_last = True
+        elif task.queue is TaskQueue.MARK:
+            found.waits_for[name] = "is not registered, and no mark names it"
+
+
+def _must_go(task: Task, registered: RegisteredListed, fragment: Fragment, name: str) -> bool:
+    if task.queue is TaskQueue.MARK:
+        return name in task.lost and not is_registered(registered, name)
+    first = fragment.first_entry_id
+    return (name, first) in task.moves or (name, WHOLE_LEDGER) in task.moves
+
+
+def _compare(
+    metadata: LedgerMetadata,
+    lists: Mapping[str, EntriesListed],
+    task: Task,
+    need: Need,
+    found: Needs,
+    *,
+    is_settled: bool,
+) -> None:
+    name, fragment = need.member, need.fragment
+    listed = lists[name]
+    damaged = () if is_settled else tuple(damaged_runs(metadata, task, need))
+    if listed.code is Code.OK:
+        if damaged or has_gap(metadata, need, listed.ranges):
+            found.items.append(Need(Kind.FILL, fragment, need.end, need.index, damaged))
+    elif listed.code is not Code.BAD_REQUEST:
+        found.waits_for[name] = f"does not list its entries: {listed.code.value}"
+    elif not is_settled and (name in task.lost or task.queue is TaskQueue.HOLE):
+        found.items.append(Need(Kind.PROBE, fragment, need.end, need.index, damaged))
+
+
+def has_gap(
+    metadata: LedgerMetadata,
+    need: Need,
+    ranges: Sequence[EntryRange],
+    holes: Sequence[EntryRange] = (),
+) -> bool:
+    """Whether ranges of held entries lack an entry of the stripe that is in no hole."""
+    first, end = need.fragment.first_entry_id, need.end
+    held = sorted((*ranges, *holes))
+    return any(lacking_runs(metadata.quorum, need.index, first, end, held))
+
+
+def damaged_runs(metadata: LedgerMetadata, task: Task, need: Need) -> Iterator[EntryRange]:
+    """Yield the runs of a member's stripe that the task calls damaged."""
+    first, end = need.fragment.first_entry_id, need.end
+    for one in task.damaged:
+        is_here = one.bookie_id in ("", need.member)
+        if not is_here or one.first_entry_id not in (WHOLE_LEDGER, first):
+            continue
+        for low, high in one.ranges or ((first, end - 1),):
+            inside = max(low, first), min(high, end - 1)
+            if inside[0] <= inside[1]:
+                yield from owned_runs(metadata.quorum, need.index, inside)
+
+
+def missing_runs(
+    metadata: LedgerMetadata, need: Need, held: Sequence[EntryRange]
+) -> Iterator[EntryRange]:
+    """Yield the runs that a bookie must get, so that it holds the whole stripe of an index."""
+    damaged = sorted(need.damaged)
+    first, end = need.fragment.first_entry_id, need.end
+    # What is damaged counts as not held.
+    intact: list[EntryRange] = []
+    for low, high in held:
+        inside = max(low, first), min(high, end - 1)
+        if inside[0] <= inside[1]:
+            intact.extend(gaps(inside[0], inside[1] + 1, damaged))
+    yield from lacking_runs(metadata.quorum, need.index, first, end, intact)

@@ -1,0 +1,75 @@
+"""The byte rate of a worker: a token bucket, which slows down while its targets are slow.
+
+The host passes the time. All times are of its monotonic clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SLOWER_FACTOR = 2.0
+"""Targets are slow if their newest adds take this many times the usual time."""
+STEP_MS = 1_000
+"""The rate is halved, or doubled again, at most once in this time."""
+FACTOR_MIN = 1 / 64
+NEWEST_WEIGHT = 0.2
+USUAL_WEIGHT = 0.01
+
+
+@dataclass(slots=True)
+class CopyPace:
+    """Limits the bytes that a worker copies in a second (AUTORECOVERY.md#X11).
+
+    Attributes:
+        bytes_per_second_max: The limit; 0 without a limit.
+        factor: The part of the rate that is used now; at most 1.
+    """
+
+    bytes_per_second_max: int = 0
+    factor: float = 1.0
+    _due_ms: float = 0.0
+    _usual_ms: float = 0.0
+    _newest_ms: float = 0.0
+    _changed_ms: float = 0.0
+    _measured: float = 0.0  # bytes per second, without a limit
+    _measured_from_ms: float = 0.0
+    _measured_bytes: int = 0
+
+    def take(self, size_bytes: int, now_ms: float) -> float:
+        """Take bytes from the bucket. Return for how long to wait before the next copy, in ms."""
+        self._measure(size_bytes, now_ms)
+        rate = self.rate()
+        if not rate:
+            return 0.0
+        self._due_ms = max(self._due_ms, now_ms) + 1e3 * size_bytes / rate
+        return self._due_ms - now_ms
+
+    def rate(self) -> float:
+        """The bytes per second that may be copied now; 0 without a limit."""
+        if self.bytes_per_second_max:
+            return self.bytes_per_second_max * self.factor
+        return self._measured * self.factor if self.factor < 1 else 0.0
+
+    def add_took(self, duration_ms: float, now_ms: float) -> None:
+        """Note how long a target took for an add. Halve the rate while targets are slow."""
+        if not self._usual_ms:
+            self._usual_ms = self._newest_ms = duration_ms
+            return
+        self._newest_ms += NEWEST_WEIGHT * (duration_ms - self._newest_ms)
+        is_slow = self._newest_ms > SLOWER_FACTOR * self._usual_ms
+        if not is_slow:
+            self._usual_ms += USUAL_WEIGHT * (duration_ms - self._usual_ms)
+        if now_ms - self._changed_ms >= STEP_MS:
+            before = self.factor
+            self.factor = max(FACTOR_MIN, before / 2) if is_slow else min(1.0, 2 * before)
+            if self.factor != before:
+                self._changed_ms = now_ms
+
+    def _measure(self, size_bytes: int, now_ms: float) -> None:
+        """Measure the rate without a limit, from which the rate of a slow target is derived."""
+        self._measured_bytes += size_bytes
+        elapsed_ms = now_ms - self._measured_from_ms
+        if elapsed_ms >= STEP_MS:
+            if self.factor >= 1:
+                self._measured = 1e3 * self._measured_bytes / elapsed_ms
+            self._measured_bytes, self._measured_from_ms = 0, now_ms

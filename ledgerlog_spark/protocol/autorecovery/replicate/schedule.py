@@ -1,0 +1,82 @@
+"""Decides which ledgers of the queues a worker takes next, and when a failed one is tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ledgerlog_spark.protocol.autorecovery.replicate.messages import Outcome, TaskQueue
+from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
+
+RETRY = RetryPolicy(first_delay_ms=5_000, delay_max_ms=300_000, attempts_max=NO_LIMIT)
+FAILED_MAX = 100_000
+"""Number of failed tasks that a worker remembers. The oldest one is forgotten first."""
+
+TaskKey = tuple[TaskQueue, int]
+"""A queue, and a ledger in it."""
+
+
+@dataclass(slots=True)
+class Failed:
+    """A task that failed: how often in a row, and when it is due again."""
+
+    failures: int
+    due_ms: float
+
+
+class TaskSchedule:
+    """The tasks under way, and the pauses of the failed ones (AUTORECOVERY.md#X12)."""
+
+    def __init__(self) -> None:
+        self._failed: dict[TaskKey, Failed] = {}
+        self._running: set[int] = set()  # ledgers; each has at most one job at a time
+
+    @property
+    def running(self) -> frozenset[int]:
+        """The ledgers that are under way."""
+        return frozenset(self._running)
+
+    def due(self, keys: Iterable[TaskKey], now_ms: float) -> Iterator[TaskKey]:
+        """Yield the tasks that may begin now. The caller calls `begin` for each one it takes."""
+        for key in keys:
+            failed = self._failed.get(key)
+            is_due = failed is None or failed.due_ms <= now_ms
+            if is_due and key[1] not in self._running:
+                yield key
+
+    def next_due_ms(self) -> float | None:
+        """When the first failed task is due; None without one."""
+        return min((one.due_ms for one in self._failed.values()), default=None)
+
+    def begin(self, key: TaskKey) -> None:
+        """A job of this task begins."""
+        self._running.add(key[1])
+
+    def end(self, key: TaskKey, outcome: Outcome | None, now_ms: float) -> int:
+        """A job has ended; `outcome` is None if it was dropped. Return its failures in a row.
+
+        A ledger that another worker has is no failure. It is looked at again after the first pause.
+        """
+        self._running.discard(key[1])
+        if outcome is None or outcome.ends_task:
+            self._failed.pop(key, None)
+            return 0
+        before = self._failed.pop(key, None)
+        failures = before.failures if before is not None else 0
+        if outcome not in (Outcome.LOCKED, Outcome.CHANGED):
+            failures += 1
+        pause_ms = RETRY.pause_ms(max(1, failures))
+        self._failed[key] = Failed(failures, now_ms + pause_ms)
+        while len(self._failed) > FAILED_MAX:
+            del self._failed[next(iter(self._failed))]
+        return failures
+
+    def pause_ms(self, key: TaskKey) -> int:
+        """The pause after the newest failure of a task; 0 if it did not fail."""
+        failed = self._failed.get(key)
+        return 0 if failed is None else RETRY.pause_ms(max(1, failed.failures))
+
+    def reset(self) -> None:
+        """A bookie has registered: every failed task is due now."""
+        for failed in self._failed.values():
+            failed.due_ms = 0.0

@@ -1,0 +1,31 @@
+"""What a machine must know of the vacation of a bookie. The host reads it from a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """The aim of a vacation, and its progress.
+
+    Attributes:
+        deletes_cookie: Whether the cookie of the bookie is deleted at the end.
+        is_over: Whether no ledger names the bookie.
+        returns: Number of starts of the bookie during the vacation.
+        walks: Number of complete walks through all ledgers. After the first one, writers have left
+            or are leaving.
+        ledgers_total: Number of ledgers that the first walk found.
+        bytes_total: Approximate bytes of their copies on the bookie.
+        ledgers_left: Number of ledgers that are not moved yet.
+        bytes_left: Approximate bytes of these copies.
+    """
+
+    deletes_cookie: bool = False
+    is_over: bool = False
+    returns: int = 0
+    walks: int = 0
+    ledgers_total: int = 0
+    bytes_total: int = 0
+    ledgers_left: int = 0
+    bytes_left: int = 0

@@ -1,0 +1,52 @@
+"""The rate of a vacation, and the time that is left (AUTORECOVERY.md#Y9)."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+SAMPLES_MAX = 64
+WINDOW_SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class VacatingRate:
+    """How fast copies move.
+
+    Attributes:
+        ledgers_per_s: Ledgers in a second.
+        bytes_per_s: Bytes in a second.
+        left_s: Estimated seconds to the end; None if nothing moved in the window.
+    """
+
+    ledgers_per_s: float
+    bytes_per_s: float
+    left_s: float | None
+
+
+class Speed:
+    """Measures the progress over the last two minutes, by the monotonic clock of the caller."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, int, int]] = deque(maxlen=SAMPLES_MAX)
+
+    def note(self, now_s: float, ledgers_left: int, bytes_left: int) -> VacatingRate:
+        """Add a measurement, and return the rate.
+
+        If the numbers have risen, because another walk found more, older measurements are dropped.
+        """
+        last = self._samples[-1] if self._samples else None
+        if last is not None and (ledgers_left > last[1] or bytes_left > last[2]):
+            self._samples.clear()
+        self._samples.append((now_s, ledgers_left, bytes_left))
+        while len(self._samples) > 1 and now_s - self._samples[0][0] > WINDOW_SECONDS:
+            self._samples.popleft()
+        first_s, ledgers, size_bytes = self._samples[0]
+        seconds = now_s - first_s
+        if seconds <= 0:
+            return VacatingRate(0.0, 0.0, None)
+        ledgers_per_s = (ledgers - ledgers_left) / seconds
+        bytes_per_s = (size_bytes - bytes_left) / seconds
+        parts = ((bytes_left, bytes_per_s), (ledgers_left, ledgers_per_s))
+        times = [left / rate for left, rate in parts if rate > 0]
+        return VacatingRate(ledgers_per_s, bytes_per_s, max(times) if times else None)

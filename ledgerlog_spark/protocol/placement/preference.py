@@ -1,0 +1,38 @@
+"""Orders bookies, so that bookies with more free bytes are usually chosen first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from statistics import median
+
+WEIGHT_TO_MEDIAN_MAX = 3
+"""A new and empty bookie gets at most three times as many ledgers as the median bookie."""
+
+
+def in_preference(
+    free_bytes: Mapping[str, int | None],
+    draws: Mapping[str, float],
+    avoided: frozenset[str] = frozenset(),
+) -> tuple[str, ...]:
+    """The bookies of `free_bytes` in random order, by weight (AUTORECOVERY.md#Z5).
+
+    Bookies without free bytes are last, and before them the bookies in `avoided`.
+
+    Args:
+        free_bytes: The free bytes of each bookie; None if they are not known. Then the weight is
+            the median of the others.
+        draws: For each bookie a random number that the caller drew, with 0 <= number < 1.
+        avoided: Bookies in quarantine.
+    """
+    known = [free for free in free_bytes.values() if free is not None]
+    usual = max(median(known), 1) if known else 1
+
+    def order(name: str) -> tuple[bool, bool, float]:
+        free = free_bytes[name]
+        weight = usual if free is None else min(free, WEIGHT_TO_MEDIAN_MAX * usual)
+        # the largest u^(1/w) is first; its logarithm cannot underflow
+        key = -math.log(1 - draws[name]) / weight if weight > 0 else draws[name]
+        return weight <= 0, name in avoided, key
+
+    return tuple(sorted(free_bytes, key=order))

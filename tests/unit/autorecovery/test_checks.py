@@ -1,0 +1,327 @@
+"""The machines of the checks, played step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum, Version
+from ledgerlog_spark.protocol.autorecovery.audit import messages as m
+from ledgerlog_spark.protocol.autorecovery.audit.check_machine import (
+    HOLES_MAX,
+    NOTE_ATTEMPTS_MAX,
+    CheckMachine,
+)
+from ledgerlog_spark.protocol.autorecovery.audit.digests import (
+    UNKNOWN_ENTRIES_MAX,
+    VERIFIED_ENTRIES_MAX,
+    DigestCheck,
+    DigestSettings,
+    owned_from,
+)
+from ledgerlog_spark.protocol.autorecovery.audit.replicas import (
+    SILENT_MAX,
+    ReplicaCheck,
+    ReplicaSettings,
+)
+from ledgerlog_spark.protocol.autorecovery.audit.unknown import (
+    ROUND_MS,
+    ROUNDS,
+    UNKNOWN_MAX,
+    UnknownCopies,
+    UnknownCopy,
+)
+from ledgerlog_spark.protocol.ledger.messages import StartTimer, TimerFired
+
+NAMES = ("a", "b", "c")
+LISTED, UNKNOWN = m.ListOutcome.LISTED, m.ListOutcome.UNKNOWN
+STEPS_MAX = 10_000
+
+
+def record(
+    ledger_id: int, *, last: int = 9, version: int = 0, names: Any = NAMES
+) -> m.LedgerRecord:
+    metadata = LedgerMetadata(
+        Quorum(3, 3, 2), (Fragment(0, tuple(names)),), LedgerState.CLOSED, last, last + 1
+    )
+    return m.LedgerRecord(ledger_id, metadata, Version(ledger_id, version))
+
+
+class Played:
+    """Answers the requests of a machine from values that a test sets."""
+
+    def __init__(self, machine: CheckMachine, *records: m.LedgerRecord) -> None:
+        self.machine = machine
+        self.records = {one.ledger_id: one for one in records}
+        self.registered = frozenset(NAMES)
+        self.is_enabled = True
+        self.lists: dict[str, Any] = {}  # by bookie; the others hold everything
+        self.reads: dict[str, Any] = {}
+        self.elapsed_ms: int | None = None
+        self.after = -1
+        self.notes_fail = False
+        self.seen: list[Any] = []
+        self.open: Any = None
+        self.on_load: Any = None
+        self._take(machine.begin())
+
+    def run(self, until: type, *, times: int = 1) -> Any:
+        """Answer up to the next effect of a type, which is not answered yet if it is a request."""
+        for _ in range(STEPS_MAX):
+            found = [each for each in self.seen if isinstance(each, until)]
+            if len(found) >= times:
+                return found[-1]
+            self._take(self.machine.handle(self._reply(self.open)))
+        raise AssertionError(f"no {until.__name__}")
+
+    def seen_of(self, kind: type) -> list[Any]:
+        return [each for each in self.seen if isinstance(each, kind)]
+
+    def _take(self, effects: Sequence[Any]) -> None:
+        self.seen += effects
+        requests = [each for each in effects if hasattr(each, "request")]
+        self.open = requests[-1] if requests else None
+
+    def _reply(self, effect: Any) -> Any:
+        match effect:
+            case StartTimer(request):
+                return TimerFired(request)
+            case m.ReadCluster(request):
+                state = m.ClusterState(self.registered, self.registered, self.is_enabled)
+                return m.ClusterRead(request, state)
+            case m.ReadRecords(request, after):
+                found = [one for key, one in sorted(self.records.items()) if key > after]
+                last = found[-1].ledger_id if found else after
+                return m.RecordsRead(request, True, found, (), last, is_end=True)
+            case m.LoadRecords(request, ledger_ids):
+                if self.on_load is not None:
+                    self.on_load()
+                found = [self.records[one] for one in ledger_ids if one in self.records]
+                return m.RecordsRead(request, True, found)
+            case m.ListCopies(request, bookie_id):
+                outcome, ranges = self.lists.get(bookie_id, (LISTED, [(0, 9)]))
+                return m.CopiesListed(request, outcome, ranges)
+            case m.VerifyCopies(request, bookie_id, _, ids):
+                answer = self.reads.get(bookie_id)
+                if answer is not None:
+                    return answer(request, ids)
+                return m.CopiesVerified(request, ids[-1], size_bytes=100 * len(ids))
+            case m.ReadCheckTime(request):
+                return m.CheckTimeRead(request, True, self.elapsed_ms, self.after)
+            case m.WriteHole(request):
+                return m.NoteWritten(request, not self.notes_fail)
+            case _:
+                raise AssertionError(effect)
+
+
+def replica_check(unknown: UnknownCopies | None = None, **settings: int) -> ReplicaCheck:
+    return ReplicaCheck(
+        UnknownCopies() if unknown is None else unknown, ReplicaSettings(**settings)
+    )
+
+
+def test_a_hole_is_reported_with_its_fragment_and_its_first_and_last_entry() -> None:
+    played = Played(replica_check(), record(1))
+    played.lists["b"] = LISTED, [(0, 3), (5, 6), (8, 9)]
+    hole = played.run(m.WriteHole)
+    assert hole.holes == (m.FoundHole("b", 0, 4, 7),)
+
+
+def test_an_unregistered_member_is_not_listed() -> None:
+    played = Played(replica_check(), record(1))
+    played.registered = frozenset("ab")
+    played.run(m.CheckEnded)
+    assert [each.bookie_id for each in played.seen_of(m.ListCopies)] == ["a", "b"]
+
+
+def test_a_record_that_changed_after_the_lists_is_checked_again() -> None:
+    played = Played(replica_check(), record(1))
+    played.lists["b"] = LISTED, []
+
+    def move() -> None:
+        played.records[1] = record(1, version=1, names="adc")
+        played.registered |= {"d"}
+
+    played.on_load = move
+    ended = played.run(m.CheckEnded)
+    assert not played.seen_of(m.WriteHole)
+    assert ended.holes == 0
+
+
+def test_a_list_that_is_unknown_counts_as_missing_only_after_all_rounds() -> None:
+    played = Played(replica_check(rounds_between_laps=100), record(1))
+    played.lists["c"] = UNKNOWN, ()
+    hole = played.run(m.WriteHole)
+    assert hole.holes == (m.FoundHole("c", 0, 0, 9),)
+    waits = [each for each in played.seen_of(StartTimer) if each.delay_ms == ROUND_MS]
+    assert len(waits) == ROUNDS
+
+
+def test_an_answer_in_a_round_ends_the_wait() -> None:
+    unknown = UnknownCopies()
+    played = Played(replica_check(unknown), record(1))
+    played.lists["c"] = UNKNOWN, ()
+    played.run(m.ListCopies, times=5)
+    assert len(unknown) == 1
+    played.lists["c"] = LISTED, [(0, 8)]
+    assert played.run(m.WriteHole).holes == (m.FoundHole("c", 0, 9, 9),)
+    assert len(unknown) == 0
+
+
+def test_a_round_leaves_the_copies_of_a_silent_bookie_to_the_next_one() -> None:
+    unknown = UnknownCopies()
+    played = Played(replica_check(unknown), *map(record, range(1, 9)))
+    played.lists["c"] = UNKNOWN, ()
+    played.run(m.CheckEnded)
+    assert len(unknown) == 8
+    listed = len(played.seen_of(m.ListCopies))
+    played.run(StartTimer, times=len(played.seen_of(StartTimer)) + 1)
+    asked = played.seen_of(m.ListCopies)[listed:]
+    assert [each.ledger_id for each in asked] == [1, 2, 3]
+    assert len(asked) == SILENT_MAX
+    played.run(StartTimer, times=len(played.seen_of(StartTimer)) + 1)
+    assert [each.ledger_id for each in played.seen_of(m.ListCopies)[listed + 3 :]] == [4, 5, 6]
+
+
+def test_unknown_copies_are_bounded() -> None:
+    unknown = UnknownCopies()
+    for ledger_id in range(UNKNOWN_MAX + 5):
+        unknown.note(UnknownCopy(ledger_id, "a"))
+    assert len(unknown) == UNKNOWN_MAX
+
+
+def test_a_lap_checks_only_ledgers_that_changed_while_no_whole_check_is_due() -> None:
+    played = Played(replica_check(rounds_between_laps=1), record(1))
+    played.elapsed_ms = 0
+    played.run(m.CheckEnded)
+    assert not played.seen_of(m.ListCopies)
+    played.records[2] = record(2)
+    played.run(m.CheckEnded, times=2)
+    assert {each.ledger_id for each in played.seen_of(m.ListCopies)} == {2}
+    assert not played.seen_of(m.StoreCheckTime)
+
+
+def test_the_time_of_a_whole_check_is_stored_at_its_end() -> None:
+    played = Played(replica_check(), record(1))
+    stored = played.run(m.StoreCheckTime)
+    assert (stored.kind, stored.is_complete) == (m.CheckKind.REPLICAS, True)
+
+
+def test_a_disabled_auto_recovery_stops_the_check() -> None:
+    played = Played(replica_check(), record(1))
+    played.is_enabled = False
+    played.run(StartTimer, times=5)
+    assert not played.seen_of(m.ReadRecords)
+
+
+def test_a_suspended_check_writes_no_note_and_gives_up_after_some_attempts() -> None:
+    played = Played(replica_check(), record(1))
+    played.lists["b"] = LISTED, []
+    assert played.machine.handle(m.StoreSuspended()) == []
+    played.run(m.CheckEnded)
+    assert not played.seen_of(m.WriteHole)
+    assert len(played.seen_of(StartTimer)) >= NOTE_ATTEMPTS_MAX
+
+
+def test_a_note_that_fails_is_written_again() -> None:
+    played = Played(replica_check(), record(1))
+    played.lists["b"] = LISTED, []
+    played.notes_fail = True
+    played.run(m.WriteHole, times=3)
+    played.notes_fail = False
+    played.run(m.CheckEnded)
+    assert len(played.seen_of(m.WriteHole)) == 3
+
+
+def test_a_note_has_a_bounded_number_of_holes() -> None:
+    fragments = tuple(Fragment(number, NAMES) for number in range(HOLES_MAX))
+    metadata = LedgerMetadata(Quorum(3, 3, 2), fragments, LedgerState.CLOSED, HOLES_MAX, 1)
+    played = Played(replica_check(), m.LedgerRecord(1, metadata, Version(1, 0)))
+    for name in NAMES:
+        played.lists[name] = LISTED, []
+    assert len(played.run(m.WriteHole).holes) == HOLES_MAX
+
+
+def test_a_machine_whose_session_ended_does_nothing_more() -> None:
+    played = Played(replica_check(), record(1))
+    assert played.machine.handle(m.SessionEnded()) == [m.SteppedDown()]
+    assert played.machine.handle(m.ClusterRead(1, None)) == []
+
+
+# Digests.
+
+
+def digest_check(unknown: UnknownCopies | None = None, **settings: int) -> DigestCheck:
+    return DigestCheck(UnknownCopies() if unknown is None else unknown, DigestSettings(**settings))
+
+
+def test_each_copy_is_read_and_absent_and_damaged_ones_are_reported() -> None:
+    played = Played(digest_check(), record(1))
+    played.reads["b"] = lambda request, ids: m.CopiesVerified(
+        request, ids[-1], (2,), (5,), size_bytes=9
+    )
+    hole = played.run(m.WriteHole)
+    assert hole.holes == (
+        m.FoundHole("b", 0, 2, 2),
+        m.FoundHole("b", 0, 5, 5, is_damaged=True),
+    )
+    assert played.run(m.CheckEnded).size_bytes == 2_009
+    assert {each.bookie_id for each in played.seen_of(m.VerifyCopies)} == set(NAMES)
+
+
+def test_a_short_answer_is_continued() -> None:
+    played = Played(digest_check(), record(1))
+    played.reads["a"] = lambda request, ids: m.CopiesVerified(request, ids[0], size_bytes=1)
+    played.run(m.CheckEnded)
+    asked = [each.entry_ids[0] for each in played.seen_of(m.VerifyCopies) if each.bookie_id == "a"]
+    assert asked == list(range(10))
+
+
+def test_unknown_entries_are_skipped_up_to_a_limit_and_looked_at_again() -> None:
+    unknown = UnknownCopies()
+    played = Played(digest_check(unknown), record(1))
+    played.reads["a"] = lambda request, ids: m.CopiesVerified(request, ids[0] - 1, is_unknown=True)
+    played.run(m.CheckEnded)
+    entries = [each.entry_id for each in unknown.pending]
+    assert entries == list(range(UNKNOWN_ENTRIES_MAX))
+
+    again = Played(replica_check(unknown, rounds_between_laps=100), record(1))
+    again.elapsed_ms = 0
+    again.reads["a"] = lambda request, ids: m.CopiesVerified(request, ids[0] - 1, is_unknown=True)
+    assert again.run(m.WriteHole).holes == (m.FoundHole("a", 0, 0, 0, is_damaged=True),)
+    again.reads["a"] = lambda request, ids: m.CopiesVerified(request, ids[0])
+    again.lists["a"] = LISTED, [(0, 9)]
+    again.run(m.CheckEnded, times=len(again.seen_of(m.CheckEnded)) + 1)
+    assert len(unknown) == 0
+
+
+def test_reads_wait_for_the_time_that_their_bytes_are_worth() -> None:
+    played = Played(digest_check(rate_bytes_per_second=10_000), record(1))
+    played.run(m.CheckEnded)
+    waited_ms = sum(each.delay_ms for each in played.seen_of(StartTimer))
+    assert waited_ms == 300
+
+
+def test_a_pass_is_due_again_only_after_its_interval() -> None:
+    played = Played(digest_check(interval_ms=1_000), record(1))
+    played.elapsed_ms = 999
+    played.run(StartTimer, times=3)
+    assert not played.seen_of(m.VerifyCopies)
+    played.elapsed_ms = 1_000
+    played.run(m.CheckEnded)
+    assert played.seen_of(m.StoreCheckTime)[-1] == m.StoreCheckTime(m.CheckKind.DIGESTS, 1, True)
+
+
+def test_a_successor_continues_at_the_position() -> None:
+    played = Played(digest_check(), record(1), record(2), record(3))
+    played.elapsed_ms, played.after = 0, 2
+    played.run(m.CheckEnded)
+    assert {each.record.ledger_id for each in played.seen_of(m.VerifyCopies)} == {3}
+
+
+@pytest.mark.parametrize("quorum", [Quorum(3, 3, 2), Quorum(5, 3, 2)])
+def test_the_next_entries_of_a_stripe_are_bounded(quorum: Quorum) -> None:
+    assert len(owned_from(quorum, 1, 0, 10_000)) == VERIFIED_ENTRIES_MAX
+    assert owned_from(quorum, 1, 7, 7) == ()
