@@ -6,8 +6,9 @@ The picture shows which bookies have the entries of each fragment.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rich.console import Group
 from rich.text import Text
@@ -23,7 +24,7 @@ class Marks:
     """The characters of a picture. `change` marks an ensemble change."""
 
     held: str
-    lost: str  # the bookie had the entries and was killed
+    lost: str  # the bookie had the entries, and was killed or is away
     elsewhere: str
     change: str
 
@@ -47,6 +48,7 @@ def draw_ledgers(
     *,
     bookies: Sequence[str],
     killed: Collection[str] = (),
+    away: Collection[str] = (),
     width: int = 100,
     marks: Marks | None = None,
 ) -> Group:
@@ -55,8 +57,8 @@ def draw_ledgers(
     Each column stands for one or more consecutive entries.
 
     A coloured cell means that the bookie has the entries. A hatched red cell means that the bookie
-    had the entries and was killed. A mark below a column shows an ensemble change: the later
-    entries are on other bookies.
+    had the entries and was killed, or is not registered now (`away`). A mark below a column shows
+    a new fragment: the later entries are on other bookies, or a bookie came back.
 
     If `marks` is None, the picture has block characters, or ASCII characters if the output does not
     support block characters.
@@ -65,8 +67,9 @@ def draw_ledgers(
     names = max([len(b) for b in bookies] + [8]) + 2
     columns = max(20, width - names - 12)
     lines: list[Text] = []
+    missing = {**dict.fromkeys(away, "away"), **dict.fromkeys(killed, "killed")}
     for ledger in ledgers:
-        lines += _ledger_lines(ledger, bookies, killed, names, columns, marks)
+        lines += _ledger_lines(ledger, bookies, missing, names, columns, marks)
         lines.append(Text())
     return Group(*lines)
 
@@ -74,7 +77,7 @@ def draw_ledgers(
 def _ledger_lines(
     ledger: DrawnLedger,
     bookies: Sequence[str],
-    killed: Collection[str],
+    missing: Mapping[str, str],  # bookie -> why it does not serve its copies
     names: int,
     columns: int,
     marks: Marks,
@@ -90,22 +93,30 @@ def _ledger_lines(
     firsts = [fragment.first_entry_id for fragment in ledger.fragments]
     owners = [max(0, bisect_right(firsts, n * ledger.entries // cells) - 1) for n in range(cells)]
     for bookie in bookies:
-        line = Text(f"{bookie:<{names}}", style="bold red" if bookie in killed else "")
+        line = Text(f"{bookie:<{names}}", style="bold red" if bookie in missing else "")
         for number in owners:
             held = bookie in ledger.fragments[number].ensemble
             if not held:
                 line.append(marks.elsewhere, style="dim")
-            elif bookie in killed:
+            elif bookie in missing:
                 line.append(marks.lost, style="red")
             else:
                 line.append(marks.held, style=COLOURS[number % len(COLOURS)])
-        line.append("  killed" if bookie in killed else "", style="bold red")
+        line.append(f"  {missing[bookie]}" if bookie in missing else "", style="bold red")
         lines.append(line)
     changes = Text(" " * names)
     for before, after in zip([0, *owners], owners, strict=False):
         changes.append(marks.change if before != after else " ", style="bold")
     if changes.plain.strip():
-        ids = ", ".join(f"{first:,}" for first in firsts[1:])
         lines.append(changes)
-        lines.append(Text(" " * names + f"ensemble change at entry {ids}", style="dim"))
+        lines += [Text(" " * names + line, style="dim") for line in _changes(ledger.fragments)]
     return lines
+
+
+def _changes(fragments: Sequence[Fragment]) -> list[str]:
+    """Why fragments begin: on other bookies, or on the same because an absent one came back."""
+    ids: dict[str, list[str]] = {"ensemble change": [], "bookie back": []}
+    for before, after in pairwise(fragments):
+        why = "bookie back" if before.ensemble == after.ensemble else "ensemble change"
+        ids[why].append(f"{after.first_entry_id:,}")
+    return [f"{why} at entry {', '.join(firsts)}" for why, firsts in ids.items() if firsts]

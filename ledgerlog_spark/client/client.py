@@ -12,11 +12,11 @@ from typing import Self
 from ledgerlog_spark.callbacks import notify
 from ledgerlog_spark.client.append_queue import AppendListener
 from ledgerlog_spark.client.arguments import check_callback, check_iterable, check_type
-from ledgerlog_spark.client.errors_from_codes import error_from_failure
 from ledgerlog_spark.client.handles.creation import (
     CreateRecord,
     DrawnIds,
     LedgerSpec,
+    NewLedger,
     check_ledger_password,
     checked_ledger_id,
     checked_password,
@@ -24,10 +24,10 @@ from ledgerlog_spark.client.handles.creation import (
     placed,
 )
 from ledgerlog_spark.client.handles.known_ends import KnownEnds
-from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.handles.reader import ReadHandle
+from ledgerlog_spark.client.handles.recovered import recovered
 from ledgerlog_spark.client.handles.writer import WriteHandle
-from ledgerlog_spark.client.host.effects import result_of
+from ledgerlog_spark.client.lost_members import LostMembers
 from ledgerlog_spark.client.recent_records import (
     SIZE_BYTES_MAX,
     RecentRecords,
@@ -38,19 +38,19 @@ from ledgerlog_spark.client.users import Users
 from ledgerlog_spark.errors import (
     LedgerLogError,
     LedgerNotFoundError,
-    LedgerRecoveryError,
     LocalProtocolError,
     NotEnoughBookiesError,
 )
 from ledgerlog_spark.model import NO_ENTRY, Code, DigestType, LedgerMetadata, Quorum, Versioned
-from ledgerlog_spark.protocol.ledger.messages import Indication, LedgerClosed, LedgerFailed
 from ledgerlog_spark.protocol.ledger.quorum import write_set
-from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
 from ledgerlog_spark.transport.port import ReadEntry
 from ledgerlog_spark.waits import forever
 
 IDS_MAX = 64
 """Maximum number of ids that one call of `new_ledger_ids` returns."""
+
+REPORT_SECONDS_MAX = 5
+"""Maximum time for which a client that is closed still reports holes."""
 
 LOADS_AT_ONCE = 100
 """Maximum number of ledgers whose metadata `recent_records` reads at the same time."""
@@ -72,6 +72,7 @@ class LedgerClient:
         self.services = services
         self._on_close = on_close
         self._writers: weakref.WeakSet[WriteHandle] = weakref.WeakSet()
+        self._lost_members = LostMembers(services, lambda: tuple(self._writers))
         self._readers: weakref.WeakSet[ReadHandle] = weakref.WeakSet()
         self._recent = RecentRecords()
         self._ends = KnownEnds()
@@ -124,7 +125,7 @@ class LedgerClient:
             explicit_lac,
             changes_ensemble,
         )
-        return self._writing(spec, *await create_record(self.services, spec))
+        return self._writing(spec, await create_record(self.services, spec))
 
     async def create_registered_ledger(
         self,
@@ -153,27 +154,28 @@ class LedgerClient:
         self.check_open()
         drawn_id = None if ledger_id is None else self._drawn.use(ledger_id)
         created = await create_record(self.services, spec, drawn_id=drawn_id, create=create)
-        handle = self._writing(spec, *created, on_failed=on_failed)
+        handle = self._writing(spec, created, on_failed=on_failed)
         handle.queue.listener = listener
         return handle
 
     def _writing(
         self,
         spec: LedgerSpec,
-        ledger_id: int,
-        created: Versioned[LedgerMetadata],
+        created: NewLedger,
         *,
         on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> WriteHandle:
         handle = WriteHandle(
-            ledger_id=ledger_id,
-            created=created,
+            ledger_id=created.ledger_id,
+            created=created.record,
             services=self.services,
             changes_ensemble=spec.changes_ensemble,
-            on_closed=partial(self._ends.newest, ledger_id),
+            absent=created.absent,
+            on_closed=partial(self._ends.newest, created.ledger_id),
             on_failed=on_failed,
         )
         self._writers.add(handle)
+        self._lost_members.begin()
         return handle
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
@@ -277,7 +279,9 @@ class LedgerClient:
         if loaded.value.is_closed:
             sealed = loaded.value
         else:
-            sealed = await self._recover(ledger_id, loaded.value, password, floor_entry_id)
+            sealed = await recovered(
+                self.services, ledger_id, loaded.value, password, floor_entry_id
+            )
         return self._ends.newest(ledger_id, sealed)
 
     async def delete_ledger(self, ledger_id: int) -> None:
@@ -408,11 +412,16 @@ class LedgerClient:
     async def aclose(self) -> None:
         """End all connections. Ledgers of write handles stay open, and can be sealed later.
 
+        Reports of holes that wait are written first, for at most 5 s.
+
         A leader first deletes its unlisted ledgers, for at most 5 s, or `close_timeout_ms` if that
         is shorter. Then it stops without closing its other ledgers, which the next leader seals.
         """
         try:
             await self._users.leave(self.services.settings.close_timeout_ms)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REPORT_SECONDS_MAX):
+                    await self.services.holes.drained()
         finally:
             await self._cut_off()
 
@@ -422,8 +431,10 @@ class LedgerClient:
         self._is_closed = True
         for on_closed in tuple(self._closing):
             notify(on_closed)
+        self._lost_members.stop()
         for writer in list(self._writers):
             writer.abandon()
+        self.services.holes.stop()
         for reader in list(self._readers):
             await reader.aclose()
         if self._on_close is not None:
@@ -468,26 +479,3 @@ class LedgerClient:
     async def _load(self, ledger_id: int, *, sync_first: bool = False) -> Versioned[LedgerMetadata]:
         self.check_open()
         return await self.services.load_record(checked_ledger_id(ledger_id), sync_first=sync_first)
-
-    async def _recover(
-        self, ledger_id: int, metadata: LedgerMetadata, password: bytes, floor_entry_id: int
-    ) -> LedgerMetadata:
-        def take(indication: Indication) -> LedgerMetadata | LedgerLogError | None:
-            if isinstance(indication, LedgerFailed):
-                return error_from_failure(ledger_id, indication)
-            return indication.versioned.value if isinstance(indication, LedgerClosed) else None
-
-        return await result_of(
-            LedgerRecovery(
-                ledger_id=ledger_id,
-                password=metadata.password,
-                floor_entry_id=floor_entry_id,
-                settings=self.services.settings.recovery,
-            ),
-            self.services,
-            LedgerBytes(ledger_id, metadata.digest_type, password),
-            take=take,
-            stalled=lambda why: LedgerRecoveryError(
-                f"ledger {ledger_id} was not sealed: {why}; seal it again", ledger_id=ledger_id
-            ),
-        )

@@ -12,7 +12,7 @@ from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import ENTRY_HEADER_SIZE_BYTES, check_type
 from ledgerlog_spark.protocol.ledger.read.budget import ReaderSettings
 from ledgerlog_spark.protocol.ledger.recover.recovery import RecoverySettings
-from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
+from ledgerlog_spark.protocol.ledger.write.settings import WriterSettings
 from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 

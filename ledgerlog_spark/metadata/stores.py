@@ -26,7 +26,7 @@ from ledgerlog_spark.metadata.replication.stores import ReplicationStores
 from ledgerlog_spark.metadata.service_uri import ServiceUri, parse_service_uri
 from ledgerlog_spark.metadata.topologies import TopologyStore
 from ledgerlog_spark.metadata.tree import ZnodeTree
-from ledgerlog_spark.wire.repair_notes import Attempts, Holes, Moves, Unreadable
+from ledgerlog_spark.wire.repair_notes import FailedAttempts, Holes, Moves, Unreadable
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout
 
 ROOT = "/ledgers"
@@ -78,14 +78,14 @@ class MetadataStores:
         return self.replication.locks
 
     @property
-    def topologies(self) -> TopologyStore:
-        """The store of the cluster's topology. Getting it sends no request."""
-        return TopologyStore(self.tree, self.root)
-
-    @property
     def marks(self) -> MarkQueue:
         """The queue of ledgers with lost bookies."""
         return self.replication.marks
+
+    @property
+    def topologies(self) -> TopologyStore:
+        """The store of the cluster's topology. Getting it sends no request."""
+        return TopologyStore(self.tree, self.root)
 
     @property
     def holes(self) -> LedgerNotes[Holes]:
@@ -103,7 +103,7 @@ class MetadataStores:
         return self.replication.unreadable
 
     @property
-    def attempts(self) -> LedgerNotes[Attempts]:
+    def attempts(self) -> LedgerNotes[FailedAttempts]:
         """Why ledgers are not healed yet."""
         return self.replication.attempts
 

@@ -153,7 +153,7 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempts:
+class FailedAttempts:
     """The failed attempts to heal one ledger: a note of `<root>-repair/attempts`.
 
     Attributes:
@@ -172,7 +172,7 @@ class Attempts:
     tried_ms: int = 0
     retry_after_ms: int = 0
 
-    def merged(self, other: Attempts) -> Attempts:
+    def merged(self, other: FailedAttempts) -> FailedAttempts:
         """The newer note."""
         return other
 

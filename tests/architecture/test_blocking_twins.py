@@ -54,6 +54,8 @@ ONLY_ASYNC = {
         "send_now": "blocking appends are sent at once",
         "entries_pending": "`flush` waits for them",
         "abandon": "the close of the client",
+        "ensemble": "for `LostMembers`; users read `metadata`",
+        "member_lost": "for `LostMembers`",
     },
     "ReadHandle": {
         "follow": "calls back on the loop; for `log/`",

@@ -32,6 +32,9 @@ BLOCKING = {
 
 PAUSES = {
     "autorecovery/audit/service.py _for_ever": "the caller cancels it",
+    "client/hole_reports.py _report": "REPORT_RETRY",
+    "client/lost_members.py _look_regularly": "no writer is open; `stop` cancels it",
+    "client/lost_members.py _notify": "all writers are notified",
     "client/handles/follower.py _reload": "an error that is not retriable; `cancel` ends the task",
     "datasource/stream/watched_logs.py patiently": "PATIENCE",
     "log/reading/record_reader.py _relisted": "another error; a closed client; the caller",
@@ -52,6 +55,8 @@ IN_A_THREAD = {
 
 
 ANY_DEADLINE = {
+    "client/client.py aclose": "whosever: the reports that still wait are dropped",
+    "client/lost_members.py _look_regularly": "whosever: the store does not answer",
     "client/host/effects.py _cas": "whosever: it is not known what was written",
     "client/host/effects.py _load": "whosever: no answer came",
     "client/users.py leave": "waits for tasks that are not looked at",

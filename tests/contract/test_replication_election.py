@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ledgerlog_spark.errors import MetadataFormatError
-from ledgerlog_spark.metadata.replication.election import TreeCandidacy
+from ledgerlog_spark.metadata.replication.election import TreeAuditorVote
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.tree import NodeKind
 from ledgerlog_spark.waits import within
@@ -144,7 +144,7 @@ async def test_a_vote_that_arrives_late_before_its_repetition_is_deleted(two: Tw
         )
         names.append(created.path.rpartition("/")[2])
     session_id = first.tree.session_id
-    candidacy = TreeCandidacy(first.tree, election, names[1], "a", session_id)
+    candidacy = TreeAuditorVote(first.tree, election, names[1], "a", session_id)
     candidacy.begin()
     await happens(candidacy.elected)
     assert await votes(first) == names[1:]

@@ -217,8 +217,8 @@ _WRITING = [
     Mutation(
         "new_bookie_is_not_looked_for",
         f"{CLIENT}/handles/creation.py",
-        "        found = await services.candidates()\n        result = place(",
-        "        result = place(",
+        "        found = await services.candidates()\n        result = place_new(",
+        "        result = place_new(",
         "a ledger is refused although a bookie came a moment ago",
     ),
     Mutation(

@@ -9,7 +9,7 @@ PROTOCOL = "ledgerlog_spark/protocol"
 _WRITER = [
     Mutation(
         "writer_ignores_fence",
-        f"{PROTOCOL}/ledger/write/writer.py",
+        f"{PROTOCOL}/ledger/write/settings.py",
         "    Code.FENCED: m.Failure.FENCED,\n",
         "",
         "a fenced writer replaces the bookies that fenced it, and continues",
@@ -47,18 +47,19 @@ _WRITER = [
     Mutation(
         "writer_forgets_failures_during_change",
         f"{PROTOCOL}/ledger/write/writer.py",
-        """        if self._failed and not self._retry_timer:
-            return [*effects, *self._begin_change()]
-        return [*effects, *self._resume()]""",
-        "        return [*effects, *self._resume()]",
+        """            if self._absences.others:
+                return [*effects, *self._begin_change()]
+""",
+        "",
         "a bookie that failed during a change is never replaced",
     ),
     Mutation(
         "writer_waits_for_no_timer",
         f"{PROTOCOL}/ledger/write/writer.py",
-        """            effects.append(m.StartTimer(self._retry_timer, delay_ms))
+        """        return [m.StartTimer(self._retry_timer, delay_ms)]
 """,
-        "",
+        """        return []
+""",
         "a writer without a spare bookie never looks again",
     ),
     Mutation(
@@ -70,9 +71,9 @@ _WRITER = [
     ),
     Mutation(
         "writer_close_over_recovery",
-        f"{PROTOCOL}/ledger/write/writer.py",
+        f"{PROTOCOL}/ledger/write/ensemble_change.py",
         """        if current.state is LedgerState.IN_RECOVERY:
-            return Refusal(m.Failure.FENCED)
+            return Refusal(Failure.FENCED)
         if current.state is LedgerState.CLOSED:
             same""",
         """        if current.state is LedgerState.CLOSED:
@@ -81,20 +82,16 @@ _WRITER = [
     ),
     Mutation(
         "writer_close_accepts_any_end",
-        f"{PROTOCOL}/ledger/write/writer.py",
-        "return Refusal(None if same else m.Failure.CLOSED)",
+        f"{PROTOCOL}/ledger/write/ensemble_change.py",
+        "return Refusal(None if same else Failure.CLOSED)",
         "return Refusal(None)",
         "a close reports success although recovery closed at another entry",
     ),
     Mutation(
         "writer_close_keeps_pending_runs",
         f"{PROTOCOL}/ledger/write/writer.py",
-        """        self.phase = WriterPhase.CLOSING
-        withdrawn = self._pipeline.withdraw()
-""",
-        """        self.phase = WriterPhase.CLOSING
-        withdrawn = self._pipeline.first_unconfirmed_entry_id
-""",
+        "        withdrawn = self._pipeline.withdraw()\n",
+        "        withdrawn = self._pipeline.first_unconfirmed_entry_id\n",
         "runs that became unknown stay in the window of a closed writer",
     ),
     Mutation(
@@ -109,8 +106,8 @@ _WRITER = [
         f"{PROTOCOL}/ledger/write/ensemble_change.py",
         """        if current.state is LedgerState.IN_RECOVERY:
             return Refusal(Failure.FENCED)
-        ensemble""",
-        """        ensemble""",
+        last""",
+        """        last""",
         "the ensemble changes while recovery reads",
     ),
     Mutation(
@@ -183,8 +180,8 @@ _METADATA = [
     Mutation(
         "second_close_forgets_the_first",
         f"{PROTOCOL}/ledger/write/writer.py",
-        "self.metadata, self._decide_close, may_be_written=self._may_be_closed\n",
-        "self.metadata, self._decide_close\n",
+        "LedgerClose(*self._close_at()), may_be_written=self._may_be_closed\n",
+        "LedgerClose(*self._close_at())\n",
         "a second close denies that the first close may have succeeded",
     ),
     Mutation(
@@ -254,7 +251,7 @@ _RECOVERY = [
         "recovery_ignores_floor",
         f"{PROTOCOL}/ledger/recover/recovery.py",
         """        if self._tail.write_back.last_add_confirmed < self._floor_entry_id:
-            return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
+            return self._load(RecoveryPhase.CHECKING)
         self.phase = RecoveryPhase.CLOSING""",
         """        self.phase = RecoveryPhase.CLOSING""",
         "a ledger is closed below an entry that a durable reference needs",
@@ -262,22 +259,22 @@ _RECOVERY = [
     Mutation(
         "recovery_adopts_below_floor",
         f"{PROTOCOL}/ledger/recover/recovery.py",
-        "if result.current.value.last_entry_id < self._floor_entry_id:",
-        "if result.current.value.last_entry_id < -1:",
+        "if closed.value.last_entry_id < self._floor_entry_id:",
+        "if closed.value.last_entry_id < -1:",
         "a close by another client below the floor is reported as success",
     ),
     Mutation(
         "recovery_keeps_fragments_behind_end",
-        f"{PROTOCOL}/ledger/recover/recovery.py",
-        "kept = (f for f in behind if f.first_entry_id <= last)",
-        "kept = (f for f in behind)",
+        f"{PROTOCOL}/ledger/write/ensemble_change.py",
+        "*(one for one in others if one.first_entry_id <= last_entry_id)",
+        "*others",
         "a closed record names a fragment that begins after its last entry",
     ),
     Mutation(
         "recovery_drops_replaced_fragments",
         f"{PROTOCOL}/ledger/recover/recovery.py",
-        "return current.with_fragments((*current.fragments[:-1], first, *kept)).closed(",
-        "return current.with_fragments((*current.fragments[:-1], first)).closed(",
+        "fragments_up_to((*current.fragments[:-1], *self._tail.fragments), last)",
+        "fragments_up_to((*current.fragments[:-1], self._tail.fragments[0]), last)",
         "entries that were written back to replacements are looked for on the old bookies",
     ),
     Mutation(
@@ -478,13 +475,27 @@ _READING = [
     Mutation(
         "reader_absent_without_reload",
         f"{PROTOCOL}/ledger/read/reader.py",
-        "if self._is_confirmed_by_reload or self._reloads == self._settings.reloads_max:",
-        "if True:",
+        "        if self._is_absence_confirmed:\n",
+        "        if True:\n",
+        "an entry is called absent by bookies that were replaced meanwhile",
+    ),
+    Mutation(
+        "reader_silence_before_a_reload_is_absence",
+        f"{PROTOCOL}/ledger/read/reader.py",
+        "was_absent = self._tallies[head].verdict is Verdict.ABSENT",
+        "was_absent = True",
+        "an entry is called absent by bookies that were replaced after the reload",
+    ),
+    Mutation(
+        "reader_absent_after_the_last_reload",
+        f"{PROTOCOL}/ledger/read/reader.py",
+        "return m.Failure.ENTRY_UNKNOWN if is_last else None",
+        "return m.Failure.ENTRY_ABSENT if is_last else None",
         "an entry is called absent by bookies that were replaced meanwhile",
     ),
     Mutation(
         "reader_unknown_is_absent",
-        f"{PROTOCOL}/ledger/read/reader.py",
+        f"{PROTOCOL}/ledger/read/tally.py",
         "absent = all(code.is_absent for code in self.codes.values())",
         "absent = any(code.is_absent for code in self.codes.values())",
         "an entry that one replica could not read is called absent",

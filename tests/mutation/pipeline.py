@@ -42,23 +42,25 @@ MUTATIONS = [
         f"{PROTOCOL}/ledger/write/add_pipeline.py",
         """            for pending in tuple(self._late.values()):
                 self._let_off(pending, index)
-            self._suspended""",
-        """            self._suspended""",
+            self._end_suspension(index)
+        self.ensemble""",
+        """            self._end_suspension(index)
+        self.ensemble""",
         "the window never empties after a change",
     ),
     Mutation(
         "pipeline_stays_suspended_after_replacement",
         f"{PROTOCOL}/ledger/write/add_pipeline.py",
-        """                self._let_off(pending, index)
-            self._suspended &= ~(1 << index)""",
-        """                self._let_off(pending, index)""",
+        """            self._end_suspension(index)
+        self.ensemble = ensemble""",
+        """        self.ensemble = ensemble""",
         "runs added after a change are not sent to the replacement",
     ),
     Mutation(
         "pipeline_stays_suspended_after_resend",
         f"{PROTOCOL}/ledger/write/add_pipeline.py",
         """all runs that it has not stored.\"\"\"
-        self._suspended &= ~(1 << index)""",
+        self._end_suspension(index)""",
         """all runs that it has not stored.\"\"\"""",
         "a bookie that is tried again gets nothing new",
     ),

@@ -312,8 +312,9 @@ _NOTES = [
     Mutation(
         "unknown_fields_of_a_note_are_dropped",
         NODES,
-        "value.keys() != types.keys()",
-        "not value.keys() >= types.keys()",
+        "        if not isinstance(value, dict) or value.keys() != types.keys():\n",
+        "        value = {name: value[name] for name in types}\n"
+        "        if not isinstance(value, dict) or value.keys() != types.keys():\n",
         "a note of a later release is written back without its new fields",
     ),
     Mutation(

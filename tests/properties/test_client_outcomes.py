@@ -19,7 +19,7 @@ from ledgerlog_spark.errors import InternalError, LedgerLogError
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
-from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
+from ledgerlog_spark.protocol.ledger.write.settings import WriterSettings
 from ledgerlog_spark.retry import RetryPolicy
 from ledgerlog_spark.testing.memory.tree import Fault
 from tests.fixtures.autojump import run_in_virtual_time

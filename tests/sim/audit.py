@@ -196,6 +196,7 @@ class Audit:
                 or (
                     checker.last_confirmed == machine.next_entry_id - 1
                     and not machine._pipeline.entries_in_flight
+                    and not self._awaits_return(machine)
                 )
             ),
             HEALTHY_MS,
@@ -210,6 +211,11 @@ class Audit:
         if writer.is_alive and machine.phase in ADDING and not checker.is_deleted:
             self._require_whole_write_sets(writer, checker)
 
+    @staticmethod
+    def _awaits_return(machine: LedgerWriter) -> bool:
+        """Whether a bookie is absent that must return: the writer has entries, and may change."""
+        return bool(machine.absent_bookies) and machine._may_change and machine.next_entry_id > 0
+
     def _require_whole_write_sets(self, writer: SimClient, checker: Checker) -> None:
         """Check that, with no pending add, each entry of the last fragment has all Qw copies."""
         fragment, quorum = checker.record.last_fragment, checker.record.quorum
@@ -218,7 +224,8 @@ class Audit:
         for entry_id in range(fragment.first_entry_id, checker.last_confirmed + 1):
             for index in write_set(quorum, entry_id):
                 bookie = self.world.bookies[fragment.ensemble[index]]
-                if bookie.is_rotten:
+                is_absent = bookie.name in writer.machine.absent_bookies
+                if bookie.is_rotten or is_absent:
                     continue
                 held = bookie.peek(writer.ledger_id, entry_id)
                 require(

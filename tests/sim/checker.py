@@ -26,8 +26,10 @@ from ledgerlog_spark.protocol.ledger.recover.recovery import (
     LedgerRecovery,
     RecoveryPhase,
 )
-from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterPhase
+from ledgerlog_spark.protocol.ledger.write.settings import WriterPhase
+from ledgerlog_spark.protocol.ledger.write.writer import ADDING, LedgerWriter
 from tests.sim.copies import Copies, Copy, Promise, head_of
+from tests.sim.holes import Holes
 
 if TYPE_CHECKING:
     from tests.sim.client import SimClient
@@ -121,6 +123,7 @@ class Checker:
         self._changes_of: Counter[str] = Counter()
         self._lacs_heard: set[str] = set()
         self._closes_denied: list[LedgerMetadata] = []
+        self.holes = Holes()
 
     def mark(self, name: str) -> None:
         self.marks[name] = self.marks.get(name, 0) + 1
@@ -253,11 +256,16 @@ class Checker:
             if type(event) is m.AddReplied and event.code is not Code.OK:
                 place = self._adds_sent[client.name, event.request]
                 self._adds_failed.setdefault(client.name, set()).add(place)
+            if type(event) is m.MemberLost:
+                self.holes.absent.add(event.bookie_id)
             if type(event) is m.TimerFired and event.request == machine._retry_timer:
                 self._chosen.pop(client.name, None)
-            before = machine.last_add_confirmed
+            before, was_adding = machine.last_add_confirmed, machine.phase in ADDING
             effects = machine.handle(event)
             require(machine.last_add_confirmed >= before, "L8", "the writer's LAC fell")
+            if was_adding and machine.phase not in ADDING:
+                sends = [one for one in client._open.values() if type(one) is m.SendAdd]
+                self.holes.on_their_way[client.name] = sends
             self.writers.add(client.name)
             self._require_confirmed(machine)
             if type(event) is m.BookiesListed:
@@ -305,13 +313,15 @@ class Checker:
             require(chosen[name] <= 3, "L36", f"{name} is chosen 4 times without a pause")
 
     def _require_failed_bookies(self, client: SimClient, effects: Sequence[Any]) -> None:
-        """Check PROTOCOL.md#L36: only a bookie that failed an add is replaced."""
+        """Check PROTOCOL.md#L36: only a bookie that failed an add, or that the writer was told to
+        be absent, is replaced."""
         failed = self._adds_failed.get(client.name, set())
         before = list(enumerate(client.machine._pipeline.ensemble))  # recovery may have changed it
         for effect in effects:
             if type(effect) is m.CasMetadata:
                 after = set(enumerate(effect.metadata.last_fragment.ensemble))
                 well = [place for place in before if place not in after and place not in failed]
+                well = [place for place in well if place[1] not in self.holes.absent]
                 require(not well, "L36", f"{client.name} replaces {well}, which did not fail")
 
     def _around_recovery(self, client: SimClient, machine: LedgerRecovery, event: Any) -> list[Any]:
@@ -396,6 +406,9 @@ class Checker:
             f"entry {run.first_entry_id} is sent to {effect.bookie_id} at {effect.index}, the "
             f"record names {ensemble}",
         )
+        is_hole = self.holes.is_reported(client.name, effect.bookie_id, run.first_entry_id)
+        about = f"{client.name} sends {effect.bookie_id} entry {run.first_entry_id} of a hole"
+        require(not is_hole, "L26", about)
 
     def indicated(self, client: SimClient, effect: Any) -> None:
         kind = type(effect)
@@ -407,9 +420,14 @@ class Checker:
             made, allowed = self._changes_of[client.name], client.world.options.ensemble_changes_max
             require(made <= allowed, "V12", f"{client.name} made {made} changes, not {allowed}")
             self.mark("ensemble changed")
+            if effect.returned:
+                self.mark("absent bookie returned")
             self.changes += 1
             if self.changes == 3:
                 self.mark("three ensemble changes")
+        elif kind is m.HolesLeft:
+            self.mark("holes reported")
+            self.holes.report(client.name, effect.holes)
         elif kind is m.LedgerClosed:
             self._closed(client, effect.versioned.value)
         elif kind is m.EntriesRead:
@@ -419,6 +437,7 @@ class Checker:
             self._require_met(client, effect.failure)
             if isinstance(client.machine, LedgerWriter):
                 self._writer_failed(client, effect)
+                self._require_no_quorum(client.name, effect)
             elif isinstance(client.machine, LedgerRecovery) and effect.failure in RETRIABLE:
                 made, allowed = client.machine.attempts, client.machine._settings.retry.attempts_max
                 require(made >= allowed, "L37", f"{client.name} gives up after {made} attempts")
@@ -448,7 +467,18 @@ class Checker:
         if failure is m.Failure.LAC_UNKNOWN:
             require(name not in self._lacs_heard, "L33", f"{about}, a bookie told it a LAC")
         elif isinstance(client.machine, LedgerWriter) and failure in _OF_FAILED_ADDS:
-            require(bool(self._adds_failed.get(name)), "L35", f"{about}, and no add of it failed")
+            is_met = bool(self._adds_failed.get(name) or self.holes.absent)
+            require(is_met, "L35", f"{about}, and no add of it failed")
+
+    def _require_no_quorum(self, name: str, failed: m.LedgerFailed) -> None:
+        """Check PROTOCOL.md#L35: a writer ends for want of bookies only without an ack quorum."""
+        if failed.failure is not m.Failure.NOT_ENOUGH_BOOKIES:
+            return
+        quorum, ensemble = self.record.quorum, self.record.last_fragment.ensemble
+        sets = [write_set(quorum, entry_id) for entry_id in range(quorum.ensemble_size)]
+        left = [[i for i in one if ensemble[i] not in failed.bookie_ids] for one in sets]
+        is_short = any(len(one) < quorum.ack_quorum for one in left)
+        require(is_short, "L35", f"{name} gives up without {failed.bookie_ids} of {ensemble}")
 
     def _confirmed(self, effect: m.RunConfirmed) -> None:
         record = self.record
@@ -528,6 +558,9 @@ class Checker:
             "L23",
             f"{client.name} reports the end {end}, the record says {record.last_entry_id}",
         )
+        is_own = self.records[-1][0] == client.name
+        if isinstance(client.machine, LedgerRecovery) and is_own:
+            self._require_written_back_reported(client)
         if isinstance(client.machine, LedgerWriter):
             require(
                 metadata.last_entry_id == self.last_confirmed,
@@ -535,6 +568,42 @@ class Checker:
                 f"the writer closed at {metadata.last_entry_id}, confirmed {self.last_confirmed}",
             )
             self._require_empty_window(client)
+            if is_own:
+                self._require_holes_reported(client)
+
+    def _require_written_back_reported(self, client: SimClient) -> None:
+        """Check PROTOCOL.md#L41 for what a recovery wrote back to some bookies of the record."""
+        record, sent = self.record, self._recoveries[client.name].added.values()
+        for entry_id in sorted({one for _, first, last in sent for one in range(first, last + 1)}):
+            ensemble = record.fragment_of(entry_id).ensemble
+            for bookie_id in (ensemble[i] for i in write_set(record.quorum, entry_id)):
+                require(
+                    bookie_id in self.stored.get(entry_id, {})
+                    or self.holes.is_reported(client.name, bookie_id, entry_id),
+                    "L41",
+                    f"{client.name} closes, {bookie_id} lacks {entry_id}, which is not reported",
+                )
+
+    def _require_holes_reported(self, client: SimClient) -> None:
+        """Check PROTOCOL.md#L41: what a bookie lacks is in a report, or is still on its way."""
+        record = self.record
+        sent = self.holes.on_their_way[client.name]
+        for entry_id in range(record.last_entry_id + 1):
+            ensemble = record.fragment_of(entry_id).ensemble
+            holders = self.stored.get(entry_id, {})
+            for bookie_id in (ensemble[i] for i in write_set(record.quorum, entry_id)):
+                is_on_its_way = any(
+                    one.bookie_id == bookie_id
+                    and one.run.first_entry_id <= entry_id <= one.run.last_entry_id
+                    for one in sent
+                )
+                require(
+                    bookie_id in holders
+                    or is_on_its_way
+                    or self.holes.is_reported(client.name, bookie_id, entry_id),
+                    "L41",
+                    f"{client.name} closes, {bookie_id} lacks {entry_id}, which is not reported",
+                )
 
     def _read(self, client: SimClient, effect: m.EntriesRead) -> None:
         following = self._reading.get(client.name, 0)
@@ -553,8 +622,21 @@ class Checker:
         self._reading[client.name] = following
         self.mark("entries read")
 
-    def created(self, record: Versioned[LedgerMetadata]) -> None:
+    def created(self, record: Versioned[LedgerMetadata], absent: Sequence[str] = ()) -> None:
+        """Record a new ledger. Check PROTOCOL.md#L42: it names few enough absent bookies."""
         self.records.append(("creator", record))
+        self.holes.absent |= set(absent)
+        quorum, ensemble = record.value.quorum, record.value.last_fragment.ensemble
+        for entry_id in range(quorum.ensemble_size):
+            away = [i for i in write_set(quorum, entry_id) if ensemble[i] in absent]
+            allowed = quorum.write_quorum - quorum.ack_quorum
+            require(
+                len(away) <= allowed,
+                "L42",
+                f"a new ledger names {sorted(absent)} in {ensemble}, in a write set {len(away)}",
+            )
+        if absent:
+            self.mark("absent bookie in a new ledger")
 
     def written(
         self,
@@ -585,6 +667,7 @@ class Checker:
                     "L20",
                     f"{client} wrote fragments while the ledger is in recovery",
                 )
+                self._require_old_fragments(client, old, new)
                 require(
                     new.last_fragment.first_entry_id == self.last_confirmed + 1,
                     "L10",
@@ -601,13 +684,18 @@ class Checker:
         require(new.length == length, "L1", f"closed with length {new.length}, not {length}")
         for entry_id in range(new.last_entry_id + 1):
             self._require_copies(client, new, entry_id)
-        known = {fragment.first_entry_id for fragment in old.fragments}
-        for fragment in new.fragments:
+        for fragment in new.fragments[1:]:
             first = fragment.first_entry_id
-            is_needed = first in known or first <= new.last_entry_id
-            require(is_needed, "L10", f"{client} closed before its new fragment from {first} on")
+            is_needed = first <= new.last_entry_id
+            require(is_needed, "L10", f"{client} closed before its fragment from {first} on")
         if client in self._recoveries:
             self._require_recovered(client, old, new)
+
+    def _require_old_fragments(self, client: str, old: LedgerMetadata, new: LedgerMetadata) -> None:
+        """Check PROTOCOL.md#L10: a fragment with confirmed entries never gets another ensemble."""
+        fixed = [one for one in old.fragments if one.first_entry_id <= self.last_confirmed]
+        changed = [one for one in fixed if one not in new.fragments]
+        require(not changed, "L10", f"{client} changed {changed}, which has confirmed entries")
 
     def _require_copies(self, client: str, closed: LedgerMetadata, entry_id: int) -> None:
         ensemble = closed.fragment_of(entry_id).ensemble

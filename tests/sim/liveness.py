@@ -13,7 +13,8 @@ from typing import Any
 from ledgerlog_spark.protocol.leader.leader import LeaderLog
 from ledgerlog_spark.protocol.leader.messages import LeaderPhase
 from ledgerlog_spark.protocol.ledger import messages as m
-from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterPhase
+from ledgerlog_spark.protocol.ledger.write.settings import WriterPhase
+from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 
 ROUNDS_MAX = 3
 """Rounds of timers without another request. A hedged read needs two before its next request."""

@@ -30,9 +30,11 @@ from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader
 from ledgerlog_spark.protocol.ledger.recover import fencing
 from ledgerlog_spark.protocol.ledger.recover import reads as recovery_reads
 from ledgerlog_spark.protocol.ledger.recover.reads import EntryTally, RecoveryReads
+from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
 from ledgerlog_spark.protocol.ledger.recover.tail import RecoveryTail, TailStep
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline, SentRun
 from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
+from tests.sim.absent_mutations import ABSENT_MUTATIONS
 from tests.sim.bookie import MetadataFromStore
 from tests.sim.disk import SimFile
 from tests.sim.handlers import replace as replace_in
@@ -153,6 +155,12 @@ def _confirm_during_change(self: LedgerWriter) -> list[Any]:
     return effects
 
 
+def _confirm_after_choice(self: LedgerWriter, event: Any) -> list[Any]:
+    effects = _writer_listed(self, event)
+    self._pipeline.is_paused = False
+    return effects
+
+
 def _old_answers_count(self: AddPipeline, pending: SentRun, index: int) -> None:
     pending.requests.pop(index, None)
 
@@ -221,12 +229,22 @@ def _forget_the_first_close(self: LedgerWriter, event: Any) -> list[Any]:
     return _on_close_requested(self, event)
 
 
+_close_recovered = LedgerRecovery._close
+
+
+def _floor_from_an_old_record(self: LedgerRecovery) -> list[Any]:
+    assert self._tail is not None
+    if self._tail.write_back.last_add_confirmed < self._floor_entry_id:
+        return self._stop(Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
+    return _close_recovered(self)
+
+
 _see_about_the_head = LedgerReader._see_about_the_head
 _reader_replied = LedgerReader._on_read_replied
 
 
 def _absent_at_once(self: LedgerReader) -> list[Any]:
-    self._is_confirmed_by_reload = True
+    self._is_confirmed_by_reload = self._is_absence_confirmed = True
     return _see_about_the_head(self)
 
 
@@ -339,6 +357,9 @@ MUTATIONS: dict[str, Mutation] = {
     "one_negative_is_enough": Mutation(
         "C8", ((recovery_reads, "negative_quorum", lambda _quorum: 1),)
     ),
+    "floor_from_an_old_record": Mutation(
+        "C14", ((LedgerRecovery, "_close", _floor_from_an_old_record),)
+    ),
     "fence_one_is_enough": Mutation(
         "C3", ((fencing, "is_covered", lambda _quorum, known: known != 0),)
     ),
@@ -362,7 +383,11 @@ MUTATIONS: dict[str, Mutation] = {
         "B19", ((LedgerWriter, "_on_bookies_listed", _send_before_commit),)
     ),
     "lac_moves_during_change": Mutation(
-        "B2", ((LedgerWriter, "_begin_change", _confirm_during_change),)
+        "B2",
+        (
+            (LedgerWriter, "_begin_change", _confirm_during_change),
+            (LedgerWriter, "_on_bookies_listed", _confirm_after_choice),
+        ),
     ),
     "same_bookie_is_not_sent_again": Mutation("B17", ((AddPipeline, "resend", _unsuspend_only),)),
     "close_at_last_pushed": Mutation("D2", ((LedgerWriter, "_close_at", _close_at_last_pushed),)),
@@ -410,4 +435,5 @@ MUTATIONS: dict[str, Mutation] = {
     "fenced_rejects_recovery": Mutation(
         "F3", ((adds_module, "admit_add", _fenced_rejects_recovery),)
     ),
+    **{name: Mutation(*defect) for name, defect in ABSENT_MUTATIONS.items()},
 }

@@ -50,6 +50,8 @@ class Options:
         recovery_buffered_entries: Maximum number of entries that wait to be written back; None for
             the limit of the client.
         cuts: Number of times that a writer is cut off from its ensemble or from all bookies.
+        absences: Number of bookies that are away for longer than writers retry.
+        false_losses: Number of bookies that count as lost, but run.
     """
 
     quorum: Quorum = QUORUMS[0]
@@ -106,6 +108,8 @@ class Options:
     change_crash_rate: float = 0.0
     late_add_rate: float = 0.0
     cuts: int = 0
+    absences: int = 0
+    false_losses: int = 0
     partitions: int = 0
     resets: int = 0
     crashes: int = 0
@@ -122,6 +126,7 @@ class Options:
     cas_late_rate: float = 0.0
     store_away_rate: float = 0.0
     horizon_ms: int = 400
+    directories: int = 1
 
 
 def drawn(draws: Draws) -> Options:
@@ -182,6 +187,7 @@ def _workload(draws: Draws, *, tight: bool) -> Options:
         metadata_attempts_max=draws.pick((3, 12, 12), "metadata attempts"),
         session_ms=draws.pick((0, 20, 100), "session"),
         horizon_ms=400 + 4 * span_ms,
+        directories=draws.pick((1, 1, 2), "directories"),
     )
 
 
@@ -218,6 +224,8 @@ def _with_faults(options: Options, draws: Draws, *, tight: bool) -> Options:
         change_crash_rate=rate("change crash", 0.5, 0.2),
         late_add_rate=rate("late add", 1.0, 0.5),
         cuts=count("cuts", 2, 0.2),
+        absences=count("absences", 3, 0.35),
+        false_losses=count("false losses", 2, 0.2),
         partitions=count("partitions", 2),
         resets=count("resets", 4),
         crashes=count("crashes", 4, 0.5),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 
 if TYPE_CHECKING:
+    from tests.sim.disk import SimDisk
     from tests.sim.world import World
 
 US = 1_000
@@ -39,6 +40,8 @@ class FaultPlan:
         self._each("collect", options.collections, self._collect)
         self._each("freeze", options.freezes, self._freeze)
         self._each("cut", options.cuts, self._cut)
+        self._each("absent", options.absences, self._be_absent)
+        self._each("false loss", options.false_losses, self._seem_lost)
         self._each("partition", options.partitions, self._part)
         self._each("reset", options.resets, self._reset)
 
@@ -67,6 +70,26 @@ class FaultPlan:
             stop(victim)
             world.scheduler.call_later(lasts_us, lambda: world.restart(victim))
 
+    def _be_absent(self, kind: str, number: int) -> None:
+        """Stop a bookie for longer than writers retry. Writers are told that it is lost."""
+        world, victim = self.world, self._victim(kind, number)
+        lasts_us = self.draws.integer(100 * US, 1_500 * US, kind, "for", number)
+        is_possible = world.bookies[victim].is_up and self._may_go()
+        if not is_possible or not world.faults.take(f"{kind} {number}", for_us=lasts_us):
+            return
+        world.kill(victim, power=self.draws.uniform("absent power", number) < 0.3)
+        world.checkers.mark("absent for long")
+        if self.draws.uniform("is told", number) < 0.5:
+            told_us = self.draws.integer(1 * US, 200 * US, "told", number)
+            world.scheduler.call_later(told_us, lambda: world.tell_lost(victim))
+        world.scheduler.call_later(lasts_us, lambda: world.restart(victim))
+
+    def _seem_lost(self, kind: str, number: int) -> None:
+        """A bookie runs, but its session ended: writers are told that it is lost."""
+        victim = self._victim(kind, number)
+        if self.world.faults.take(f"{kind} {number}"):
+            self.world.tell_lost(victim)
+
     def _crash(self, kind: str, number: int) -> None:
         self._down(kind, number, lambda name: self.world.kill(name, power=kind == "power"))
 
@@ -94,13 +117,17 @@ class FaultPlan:
         if not self._may_go() or not world.faults.take(f"disk {what} error {number}"):
             return
         world.note(victim, f"the next {what} fails")
-        faults = world.bookies[victim].disk.faults
+        faults = self._disk(victim, number).faults
         if what == "sync":
             faults.sync_errors += 1
         elif what == "write":
             faults.write_errors += 1
         else:
             faults.read_errors += 1
+
+    def _disk(self, victim: str, number: int) -> SimDisk:
+        """Return a disk of a bookie."""
+        return self.draws.pick(self.world.bookies[victim].directories.disks, "which disk", number)
 
     def _fill(self, kind: str, number: int) -> None:
         world, victim = self.world, self._victim(kind, number)
@@ -109,7 +136,7 @@ class FaultPlan:
             return
         world.note(victim, "has a full disk")
         world.checkers.mark("disk full")
-        disk = world.bookies[victim].disk
+        disk = self._disk(victim, number)
         disk.faults.capacity_bytes = disk.used_bytes() + self.draws.integer(
             0, 1 << 12, "room", number
         )

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.protocol.ledger import messages as m
-from ledgerlog_spark.protocol.ledger.write.writer import ADDING, WriterPhase
+from ledgerlog_spark.protocol.ledger.write.settings import WriterPhase
+from ledgerlog_spark.protocol.ledger.write.writer import ADDING
+from ledgerlog_spark.protocol.placement.absent_members import place_new
+from ledgerlog_spark.protocol.placement.place import Placed
+from ledgerlog_spark.protocol.placement.places import BookieMap
+from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 from tests.sim.options import LEDGER
 
 if TYPE_CHECKING:
@@ -43,16 +48,29 @@ class Stream:
         if not is_first:
             ledger_id = world.next_ledger_id
             world.next_ledger_id += 1
-        up = [name for name, bookie in world.bookies.items() if bookie.is_up]
-        everybody = up if len(up) >= quorum.ensemble_size else list(world.bookies)
-        ensemble = self.draws.shuffled(everybody, "ensemble", ledger_id)
+        up = [name for name, bookie in world.bookies.items() if bookie.is_registered]
+        away = [name for name in world.bookies if name not in up]
+        found = place_new(
+            quorum,
+            self.draws.shuffled(up, "ensemble", ledger_id),
+            self.draws.shuffled(away, "absent", ledger_id),
+            BookieMap(),
+            PlacementPolicy(),
+        )
+        if isinstance(found, Placed):
+            ensemble = found.ensemble
+        else:
+            # Dead bookies stay registered for some time.
+            everybody = self.draws.shuffled(list(world.bookies), "ensemble", ledger_id)
+            ensemble, away = everybody[: quorum.ensemble_size], []
         self.name = self.address if self.ledgers == 1 else f"{self.address}{self.ledgers}"
         self.writer = world.create_ledger(
             quorum,
-            ensemble[: quorum.ensemble_size],
+            ensemble,
             ledger_id=ledger_id,
             name=self.name,
             address=self.address,
+            absent=tuple(name for name in ensemble if name in away),
         )
         writer = self.writer
         writer.on_indication = lambda said: self._on_writer(said) if writer is self.writer else None

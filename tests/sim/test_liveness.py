@@ -71,9 +71,38 @@ def test_without_a_spare_writes_go_on_until_a_dead_bookie_is_back_with_what_it_m
     world.audit()
 
 
-def test_without_a_spare_the_writer_gives_up_after_a_bounded_time() -> None:
+def test_without_a_spare_writes_never_stop_while_an_ack_quorum_answers() -> None:
+    """No add waits for a bookie that is away: before, after and when the window is full."""
     world = serving(bookies=3)
     world.kill("b0")
+    longest_us = 0
+    for entry_id in range(300):
+        began_us = world.scheduler.now_us
+        world.add()
+        assert confirmed_within(world, entry_id + 1, DEADLINE_MS)
+        longest_us = max(longest_us, world.scheduler.now_us - began_us)
+        world.run_for(10)
+    assert longest_us <= CHANGE_MS * 1_000
+    writer = world.clients["w"].machine
+    assert writer.absent_bookies == ("b0",)
+    assert writer._pipeline.entries_in_flight == 0
+    world.restart("b0")
+    assert world.run_until(lambda: not writer.absent_bookies, 1_000)
+    assert writer.ensemble_changes == 1
+    world.add()
+    assert confirmed_within(world, 301, DEADLINE_MS)
+    world.run_for(10)
+    assert world.bookies["b0"].peek(7, 300) is not None
+    assert world.bookies["b0"].peek(7, 299) is None
+    world.audit()
+
+
+def test_without_an_ack_quorum_the_writer_gives_up_after_a_bounded_time() -> None:
+    world = serving(bookies=3)
+    world.add()
+    assert confirmed_within(world, 1, DEADLINE_MS)
+    for name in ("b0", "b1"):
+        world.kill(name)
     world.add()
     writer = world.clients["w"]
     assert world.run_until(lambda: writer.ended is not None, 2_000)

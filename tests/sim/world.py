@@ -21,14 +21,14 @@ from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
 from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery, RecoverySettings
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
-from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterSettings
+from ledgerlog_spark.protocol.ledger.write.settings import WriterSettings
+from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 from ledgerlog_spark.retry import RetryPolicy
 from tests.sim.audit import Audit
 from tests.sim.bookie import SimBookie
 from tests.sim.checker import Checker, require
 from tests.sim.checkers import Checkers
 from tests.sim.client import SimClient
-from tests.sim.disk import Faults as DiskFaults
 from tests.sim.draws import Draws
 from tests.sim.faults import Faults
 from tests.sim.late_add import KEY
@@ -129,20 +129,24 @@ class World:
         ledger_id: int = LEDGER,
         name: str = "w",
         address: str = "",
+        absent: tuple[str, ...] = (),
     ) -> SimClient:
-        """Return the writer of a new ledger."""
+        """Return the writer of a new ledger, which names bookies `absent` that are away."""
         metadata = LedgerMetadata(quorum, (Fragment(0, ensemble),))
         record = self.store.create(ledger_id, metadata)
-        self.checkers.of(ledger_id).created(record)
+        self.checkers.of(ledger_id).created(record, absent)
         attempts = self.options.metadata_attempts_max
         settings = WriterSettings(
             window=Window(entries_max=self.options.window_entries, size_bytes_max=1 << 20),
             metadata=RetryPolicy(first_delay_ms=5, delay_max_ms=40, attempts_max=attempts),
             replacement=RetryPolicy(first_delay_ms=10, delay_max_ms=80, attempts_max=6),
+            absence_poll_ms=40,
             ensemble_changes_max=self.options.ensemble_changes_max,
             add_quorum_timeout_ms=self.options.add_quorum_timeout_ms,
         )
-        machine = LedgerWriter(ledger_id=ledger_id, created=record, settings=settings)
+        machine = LedgerWriter(
+            ledger_id=ledger_id, created=record, settings=settings, absent=absent
+        )
         return self.client(name, machine, ledger_id, address)
 
     def client(
@@ -219,6 +223,13 @@ class World:
         self.faults.lasts("power" if power else "kill")
         self.checkers.mark("power loss" if power else "process killed")
         self.bookies[name].stop(power=power)
+
+    def tell_lost(self, name: str) -> None:
+        """Tell all writers that a bookie has not been registered for long."""
+        self.note(name, "counts as lost")
+        for client in list(self.clients.values()):
+            if client.is_alive and isinstance(client.machine, LedgerWriter):
+                client.feed(m.MemberLost(name))
 
     def stop_failed(self, name: str, host: object, *, waited_ms: int = 0) -> None:
         """End the process of a bookie after a failed write or sync, when it has answered."""
@@ -342,8 +353,7 @@ class World:
         self.faults.is_healed = True
         self.network.heal()
         for name, bookie in self.bookies.items():
-            bookie.disk.faults = DiskFaults()
-            bookie.make_slow((20, 400))
+            bookie.heal()
             self.restart(name)
         self.note("world", "healed")
 

@@ -42,7 +42,9 @@ from ledgerlog_spark.model import (
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
 from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery, RecoverySettings
-from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter, WriterSettings
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
+from ledgerlog_spark.protocol.ledger.write.settings import WriterSettings
+from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 
 ENTRY_SIZE_BYTES = 10
 
@@ -76,8 +78,16 @@ class LedgerPlayer:
         ensemble = tuple(f"b{i}" for i in range(quorum.ensemble_size))
         metadata = LedgerMetadata(quorum, (Fragment(0, ensemble),))
         self.stored = Versioned(metadata, Version(1, 0))
-        settings = WriterSettings(ensemble_changes_max=int(options.get("changes", 100)))
-        self.machines[name] = LedgerWriter(ledger_id=7, created=self.stored, settings=settings)
+        settings = WriterSettings(
+            window=Window(entries_max=int(options.get("window", 1_000))),
+            ensemble_changes_max=int(options.get("changes", 100)),
+        )
+        self.machines[name] = LedgerWriter(
+            ledger_id=7,
+            created=self.stored,
+            settings=settings,
+            absent=options.get("absent", "").split(","),
+        )
         self.open[name] = {}
 
     def _make_recovery(self, name: str, arguments: list[str]) -> None:
@@ -125,6 +135,8 @@ class LedgerPlayer:
                 )
             case "close":
                 return m.CloseRequested()
+            case "lost":
+                return m.MemberLost(arguments[0])
             case "start":
                 return m.Start()
             case "timer":
@@ -215,14 +227,19 @@ def describe(effect: m.Effect) -> str:  # noqa: PLR0911 - one line for each effe
             return "load after sync" if sync_first else "load"
         case m.CasMetadata(_, metadata, version):
             return f"cas v{version.number} {record(metadata)}"
-        case m.ListBookies():
-            return "list"
+        case m.ListBookies(_, is_fresh):
+            return "list" if is_fresh else "list from memory"
         case m.StartTimer(_, delay_ms):
             return f"timer {delay_ms}ms"
         case m.RunConfirmed(first, last):
             return f"confirmed {first}..{last}"
-        case m.EnsembleChanged(first, ensemble, replaced):
-            return f"ensemble {first}:({','.join(ensemble)}) without {','.join(replaced)}"
+        case m.EnsembleChanged(first, ensemble, replaced, returned):
+            without = f" without {','.join(replaced)}" if replaced else ""
+            again = f" again with {','.join(returned)}" if returned else ""
+            return f"ensemble {first}:({','.join(ensemble)}){without}{again}"
+        case m.HolesLeft(_, holes):
+            places = (f"{h.bookie_id} {h.first_entry_id}..{h.last_entry_id}" for h in holes)
+            return f"holes {', '.join(places)}"
         case m.NoReplacement(answers, wanted):
             return f"goes on without {','.join(name for name, _ in answers)} of {wanted}"
         case m.LedgerClosed(versioned):

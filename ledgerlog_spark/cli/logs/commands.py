@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -118,20 +118,33 @@ def show(
         log = opened(client, name)
         snapshot, drawn = _seen(client, log, version)
         history = () if snapshot.kind is LogKind.LEADER else log.history()
-    summary = _summary(name, snapshot)
+        bookies = sorted({b for d in drawn for f in d.fragments for b in f.ensemble})
+        absent = client.run(lambda one: one.services.absent_bookies())
+    away = [bookie_id for bookie_id in bookies if bookie_id in absent]
+    summary = {**_summary(name, snapshot), "bookies_away": away}
     schema = [f"{field.name} {field.type}" for field in _fields(snapshot)]
     if as_json:
         ranges = [picked(item, *_OF_RANGE) for item in snapshot.items]
         versions = [describe_version(version) for version in history]
         print_json({**summary, "schema": schema, "ranges": ranges, "versions": versions})
         return
+    summary["bookies_away"] = _away_text(away)
     print_fields(f"log {name}", {**summary, "schema": ", ".join(schema) or None})
     if history:
         shown = [describe_version(version) for version in history]
         columns = ("version", "operation", "start offset", "end offset", "committed")
         print_table("versions", columns, map(itemgetter(*_OF_VERSION), shown))
-    bookies = sorted({b for d in drawn for f in d.fragments for b in f.ensemble})
-    console.print(draw_ledgers(drawn, bookies=bookies, width=console.width))
+    console.print(draw_ledgers(drawn, bookies=bookies, away=away, width=console.width))
+
+
+def _away_text(away: Sequence[str]) -> str | None:
+    """Explain what the absence of bookies means for the log; None if no bookie is away."""
+    if not away:
+        return None
+    return (
+        f"{', '.join(away)}: entries that name a bookie that is away have fewer copies until it "
+        "is back or replaced"
+    )
 
 
 def _seen(

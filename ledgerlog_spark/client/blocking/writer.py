@@ -224,6 +224,7 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
     length = Shown(WriteHandle.length)
     metadata = Shown(WriteHandle.metadata)
     is_writable = Shown(WriteHandle.is_writable)
+    absent_bookies = Shown(WriteHandle.absent_bookies)
     flush = derived(WriteHandle.flush)
     close = derived(WriteHandle.close)
 

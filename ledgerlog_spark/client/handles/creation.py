@@ -6,6 +6,7 @@ No bookie is contacted, because the first add creates the ledger on a bookie.
 from __future__ import annotations
 
 import difflib
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -31,8 +32,11 @@ from ledgerlog_spark.model import (
     Quorum,
     Versioned,
 )
-from ledgerlog_spark.protocol.placement.place import Unplaceable, place
+from ledgerlog_spark.protocol.placement.absent_members import place_new
+from ledgerlog_spark.protocol.placement.place import Unplaceable
 from ledgerlog_spark.wire.znodes import LEDGER_ID_MAX
+
+_logger = logging.getLogger(__name__)
 
 CreateRecord = Callable[[int, LedgerMetadata], Awaitable[Versioned[LedgerMetadata]]]
 """Creates the metadata of the ledger with this id, and other nodes in the same transaction.
@@ -166,22 +170,52 @@ class DrawnIds:
         return ledger_id
 
 
-async def placed(services: Services, quorum: Quorum) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The bookies of a new ledger. `absent` are those that are not registered."""
+
+    ensemble: tuple[str, ...]
+    absent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewLedger:
+    """A new ledger without entries, and the bookies of its ensemble that are absent."""
+
+    ledger_id: int
+    record: Versioned[LedgerMetadata]
+    absent: tuple[str, ...]
+
+
+async def placed(services: Services, quorum: Quorum) -> Chosen:
     """Choose an ensemble of writable bookies at random, by the policy of placement.
+
+    If there are too few writable bookies, bookies that are away take the other places, as far as
+    each write set keeps Qa writable bookies (PROTOCOL.md#B21).
 
     Raises:
         NotEnoughBookiesError: There is no such ensemble. The error has the figures.
     """
-    keep = (None,) * quorum.ensemble_size
     found = await services.candidates(is_fresh=False)
-    result = place(quorum, keep, found.names, found.bookies, found.policy)
+    result = place_new(quorum, found.names, (), found.bookies, found.policy)
+    absent: tuple[str, ...] = ()
     if isinstance(result, Unplaceable):  # a bookie may have registered after the list was cached
+        absent = await services.absent_bookies()
         found = await services.candidates()
-        result = place(quorum, keep, found.names, found.bookies, found.policy)
+        result = place_new(quorum, found.names, absent, found.bookies, found.policy)
     if isinstance(result, Unplaceable):
         raise not_enough_bookies(quorum, found, result)
     services.bookies.report(result.ensemble, quorum)
-    return result.ensemble
+    named = tuple(name for name in result.ensemble if name in absent)
+    if named:
+        _logger.warning(
+            "a new ledger names %s, which %s not registered, because there are too few other "
+            "bookies. Entries have fewer copies until %s back: start the missing bookies",
+            " and ".join(named),
+            "is" if len(named) == 1 else "are",
+            "it is" if len(named) == 1 else "they are",
+        )
+    return Chosen(result.ensemble, named)
 
 
 async def create_record(
@@ -190,8 +224,8 @@ async def create_record(
     *,
     drawn_id: int | None = None,
     create: CreateRecord | None = None,
-) -> tuple[int, Versioned[LedgerMetadata]]:
-    """Create an empty ledger, and return its id and its metadata.
+) -> NewLedger:
+    """Create an empty ledger.
 
     If `create` is given, it is called instead of `LedgerStore.create`. This function raises the
     errors of `LedgerClient.create_ledger`. LedgerExistsError means that another ledger has
@@ -201,9 +235,10 @@ async def create_record(
     checked_new_password(spec.password)
     check_optional("custom_metadata", spec.custom_metadata, Mapping)
     custom = _checked_custom(announced(spec.custom_metadata, explicit_lac=spec.explicit_lac))
+    bookies = await placed(services, spec.quorum)
     metadata = LedgerMetadata(
         quorum=spec.quorum,
-        fragments=(Fragment(0, await placed(services, spec.quorum)),),
+        fragments=(Fragment(0, bookies.ensemble),),
         digest_type=kind,
         password=spec.password,
         created_ms=time.time_ns() // 1_000_000,
@@ -214,7 +249,7 @@ async def create_record(
     for attempt in range(IDS_TRIED_MAX):
         chosen = (await services.ledgers.new_ids())[0] if drawn_id is None else drawn_id
         try:
-            return chosen, await store_create(chosen, metadata)
+            return NewLedger(chosen, await store_create(chosen, metadata), bookies.absent)
         except LedgerExistsError:
             if drawn_id is not None or attempt + 1 == IDS_TRIED_MAX:
                 raise

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from ledgerlog_spark.client.append_queue import (
@@ -18,6 +18,7 @@ from ledgerlog_spark.client.append_queue import (
     AppendQueue,
     Gathered,
 )
+from ledgerlog_spark.client.arguments import check_type
 from ledgerlog_spark.client.errors_from_codes import error_for_unsent, error_from_failure
 from ledgerlog_spark.client.handles.lac_announcer import LacAnnouncer, announces
 from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
@@ -34,9 +35,11 @@ from ledgerlog_spark.protocol.ledger.messages import (
     AddRequested,
     CloseRequested,
     EnsembleChanged,
+    HolesLeft,
     Indication,
     LedgerClosed,
     LedgerFailed,
+    MemberLost,
     NoReplacement,
     RunConfirmed,
 )
@@ -65,18 +68,21 @@ class WriteHandle:
         created: Versioned[LedgerMetadata],
         services: Services,
         changes_ensemble: bool = True,
+        absent: Collection[str] = (),
         on_closed: Callable[[LedgerMetadata], object] | None = None,
         on_failed: Callable[[LedgerLogError], object] | None = None,
     ) -> None:
         """Create the handle of a new ledger, which has no entries.
 
-        If `changes_ensemble` is false, the first failure of a bookie ends the handle. `on_failed`
+        If `changes_ensemble` is false, the first failure of a bookie ends the handle. The bookies
+        `absent` of the ensemble are not registered, so they get nothing yet. `on_failed`
         gets the reason why appends are no longer accepted. Pending appends fail before `on_failed`
         is called.
         """
         metadata = created.value
         settings = services.settings
         self._bookies = services.bookies
+        self._holes = services.holes
         self.id = ledger_id
         self._on_closed = on_closed
         self._on_failed = on_failed
@@ -84,7 +90,9 @@ class WriteHandle:
         limits = settings.writer
         if not changes_ensemble:
             limits = replace(limits, ensemble_changes_max=0)
-        self._writer = LedgerWriter(ledger_id=ledger_id, created=created, settings=limits)
+        self._writer = LedgerWriter(
+            ledger_id=ledger_id, created=created, settings=limits, absent=absent
+        )
         ledger = LedgerBytes(ledger_id, metadata.digest_type, metadata.password)
         self._announcer = (
             LacAnnouncer(self._writer, services, ledger) if announces(metadata) else None
@@ -121,6 +129,19 @@ class WriteHandle:
     def metadata(self) -> LedgerMetadata:
         """The newest metadata that the writer read or wrote."""
         return self._writer.metadata.value
+
+    @property
+    def ensemble(self) -> tuple[str, ...]:
+        """The bookies that get new entries; empty if appends are no longer accepted."""
+        return self.metadata.last_fragment.ensemble if self.is_writable else ()
+
+    @property
+    def absent_bookies(self) -> tuple[str, ...]:
+        """Bookies of the ensemble that get nothing, because they are away and no other is there.
+
+        New entries have one copy less for each absent bookie of their write set.
+        """
+        return self._writer.absent_bookies
 
     @property
     def is_writable(self) -> bool:
@@ -235,6 +256,13 @@ class WriteHandle:
         if self._closed is not None and not self._closed.done():
             self._closed.set_exception(self._stopped_error())
 
+    def member_lost(self, bookie_id: str) -> None:
+        """Notify the writer that a bookie has not been registered for long."""
+        # PROTOCOL.md#B22
+        check_type("bookie_id", bookie_id, str)
+        if self.is_writable:
+            self._host.post(MemberLost(bookie_id))
+
     def _send(self, run: Gathered) -> None:
         if self._announcer is not None:
             self._announcer.on_sent()
@@ -256,32 +284,46 @@ class WriteHandle:
         elif isinstance(indication, LedgerFailed):
             self._on_ledger_failed(indication)
         elif isinstance(indication, LedgerClosed):
-            assert self._closed is not None
-            self._stop_announcing()
-            if self._on_closed is not None:
-                self._on_closed(indication.versioned.value)
-            if not self._closed.done():
-                self._closed.set_result(indication.versioned.value)
+            self._on_ledger_closed(indication.versioned.value)
         elif isinstance(indication, NoReplacement):
             self._warn_of_missing(indication)
+        elif isinstance(indication, HolesLeft):
+            self._holes.add(self.id, indication.metadata, indication.holes)
         else:
             assert isinstance(indication, EnsembleChanged), indication
-            self._bookies.failed(indication.replaced)
-            self._bookies.report(indication.ensemble, self._writer.metadata.value.quorum)
-            if self._announcer is not None:
-                self._announcer.on_ensemble_changed()
+            self._on_ensemble_changed(indication)
+
+    def _on_ledger_closed(self, metadata: LedgerMetadata) -> None:
+        assert self._closed is not None
+        self._stop_announcing()
+        if self._on_closed is not None:
+            self._on_closed(metadata)
+        if not self._closed.done():
+            self._closed.set_result(metadata)
+
+    def _on_ensemble_changed(self, changed: EnsembleChanged) -> None:
+        if changed.returned:
+            _logger.info(
+                "ledger %d: %s is back, and gets all entries from %d on",
+                self.id,
+                " and ".join(changed.returned),
+                changed.first_entry_id,
+            )
+        self._bookies.failed(changed.replaced)
+        self._bookies.report(changed.ensemble, self._writer.metadata.value.quorum)
+        if self._announcer is not None:
+            self._announcer.on_ensemble_changed()
 
     def _warn_of_missing(self, missing: NoReplacement) -> None:
         self._bookies.failed(bookie_id for bookie_id, _ in missing.answers)
-        size = missing.wanted
+        size, copies = missing.wanted, self.metadata.quorum.ack_quorum
         _logger.warning(
-            "ledger %d continues without %s, because no other bookie can replace it. Appends stop "
-            "when the window of unacknowledged entries is full, and fail if the bookie does not "
-            "return: "
-            "start another bookie (with an ensemble of %d, a replacement needs %d bookies), or use "
-            "a smaller ensemble",
+            "ledger %d continues without %s, because no other bookie can replace it. Entries are "
+            "acknowledged with %d copies, and appends stop if fewer bookies answer: start the "
+            "bookie again, or another one (with an ensemble of %d, a replacement needs %d bookies)",
             self.id,
             " and ".join(f"{bookie_id} ({code.value})" for bookie_id, code in missing.answers),
+            copies,
             size,
             size + 1,
         )

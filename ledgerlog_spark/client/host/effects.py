@@ -296,7 +296,7 @@ class MachineHost(EventQueue[Event]):
 
     async def _list(self, effect: ListBookies) -> None:
         try:
-            found = await self._services.candidates()
+            found = await self._services.candidates(is_fresh=effect.is_fresh)
             listed = BookiesListed(effect.request, found.names, found.bookies, found.policy)
         except LedgerLogError as error:
             _outcome_or_raise(error)

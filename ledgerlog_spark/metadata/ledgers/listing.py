@@ -38,7 +38,7 @@ _LOWER_DIGITS: Final = 4
 """Number of digits of the id in a name below the top level, in all layouts with several levels."""
 
 
-class LedgerDirectories:
+class LedgerIdListing:
     """The ids of the ledgers below one root."""
 
     def __init__(self, tree: znodes.ZnodeTree, root: str, style: PathStyle) -> None:

@@ -20,7 +20,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.ledgers.ids import LedgerIds, require_cluster
 from ledgerlog_spark.metadata.ledgers.layout import style_of
-from ledgerlog_spark.metadata.ledgers.listing import LedgerDirectories
+from ledgerlog_spark.metadata.ledgers.listing import LedgerIdListing
 from ledgerlog_spark.metadata.ledgers.walk import WALK_DEPTH, WalkedLedger, walked
 from ledgerlog_spark.metadata.replication.identities import NodeIdentities
 from ledgerlog_spark.metadata.replication.ports import BookieIdentity
@@ -44,7 +44,7 @@ class LedgerStore:
         self._root = root
         self._style = style_of(layout)
         self._ids = LedgerIds(tree, root, self._style)
-        self._listing = LedgerDirectories(tree, root, self._style)
+        self._listing = LedgerIdListing(tree, root, self._style)
         self._identities = NodeIdentities(tree, root)
 
     def path(self, ledger_id: int) -> str:

@@ -35,13 +35,13 @@ class TreeElection:
         self._tree = tree
         self._directory = root + ELECTION
 
-    async def join(self, candidate_id: str) -> TreeCandidacy:
+    async def join(self, candidate_id: str) -> TreeAuditorVote:
         """Implements `AuditorElection.join`."""
         await znodes.make_persistent(self._tree, self._directory)
         name = await self._vote(encode_holder(candidate_id))
         stat = await znodes.synced_stat(self._tree, f"{self._directory}/{name}")
         owner = 0 if stat is None else stat.owner
-        candidacy = TreeCandidacy(self._tree, self._directory, name, candidate_id, owner)
+        candidacy = TreeAuditorVote(self._tree, self._directory, name, candidate_id, owner)
         candidacy.begin()
         return candidacy
 
@@ -91,8 +91,8 @@ class TreeElection:
         return None
 
 
-class TreeCandidacy:
-    """Implements `Candidacy`: a vote, and a task that follows its place among the votes."""
+class TreeAuditorVote:
+    """Implements `AuditorVote`: a vote, and a task that follows its place among the votes."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class TreeCandidacy:
 
     @property
     def may_publish(self) -> bool:
-        """Implements `Candidacy.may_publish`."""
+        """Implements `AuditorVote.may_publish`."""
         return (
             self.elected.is_set()
             and not self.lost.is_set()
@@ -127,7 +127,7 @@ class TreeCandidacy:
         self._task = asyncio.get_running_loop().create_task(self._follow())
 
     async def leave(self) -> None:
-        """Implements `Candidacy.leave`."""
+        """Implements `AuditorVote.leave`."""
         task, self._task = self._task, None
         self._lose()
         if task is not None:

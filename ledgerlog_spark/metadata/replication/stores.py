@@ -25,7 +25,7 @@ from ledgerlog_spark.metadata.replication.reports import NodeReports
 from ledgerlog_spark.metadata.replication.switch import ReplicationSwitch
 from ledgerlog_spark.metadata.replication.vacations import NodeVacations
 from ledgerlog_spark.metadata.tree import ZnodeTree
-from ledgerlog_spark.wire.repair_notes import Attempts, Holes, Moves, Unreadable
+from ledgerlog_spark.wire.repair_notes import FailedAttempts, Holes, Moves, Unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class ReplicationStores:
     holes: LedgerNotes[Holes]
     moves: LedgerNotes[Moves]
     unreadable: LedgerNotes[Unreadable]
-    attempts: LedgerNotes[Attempts]
+    attempts: LedgerNotes[FailedAttempts]
     switch: RecoverySwitch
     election: AuditorElection
     reports: WorkerReports
@@ -70,7 +70,7 @@ class ReplicationStores:
             holes=NodeNotes(tree, root, locks, "holes", Holes),
             moves=NodeNotes(tree, root, locks, "moves", Moves),
             unreadable=NodeNotes(tree, root, locks, "unreadable", Unreadable),
-            attempts=NodeNotes(tree, root, locks, "attempts", Attempts),
+            attempts=NodeNotes(tree, root, locks, "attempts", FailedAttempts),
             switch=ReplicationSwitch(tree, root),
             election=TreeElection(tree, root),
             reports=NodeReports(tree, root),

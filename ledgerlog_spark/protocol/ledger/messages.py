@@ -178,6 +178,7 @@ class ListBookies:
     """List the bookies that accept writes. The reply is `BookiesListed`."""
 
     request: int
+    is_fresh: bool = True  # False: the list that the host has in memory is enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +298,16 @@ class CloseRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberLost:
+    """A bookie has not been registered for some time. An idle writer would not notice this.
+
+    The host may send the event again. The writer replaces the bookie if there is a spare bookie.
+    """
+
+    bookie_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class EntriesTaken:
     """The application took the delivered entries up to and including `last_entry_id`."""
 
@@ -315,6 +326,7 @@ Event = (
     | Start
     | AddRequested
     | CloseRequested
+    | MemberLost
     | EntriesTaken
     | RoomMade
 )
@@ -332,20 +344,46 @@ class RunConfirmed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EnsembleChanged:
-    """The metadata names a new ensemble for the entries from `first_entry_id` on."""
+    """The metadata has a new fragment for the entries from `first_entry_id` on.
+
+    If bookies only returned, the new fragment has the same ensemble as the fragment before it.
+    """
 
     first_entry_id: int
     ensemble: tuple[str, ...]
     replaced: tuple[str, ...]
+    returned: tuple[str, ...] = ()  # absent bookies that get entries again
+
+
+@dataclass(frozen=True, slots=True)
+class HoleLeft:
+    """Entries that a bookie should have, and does not have. Some of the entries may be there."""
+
+    first_entry_id: int
+    last_entry_id: int  # inclusive
+    bookie_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class HolesLeft:
+    """The machine sends nothing more of these entries to these bookies.
+
+    A writer indicates this when it ends a fragment, and before `LedgerClosed`. A recovery indicates
+    it before `LedgerClosed`.
+    """
+
+    metadata: LedgerMetadata  # names the fragments of these entries
+    holes: tuple[HoleLeft, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NoReplacement:
-    """Some failed bookies have no replacement. The writer goes on without them for a while.
+    """Some failed bookies have no replacement. The writer goes on without them.
 
     The writer retries the failed bookies. Entries that these bookies have not stored stay in the
-    window. When the window is full, the writer accepts no add. When `WriterSettings.replacement`
-    allows no further retry, the writer fails.
+    window. When the window is full, or when `WriterSettings.replacement` allows no further retry,
+    these bookies become absent if the others are an ack quorum. Otherwise the writer fails after
+    the last retry.
     """
 
     answers: tuple[tuple[str, Code], ...]  # the last answer of each failed bookie
@@ -416,6 +454,7 @@ class LacRead:
 Indication = (
     RunConfirmed
     | EnsembleChanged
+    | HolesLeft
     | NoReplacement
     | LedgerClosed
     | LedgerFailed

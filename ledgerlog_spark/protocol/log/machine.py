@@ -24,6 +24,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.model import Versioned
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log.claim import LEADER_CLAIM
 from ledgerlog_spark.protocol.log.messages import (
     DropLedger,
     Failed,
@@ -57,7 +58,7 @@ Read = TypeVar("Read", bound=LogReply)
 READER_FEATURES: tuple[str, ...] = ()
 """Features of logs that this release can read. A head with another feature is refused."""
 
-WRITER_FEATURES: tuple[str, ...] = (PASSWORD_CHECK,)
+WRITER_FEATURES: tuple[str, ...] = (LEADER_CLAIM, PASSWORD_CHECK)
 """Features of logs to which this release can write."""
 
 _WRITTEN_BY = {

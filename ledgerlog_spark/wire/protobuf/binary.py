@@ -15,6 +15,7 @@ _U64 = 1 << 64
 _I64_MIN = -(1 << 63)
 _SEVEN_BITS = 0x7F
 _VARINT_SIZE_BYTES_MAX = 10
+_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(_SEVEN_BITS + 1))
 _FIELD_NUMBER_MAX = (1 << 29) - 1
 
 
@@ -63,6 +64,8 @@ class Field(NamedTuple):
 
 def encode_varint(value: int) -> bytes:
     """`value` in base 128, low bits first. A negative value becomes a 64-bit two's complement."""
+    if 0 <= value <= _SEVEN_BITS:
+        return _ONE_BYTE[value]
     assert _I64_MIN <= value < _U64
     value %= _U64
     encoded = bytearray()

@@ -18,7 +18,7 @@ from ledgerlog_spark.model import BookieInfo, Code
 from ledgerlog_spark.protocol.ledger.read.budget import ReaderSettings
 from ledgerlog_spark.protocol.ledger.recover.recovery import RecoverySettings
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
-from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
+from ledgerlog_spark.protocol.ledger.write.settings import WriterSettings
 from ledgerlog_spark.retry import RetryPolicy
 from ledgerlog_spark.transport.port import ReadEntry
 from ledgerlog_spark.transport.v2.transport import V2Lane, V2Transport

@@ -23,12 +23,8 @@ from ledgerlog_spark.protocol.leader.entry import (
 from ledgerlog_spark.protocol.ledger import messages as pm
 from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery, RecoverySettings
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
-from ledgerlog_spark.protocol.ledger.write.writer import (
-    ADDING,
-    LedgerWriter,
-    WriterPhase,
-    WriterSettings,
-)
+from ledgerlog_spark.protocol.ledger.write.settings import WriterPhase, WriterSettings
+from ledgerlog_spark.protocol.ledger.write.writer import ADDING, LedgerWriter
 from ledgerlog_spark.retry import RetryPolicy
 from tests.sim.client import SimClient, as_entry
 from tests.sim.leader.ledgers import Entry, SimLedger, SimLedgers

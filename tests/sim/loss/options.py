@@ -35,6 +35,7 @@ class LossOptions(Options):
             may deny that an entry exists.
         weak_part: Part of the bookies that acknowledge before a sync.
         power_cuts, wipes, old_copies, lost_records, failed_syncs: Number of losses of each kind.
+        absent_wipes: Number of bookies that come back with an empty directory after a long time.
         forced: Number of forced recoveries of closed ledgers.
         apache_part: Part of the recoveries that behave as Apache's client.
         workers: Number of workers that each move a member's entries of a fragment.
@@ -47,6 +48,7 @@ class LossOptions(Options):
     old_copies: int = 0
     lost_records: int = 0
     failed_syncs: int = 0
+    absent_wipes: int = 0
     forced: int = 0
     apache_part: float = 0.0
     workers: int = 0
@@ -98,6 +100,7 @@ def drawn_losses(draws: Draws, limit: str) -> LossOptions:
         old_copies=count("copy", 2, 0.35),
         lost_records=count("record", 2, 0.35),
         failed_syncs=count("sync", 2, 0.25),
+        absent_wipes=count("absent wipe", 2, 0.3),
         forced=count("forced", 2, 0.4),
         apache_part=draws.pick((0.0, 0.0, 0.5, 1.0), "apache part"),
         workers=draws.pick((0, 0, 2, 5), "workers"),

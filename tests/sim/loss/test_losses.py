@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.sim.checker import Violation
+from tests.sim.loss import absent_scripts as a
 from tests.sim.loss import doubt_scripts as d
 from tests.sim.loss import scripts as s
 from tests.sim.loss.mutations import MUTATIONS, applied
@@ -28,6 +29,7 @@ COUNTEREXAMPLES = [
     (s.t34_nobody_closes_what_an_ack_quorum_may_have_lost, "no_limbo", "L1"),
     (s.t34_nobody_closes_what_an_ack_quorum_may_have_lost, "two_limbo_members_close", "L1"),
     (s.t38_a_closing_write_names_what_was_lost, "cleared_by_old_record", "L32"),
+    (s.a_recovery_closes_only_the_record_that_it_read, "close_over_any_record", "L1"),
     (d.a_wiped_bookie_has_no_lac, "limbo_answers_lac", "L33"),
     (d.what_is_lost_while_serving_is_older_than_its_doubt, "doubt_judged_by_start", "L32"),
     (d.a_new_id_is_no_proof, "new_by_id", "L32"),
@@ -48,6 +50,8 @@ COUNTEREXAMPLES = [
     (s.a_power_loss_takes_no_recovery_add, "recovery_adds_are_not_synced", "L32"),
     (s.a_worker_names_no_bookie_that_began_a_doubt, "worker_checks_no_doubt", "L32"),
     (s.a_repair_begins_after_the_node_of_its_doubt, "repair_before_its_node", "L32"),
+    (a.a_hole_and_an_empty_directory_are_not_two_denials, "no_limbo", "L1"),
+    (a.a_hole_and_an_empty_directory_are_not_two_denials, "empty_directory_is_new", "L1"),
     (s.new_ledgers_close_after_three_losses, "creation_is_not_compared", "V1"),
     (s.the_writer_of_an_active_ledger_is_not_fenced, "limbo_recovers_always", "SCRIPT"),
     (s.a_ledger_without_a_writer_leaves_limbo, "limbo_recovers_never", "R2"),
@@ -90,6 +94,8 @@ def test_every_mutation_has_a_counterexample() -> None:
 
 
 MARKS = (
+    "absent bookie returned",
+    "wiped while absent",
     "check FENCE",
     "check REFUSE",
     "check TAKE",

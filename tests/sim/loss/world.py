@@ -129,6 +129,7 @@ class LossPlan:
         options = self.world.options
         self._each("power cut", options.power_cuts, self._power)
         self._each("wipe", options.wipes, self._wipe)
+        self._each("absent wipe", options.absent_wipes, self._be_wiped_while_absent)
         self._each("older copy", options.old_copies, self._copy)
         self._each("lost record", options.lost_records, self._record)
         self._each("failed sync", options.failed_syncs, self._sync)
@@ -168,6 +169,19 @@ class LossPlan:
     def _wipe(self, name: str) -> None:
         if name in self.world.store.starts:
             self.world.replace_directory(name, Directory(), "wipe")
+
+    def _be_wiped_while_absent(self, name: str) -> None:
+        """Stop a bookie for longer than writers retry. It comes back with an empty directory."""
+        world, bookie = self.world, self.world.bookies[name]
+        if name not in world.store.starts:
+            return
+        world.kill(name)
+        bookie.directory = Directory()
+        bookie.note_loss("wipe")
+        world.checkers.mark("wiped while absent")
+        away_us = self.draws.integer(100 * US, 800 * US, "absent wipe", name, bookie.boots)
+        world.faults.lasts("absent", away_us)
+        world.scheduler.call_later(away_us, partial(world.restart, name))
 
     def _copy(self, name: str) -> None:
         copies = self.world.older_copies(name)

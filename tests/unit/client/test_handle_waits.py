@@ -10,7 +10,7 @@ import pytest
 from ledgerlog_spark.client.settings import ClientSettings
 from ledgerlog_spark.errors import LedgerLogError, MetadataUnavailableError
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
-from ledgerlog_spark.protocol.ledger.write.writer import WriterSettings
+from ledgerlog_spark.protocol.ledger.write.settings import WriterSettings
 from ledgerlog_spark.retry import RetryPolicy
 from ledgerlog_spark.testing.memory.tree import MemoryTree
 from tests.fixtures.client_world import ClientWorld

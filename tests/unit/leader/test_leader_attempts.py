@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledgerlog_spark.errors import MetadataUnavailableError
-from ledgerlog_spark.protocol.leader.attempts import RequestAttempts
+from ledgerlog_spark.protocol.leader.attempts import Attempts
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
 from tests.fixtures.kinds import now
@@ -11,7 +11,7 @@ from tests.fixtures.kinds import now
 POLICY = RetryPolicy(first_delay_ms=10, delay_max_ms=40, attempts_max=4)
 
 
-def failed(attempts: RequestAttempts) -> int:
+def failed(attempts: Attempts) -> int:
     """The pause after one more failed attempt."""
     attempts.begin()
     timer = attempts.fail(MetadataUnavailableError("away"))
@@ -21,7 +21,7 @@ def failed(attempts: RequestAttempts) -> int:
 
 
 def test_pauses_grow_and_attempts_in_a_row_are_counted() -> None:
-    attempts = RequestAttempts(POLICY, RequestNumbers())
+    attempts = Attempts(POLICY, RequestNumbers())
     assert [failed(attempts) for _ in range(3)] == [10, 20, 40]
     assert not now(attempts.is_hopeless)
     assert failed(attempts) == 40
@@ -30,7 +30,7 @@ def test_pauses_grow_and_attempts_in_a_row_are_counted() -> None:
 
 
 def test_an_attempt_that_succeeds_begins_the_count_anew() -> None:
-    attempts = RequestAttempts(POLICY, RequestNumbers())
+    attempts = Attempts(POLICY, RequestNumbers())
     for _ in range(3):
         failed(attempts)
     attempts.begin()

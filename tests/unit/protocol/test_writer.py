@@ -12,12 +12,8 @@ from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum, Versio
 from ledgerlog_spark.protocol.ledger import messages as m
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
-from ledgerlog_spark.protocol.ledger.write.writer import (
-    ADDING,
-    LedgerWriter,
-    WriterPhase,
-    WriterSettings,
-)
+from ledgerlog_spark.protocol.ledger.write.settings import WriterPhase, WriterSettings
+from ledgerlog_spark.protocol.ledger.write.writer import ADDING, LedgerWriter
 from ledgerlog_spark.retry import RetryPolicy
 from tests.fixtures.kinds import all_of, of, only
 
@@ -114,20 +110,21 @@ def test_the_oldest_run_times_out_and_the_ledger_can_still_be_closed_at_its_end(
     assert (cas.metadata.last_entry_id, cas.metadata.length) == (0, 1)
 
 
-def test_it_gives_up_when_nobody_takes_the_place_of_a_failed_bookie() -> None:
+def test_it_gives_up_when_failed_bookies_leave_no_ack_quorum() -> None:
     policy = RetryPolicy(first_delay_ms=10, attempts_max=2)
     one = writer(replacement=policy)
     sends = all_of(m.SendAdd, one.handle(m.AddRequested((b"x",))))
     listing = only(m.ListBookies, fail_member(one, sends, Code.UNAVAILABLE))
-    missing, timer = one.handle(m.BookiesListed(listing.request, ("b0", "b1")))
-    assert missing == m.NoReplacement((("b2", Code.UNAVAILABLE),), 3)
+    one.handle(m.AddReplied(sends[1].request, Code.TIMEOUT))
+    missing, timer = one.handle(m.BookiesListed(listing.request, ("b0",)))
+    assert missing == m.NoReplacement((("b1", Code.TIMEOUT), ("b2", Code.UNAVAILABLE)), 3)
     assert isinstance(timer, m.StartTimer)
     listing = only(m.ListBookies, one.handle(m.TimerFired(timer.request)))
-    (failed,) = one.handle(m.BookiesListed(listing.request, ("b0", "b1")))
+    (failed,) = one.handle(m.BookiesListed(listing.request, ("b0",)))
     assert isinstance(failed, m.LedgerFailed)
     assert failed.failure is m.Failure.NOT_ENOUGH_BOOKIES
-    assert (failed.wanted, failed.available, failed.bookie_ids) == (3, 2, ("b2",))
-    assert failed.codes == (("b2", Code.UNAVAILABLE),)
+    assert (failed.wanted, failed.available, failed.bookie_ids) == (3, 1, ("b1", "b2"))
+    assert failed.codes == (("b2", Code.UNAVAILABLE), ("b1", Code.TIMEOUT))
 
 
 def test_a_failure_names_the_answer_of_a_bookie_that_stored_other_runs_after_it() -> None:
@@ -135,15 +132,16 @@ def test_a_failure_names_the_answer_of_a_bookie_that_stored_other_runs_after_it(
     sends = all_of(m.SendAdd, one.handle(m.AddRequested((b"x",))))
     later = all_of(m.SendAdd, one.handle(m.AddRequested((b"y",))))
     listing = only(m.ListBookies, fail_member(one, sends, Code.TIMEOUT))
+    one.handle(m.AddReplied(sends[1].request, Code.UNAVAILABLE))
     (late,) = [send for send in later if send.bookie_id == "b2"]
     one.handle(m.AddReplied(late.request, Code.OK))
-    missing, timer = one.handle(m.BookiesListed(listing.request, ("b0", "b1")))
-    assert missing == m.NoReplacement((("b2", Code.TIMEOUT),), 3)
+    missing, timer = one.handle(m.BookiesListed(listing.request, ("b0",)))
+    assert missing == m.NoReplacement((("b1", Code.UNAVAILABLE), ("b2", Code.TIMEOUT)), 3)
     assert isinstance(timer, m.StartTimer)
     listing = only(m.ListBookies, one.handle(m.TimerFired(timer.request)))
-    (failed,) = one.handle(m.BookiesListed(listing.request, ("b0", "b1")))
+    (failed,) = one.handle(m.BookiesListed(listing.request, ("b0",)))
     assert isinstance(failed, m.LedgerFailed)
-    assert failed.codes == (("b2", Code.TIMEOUT),)
+    assert dict(failed.codes) == {"b1": Code.UNAVAILABLE, "b2": Code.TIMEOUT}
 
 
 @pytest.mark.parametrize(

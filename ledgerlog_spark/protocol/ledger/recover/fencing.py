@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ledgerlog_spark.model import NO_ENTRY, Code, Quorum
-from ledgerlog_spark.protocol.ledger.messages import ReadReplied, SendRead
-from ledgerlog_spark.protocol.ledger.quorum import is_covered
+from ledgerlog_spark.protocol.ledger.messages import HoleLeft, ReadReplied, SendRead
+from ledgerlog_spark.protocol.ledger.quorum import is_covered, owned_entries
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 FENCED_CODES = (Code.OK, Code.NO_ENTRY, Code.NO_LEDGER, Code.DIGEST_MISMATCH)
@@ -40,6 +40,7 @@ class Fencing:
     last_add_confirmed: int = NO_ENTRY  # the largest LAC in the answers
     # by index, from the answers with an entry
     last_entry_ids: dict[int, int] = field(default_factory=dict)
+    last_found: dict[int, int] = field(default_factory=dict)  # the same, with late answers
     state: FencingState = FencingState.UNDECIDED
     _sent: dict[int, int] = field(default_factory=dict)
 
@@ -55,8 +56,13 @@ class Fencing:
         return effects
 
     def take_reply(self, reply: ReadReplied) -> FencingState:
-        """Record an answer. After the decision, an answer changes nothing (PROTOCOL.md#C10)."""
+        """Record an answer. After the decision, an answer changes nothing (PROTOCOL.md#C10).
+
+        Only the last entry of the bookie is kept, because it shows what the bookie lacks.
+        """
         index = self._sent.pop(reply.request, None)
+        if index is not None and reply.entry is not None:
+            self.last_found[index] = reply.entry.entry_id
         if index is None or self.state is not FencingState.UNDECIDED:
             return self.state
         if reply.code is Code.UNAUTHORIZED:
@@ -73,3 +79,20 @@ class Fencing:
         if self.state is FencingState.UNDECIDED and not self._sent:
             self.state = FencingState.UNCOVERED
         return self.state
+
+    def holes(self, first_entry_id: int, last_entry_id: int) -> list[HoleLeft]:
+        """Holes among the entries of the ensemble that recovery does not read (PROTOCOL.md#C24).
+
+        A bookie has a hole if its last entry is before its last one of these entries, or if it has
+        not answered.
+        """
+        size = self.quorum.ensemble_size
+        holes: list[HoleLeft] = []
+        if first_entry_id > last_entry_id:
+            return holes
+        first_looked_at = max(first_entry_id, last_entry_id - size + 1)
+        for index, bookie_id in enumerate(self.ensemble):
+            owned = owned_entries(self.quorum, index, first_looked_at, last_entry_id)
+            if owned and self.last_found.get(index, NO_ENTRY) < owned[-1]:
+                holes.append(HoleLeft(first_entry_id, last_entry_id, bookie_id))
+        return holes

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ledgerlog_spark.model import (
@@ -168,6 +168,7 @@ class RecoveryTail:
         numbers: RequestNumbers,
     ) -> None:
         self._record = record
+        self._fencing = fencing
         self._bookies = bookies
         self._read_ahead = read_ahead
         self._numbers = numbers
@@ -208,6 +209,7 @@ class RecoveryTail:
         if isinstance(event, m.BatchReplied):
             effects += self._reads.take_batch_reply(event)
         else:
+            self._fencing.take_reply(event)
             effects += self._reads.take_reply(event)
         return self._advance(effects)
 
@@ -306,6 +308,18 @@ class RecoveryTail:
                 return TailStep(effects)
             case _:
                 return _failed(m.Failure.RECOVERY, entry_id=self._reads.next_entry_id)
+
+    def holes(self) -> tuple[m.HoleLeft, ...]:
+        """What the bookies lack of the last fragment at the end (PROTOCOL.md#C24)."""
+        first = self._record.value.last_fragment.first_entry_id
+        holes = {hole.bookie_id: hole for hole in self._fencing.holes(first, self.write_back.found)}
+        pipeline = self.write_back.pipeline
+        if pipeline is not None:
+            pipeline.note_holes(range(len(pipeline.ensemble)))
+            for hole in pipeline.take_holes():
+                before = holes.get(hole.bookie_id, hole)
+                holes[hole.bookie_id] = replace(hole, first_entry_id=before.first_entry_id)
+        return tuple(holes.values())
 
     def _last_safe_entry(self, last_add_confirmed: int) -> int:
         """The LAC, or the last entry before the last fragment if that entry is later.

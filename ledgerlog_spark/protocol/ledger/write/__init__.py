@@ -1,5 +1,7 @@
 """The one writer of a ledger.
 
-- `writer`: adds, replacement of failed bookies, close. `add_pipeline`: pending runs of one
-  ensemble. `ensemble_change`: which bookies failed, and their replacements.
+- `writer`: adds, replacement of failed bookies, close. `settings`: its phases and limits.
+- `add_pipeline`: pending runs of one ensemble.
+- `ensemble_change`: which bookies failed, and the writes of the metadata.
+- `absences`: failed bookies without a replacement, of which only ids are kept.
 """

@@ -18,7 +18,14 @@ from dataclasses import dataclass, field
 
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX, RUN_ENTRIES_MAX, Code, Quorum
-from ledgerlog_spark.protocol.ledger.messages import AddReplied, Payload, Run, RunConfirmed, SendAdd
+from ledgerlog_spark.protocol.ledger.messages import (
+    AddReplied,
+    HoleLeft,
+    Payload,
+    Run,
+    RunConfirmed,
+    SendAdd,
+)
 from ledgerlog_spark.protocol.ledger.quorum import is_acknowledged, owned_entries, write_set_masks
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
@@ -48,6 +55,8 @@ def check_run(payloads: Sequence[Payload]) -> None:
 @dataclass(frozen=True, slots=True)
 class Window:
     """Limits for entries that are not on their whole write set yet (PROTOCOL.md#A11).
+
+    What an absent bookie lacks of the confirmed entries does not count.
 
     Attributes:
         entries_max: Maximum number of entries, at least 1.
@@ -116,6 +125,9 @@ class AddPipeline:
         self._window = window
         self._suspended = 0  # bits of the indexes that no run is sent to
         self._abandoned = 0  # bits of suspended indexes that own no pending run
+        self._absent = 0  # bits of suspended indexes that no confirmed run is kept for
+        # by bookie: first and last of the entries that are not sent to it any more
+        self._holes: dict[str, tuple[int, int]] = {}
         self._everyone = (1 << quorum.ensemble_size) - 1
         self._is_striped = quorum.is_striped
         self._ack_quorum = quorum.ack_quorum
@@ -171,7 +183,11 @@ class AddPipeline:
         assert run.last_add_confirmed < first <= run.last_entry_id
         self.next_entry_id = first + entries
         self._length_sent += size_bytes
-        pending = SentRun(run, self._owners(run) & ~self._abandoned)
+        owners = self._owners(run)
+        if self._abandoned:
+            for index in _indexes(owners & self._abandoned):
+                self._note_hole(run, index)
+        pending = SentRun(run, owners & ~self._abandoned)
         self._unconfirmed.append(pending)
         self.entries_in_flight += entries
         self.size_bytes_in_flight += size_bytes
@@ -217,19 +233,49 @@ class AddPipeline:
         fragment, so answers of replaced bookies to these runs are no longer awaited.
         """
         indexes = tuple(indexes)
-        self.ensemble = ensemble
         for index in indexes:
             for pending in self._unconfirmed:
                 self._forget(pending, index)
             for pending in tuple(self._late.values()):
                 self._let_off(pending, index)
-            self._suspended &= ~(1 << index)
+            self._end_suspension(index)
+        self.ensemble = ensemble
         return [effect for index in indexes for effect in self._send_missing(index)]
 
     def resend(self, index: int) -> list[SendAdd]:
         """End the suspension of `index`, and send its bookie all runs that it has not stored."""
-        self._suspended &= ~(1 << index)
+        self._end_suspension(index)
         return self._send_missing(index)
+
+    def leave_out(self, index: int) -> None:
+        """Send nothing to `index` until `replace` or `resend`, and keep no confirmed run for it.
+
+        From now on, only the ids of the missing entries are kept (PROTOCOL.md#A11).
+        """
+        self.suspend(index)
+        self._absent |= 1 << index
+        for pending in tuple(self._late.values()):
+            self._let_off(pending, index)
+
+    def has_hole(self, index: int) -> bool:
+        """Whether the bookie at `index` lacks confirmed entries that are not sent any more."""
+        return self.ensemble[index] in self._holes
+
+    def note_holes(self, indexes: Iterable[int]) -> None:
+        """Count what `indexes` have not stored of the confirmed runs as holes: no more is sent."""
+        for index in indexes:
+            for pending in tuple(self._late.values()):
+                self._let_off(pending, index)
+
+    def note_holes_of_suspended(self) -> None:
+        """Count what suspended indexes have not stored of the confirmed runs as holes."""
+        self.note_holes(_indexes(self._suspended))
+
+    def take_holes(self) -> tuple[HoleLeft, ...]:
+        """Return the holes since the last call, by bookie."""
+        holes = tuple(HoleLeft(*ids, name) for name, ids in sorted(self._holes.items()))
+        self._holes.clear()
+        return holes
 
     def abandon(self, index: int) -> None:
         """Send nothing more to `index` and await no answer, because it has no replacement."""
@@ -295,6 +341,9 @@ class AddPipeline:
         self.length = run.length_before + run.size_bytes
         pending.is_confirmed = True
         self._late[run.first_entry_id] = pending
+        if self._absent:
+            for index in _indexes(self._absent):
+                self._let_off(pending, index)
         self._release_if_answered(pending)
         return RunConfirmed(run.first_entry_id, run.last_entry_id)
 
@@ -302,10 +351,21 @@ class AddPipeline:
         pending.acked &= ~(1 << index)
         self._drop_request(pending, index)
 
+    def _end_suspension(self, index: int) -> None:
+        self._suspended &= ~(1 << index)
+        self._absent &= ~(1 << index)
+
     def _let_off(self, pending: SentRun, index: int) -> None:
         self._drop_request(pending, index)
+        if pending.owners & ~pending.acked & 1 << index:
+            self._note_hole(pending.run, index)
         pending.owners &= pending.acked | ~(1 << index)
         self._release_if_answered(pending)
+
+    def _note_hole(self, run: Run, index: int) -> None:
+        bookie_id = self.ensemble[index]
+        first, last = self._holes.get(bookie_id, (run.first_entry_id, run.last_entry_id))
+        self._holes[bookie_id] = min(first, run.first_entry_id), max(last, run.last_entry_id)
 
     def _drop_request(self, pending: SentRun, index: int) -> None:
         number = pending.requests.pop(index, None)

@@ -1,4 +1,4 @@
-"""Collects the failed bookies of a ledger, and replaces them in the metadata.
+"""Collects the failed bookies of a ledger, and changes and closes its metadata.
 
 Only one change runs at a time (PROTOCOL.md#B1). Failures during a change are collected here for the
 next change. The failures of each bookie are counted, so that a bookie that just failed is chosen
@@ -8,7 +8,7 @@ last.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, LedgerState, Quorum
 from ledgerlog_spark.protocol.ledger.messages import BookiesListed, Failure
@@ -36,20 +36,21 @@ class FailedBookies:
         self.counts: dict[str, int] = {}  # number of failures of each bookie in this ledger
         # number of waits of each index for a replacement, since its bookie last answered
         self.rounds: dict[int, int] = {}
-        # bookie of each index that waits for a replacement, and the answer that made it fail
-        self._failed: dict[int, tuple[str, Code]] = {}
+        # bookie of each index that waits for a replacement, and the answer that made it fail;
+        # empty on the usual path
+        self.by_index: dict[int, tuple[str, Code]] = {}
         self._counts_lately: dict[str, int] = {}
         self._waiting: set[int] = set()
         self._waited: set[int] = set()
 
     def __bool__(self) -> bool:
         """Whether an index waits for a replacement."""
-        return bool(self._failed)
+        return bool(self.by_index)
 
     @property
     def indexes(self) -> tuple[int, ...]:
         """Indexes that wait for a replacement, in ascending order."""
-        return tuple(sorted(self._failed))
+        return tuple(sorted(self.by_index))
 
     @property
     def answers(self) -> tuple[tuple[str, Code], ...]:
@@ -57,19 +58,19 @@ class FailedBookies:
 
         The newest of `codes` is last, because messages show only the last bookies.
         """
-        answered = [failed for failed in self._failed.values() if failed[0] not in self.codes]
+        answered = [failed for failed in self.by_index.values() if failed[0] not in self.codes]
         return (*answered, *self.codes.items())
 
     def answers_at(self, indexes: Iterable[int]) -> tuple[tuple[str, Code], ...]:
         """Return the failed bookie of each index, and the answer that made it fail."""
-        return tuple(self._failed[index] for index in indexes)
+        return tuple(self.by_index[index] for index in indexes)
 
     def report(self, index: int, bookie_id: str, code: Code) -> None:
         """Record that the bookie at `index` failed. Until `settle`, later failures do not count."""
         self.codes.pop(bookie_id, None)
         self.codes[bookie_id] = code
-        before, _ = self._failed.get(index, (None, code))
-        self._failed[index] = (bookie_id, code)
+        before, _ = self.by_index.get(index, (None, code))
+        self.by_index[index] = (bookie_id, code)
         if before != bookie_id:
             for counts in (self.counts, self._counts_lately):
                 counts[bookie_id] = counts.get(bookie_id, 0) + 1
@@ -96,13 +97,18 @@ class FailedBookies:
         self._waiting.clear()
         self._counts_lately.clear()
 
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """Indexes without a replacement whose bookies wait for a retry, in ascending order."""
+        return tuple(sorted(self._waiting))
+
     def has_waited(self, index: int) -> bool:
         """Whether the bookie at `index` may be retried, if it is still registered."""
         return index in self._waited
 
     def settle(self, index: int) -> None:
         """Record that `index` no longer waits for a replacement."""
-        self._failed.pop(index, None)
+        self.by_index.pop(index, None)
         self._waiting.discard(index)
         self._waited.discard(index)
 
@@ -113,7 +119,7 @@ class FailedBookies:
 
     def forget_indexes(self) -> None:
         """Forget all indexes before a new attempt. Keep the failures of each bookie."""
-        for forgotten in (self._failed, self.rounds, self._waiting, self._waited):
+        for forgotten in (self.by_index, self.rounds, self._waiting, self._waited):
             forgotten.clear()
         self._counts_lately.clear()
 
@@ -129,17 +135,27 @@ class FragmentChange:
 
     first_entry_id: int  # last add confirmed + 1
     replacements: Mapping[int, tuple[str, str]]  # index -> (failed bookie, its replacement)
+    # index -> bookie that was absent. If it is not empty, the new fragment may have the same
+    # ensemble (PROTOCOL.md#B20).
+    returned: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def indexes(self) -> tuple[int, ...]:
+        """Indexes whose bookies get the unconfirmed entries, in ascending order."""
+        return tuple(sorted((*self.replacements, *self.returned)))
 
     def __call__(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
-        """The metadata with the new ensemble, or the reason why it must not be written."""
+        """The metadata with the new fragment, or the reason why it must not be written."""
         if current.state is LedgerState.CLOSED:
             return Refusal(Failure.CLOSED)
         if current.state is LedgerState.IN_RECOVERY:
             return Refusal(Failure.FENCED)
-        ensemble = self.ensemble_after(current.last_fragment.ensemble)
-        if ensemble == current.last_fragment.ensemble:
+        last = current.last_fragment
+        ensemble = self.ensemble_after(last.ensemble)
+        is_begun = last.first_entry_id == self.first_entry_id
+        if ensemble == last.ensemble and (is_begun or not self.returned):
             return Refusal(None)
-        if current.last_fragment.first_entry_id > self.first_entry_id:
+        if last.first_entry_id > self.first_entry_id:
             return Refusal(Failure.METADATA_CHANGED)
         fragments = with_fragment(current.fragments, Fragment(self.first_entry_id, ensemble))
         return current.with_fragments(fragments)
@@ -153,6 +169,25 @@ class FragmentChange:
         return tuple(members)
 
 
+@dataclass(frozen=True, slots=True)
+class LedgerClose:
+    """A writer's close at its last add confirmed. A call returns the metadata (PROTOCOL.md#D3)."""
+
+    last_entry_id: int
+    length: int
+
+    def __call__(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
+        """The CLOSED metadata, or the reason why it must not be written."""
+        if current.state is LedgerState.IN_RECOVERY:
+            return Refusal(Failure.FENCED)
+        if current.state is LedgerState.CLOSED:
+            same = (current.last_entry_id, current.length) == (self.last_entry_id, self.length)
+            return Refusal(None if same else Failure.CLOSED)
+        fragments = fragments_up_to(current.fragments, self.last_entry_id)
+        kept = current.with_fragments(fragments)
+        return kept.closed(last_entry_id=self.last_entry_id, length=self.length)
+
+
 def with_fragment(fragments: tuple[Fragment, ...], new: Fragment) -> tuple[Fragment, ...]:
     """`fragments` with `new` at the end.
 
@@ -162,3 +197,12 @@ def with_fragment(fragments: tuple[Fragment, ...], new: Fragment) -> tuple[Fragm
     assert new.first_entry_id >= fragments[-1].first_entry_id, "fragments rise"
     kept = fragments[:-1] if new.first_entry_id == fragments[-1].first_entry_id else fragments
     return (*kept, new)
+
+
+def fragments_up_to(fragments: tuple[Fragment, ...], last_entry_id: int) -> tuple[Fragment, ...]:
+    """The fragments of a ledger that is closed at `last_entry_id` (PROTOCOL.md#D4).
+
+    A fragment after the end has no entries. Only the first fragment is always kept.
+    """
+    first, *others = fragments
+    return (first, *(one for one in others if one.first_entry_id <= last_entry_id))

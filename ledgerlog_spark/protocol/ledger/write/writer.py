@@ -9,6 +9,9 @@ writer. The outcome of pending adds is then unknown, as after a time-out (PROTOC
 When no bookie can replace a failed bookie, the fragments do not change, and the writer confirms
 with the other bookies. After a delay the writer lists the bookies again, and retries the failed
 bookie if it is still registered (PROTOCOL.md#B9). `WriterSettings.replacement` limits the retries.
+After the last retry, or when the window is full, the bookie is *absent*: the writer sends it
+nothing, and keeps only the ids of the missing entries. When the bookie is registered again, the
+writer begins a new fragment after the last add confirmed (PROTOCOL.md#B20; `absences.py`).
 
 A bookie that answers BUSY has not failed. The refused runs are resent after a wait. During the
 wait, the writer confirms with the other bookies (PROTOCOL.md#A12; `protocol/ledger/overload.py`).
@@ -18,68 +21,33 @@ wait, the writer confirms with the other bookies (PROTOCOL.md#A12; `protocol/led
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, LedgerState, Versioned
 from ledgerlog_spark.protocol.dispatch import Table, on, row
 from ledgerlog_spark.protocol.ledger import messages as m
-from ledgerlog_spark.protocol.ledger.metadata_update import Refusal, UpdateResult, UpdatingMachine
+from ledgerlog_spark.protocol.ledger.metadata_update import UpdateResult, UpdatingMachine
 from ledgerlog_spark.protocol.ledger.overload import BusyBookies
+from ledgerlog_spark.protocol.ledger.write.absences import Absences
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import (
     AddPipeline,
     MemberAnswer,
-    Window,
     check_run,
 )
-from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies, FragmentChange
+from ledgerlog_spark.protocol.ledger.write.ensemble_change import (
+    FailedBookies,
+    FragmentChange,
+    LedgerClose,
+)
+from ledgerlog_spark.protocol.ledger.write.settings import (
+    FATAL_ADD_CODES,
+    WriterPhase,
+    WriterSettings,
+)
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
-from ledgerlog_spark.retry import RetryPolicy
-
-
-class WriterPhase(Enum):
-    """State of a writer."""
-
-    OPEN = "open"
-    LISTING = "looking for replacements"
-    CHANGING = "writing the new ensemble"
-    CLOSING = "closing"
-    CLOSED = "closed"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class WriterSettings:
-    """Limits of a writer.
-
-    Attributes:
-        window: Limits of the entries that are not on their whole write set yet.
-        metadata: Retries of one change of the metadata.
-        replacement: Retries while no bookie can replace failed bookies.
-        ensemble_changes_max: Maximum number of ensemble changes in one ledger, at least 0.
-        add_quorum_timeout_ms: The writer fails after the oldest run has waited one to two times
-            this time. None means no limit.
-    """
-
-    window: Window = field(default_factory=Window)
-    metadata: RetryPolicy = field(default_factory=RetryPolicy)
-    replacement: RetryPolicy = field(
-        default_factory=lambda: RetryPolicy(first_delay_ms=100, delay_max_ms=500, attempts_max=33)
-    )
-    ensemble_changes_max: int = 1_000
-    add_quorum_timeout_ms: int | None = None
-
-
-FATAL_ADD_CODES = {
-    Code.FENCED: m.Failure.FENCED,
-    Code.UNAUTHORIZED: m.Failure.UNAUTHORIZED,
-    Code.BAD_REQUEST: m.Failure.BAD_REQUEST,
-}
-"""Answers that end the writer (PROTOCOL.md#A9). After any other answer except OK and
-BUSY, the bookie counts as failed.
-"""
 
 
 class LedgerWriter(UpdatingMachine):
@@ -91,8 +59,13 @@ class LedgerWriter(UpdatingMachine):
         ledger_id: int,
         created: Versioned[LedgerMetadata],
         settings: WriterSettings | None = None,
+        absent: Collection[str] = (),
     ) -> None:
-        """A writer for the ledger with the metadata `created`, which is OPEN without entries."""
+        """A writer for the ledger with the metadata `created`, which is OPEN without entries.
+
+        The bookies `absent` of the ensemble were not registered when they were chosen. So the
+        writer does not send to them before they are registered (PROTOCOL.md#B21).
+        """
         if created.value.state is not LedgerState.OPEN:
             raise LocalProtocolError(
                 f"ledger {ledger_id} is not OPEN, so it cannot be written: create another ledger",
@@ -115,6 +88,9 @@ class LedgerWriter(UpdatingMachine):
             window=self._settings.window,
         )
         self._failed = FailedBookies()  # the pipeline suspends their indexes
+        self._absences = Absences(created.value.quorum, self._pipeline, self._failed)
+        self._lost: set[int] = set()  # some of the failed bookies, until they are replaced or not
+        self._holes: tuple[m.HoleLeft, ...] = ()  # of the last fragment; set when no run is pending
         # their indexes are suspended too, until their timers fire
         self._busy = BusyBookies(self._numbers)
         self._change: FragmentChange | None = None  # the pending change; set in CHANGING
@@ -127,6 +103,10 @@ class LedgerWriter(UpdatingMachine):
         self._withdrawn_from: int | None = None
         self._may_be_closed = False  # whether an earlier close may be in the metadata
         self._failure: m.LedgerFailed | None = None  # the newest failure; set in FAILED
+        for index, bookie_id in enumerate(created.value.last_fragment.ensemble):
+            if bookie_id in absent:
+                self._failed.report(index, bookie_id, Code.UNAVAILABLE)
+                self._absences.begin(index)
 
     @property
     def last_add_confirmed(self) -> int:
@@ -148,6 +128,11 @@ class LedgerWriter(UpdatingMachine):
         """Whether `AddRequested` is allowed now."""
         return self.phase in ADDING and self._pipeline.can_add
 
+    @property
+    def absent_bookies(self) -> tuple[str, ...]:
+        """Bookies of the ensemble that the writer sends nothing, because they do not answer."""
+        return tuple(self._pipeline.ensemble[index] for index in self._absences.indexes)
+
     def _on_add_requested(self, event: m.AddRequested) -> list[m.Effect]:
         if not self._pipeline.can_add:
             raise LocalProtocolError(
@@ -159,6 +144,10 @@ class LedgerWriter(UpdatingMachine):
         effects: list[m.Effect] = [*self._pipeline.add(event.payloads)]
         if self._settings.add_quorum_timeout_ms is not None and not self._quorum_timer:
             effects += self._arm_quorum_timer()
+        if self._failed.by_index:
+            self._absences.make_room()
+            if self.phase is WriterPhase.OPEN and not self._retry_timer and not self._listing:
+                effects += self._look_for_absent()
         return effects
 
     def _on_add_replied(self, event: m.AddReplied) -> list[m.Effect]:
@@ -171,7 +160,12 @@ class LedgerWriter(UpdatingMachine):
                 failed.recovered(answer.index, answer.bookie_id)
             if self._busy.waits:
                 self._busy.stored(answer.index)
-            return [*self._pipeline.confirm()]
+            if self._absences.returns:
+                self._absences.stored(answer.index)
+            confirmed = self._pipeline.confirm()
+            if failed.by_index:
+                self._absences.make_room()
+            return [*confirmed]
         if answer.code in FATAL_ADD_CODES:
             return self._fail(
                 FATAL_ADD_CODES[answer.code], is_definite=False, bookie_ids=(answer.bookie_id,)
@@ -213,6 +207,17 @@ class LedgerWriter(UpdatingMachine):
         self._failed.report(failed.index, failed.bookie_id, failed.code)
         return self._begin_change() if self.phase is WriterPhase.OPEN else []
 
+    def _on_member_lost(self, event: m.MemberLost) -> list[m.Effect]:
+        """Replace a bookie that is not registered, before an add fails (PROTOCOL.md#B22)."""
+        ensemble = self._pipeline.ensemble
+        if event.bookie_id not in ensemble or not self._may_change:
+            return []
+        index = ensemble.index(event.bookie_id)
+        if self._pipeline.is_suspended(index):
+            return []
+        self._lost.add(index)
+        return self._on_member_failed(MemberAnswer(index, event.bookie_id, Code.UNAVAILABLE))
+
     def _arm_quorum_timer(self) -> list[m.StartTimer]:
         delay_ms = self._settings.add_quorum_timeout_ms
         oldest = self._pipeline.first_unconfirmed_entry_id
@@ -234,7 +239,7 @@ class LedgerWriter(UpdatingMachine):
         if event.request == self._retry_timer:
             self._retry_timer = 0
             self._failed.waits_are_over()
-            return self._begin_change() if self.phase is WriterPhase.OPEN else []
+            return self._look_again() if self.phase is WriterPhase.OPEN else []
         index = self._busy.fired(event.request)
         if index is not None:
             sent = self._pipeline.resend(index)
@@ -245,6 +250,16 @@ class LedgerWriter(UpdatingMachine):
     @property
     def _may_change(self) -> bool:
         return self.ensemble_changes < self._settings.ensemble_changes_max
+
+    def _look_again(self) -> list[m.Effect]:
+        """List the bookies for the failed bookies, without a pause if all of them are absent."""
+        return self._begin_change() if self._absences.others else self._look_for_absent()
+
+    def _look_for_absent(self) -> list[m.Effect]:
+        if not self._failed:
+            return []
+        self._listing = self._numbers.next()
+        return [m.ListBookies(self._listing, is_fresh=False)]
 
     def _begin_change(self) -> list[m.Effect]:
         """Pause confirmation and list the bookies, if an index needs a replacement."""
@@ -262,28 +277,41 @@ class LedgerWriter(UpdatingMachine):
     def _on_bookies_listed(self, event: m.BookiesListed) -> list[m.Effect]:
         if event.request != self._listing:
             return []
+        self._listing = 0
+        candidates = event.candidates
         ensemble = self._pipeline.ensemble
-        found = self._failed.choose(self.metadata.value.quorum, ensemble, event)
+        listed = event if self._may_change else replace(event, candidates=())
+        found = self._failed.choose(self.metadata.value.quorum, ensemble, listed)
         effects: list[m.Effect] = []
+        returned: dict[int, str] = {}
         for index in found.unreplaced:
+            is_listed = ensemble[index] in candidates
             if self._busy.is_busy(index):
                 self._failed.settle(index)
                 effects += self._wait_for_busy(index)
-                continue
+            elif index in self._lost:
+                self._failed.replaced(index, ensemble[index])
+                effects += self._pipeline.resend(index)
+            elif index in self._absences:
+                if is_listed and self._absences.is_due(index):
+                    effects += self._on_return(index, returned)
             # A dead bookie stays registered for seconds. With immediate retries, each new run would
             # cause a list of the bookies and a resend of all runs to the dead bookie.
-            if self._failed.has_waited(index) and ensemble[index] in event.candidates:
+            elif self._failed.has_waited(index) and is_listed:
                 self._failed.settle(index)
                 effects += self._pipeline.resend(index)
             else:
                 self._failed.wait(index)
+        self._lost.clear()
         if self.phase is WriterPhase.FAILED:
             return effects
-        if not found.replaced:
+        if not found.replaced and not returned:
             return [*effects, *self._go_on_without(found.unreplaced)]
+        self._pipeline.is_paused = True  # a list for absent bookies does not pause
         self._change = FragmentChange(
             first_entry_id=self._first_of_new_fragment(),
             replacements={i: (ensemble[i], found.ensemble[i]) for i in found.replaced},
+            returned=returned,
         )
         self.phase = WriterPhase.CHANGING
         return [*effects, *self._begin_update(self.metadata, self._change)]
@@ -291,31 +319,50 @@ class LedgerWriter(UpdatingMachine):
     def _first_of_new_fragment(self) -> int:
         return self._pipeline.last_add_confirmed + 1
 
+    def _on_return(self, index: int, returned: dict[int, str]) -> list[m.Effect]:
+        """Send to an absent bookie again. If it has a hole, only in a new fragment."""
+        if not self._pipeline.has_hole(index):
+            self._failed.settle(index)
+            self._absences.end(index)
+            return [*self._pipeline.resend(index)]
+        if self._may_change:
+            returned[index] = self._pipeline.ensemble[index]
+        return []
+
     def _go_on_without(self, unreplaced: tuple[int, ...]) -> list[m.Effect]:
-        """Confirm with the other bookies. Later, list the bookies again, up to a limit."""
+        """Confirm with the other bookies. Later, list the bookies again."""
         effects = self._resume()
         ensemble = self._pipeline.ensemble
-        first_waits = [i for i in self._failed.indexes if self._failed.rounds.get(i) == 1]
+        first_waits = [i for i in self._failed.waiting if self._failed.rounds.get(i) == 1]
         missing = self._failed.answers_at(i for i in first_waits if i in unreplaced)
         if missing:
             effects.append(m.NoReplacement(missing, len(ensemble)))
-        if self._failed and not self._retry_timer:
-            rounds = max(self._failed.rounds.get(index, 1) for index in unreplaced)
+        self._absences.make_room()
+        return [*effects, *self._wait_to_look_again()]
+
+    def _wait_to_look_again(self) -> list[m.Effect]:
+        if not self._failed or self._retry_timer:
+            return []
+        delay_ms: int | None = self._settings.absence_poll_ms
+        if present := self._absences.others:
+            rounds = max(self._failed.rounds.get(index, 1) for index in present)
             delay_ms = self._settings.replacement.delay_ms(rounds)
-            if delay_ms is None:
-                size = len(ensemble)
-                available = size - len(self._failed.indexes)
-                failed = self._fail(
-                    m.Failure.NOT_ENOUGH_BOOKIES,
-                    is_definite=False,
-                    bookie_ids=tuple(ensemble[i] for i in self._failed.indexes),
-                    wanted=size,
-                    available=available,
-                )
-                return [*effects, *failed]
-            self._retry_timer = self._numbers.next()
-            effects.append(m.StartTimer(self._retry_timer, delay_ms))
-        return effects
+            if delay_ms is None and self._absences.leave_out(present):
+                delay_ms = self._settings.absence_poll_ms
+        if delay_ms is None:
+            return self._fail_for_bookies()
+        self._retry_timer = self._numbers.next()
+        return [m.StartTimer(self._retry_timer, delay_ms)]
+
+    def _fail_for_bookies(self) -> list[m.Effect]:
+        ensemble, missing = self._pipeline.ensemble, self._failed.indexes
+        return self._fail(
+            m.Failure.NOT_ENOUGH_BOOKIES,
+            is_definite=False,
+            bookie_ids=tuple(ensemble[index] for index in missing),
+            wanted=len(ensemble),
+            available=len(ensemble) - len(missing),
+        )
 
     def _resume(self) -> list[m.Effect]:
         """Resume confirmation, even of runs that the change did not touch (PROTOCOL.md#B10)."""
@@ -337,7 +384,9 @@ class LedgerWriter(UpdatingMachine):
         self.ensemble_changes += 1
         effects = self._adopt(change)
         if self._failed and not self._retry_timer:
-            return [*effects, *self._begin_change()]
+            if self._absences.others:
+                return [*effects, *self._begin_change()]
+            return [*effects, *self._resume(), *self._wait_to_look_again()]
         return [*effects, *self._resume()]
 
     def _adopt(self, change: FragmentChange) -> list[m.Effect]:
@@ -346,18 +395,22 @@ class LedgerWriter(UpdatingMachine):
         for index, (failed, _) in change.replacements.items():
             self._failed.replaced(index, failed)
             self._busy.forget(index)
+            self._absences.replaced(index)
+        for index in change.returned:
+            self._failed.settle(index)
+            self._absences.end(index)
         replaced = tuple(failed for failed, _ in change.replacements.values())
-        changed = m.EnsembleChanged(fragment.first_entry_id, fragment.ensemble, replaced)
-        return [changed, *self._pipeline.replace(fragment.ensemble, change.replacements)]
+        returned = tuple(change.returned.values())
+        changed = m.EnsembleChanged(fragment.first_entry_id, fragment.ensemble, replaced, returned)
+        sends = self._pipeline.replace(fragment.ensemble, change.indexes)
+        return [changed, *self._holes_left(self._pipeline.take_holes()), *sends]
 
     def _on_close_requested(self, _event: m.CloseRequested) -> list[m.Effect]:
         """Close at the last add confirmed, even during a change (PROTOCOL.md#D2-D3)."""
         self.phase = WriterPhase.CLOSING
-        withdrawn = self._pipeline.withdraw()
-        if self._withdrawn_from is None:
-            self._withdrawn_from = withdrawn
+        self._withdraw()
         return self._begin_update(
-            self.metadata, self._decide_close, may_be_written=self._may_be_closed
+            self.metadata, LedgerClose(*self._close_at()), may_be_written=self._may_be_closed
         )
 
     def _on_close_after_failure(self, event: m.CloseRequested) -> list[m.Effect]:
@@ -369,19 +422,10 @@ class LedgerWriter(UpdatingMachine):
     def _close_at(self) -> tuple[int, int]:
         return self._pipeline.last_add_confirmed, self._pipeline.length
 
-    def _decide_close(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
-        last_entry_id, length = self._close_at()
-        if current.state is LedgerState.IN_RECOVERY:
-            return Refusal(m.Failure.FENCED)
-        if current.state is LedgerState.CLOSED:
-            same = (current.last_entry_id, current.length) == (last_entry_id, length)
-            return Refusal(None if same else m.Failure.CLOSED)
-        return current.closed(last_entry_id=last_entry_id, length=length)
-
     def _on_close_settled(self, result: UpdateResult) -> list[m.Effect]:
         if result.failure is None:
             self.phase = WriterPhase.CLOSED
-            return [m.LedgerClosed(result.current)]
+            return [*self._holes_left(self._holes), m.LedgerClosed(result.current)]
         # The caller may close again. Until the metadata is read, the outcome of the first close is
         # unknown.
         self._may_be_closed = not result.is_definite
@@ -391,9 +435,7 @@ class LedgerWriter(UpdatingMachine):
         """Stop the writer. Later replies never confirm a pending add (PROTOCOL.md#A10)."""
         self.phase = WriterPhase.FAILED
         self._update = None
-        withdrawn = self._pipeline.withdraw()
-        if self._withdrawn_from is None:
-            self._withdrawn_from = withdrawn
+        self._withdraw()
         self._failure = m.LedgerFailed(
             failure,
             is_definite=is_definite and self._withdrawn_from is None,
@@ -404,6 +446,17 @@ class LedgerWriter(UpdatingMachine):
             **about,
         )
         return [self._failure]
+
+    def _withdraw(self) -> None:
+        """Drop all pending runs. Of the confirmed runs, keep only the holes."""
+        self._pipeline.note_holes_of_suspended()
+        self._holes += self._pipeline.take_holes()
+        withdrawn = self._pipeline.withdraw()
+        if self._withdrawn_from is None:
+            self._withdrawn_from = withdrawn
+
+    def _holes_left(self, holes: tuple[m.HoleLeft, ...]) -> list[m.Effect]:
+        return [m.HolesLeft(self.metadata.value, holes)] if holes else []
 
 
 ADDING = (WriterPhase.OPEN, WriterPhase.LISTING, WriterPhase.CHANGING)
@@ -419,22 +472,24 @@ _WRITES = (
     on(m.MetadataLoaded, LedgerWriter._on_update_reply),
 )
 _REPLIES = (m.AddReplied, m.BookiesListed, m.MetadataLoaded, m.MetadataWritten, m.TimerFired)
+_LISTS = (on(m.BookiesListed, LedgerWriter._on_bookies_listed),)
+_NEWS = (m.MemberLost,)
 _CALLS = (m.AddRequested, m.CloseRequested)
 
 WRITER_TABLE: Table[LedgerWriter, m.Effect] = {
-    WriterPhase.OPEN: row(*_ADDS),
-    WriterPhase.LISTING: row(*_ADDS, on(m.BookiesListed, LedgerWriter._on_bookies_listed)),
-    WriterPhase.CHANGING: row(*_ADDS, *_WRITES),
+    WriterPhase.OPEN: row(*_ADDS, *_LISTS, on(m.MemberLost, LedgerWriter._on_member_lost)),
+    WriterPhase.LISTING: row(*_ADDS, *_LISTS, ignored=_NEWS),
+    WriterPhase.CHANGING: row(*_ADDS, *_WRITES, ignored=(m.BookiesListed, *_NEWS)),
     WriterPhase.CLOSING: row(
         *_WRITES,
         on(m.TimerFired, LedgerWriter._on_update_reply),
-        ignored=(m.AddReplied, m.BookiesListed),
+        ignored=(m.AddReplied, m.BookiesListed, *_NEWS),
         refused=_CALLS,
     ),
-    WriterPhase.CLOSED: row(ignored=_REPLIES, refused=_CALLS),
+    WriterPhase.CLOSED: row(ignored=(*_REPLIES, *_NEWS), refused=_CALLS),
     WriterPhase.FAILED: row(
         on(m.CloseRequested, LedgerWriter._on_close_after_failure),
-        ignored=_REPLIES,
+        ignored=(*_REPLIES, *_NEWS),
         refused=(m.AddRequested,),
     ),
 }

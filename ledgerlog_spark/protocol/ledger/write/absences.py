@@ -1,0 +1,89 @@
+"""The absent bookies of a writer's ensemble, and when the writer tries them again.
+
+A bookie is *absent* if a fragment names it and the writer sends it nothing, because it does not
+answer and no other bookie can replace it (PROTOCOL.md#B20). It may be registered and still not
+answer, for example behind a partition. Each return begins a fragment, so after a return in vain the
+writer waits twice as long before the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ledgerlog_spark.model import Quorum
+from ledgerlog_spark.protocol.ledger.quorum import is_acknowledged
+from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline
+from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
+
+DOUBLINGS_MAX = 6
+"""A bookie that returned in vain many times is tried at every 64th list of the bookies."""
+
+
+class Absences:
+    """The absent bookies, by their indexes in the ensemble. They are some of the failed bookies."""
+
+    def __init__(self, quorum: Quorum, pipeline: AddPipeline, failed: FailedBookies) -> None:
+        self._quorum = quorum
+        self._pipeline = pipeline
+        self._failed = failed
+        self.returns: dict[int, int] = {}  # index -> returns since the bookie last stored an entry
+        self._lists_left: dict[int, int] = {}  # index -> lists with the bookie that are passed over
+
+    def __bool__(self) -> bool:
+        """Whether a bookie is absent."""
+        return bool(self._lists_left)
+
+    def __contains__(self, index: int) -> bool:
+        """Whether the bookie at `index` is absent."""
+        return index in self._lists_left
+
+    @property
+    def indexes(self) -> tuple[int, ...]:
+        """Indexes of the absent bookies, in ascending order."""
+        return tuple(sorted(self._lists_left))
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """Indexes of the failed bookies that are not absent, in ascending order."""
+        return tuple(index for index in self._failed.indexes if index not in self)
+
+    def leave_out(self, indexes: Iterable[int]) -> bool:
+        """Let failed bookies be absent, if the others are ack quorums. Return whether they are."""
+        size = self._quorum.ensemble_size
+        answering = sum(1 << index for index in range(size) if index not in self._failed.indexes)
+        if not is_acknowledged(self._quorum, answering, 0, size):
+            return False
+        for index in indexes:
+            self.begin(index)
+        return True
+
+    def make_room(self) -> None:
+        """If the window is full, keep nothing more for bookies that have no replacement."""
+        if not self._pipeline.can_add:
+            self.leave_out([index for index in self._failed.waiting if index not in self])
+
+    def begin(self, index: int) -> None:
+        """Let the failed bookie at `index` be absent from now on."""
+        self._pipeline.leave_out(index)
+        returns = self.returns.get(index, 0)
+        self._lists_left[index] = (1 << min(returns, DOUBLINGS_MAX)) - 1
+
+    def is_due(self, index: int) -> bool:
+        """Whether the bookie at `index`, which is listed now, is tried now. Counts the list."""
+        left = self._lists_left[index]
+        self._lists_left[index] = max(0, left - 1)
+        return left == 0
+
+    def end(self, index: int) -> None:
+        """Record that the bookie at `index` gets entries again."""
+        if self._lists_left.pop(index, None) is not None:
+            self.returns[index] = self.returns.get(index, 0) + 1
+
+    def stored(self, index: int) -> None:
+        """Record that the bookie at `index` stored an entry."""
+        self.returns.pop(index, None)
+
+    def replaced(self, index: int) -> None:
+        """Forget the bookie at `index`, because the metadata has another bookie there."""
+        self._lists_left.pop(index, None)
+        self.returns.pop(index, None)

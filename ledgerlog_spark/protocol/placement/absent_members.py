@@ -1,0 +1,54 @@
+"""The first ensemble of a ledger, which may name bookies that are not registered.
+
+A cluster with exactly as many bookies as an ensemble needs goes on when one of them is away: new
+ledgers name the absent bookie, and their writers send to it when it is back (PROTOCOL.md#B21).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ledgerlog_spark.model import Quorum
+from ledgerlog_spark.protocol.ledger.quorum import write_set_masks
+from ledgerlog_spark.protocol.placement.place import Placed, Unplaceable, place
+from ledgerlog_spark.protocol.placement.places import BookieMap
+from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
+
+
+def place_new(
+    quorum: Quorum,
+    candidates: Sequence[str],
+    absent: Sequence[str],
+    bookies: BookieMap,
+    policy: PlacementPolicy,
+) -> Placed | Unplaceable:
+    """Choose the bookies of a new ledger.
+
+    Only if there are too few candidates, some of `absent` are named too, in the given order. Each
+    write set keeps Qa candidates.
+    """
+    found = place(quorum, (None,) * quorum.ensemble_size, candidates, bookies, policy)
+    if isinstance(found, Placed) or found.missing != "bookies":
+        return found
+    missing = quorum.ensemble_size - len(set(candidates))
+    places = absent_indexes(quorum, missing) if missing <= len(absent) else None
+    if places is None:
+        return found
+    named = dict(zip(places, absent, strict=False))
+    keep = [named.get(index) for index in range(quorum.ensemble_size)]
+    return place(quorum, keep, candidates, bookies, policy)
+
+
+def absent_indexes(quorum: Quorum, count: int) -> tuple[int, ...] | None:
+    """Indexes for `count` absent bookies of a new ledger, in ascending order.
+
+    In each write set, at most Qw - Qa bookies may be absent. The indexes are spread evenly, so no
+    other choice has fewer of them in its worst write set. The result is None if `count` bookies are
+    too many.
+    """
+    size = quorum.ensemble_size
+    chosen = tuple(number * size // count for number in range(count))
+    absent = sum(1 << index for index in chosen)
+    allowed = quorum.write_quorum - quorum.ack_quorum
+    is_allowed = all((mask & absent).bit_count() <= allowed for mask in write_set_masks(quorum))
+    return chosen if is_allowed else None
