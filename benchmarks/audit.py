@@ -25,7 +25,7 @@ from benchmarks.options import parsed
 from benchmarks.report import Figure, show
 from ledgerlog_spark.autorecovery.audit.machine_host import AuditMachineHost
 from ledgerlog_spark.autorecovery.audit.service import stores_of
-from ledgerlog_spark.autorecovery.audit.store_requests import StoreRequests
+from ledgerlog_spark.autorecovery.audit.store_requests import AuditStoreRequests
 from ledgerlog_spark.client.bookies import BookieChoice
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
@@ -75,7 +75,7 @@ async def audited(uri: str) -> dict[str, float]:
     for bookie_id in BOOKIES:
         await bookies.registration.register(BookieInfo(bookie_id, "127.0.0.1", 3181))
     random = Random(0)
-    requests = StoreRequests(
+    requests = AuditStoreRequests(
         stores_of(stores),
         BookieChoice(stores.registration, stores.topologies, None, random),
         lambda: True,

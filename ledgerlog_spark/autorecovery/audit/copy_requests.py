@@ -18,7 +18,7 @@ READ_SIZE_BYTES_MAX = 1 << 20
 """Size of one answer. A larger entry is read alone."""
 
 
-class CopyTransport(BookieTransport, EntryLister, Protocol):
+class AuditTransport(BookieTransport, EntryLister, Protocol):
     """A transport that can also list entries."""
 
 
@@ -27,7 +27,7 @@ class CopyRequests:
 
     def __init__(
         self,
-        transport: CopyTransport,
+        transport: AuditTransport,
         info_of: Callable[[str], Any],
         timeout_ms: int,
     ) -> None:

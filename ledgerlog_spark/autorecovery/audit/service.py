@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ledgerlog_spark.autorecovery.audit.copy_requests import CopyRequests, CopyTransport
+from ledgerlog_spark.autorecovery.audit.copy_requests import AuditTransport, CopyRequests
 from ledgerlog_spark.autorecovery.audit.machine_host import AuditMachine, AuditMachineHost
-from ledgerlog_spark.autorecovery.audit.store_requests import AuditStores, StoreRequests
+from ledgerlog_spark.autorecovery.audit.store_requests import AuditStoreRequests, AuditStores
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.metadata.leases import Leases
-from ledgerlog_spark.metadata.replication.ports import AuditorElection, Candidacy, Walk
+from ledgerlog_spark.metadata.replication.ports import AuditorElection, AuditorVote, Walk
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.tree import CancelWatch
 from ledgerlog_spark.protocol.autorecovery.audit import messages as m
@@ -73,7 +73,7 @@ class AuditService:
         candidate_id: str,
         stores: MetadataStores,
         services: Services,
-        transport: CopyTransport,
+        transport: AuditTransport,
         report: Report,
         settings: AuditServiceSettings | None = None,
     ) -> None:
@@ -129,7 +129,7 @@ class AuditService:
             with contextlib.suppress(LedgerLogError):
                 await candidacy.leave()
 
-    async def _elected(self, candidacy: Candidacy) -> None:
+    async def _elected(self, candidacy: AuditorVote) -> None:
         await self._stores.switch.initialize_delay(DELAY_SECONDS)
         position = await self._stores.times.position(Walk.LEDGERS)
         self.is_elected = True
@@ -197,15 +197,15 @@ class AuditService:
 
     # Both.
 
-    def _requests(self, may_write: Callable[[], bool]) -> StoreRequests:
-        return StoreRequests(
+    def _requests(self, may_write: Callable[[], bool]) -> AuditStoreRequests:
+        return AuditStoreRequests(
             self._stores,
             self._services.bookies,
             may_write,
             lambda error: self._report("store_failed", error),
         )
 
-    def _host(self, machine: AuditMachine, requests: StoreRequests) -> AuditMachineHost:
+    def _host(self, machine: AuditMachine, requests: AuditStoreRequests) -> AuditMachineHost:
         return AuditMachineHost(
             machine,
             {**requests.performs, **self._copies.performs},
@@ -216,7 +216,7 @@ class AuditService:
 
     @contextlib.asynccontextmanager
     async def _running(
-        self, host: AuditMachineHost, requests: StoreRequests, lost: asyncio.Event
+        self, host: AuditMachineHost, requests: AuditStoreRequests, lost: asyncio.Event
     ) -> AsyncIterator[None]:
         """Notify the machine when the connection is lost or back, and when the session ends."""
         watching = asyncio.create_task(self._watch_session(host, lost))

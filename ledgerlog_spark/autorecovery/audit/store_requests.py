@@ -56,7 +56,7 @@ class AuditStores:
     times: CheckTimes
 
 
-class StoreRequests:
+class AuditStoreRequests:
     """Performs the requests of one machine."""
 
     def __init__(

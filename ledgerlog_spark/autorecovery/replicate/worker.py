@@ -40,7 +40,7 @@ from ledgerlog_spark.protocol.autorecovery.replicate.job import (
 from ledgerlog_spark.protocol.autorecovery.replicate.messages import JobEnded, Outcome, TaskQueue
 from ledgerlog_spark.protocol.autorecovery.replicate.pace import CopyPace
 from ledgerlog_spark.protocol.autorecovery.replicate.schedule import TaskKey, TaskSchedule
-from ledgerlog_spark.wire.repair_notes import Attempts, WorkerReport, WorkerTask
+from ledgerlog_spark.wire.repair_notes import FailedAttempts, WorkerReport, WorkerTask
 
 POLL_SECONDS = 10.0
 """A queue is walked again after this time, even if no watch reported a change."""
@@ -310,7 +310,7 @@ class ReplicationWorker:
         if failures >= NOTED_FAILURES:
             now_ms = time.time_ns() // 1_000_000
             name, pause_ms = ended.outcome.name.lower(), self._schedule.pause_ms(key)
-            attempt = Attempts(failures, name, ended.detail, self._id, now_ms, pause_ms)
+            attempt = FailedAttempts(failures, name, ended.detail, self._id, now_ms, pause_ms)
             await notes.add(ledger_id, attempt)
         elif ended.outcome in (Outcome.HEALED, Outcome.DELETED):
             found = await notes.load(ledger_id)

@@ -12,10 +12,10 @@ def test_only_a_whole_walk_replaces_the_one_before() -> None:
     index.begin()
     index.note(1, AB)
     assert index.naming("a") == []
-    assert not index.is_whole
+    assert [index.is_whole] == [False]
     index.end()
     assert index.naming("a") == [1]
-    assert index.is_whole
+    assert [index.is_whole] == [True]
     index.begin()
     index.note(2, BC)
     assert index.naming("c") == []

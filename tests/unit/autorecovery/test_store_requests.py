@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.autorecovery.audit.service import stores_of
-from ledgerlog_spark.autorecovery.audit.store_requests import StoreRequests
+from ledgerlog_spark.autorecovery.audit.store_requests import AuditStoreRequests
 from ledgerlog_spark.client.bookies import BookieChoice
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.metadata.stores import MetadataStores
@@ -27,7 +27,7 @@ class Made:
         self.may_write = True
         self.errors: list[LedgerLogError] = []
         random = Random(0)
-        self.requests = StoreRequests(
+        self.requests = AuditStoreRequests(
             stores_of(stores),
             BookieChoice(stores.registration, stores.topologies, None, random),
             lambda: self.may_write,
@@ -72,7 +72,7 @@ async def test_a_bookie_that_becomes_writable_between_the_reads_is_registered(
     for name, each in answers.items():
 
         async def read(each: Any = each) -> list[str]:
-            return next(each)  # type: ignore[no-any-return]
+            return next(each)
 
         monkeypatch.setattr(made.stores.registration, name, read)
     assert (await made(m.ReadCluster(1))).state.registered == {"a"}
