@@ -16,6 +16,7 @@ from ledgerlog_spark.autorecovery.vacate.vacations import run_vacations
 from ledgerlog_spark.composition import log_client_on, services_on
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.protocol.autorecovery.vacate.vacating import VacatingSettings
 from ledgerlog_spark.transport.grpc.transport import GrpcTransport
 from ledgerlog_spark.transport.v2.transport import V2Transport
 
@@ -38,6 +39,7 @@ class AutoRecovery:
         report: Report,
         worker: WorkerSettings | None = None,
         audit: AuditServiceSettings | None = None,
+        vacating: VacatingSettings | None = None,
     ) -> None:
         """Create both. Nothing is sent before `run`.
 
@@ -47,8 +49,9 @@ class AutoRecovery:
             report: Gets what happens.
             worker: The limits of the worker.
             audit: The settings of the auditor.
+            vacating: The times of vacations.
         """
-        self._id, self._stores = member_id, stores
+        self._id, self._stores, self._vacating = member_id, stores, vacating
         self._transport = V2Transport(stores.registration.info)
         self._control = GrpcTransport(stores.registration.info)
         self._client = client = log_client_on(stores, self._transport)
@@ -74,7 +77,7 @@ class AutoRecovery:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.auditor.run())
                 group.create_task(self.worker.run())
-                group.create_task(run_vacations(self._id, self._stores))
+                group.create_task(run_vacations(self._id, self._stores, self._vacating))
         finally:
             await self._client.aclose()
             await self._control.aclose()

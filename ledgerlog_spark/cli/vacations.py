@@ -38,6 +38,8 @@ POLL_SECONDS = 2.0
 LINE_SECONDS = 10.0
 """Time between two lines of progress if the output is no terminal."""
 
+BLOCKED_SHOWN_MAX = 5
+
 app = typer.Typer()
 
 BookieId = Annotated[str, typer.Argument(help="Bookie ID. `bookies list` shows all.")]
@@ -274,6 +276,14 @@ def progress_text(vacation: Vacation, rate: VacatingRate) -> str:
         f"{vacation.phase.value}: {vacation.ledgers_left:,} of {vacation.ledgers_total:,} ledgers "
         f"and {vacation.bytes_left:,} of {vacation.bytes_total:,} bytes are left"
     )
+    if vacation.blocked_count:
+        ids = ", ".join(str(one.ledger_id) for one in vacation.blocked[:BLOCKED_SHOWN_MAX])
+        more = ", ..." if vacation.blocked_count > BLOCKED_SHOWN_MAX else ""
+        text += (
+            f"; {counted(vacation.blocked_count, 'open ledger waits', 'open ledgers wait')} for "
+            f"a writer that replaces the bookie ({ids}{more}): if the writer has ended, run "
+            "`ledgerlog ledgers seal`"
+        )
     if rate.left_s is None:
         return text
     return f"{text}, {rate.bytes_per_s / 1e6:,.1f} MB/s, about {_duration(rate.left_s)} to go"

@@ -216,6 +216,6 @@ async def test_the_flat_layout_has_no_ids_above_its_counter(world: World) -> Non
     stores = await opened(world, FLAT)
     tree = _Overflowing(stores.tree)
     full = MetadataStores.on(tree, world.root, FLAT)  # type: ignore[arg-type]
-    with pytest.raises(RemoteProtocolError, match="used up"):
+    with pytest.raises(RemoteProtocolError, match="flat layout"):
         await full.ledgers.new_ids()
     await stores.close()

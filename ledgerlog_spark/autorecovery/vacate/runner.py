@@ -23,6 +23,7 @@ from ledgerlog_spark.protocol.autorecovery.vacate.departure import Departure
 from ledgerlog_spark.protocol.autorecovery.vacate.vacating import Vacating, VacatingSettings
 from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.repair_notes import (
+    BlockedLedger,
     Move,
     MoveReason,
     Moves,
@@ -33,6 +34,7 @@ from ledgerlog_spark.wire.repair_notes import (
 
 PAGE = 256
 """Number of ledgers whose metadata are read at once, and of moves that are written at once."""
+BLOCKED = "the ledger is open, and its writer has not replaced the bookie"
 
 _logger = logging.getLogger(__name__)
 
@@ -198,6 +200,8 @@ def departure_of(vacation: Vacation) -> Departure:
         bytes_total=max(0, vacation.bytes_total),
         ledgers_left=max(0, vacation.ledgers_left),
         bytes_left=max(0, vacation.bytes_left),
+        blocked=tuple(one.ledger_id for one in vacation.blocked),
+        blocked_count=vacation.blocked_count,
     )
 
 
@@ -212,6 +216,8 @@ def with_departure(vacation: Vacation, departure: Departure) -> Vacation:
         bytes_total=departure.bytes_total,
         ledgers_left=departure.ledgers_left,
         bytes_left=departure.bytes_left,
+        blocked=tuple(BlockedLedger(ledger_id, BLOCKED) for ledger_id in departure.blocked),
+        blocked_count=departure.blocked_count,
     )
 
 

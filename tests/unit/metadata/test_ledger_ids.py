@@ -14,6 +14,8 @@ from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
 from tests.fixtures.counted_tree import counted_stores
 
+PATIENCE_SECONDS = 30
+
 
 async def cluster() -> tuple[MemoryTree, MetadataStores]:
     tree = MemoryTree(MemoryNodes())
@@ -51,7 +53,8 @@ async def test_calls_at_the_same_time_share_transactions() -> None:
     await stores.ledgers.new_ids()
     await stores.ledgers.close()
     tree.requests.clear()
-    got = await asyncio.gather(*(stores.ledgers.new_ids() for _ in range(2 * 64)))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        got = await asyncio.gather(*(stores.ledgers.new_ids() for _ in range(2 * 64)))
     await stores.ledgers.close()
     ids = [each for group in got for each in group]
     assert ids == list(range(1, 129))
@@ -63,9 +66,10 @@ async def test_transactions_for_ids_at_the_same_time_are_bounded() -> None:
     ids = stores.ledgers._ids
     calls = [asyncio.ensure_future(stores.ledgers.new_ids(64)) for _ in range(20)]
     most = 0
-    while not all(call.done() for call in calls):
-        most = max(most, len(ids._transactions))
-        await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not all(call.done() for call in calls):
+            most = max(most, len(ids._transactions))
+            await asyncio.sleep(0)
     assert most == TRANSACTIONS_MAX
     assert len({each for call in calls for each in call.result()}) == 20 * 64
 

@@ -123,6 +123,7 @@ def test_a_vacation_from_its_begin_to_its_end() -> None:
     assert driver.node is not None
     noted = driver.node.value
     assert (noted.walks, noted.ledgers_total, noted.bytes_total) == (1, 2, 1_000)
+    assert (noted.blocked, noted.blocked_count) == ((2,), 1), "the open ledger"
     driver.pauses()
     driver.loads()
     driver.sees()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+BLOCKED_MAX = 20
+
 
 @dataclass(frozen=True, slots=True)
 class Departure:
@@ -19,6 +21,10 @@ class Departure:
         bytes_total: Approximate bytes of their copies on the bookie.
         ledgers_left: Number of ledgers that are not moved yet.
         bytes_left: Approximate bytes of these copies.
+        blocked: The first ledgers that wait for their writers, at most `BLOCKED_MAX`. Their open
+            last fragment names the bookie, and a worker never closes a ledger because of a bookie
+            that is registered.
+        blocked_count: Number of all these ledgers.
     """
 
     deletes_cookie: bool = False
@@ -29,3 +35,5 @@ class Departure:
     bytes_total: int = 0
     ledgers_left: int = 0
     bytes_left: int = 0
+    blocked: tuple[int, ...] = ()
+    blocked_count: int = 0

@@ -13,12 +13,12 @@ that is queued twice is one move.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ledgerlog_spark.model import Version
 from ledgerlog_spark.protocol.autorecovery.vacate import messages as m
-from ledgerlog_spark.protocol.autorecovery.vacate.departure import Departure
+from ledgerlog_spark.protocol.autorecovery.vacate.departure import BLOCKED_MAX, Departure
 from ledgerlog_spark.protocol.autorecovery.vacate.share import bytes_on, is_named
 from ledgerlog_spark.protocol.dispatch import Table, TableMachine, on, row
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
@@ -64,6 +64,8 @@ class _Walk:
     after: int = -1
     ledgers: int = 0
     size_bytes: int = 0
+    blocked: list[int] = field(default_factory=list)  # at most `BLOCKED_MAX`
+    blocked_count: int = 0
     is_last: bool = False  # whether the last page was read
 
 
@@ -164,6 +166,10 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         named = {i: metadata for i, metadata in event.ledgers if is_named(metadata, bookie_id)}
         walk.ledgers += len(named)
         walk.size_bytes += sum(bytes_on(metadata, bookie_id) for metadata in named.values())
+        for ledger_id, metadata in named.items():
+            if not metadata.is_closed and bookie_id in metadata.last_fragment.ensemble:
+                walk.blocked_count += 1
+                walk.blocked += [ledger_id] if len(walk.blocked) < BLOCKED_MAX else []
         walk.after = event.ledgers[-1][0] if event.ledgers else walk.after
         walk.is_last = event.is_last
         if named:
@@ -191,6 +197,8 @@ class Vacating(TableMachine[m.Event, m.Effect]):
                 bytes_total=walk.size_bytes if is_first else departure.bytes_total,
                 ledgers_left=walk.ledgers,
                 bytes_left=walk.size_bytes,
+                blocked=tuple(walk.blocked),
+                blocked_count=walk.blocked_count,
             )
         )
 
