@@ -120,11 +120,6 @@ _AUDIT_TESTS = (
     ),
 )
 _PLACEMENT_TESTS = ((f"{_UNIT}/protocol/test_placement.py", "tests/properties/test_placement.py"),)
-<<<<<<< HEAD
-=======
-
-_PLACEMENT_TESTS = ((f"{_UNIT}/protocol/test_placement.py", "tests/properties/test_placement.py"),)
->>>>>>> placement
 _CONTRACT = "tests/contract"
 _REPLICATION = Suite(
     (),
