@@ -9,6 +9,7 @@ import pytest
 
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.client.handles.creation import LedgerSpec
+from ledgerlog_spark.client.handles.writer import WriteHandle
 from ledgerlog_spark.client.hole_reports import notes_of
 from ledgerlog_spark.errors import (
     LedgerLogError,
@@ -72,7 +73,7 @@ async def test_appends_go_on_for_ever_while_one_of_three_bookies_is_away(
     assert ledger.absent_bookies == ("bookie-1",)
     await asyncio.sleep(600)
     assert await ledger.append(b"x") == 20 * WINDOW
-    assert not notes.notes, "the fragment has not ended"
+    assert not now(notes.notes), "the fragment has not ended"
     await world.come_back("bookie-1", storage)
     await asyncio.sleep(10)
     assert not now(ledger.absent_bookies)
@@ -183,7 +184,11 @@ async def test_an_idle_writer_replaces_a_bookie_that_is_lost(world: ClientWorld)
     assert notes.notes == []
 
 
-async def test_without_a_spare_a_lost_bookie_changes_nothing(world: ClientWorld) -> None:
+async def test_without_a_spare_a_lost_bookie_changes_nothing(
+    world: ClientWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notified: list[str] = []
+    monkeypatch.setattr(WriteHandle, "member_lost", lambda _, name: notified.append(name))
     client = world.client()
     ledger = await client.create_ledger()
     assert await ledger.append(b"x") == 0
@@ -192,6 +197,7 @@ async def test_without_a_spare_a_lost_bookie_changes_nothing(world: ClientWorld)
     await asyncio.sleep(60)
     assert len(ledger.metadata.fragments) == 1
     assert world.transport.asked == []
+    assert notified == []
 
 
 @pytest.mark.world(bookies=4)
