@@ -70,7 +70,7 @@ async def test_appends_go_on_for_ever_while_one_of_three_bookies_is_away(
     for number in range(1, 20 * WINDOW):
         assert await ledger.append(b"x") == number
         assert ledger._writer._pipeline.entries_in_flight <= WINDOW
-    assert ledger.absent_bookies == ("bookie-1",)
+    assert now(ledger.absent_bookies) == ("bookie-1",)
     await asyncio.sleep(600)
     assert await ledger.append(b"x") == 20 * WINDOW
     assert not now(notes.notes), "the fragment has not ended"
@@ -342,3 +342,16 @@ async def test_a_bookie_that_failed_shortly_before_the_close_is_reported(
     await ledger.close()
     await client.services.holes.drained()
     assert notes.notes == [(ledger.id, (hole("bookie-1", 1, 3),))]
+
+
+async def test_a_read_only_bookie_is_not_away(world: ClientWorld) -> None:
+    """It is full, for example, and would refuse the entries."""
+    client = world.client()
+    info = await client.services.registration.info("bookie-1")
+    await client.create_ledger()
+    registration = world.registration
+    await registration.unregister("bookie-1")
+    await registration.register(info, read_only=True)
+    with pytest.raises(NotEnoughBookiesError):
+        await client.create_ledger()
+    assert await client.services.absent_bookies() == ()
