@@ -1,8 +1,8 @@
 """How fast are 100,000 ledgers listed and walked, and created and closed from one client?
 
-ZooKeeper runs on this machine. The limit of creations and closes is the same number of writes of
-the same bytes by ZooKeeper's Python client, as many at the same time, in the same run. Rounds of
-both alternate, and the figure is the median of the ratios. A walk runs in a process of its own, so
+ZooKeeper runs on this machine. The limit of creations and closes is the same writes by
+ZooKeeper's Python client, as many at the same time, in the same run. Rounds of both alternate, and
+the figure is the median of the ratios. A walk runs in a process of its own, so
 that its memory is measured alone.
 """
 
@@ -22,13 +22,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import uvloop
 from kazoo.client import KazooClient
 
-from benchmarks.machine import median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
+from ledgerlog_spark.metadata.ledgers.ids import COUNT_MAX
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
+from ledgerlog_spark.metadata.tree import CreateNode
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum, Versioned
 from ledgerlog_spark.wire.ledger_metadata.record import encode_ledger_metadata
 
@@ -36,6 +38,9 @@ LEDGERS = 100_000
 DEPTH = 256
 """Number of writes, or of creations, at the same time."""
 PER_ROUND = 4_000
+IDS_PER_DIRECTORY = 10_000
+BATCH = 100
+"""Number of ledgers that one transaction creates before the walks."""
 BOOKIES = tuple(f"10.0.0.{number}:3181" for number in range(1, 6))
 OPEN = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, BOOKIES[:3]),), password=b"x", token=1)
 CLOSED = OPEN.closed(last_entry_id=999, length=1_000_000)
@@ -70,18 +75,36 @@ async def create_and_close(stores: MetadataStores, count: int) -> float:
 
 
 def raw_writes(client: KazooClient, directory: str, count: int) -> float:
-    """The writes per second of creating and replacing `count` nodes of the same sizes."""
-    client.ensure_path(directory)
+    """The writes of records per second, if ZooKeeper's client makes all writes of `count` ledgers.
+
+    For each `COUNT_MAX` ledgers, one transaction creates the nodes of their ids, and one deletes
+    them. Each ledger has a node that is created, and then replaced.
+    """
+    client.ensure_path(f"{directory}/ids")
     opened, closed = encode_ledger_metadata(OPEN), encode_ledger_metadata(CLOSED)
-    begun = time.perf_counter()
-    for request, data in ((client.create_async, opened), (client.set_async, closed)):
-        running: deque[Any] = deque()
-        for number in range(count):
-            running.append(request(f"{directory}/{number}", data))
-            if len(running) == DEPTH:
-                running.popleft().get()
-        while running:
+    running: deque[Any] = deque()
+
+    def begin(request: Any) -> None:
+        running.append(request)
+        if len(running) == DEPTH:
             running.popleft().get()
+
+    begun = time.perf_counter()
+    for start in range(0, count, COUNT_MAX):
+        transaction = client.transaction()
+        for _ in range(COUNT_MAX):
+            transaction.create(f"{directory}/ids/ID-", b"", None, ephemeral=True, sequence=True)
+        created = transaction.commit()
+        transaction = client.transaction()
+        for path in created:
+            transaction.delete(path)
+        begin(transaction.commit_async())
+        for number in range(start, min(start + COUNT_MAX, count)):
+            begin(client.create_async(f"{directory}/{number}", opened))
+    for number in range(count):
+        begin(client.set_async(f"{directory}/{number}", closed))
+    while running:
+        running.popleft().get()
     return 2 * count / (time.perf_counter() - begun)
 
 
@@ -144,14 +167,26 @@ async def prepared(uri: str) -> None:
     """Create a cluster with closed ledgers."""
     stores = await open_metadata(uri)
     await stores.initialize()
-    await in_parallel(LEDGERS, lambda number: stores.ledgers.create(number, CLOSED))
+    # The first one creates the directories.
+    starts = range(0, LEDGERS, IDS_PER_DIRECTORY)
+    for start in starts:
+        await stores.ledgers.create(start, CLOSED)
+    data = encode_ledger_metadata(CLOSED)
+    ids = [number for number in range(LEDGERS) if number not in starts]
+    batches = [ids[at : at + BATCH] for at in range(0, len(ids), BATCH)]
+
+    async def one(number: int) -> None:
+        paths = map(stores.ledgers.path, batches[number])
+        await stores.tree.transact([CreateNode(path, data) for path in paths])
+
+    await in_parallel(len(batches), one)
     await stores.close()
 
 
 def main() -> None:
     """Run the benchmark, or with `--walk URI` the part that has a process of its own."""
     if sys.argv[1:2] == ["--walk"]:
-        print(json.dumps(asyncio.run(listed(sys.argv[2]))))
+        print(json.dumps(uvloop.run(listed(sys.argv[2]))))
         return
     options = parsed(__doc__)
     with (
@@ -160,9 +195,9 @@ def main() -> None:
     ):
         hosts = zookeeper.connect_string
         # The ledgers that are created have another root, because their ids begin at 0 too.
-        pairs = asyncio.run(writes(f"zk://{hosts}/created", hosts, options.rounds))
+        pairs = uvloop.run(writes(f"zk://{hosts}/created", hosts, options.rounds))
         uri = f"zk://{hosts}/ledgers"
-        asyncio.run(prepared(uri))
+        uvloop.run(prepared(uri))
         walks = [in_process(uri) for _ in range(options.rounds)]
     ratios = [ours / raw for ours, raw in pairs]
     show("metadata", figures(walks, pairs, ratios), as_json=options.json)
@@ -180,17 +215,19 @@ def figures(
     ):
         values = tuple(walk[name] for walk in walks)
         found.append(
-            Figure(question, median(values), unit, values, goal=goal, lower_is_better=True)
+            Figure(
+                question, statistics.median(values), unit, values, goal=goal, lower_is_better=True
+            )
         )
     ours, raw = zip(*pairs, strict=True)
     found.append(
         Figure(
             "create and close, writes of records",
-            median(ours),
+            statistics.median(ours),
             "writes/s",
             ours,
-            limit=median(raw),
-            limit_of=f"as many writes by ZooKeeper's client, {DEPTH} at a time",
+            limit=statistics.median(raw),
+            limit_of=f"the same writes by ZooKeeper's client, {DEPTH} at a time",
         )
     )
     found.append(

@@ -1,10 +1,11 @@
 """Decides whether a directory is the newest state of the bookie that it belongs to.
 
-The MANIFEST has the id of the directory and a counter, `changes`, which rises at each start, at a
-clean stop, and while the bookie stores data. The bookie's record in the metadata store has both
-too. The MANIFEST is written first, and the bookie serves only after the record is written. So the
-counter of the newest directory is never smaller than that of the record. The counter of an older
-copy is smaller, unless it has not risen since the copy was made. No clock is compared.
+The MANIFEST contains the id of the directory and a counter, `changes`. The counter rises at each
+start, at a clean stop, and while the bookie stores data. The bookie's record in the metadata store
+contains the same id and counter. The MANIFEST is written first, and the bookie serves only after
+the record is written. So the counter of the newest directory is never smaller than the counter in
+the record. An older copy has a smaller counter, unless the counter has not risen since the copy was
+made. No clock is compared.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class FoundOutside:
 
 
 def found_outside(known: KnownBookie | None, loss: str = "") -> FoundOutside:
-    """Return the values of a record; `known` is None if the bookie has no record."""
+    """Return the fields of a record. `known` is None if the bookie has no record."""
     directories = () if known is None else known.directories
     return FoundOutside(
         loss,
@@ -227,6 +228,28 @@ def refusal(
         "start the bookie with this copy: it then starts in doubt, and denies no entry that it "
         "may have lost",
         **fields,
+    )
+
+
+def equal_copy(
+    path: str, bookie_id: str, local: DirectoryIdentity, known: KnownBookie | None
+) -> DirectoryIdentityError | None:
+    """Return the error for a directory whose copy another process has just started, or None.
+
+    A start raises the counter. So the record has the same counter only if another process has
+    raised it from the same value, in a copy of the directory.
+    """
+    counters = {each.directory_id: each.changes for each in known.directories} if known else {}
+    if counters.get(local.directory_id) != local.changes:
+        return None
+    return DirectoryIdentityError(
+        f"another process of bookie {bookie_id} has started at the same time with a copy of "
+        f"{path}: both have change {local.changes}. Only one of the two directories may be used. "
+        "Stop the other process if this directory is the right one, and start the bookie again",
+        path=path,
+        bookie_id=bookie_id,
+        directory_id=local.directory_id,
+        changes=local.changes,
     )
 
 

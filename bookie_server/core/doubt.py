@@ -105,7 +105,7 @@ class FoundDirectory:
 
 
 def raises_doubt(found: FoundDirectory) -> bool:
-    """Return whether records may be lost that an earlier run acknowledged."""
+    """Return whether an earlier run may have acknowledged records that are lost now."""
     if not found.has_manifest:
         return found.is_known
     is_older_copy = found.starts < found.node_starts
@@ -114,7 +114,7 @@ def raises_doubt(found: FoundDirectory) -> bool:
 
 
 class Denial(Enum):
-    """The answer for an entry, a last entry or a LAC that the bookie does not have."""
+    """The answer about an entry, a last entry or a LAC that the bookie does not have."""
 
     ABSENT = "absent"
     UNKNOWN = "unknown"

@@ -1,10 +1,10 @@
 """Fetches from other bookies the entries that a bookie in doubt must hold, and ends the doubt.
 
-`LedgerRepair` repairs one ledger: it loads the record of the ledger, and fetches each entry that
-the bookie must hold and does not hold. Then it loads the record again, and clears the ledger if the
-record has not changed. It clears only a closed ledger, or an open ledger whose last fragment does
-not name the bookie. A ledger in recovery stays in limbo even if no fragment names the bookie,
-because the closing write may name it for entries that it has lost.
+`LedgerRepair` repairs one ledger. First, it loads the record of the ledger. Then it fetches the
+entries that the bookie must hold but does not have. Finally, it loads the record again. If the
+record has not changed, it clears the ledger. It clears only a closed ledger, or an open ledger
+whose last fragment does not name the bookie. A ledger in recovery stays in limbo even if no
+fragment names the bookie, because the closing write may name it for entries that it has lost.
 
 `RepairPass` repairs all listed ledgers. Each ledger that is not cleared gets a state, which stays
 in limbo. After that, the doubt about ledgers without a state is over.

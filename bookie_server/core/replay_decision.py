@@ -7,6 +7,7 @@ later in the file is no proof of a sync, because the system writes pages back in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bookie_server.core.record import JournalRecord, JournalRecordKind
@@ -50,6 +51,11 @@ class FileVerdict:
     next_sequence: int  # the sequence after all kept, unreadable and rewritten records
     data_end: int  # first byte after the last valid record
     write_from: int  # first byte without valid data
+
+    def leave_out(self, is_obsolete: Callable[[JournalRecord], bool]) -> None:
+        """Leave out the synced records that must have no effect. Their bytes stay in the file."""
+        self.kept = [record for record in self.kept if not is_obsolete(record)]
+        self.unreadable = [record for record in self.unreadable if not is_obsolete(record)]
 
 
 def synced_upto(scans: list[FileScan], durable_upto: int) -> int:
@@ -99,7 +105,7 @@ def judge(
 
 
 def _hides_a_record(gap: Gap, scan: FileScan, synced: int, following: FileScan | None) -> bool:
-    """Return whether a synced record in the gap is lost, and its ledger is unknown.
+    """Return whether a synced record in the gap is lost, so that its ledger is unknown.
 
     If only the finish record is missing in the gap, the result is False, because the other records
     of the file contain the same information. In this case, the following file starts at most one

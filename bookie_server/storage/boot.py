@@ -203,7 +203,7 @@ class Boot:
         tombstones = (state.tombstone for state in self.shared.states.values())
         seen = max([synced, manifest.durable_upto, *finished, *tombstones])
         self.shared.sequences.next_sequence = largest_sequence(scans, seen) + 1
-        judge_all(replayed, synced)
+        judge_all(replayed, synced, manifest, self.shared.states)
         lost = [file for file in replayed if file.verdict.has_damage]
         torn = [file for file in replayed if file.verdict.was_cut]
         self.shared.counters.boot_torn_tails += len(torn)

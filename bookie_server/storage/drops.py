@@ -7,9 +7,8 @@ deleted entries cannot be read again (FORMATS.md#dropped-ledgers).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from bookie_server.core.doubt import NO_DOUBT
 from bookie_server.core.ledger_gate import may_forget
 from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.record import NO_KEY, JournalRecord, JournalRecordKind
@@ -30,7 +29,7 @@ class Drops:
         self._shared = shared
         self._keeper = keeper
         self._journal = journal
-        self._elsewhere: Collection[int] = ()
+        self._leaving: set[int] = set()  # forgotten, but the MANIFEST may still have their states
 
     async def candidates(self) -> list[int]:
         """Return the ids of all known ledgers that `drop` has not dropped, in ascending order."""
@@ -87,13 +86,11 @@ class Drops:
             state.cleared_epoch = self._shared.health.doubt.epoch
             self._shared.counters.drops += 1
 
-    async def forget(self, elsewhere: Collection[int] = ()) -> int:
+    async def forget(self) -> int:
         """Forget old tombstones that no record needs any more, and return the number of tombstones.
 
         From the next commit on, the MANIFEST keeps only the largest id of the forgotten ledgers.
-        Another directory has the states of the ledgers in `elsewhere`.
         """
-        self._elsewhere = elsewhere
         candidates: set[int] = set()
         for part in parts(list(self._shared.states.values())):
             candidates.update(state.ledger_id for state in part if self._may_forget(state))
@@ -118,7 +115,7 @@ class Drops:
             now_s=self._now_s(),
             keep_s=self._shared.settings.tombstone_keep_s,
             durable_ticket=self._journal.durable_ticket,
-            doubt=NO_DOUBT if state.ledger_id in self._elsewhere else self._shared.health.doubt,
+            doubt=self._shared.health.doubt,
         )
 
     def _forget_now(self, ledger_ids: Sequence[int], looked_at: set[int]) -> int:
@@ -142,10 +139,24 @@ class Drops:
                 continue
             del self._shared.states[ledger_id]
             self._shared.states.changed.add(ledger_id)
+            self._leaving.add(ledger_id)
             health.highest_dropped_ledger_id = max(health.highest_dropped_ledger_id, ledger_id)
             forgotten += 1
         self._shared.counters.tombstones_forgotten += forgotten
         return forgotten
+
+    @property
+    def leaving_count(self) -> int:
+        """Number of forgotten ledgers whose states the MANIFEST may still have."""
+        return len(self._leaving)
+
+    def note_commit(self) -> None:
+        """Report that a commit has ended. States that it did not write are still in `changed`."""
+        self._leaving &= self._shared.states.changed
+
+    def is_leaving(self, ledger_id: int) -> bool:
+        """Return whether the MANIFEST may still have the state of a forgotten ledger."""
+        return ledger_id in self._leaving
 
     def _now_s(self) -> int:
         return self._shared.clock.wall_ms() // MILLISECONDS

@@ -7,7 +7,7 @@ that depends on queued records waits until these records are durable (`barrier_o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, KeysView
+from collections.abc import Callable, Iterable, KeysView
 
 from bookie_server.core.bookie_run import RunJournal
 from bookie_server.core.directory_identity import DirectoryIdentity, identity_of
@@ -191,17 +191,16 @@ class LedgerStorage:
         if before != is_read_only:
             self.on_state_change()
 
-    async def reclaim(self, elsewhere: Collection[int] = ()) -> None:
+    async def reclaim(self) -> None:
         """Free the finished files without live entries, and forget old tombstones.
-
-        The ledgers in `elsewhere` have their state in another directory, so this directory forgets
-        them also in limbo.
 
         The change is durable on return, unless the storage failed or the MANIFEST had no room.
         """
-        forgotten = await self._drops.forget(elsewhere)
-        if forgotten or self._keeper.finished.dead(self._health.unknown_files):
+        forgotten = await self._drops.forget()
+        dead = self._keeper.finished.dead(self._health.unknown_files)
+        if forgotten or self._drops.leaving_count or dead:
             await self._keeper.commit_soon()
+            self._drops.note_commit()
 
     @property
     def ledgers_count(self) -> int:
@@ -239,6 +238,10 @@ class LedgerStorage:
     def is_known(self, ledger_id: int) -> bool:
         """Return whether the ledger has a state."""
         return ledger_id in self._states
+
+    def is_home(self, ledger_id: int) -> bool:
+        """Return whether the ledger has a state in memory or in the MANIFEST on the device."""
+        return ledger_id in self._states or self._drops.is_leaving(ledger_id)
 
     def last_accepted_id(self, ledger_id: int) -> int:
         """Return the largest entry id that the bookie has accepted; NO_ENTRY if there is none."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bookie_server.core.ledger_state import HeldLedger
+from bookie_server.core.ledger_state import HeldLedger, HeldLedgers
 from bookie_server.core.manifest_codec import FileEntry, FileState, Manifest
 from bookie_server.core.record import NO_KEY, JournalRecord, JournalRecordKind
 from bookie_server.core.replay_decision import FileScan, FileVerdict, judge
@@ -56,8 +56,16 @@ async def scan_open_files(files: FilePool, manifest: Manifest) -> list[Replayed]
     return replayed
 
 
-def judge_all(replayed: list[Replayed], synced: int) -> None:
-    """Set the verdict of each file. All records up to the sequence `synced` were synced."""
+def judge_all(
+    replayed: list[Replayed], synced: int, manifest: Manifest, states: HeldLedgers
+) -> None:
+    """Set the verdict of each file. All records up to the sequence `synced` were synced.
+
+    `states` are the states of the MANIFEST. A commit writes all states together with the sequence
+    `durable_upto`. So if a ledger has a record up to this sequence and no state, the bookie has
+    forgotten the ledger. Its records are left out: they would bring back a part of its state, and
+    another directory may have become the home of the ledger.
+    """
     scans = [file.scan for file in replayed]
     for number, file in enumerate(replayed):
         file.verdict = judge(
@@ -70,6 +78,11 @@ def judge_all(replayed: list[Replayed], synced: int) -> None:
         # index.
         was_damaged = file.handle is None or file.is_short or file.entry.has_damage
         file.verdict.has_damage |= was_damaged
+        file.verdict.leave_out(
+            lambda record: (
+                record.sequence <= manifest.durable_upto and record.ledger_id not in states
+            )
+        )
 
 
 def apply(record: JournalRecord, state: HeldLedger) -> None:

@@ -183,7 +183,7 @@ class RestingDirectory:
         """Read the open files, and apply their records to the ledger states, as a start does."""
         replayed = await scan_open_files(self.shared.files, self.manifest)
         synced = synced_upto([file.scan for file in replayed], self.manifest.durable_upto)
-        judge_all(replayed, synced)
+        judge_all(replayed, synced, self.manifest, self.shared.states)
         for file in replayed:
             verdict = file.verdict
             for record in (*verdict.kept, *verdict.unreadable, *verdict.rewritten):

@@ -130,16 +130,16 @@ class LogHost:
             await retries.end()
 
     async def _sync(self, effect: m.Sync) -> m.Synced:
-        outcome, _ = await _attempt(self.store.sync())
+        outcome, _ = await outcome_of(self.store.sync())
         return m.Synced(effect.request, outcome)
 
     async def _read_head(self, effect: m.ReadHead) -> m.HeadRead:
-        outcome, head = await _attempt(self.store.read_head(self.log_id))
+        outcome, head = await outcome_of(self.store.read_head(self.log_id))
         outcome, now_ms = await self._time(effect.time, _gone(outcome, head))
         return m.HeadRead(effect.request, outcome, head, now_ms)
 
     async def _read_producer(self, effect: m.ReadProducer) -> m.ProducerRead:
-        outcome, found = await _attempt(self.store.producers.read(self.log_id, effect.app))
+        outcome, found = await outcome_of(self.store.producers.read(self.log_id, effect.app))
         outcome, now_ms = await self._time(effect.time, _gone(outcome, found))
         return m.ProducerRead(effect.request, outcome, found, now_ms)
 
@@ -150,9 +150,9 @@ class LogHost:
         if needed is m.TimeNeeded.NONE or outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
             return outcome, 0
         if needed is m.TimeNeeded.RECENT:
-            read, now_ms = await _attempt(self.store.recent_ms())
+            read, now_ms = await outcome_of(self.store.recent_ms())
         elif outcome is MetadataOutcome.OK:
-            read, now_ms = await _attempt(self.clock.now_ms(self.log_id))
+            read, now_ms = await outcome_of(self.clock.now_ms(self.log_id))
         else:
             return outcome, 0
         if read is not MetadataOutcome.OK or now_ms is None:
@@ -161,14 +161,14 @@ class LogHost:
         return outcome, now_ms
 
     async def _read_registered(self, effect: m.ReadRegistered) -> m.RegisteredRead:
-        outcome, ids = await _attempt(self.store.producers.registered(self.log_id, effect.app))
+        outcome, ids = await outcome_of(self.store.producers.registered(self.log_id, effect.app))
         return m.RegisteredRead(effect.request, outcome, tuple(ids or ()))
 
     async def _read_pages(self, effect: m.ReadPages) -> m.PagesRead:
         pages: Loaded = {} if self._kept_pages is None else self._kept_pages
         missing = [page for page in effect.pages if _key_of(page) not in pages]
         if missing:
-            outcome, read = await _attempt(self.store.read_pages(self.log_id, missing))
+            outcome, read = await outcome_of(self.store.read_pages(self.log_id, missing))
             if read is None:
                 return m.PagesRead(effect.request, _gone(outcome, read), ())
             pages.update(zip(map(_key_of, missing), read, strict=True))
@@ -177,7 +177,7 @@ class LogHost:
 
     async def _read_password(self, effect: m.ReadPassword) -> m.PasswordRead:
         try:
-            outcome, metadata = await _attempt(self.ledgers.ledger_metadata(effect.ledger_id))
+            outcome, metadata = await outcome_of(self.ledgers.ledger_metadata(effect.ledger_id))
         except LedgerNotFoundError:
             outcome, metadata = MetadataOutcome.GONE, None
         if metadata is None:
@@ -188,7 +188,7 @@ class LogHost:
 
     async def _write_pages(self, effect: m.WritePages) -> m.PagesWritten:
         work = self.store.write_pages(self.log_id, effect.token, effect.pages)
-        outcome, version = await _attempt(work)
+        outcome, version = await outcome_of(work)
         reach("commit.pages_written")
         return m.PagesWritten(effect.request, outcome, version)
 
@@ -197,7 +197,7 @@ class LogHost:
         if is_commit:
             reach("commit.before_multi")
         try:
-            outcome, version = await _attempt(self.store.write_head(self.log_id, effect))
+            outcome, version = await outcome_of(self.store.write_head(self.log_id, effect))
         except LedgerNotFoundError:
             outcome, version = MetadataOutcome.GONE, None
         if is_commit:
@@ -207,7 +207,7 @@ class LogHost:
         return m.Written(effect.request, outcome, version)
 
     async def _write_producer(self, effect: m.WriteProducer) -> m.Written:
-        outcome, version = await _attempt(
+        outcome, version = await outcome_of(
             self.store.producers.write(
                 self.log_id,
                 effect.app,
@@ -224,7 +224,7 @@ class LogHost:
         return m.Written(effect.request, outcome, version)
 
     async def _read_staged(self, effect: m.ReadStaged) -> m.StagedRead:
-        outcome, found = await _attempt(self._staged(effect.app))
+        outcome, found = await outcome_of(self._staged(effect.app))
         registered_ms, now_ms = found or ({}, 0)
         return m.StagedRead(effect.request, outcome, registered_ms, now_ms)
 
@@ -233,7 +233,7 @@ class LogHost:
         return await self.store.producers.staged_ms(self.log_id, app), now_ms
 
     async def _read_registrations(self, effect: m.ReadRegistrations) -> m.RegistrationsRead:
-        outcome, found = await _attempt(self._registrations(set(effect.ledger_ids)))
+        outcome, found = await outcome_of(self._registrations(set(effect.ledger_ids)))
         return m.RegistrationsRead(effect.request, outcome, tuple(found or ()))
 
     async def _registrations(
@@ -250,25 +250,25 @@ class LogHost:
         return found
 
     async def _touch_pages(self, effect: m.TouchPages) -> m.Written:
-        outcome, version = await _attempt(self.store.touch_pages(self.log_id, effect.token))
+        outcome, version = await outcome_of(self.store.touch_pages(self.log_id, effect.token))
         outcome = MetadataOutcome.GONE if outcome is MetadataOutcome.CONFLICT else outcome
         reach("sweep.pages_touched")
         return m.Written(effect.request, outcome, version)
 
     async def _delete_pages(self, effect: m.DeletePages) -> m.Written:
         work = self.store.delete_pages(self.log_id, effect.token, effect.kept)
-        outcome, _ = await _attempt(work)
+        outcome, _ = await outcome_of(work)
         return m.Written(effect.request, outcome)
 
     async def _drop_ledger(self, effect: m.DropLedger) -> m.Written:
         if effect.marked_ms is not None:
             marked = self.store.producers.marked_ms(self.log_id, effect.ledger_id)
-            outcome, marked_ms = await _attempt(marked)
+            outcome, marked_ms = await outcome_of(marked)
             if outcome is MetadataOutcome.OK and marked_ms != effect.marked_ms:
                 outcome = MetadataOutcome.CONFLICT
             if outcome is not MetadataOutcome.OK:
                 return m.Written(effect.request, outcome)
-        outcome, is_gone = await _attempt(self.drop_ledger(effect.ledger_id))
+        outcome, is_gone = await outcome_of(self.drop_ledger(effect.ledger_id))
         is_kept = outcome is MetadataOutcome.OK and not is_gone
         return m.Written(effect.request, MetadataOutcome.UNAVAILABLE if is_kept else outcome)
 
@@ -301,7 +301,8 @@ def _key_of(page: PageRequest) -> tuple[str, int]:
     return page.ref.token, page.ref.number
 
 
-async def _attempt(work: Awaitable[T]) -> tuple[MetadataOutcome, T | None]:
+async def outcome_of(work: Awaitable[T]) -> tuple[MetadataOutcome, T | None]:
+    """The outcome of a request to the store, and its result. Other errors are raised."""
     try:
         return MetadataOutcome.OK, await work
     except LedgerLogError as error:

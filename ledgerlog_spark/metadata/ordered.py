@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TypeVar
 
 from ledgerlog_spark.waits import forever
@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 async def in_order(
-    items: AsyncIterator[T], request: Callable[[T], Awaitable[R | None]], depth: int
+    items: AsyncGenerator[T, None], request: Callable[[T], Awaitable[R | None]], depth: int
 ) -> AsyncGenerator[R, None]:
     """Yield the results of `request` for all items, in the order of the items, without None.
 
@@ -37,3 +37,4 @@ async def in_order(
         for each in running:
             each.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        await items.aclose()

@@ -58,7 +58,7 @@ async def update_node(
 ) -> Version:
     """Create a node with `changed(None)`, or replace its data by `changed(data)`.
 
-    The version of the node always rises. After a lost answer or a conflict, the call begins again,
+    The version of the node always rises. After a lost answer or a conflict, the update is repeated,
     so `changed` must allow that its result is changed once more.
 
     Raises:

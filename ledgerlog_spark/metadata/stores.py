@@ -11,19 +11,22 @@ from ledgerlog_spark.metadata.ledgers.layout import read_layout, settled_layout
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.logs.store import LogStore
 from ledgerlog_spark.metadata.registration import Registration
-from ledgerlog_spark.metadata.replication.check_times import ReplicationCheckTimes
-from ledgerlog_spark.metadata.replication.election import TreeElection
-from ledgerlog_spark.metadata.replication.identities import NodeIdentities
-from ledgerlog_spark.metadata.replication.locks import ReplicationLocks
-from ledgerlog_spark.metadata.replication.marks import ReplicationMarks
-from ledgerlog_spark.metadata.replication.notes import NodeNotes, Note
-from ledgerlog_spark.metadata.replication.reports import NodeReports
-from ledgerlog_spark.metadata.replication.switch import ReplicationSwitch
-from ledgerlog_spark.metadata.replication.vacations import NodeVacations
+from ledgerlog_spark.metadata.replication.ports import (
+    AuditorElection,
+    BookieIdentities,
+    CheckTimes,
+    LedgerLocks,
+    LedgerNotes,
+    MarkQueue,
+    RecoverySwitch,
+    VacationStore,
+    WorkerReports,
+)
+from ledgerlog_spark.metadata.replication.stores import ReplicationStores
 from ledgerlog_spark.metadata.service_uri import ServiceUri, parse_service_uri
 from ledgerlog_spark.metadata.topologies import TopologyStore
 from ledgerlog_spark.metadata.tree import ZnodeTree
-from ledgerlog_spark.wire.repair_notes import Attempts, Holes, Moves, Unreadable
+from ledgerlog_spark.wire.repair_notes import FailedAttempts, Holes, Moves, Unreadable
 from ledgerlog_spark.wire.znodes import HIERARCHICAL, Layout
 
 ROOT = "/ledgers"
@@ -39,6 +42,7 @@ class MetadataStores:
     ledgers: LedgerStore
     registration: Registration
     leases: Leases
+    replication: ReplicationStores
 
     @classmethod
     def on(cls, tree: ZnodeTree, root: str, layout: Layout = HIERARCHICAL) -> MetadataStores:
@@ -50,6 +54,7 @@ class MetadataStores:
             ledgers=LedgerStore(tree, root, layout),
             registration=Registration(tree, root),
             leases=Leases(tree, root),
+            replication=ReplicationStores.on(tree, root),
         )
 
     @property
@@ -68,9 +73,14 @@ class MetadataStores:
         return AcceptedLosses(self.tree, self.root)
 
     @property
-    def replication_locks(self) -> ReplicationLocks:
-        """The locks of re-replication. Getting it sends no request."""
-        return ReplicationLocks(self.tree, self.root)
+    def replication_locks(self) -> LedgerLocks:
+        """The lock of each ledger."""
+        return self.replication.locks
+
+    @property
+    def marks(self) -> MarkQueue:
+        """The queue of ledgers with lost bookies."""
+        return self.replication.marks
 
     @property
     def topologies(self) -> TopologyStore:
@@ -78,62 +88,54 @@ class MetadataStores:
         return TopologyStore(self.tree, self.root)
 
     @property
-    def marks(self) -> ReplicationMarks:
-        """The queue of ledgers with lost bookies. Getting it sends no request."""
-        return ReplicationMarks(self.tree, self.root, self.replication_locks)
+    def holes(self) -> LedgerNotes[Holes]:
+        """The copies that registered members lack."""
+        return self.replication.holes
 
     @property
-    def holes(self) -> NodeNotes[Holes]:
-        """The copies that registered members lack. Getting it sends no request."""
-        return self._notes("holes", Holes)
+    def moves(self) -> LedgerNotes[Moves]:
+        """The copies that must get another home."""
+        return self.replication.moves
 
     @property
-    def moves(self) -> NodeNotes[Moves]:
-        """The copies that must get another home. Getting it sends no request."""
-        return self._notes("moves", Moves)
+    def unreadable(self) -> LedgerNotes[Unreadable]:
+        """The entries of which no copy was readable."""
+        return self.replication.unreadable
 
     @property
-    def unreadable(self) -> NodeNotes[Unreadable]:
-        """The entries of which no copy was readable. Getting it sends no request."""
-        return self._notes("unreadable", Unreadable)
+    def attempts(self) -> LedgerNotes[FailedAttempts]:
+        """Why ledgers are not healed yet."""
+        return self.replication.attempts
 
     @property
-    def attempts(self) -> NodeNotes[Attempts]:
-        """Why ledgers are not healed yet. Getting it sends no request."""
-        return self._notes("attempts", Attempts)
+    def recovery_switch(self) -> RecoverySwitch:
+        """The settings of auto-recovery."""
+        return self.replication.switch
 
     @property
-    def recovery_switch(self) -> ReplicationSwitch:
-        """The settings of auto-recovery. Getting it sends no request."""
-        return ReplicationSwitch(self.tree, self.root)
+    def auditor_election(self) -> AuditorElection:
+        """The election of the auditor."""
+        return self.replication.election
 
     @property
-    def auditor_election(self) -> TreeElection:
-        """The election of the auditor. Getting it sends no request."""
-        return TreeElection(self.tree, self.root)
+    def worker_reports(self) -> WorkerReports:
+        """The progress of the replication workers."""
+        return self.replication.reports
 
     @property
-    def worker_reports(self) -> NodeReports:
-        """The progress of the replication workers. Getting it sends no request."""
-        return NodeReports(self.tree, self.root)
+    def vacations(self) -> VacationStore:
+        """The bookies that leave."""
+        return self.replication.vacations
 
     @property
-    def vacations(self) -> NodeVacations:
-        """The vacations of bookies. Getting it sends no request."""
-        return NodeVacations(self.tree, self.root)
+    def check_times(self) -> CheckTimes:
+        """When the checks of the auditor ran, and how far its walks are."""
+        return self.replication.check_times
 
     @property
-    def check_times(self) -> ReplicationCheckTimes:
-        """When the checks ran, and how far the walks are. Getting it sends no request."""
-        return ReplicationCheckTimes(self.tree, self.root)
-
-    @property
-    def identities(self) -> NodeIdentities:
-        """The versions that show that a bookie is the same one. Getting it sends no request."""
-        return NodeIdentities(self.tree, self.root)
-
-    def _notes(self, name: str, kind: type[Note]) -> NodeNotes[Note]:
-        return NodeNotes(self.tree, self.root, self.replication_locks, name, kind)
+    def identities(self) -> BookieIdentities:
+        """The versions that show that a bookie is the same one."""
+        return self.replication.identities
 
     async def initialize(self) -> None:
         """Create the missing nodes of the cluster."""

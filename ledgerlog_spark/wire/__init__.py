@@ -7,9 +7,10 @@
   `slice_requests`: the requests for byte ranges of entries. `version_3`: recognises and refuses
   requests of version 3.
 - `ledger_metadata`: the ledger's record. `znodes`: the path of a ledger's znode, and the `LAYOUT`
-  node. `registration`, `cookie`: the records of a bookie. `replication_lock`: the lock of a ledger
-  that re-replication takes. `protobuf`: the encodings of Protocol Buffers that these records need.
-  `known_bookie`, `accepted_loss`: records of ledgerlog's own about a bookie.
+  node. `registration`, `cookie`: the records of a bookie. `underreplication`: the nodes of
+  Apache's auto-recovery. `protobuf`: the encodings of Protocol Buffers that these records need.
+  `known_bookie`, `accepted_loss`: records of ledgerlog's own about a bookie. `repair_notes`,
+  `repair_nodes`: the notes of ledgerlog's own auto-recovery, and their bytes.
   `topology`: places and the policy that an operator set.
 
 Every decoder accepts any bytes, and raises only `WireFormatError` (`MetadataFormatError` for the

@@ -19,8 +19,6 @@ WHOLE_LEDGER: Final = -1
 HOLES_MAX: Final = 200
 RANGES_MAX: Final = 32
 MOVES_MAX: Final = 200
-TASKS_MAX: Final = 64
-BLOCKED_MAX: Final = 100
 
 
 class HoleKind(StrEnum):
@@ -60,7 +58,7 @@ class Holes:
 
         Holes of the same member, fragment and kind are joined. Above `RANGES_MAX` ranges, a hole
         is the whole fragment. Above `HOLES_MAX` holes, the note has one hole: every member, every
-        fragment. So a note may ask for more than was found, and never for less.
+        fragment. So a note may have more than was found, and never less.
         """
         joined: dict[tuple[str, int, HoleKind], tuple[EntryRange, ...]] = {}
         for hole in holes:
@@ -155,7 +153,7 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempts:
+class FailedAttempts:
     """The failed attempts to heal one ledger: a note of `<root>-repair/attempts`.
 
     Attributes:
@@ -174,7 +172,7 @@ class Attempts:
     tried_ms: int = 0
     retry_after_ms: int = 0
 
-    def merged(self, other: Attempts) -> Attempts:
+    def merged(self, other: FailedAttempts) -> FailedAttempts:
         """The newer note."""
         return other
 
@@ -195,7 +193,7 @@ class WorkerReport:
     """The progress of one worker: an ephemeral node in `<root>-repair/workers`.
 
     Attributes:
-        tasks: The ledgers that the worker handles now, at most `TASKS_MAX`.
+        tasks: The ledgers that the worker handles now, at most 1,000.
         ledgers_healed: Ledgers that this run of the worker healed.
         entries_copied: Entries that this run copied.
         bytes_copied: Bytes that this run copied.
@@ -252,7 +250,7 @@ class Vacation:
         ledgers_left: Ledgers that named it at the newest walk; -1 before the first one.
         bytes_total: Estimated bytes at the first walk (length x Qw / E); -1 before it.
         bytes_left: Estimated bytes at the newest walk; -1 before the first one.
-        blocked: The first ledgers that cannot move now, at most `BLOCKED_MAX`.
+        blocked: The first ledgers that cannot move now, at most 1,000.
         blocked_count: Number of all these ledgers.
         detail: What the vacation waits for, as a sentence.
         returns: Number of starts of the bookie during the vacation.

@@ -38,6 +38,7 @@ PAUSES = {
     "datasource/stream/watched_logs.py patiently": "PATIENCE",
     "log/reading/record_reader.py _relisted": "another error; a closed client; the caller",
     "metadata/registration.py _keep": "a bookie is announced until it stops",
+    "metadata/replication/election.py _follow": "a candidate follows the votes until it leaves",
     "metadata/zookeeper/session.py _read": "the deadline, which `_wait_until_connected` looks at",
     "upkeep/service.py keep_up": "a signal cancels it",
     "upkeep/service.py run": "a signal cancels it",

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from ledgerlog_spark.errors import MetadataFormatError
+from ledgerlog_spark.metadata.replication.election import TreeAuditorVote
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.tree import NodeKind
 from ledgerlog_spark.waits import within
@@ -127,6 +128,26 @@ async def test_an_own_vote_that_was_forgotten_is_no_obstacle(two: Two) -> None:
     candidacy = await first.auditor_election.join("a")
     await happens(candidacy.elected)
     assert len(await votes(first)) == 1
+    await candidacy.leave()
+
+
+async def test_a_vote_that_arrives_late_before_its_repetition_is_deleted(two: Two) -> None:
+    first, _ = two
+    election = f"{first.root}/underreplication/auditorelection"
+    names = []
+    for _ in range(2):
+        created = await first.tree.create(
+            f"{election}/V_",
+            b'bookieId: "a"\n',
+            kind=NodeKind.EPHEMERAL_SEQUENTIAL,
+            make_parents=True,
+        )
+        names.append(created.path.rpartition("/")[2])
+    session_id = first.tree.session_id
+    candidacy = TreeAuditorVote(first.tree, election, names[1], "a", session_id)
+    candidacy.begin()
+    await happens(candidacy.elected)
+    assert await votes(first) == names[1:]
     await candidacy.leave()
 
 

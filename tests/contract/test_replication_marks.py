@@ -169,7 +169,7 @@ async def test_empty_directories_are_deleted_up_to_the_next_mark(two: Two) -> No
 
 
 async def test_a_cleanup_never_removes_a_mark_of_another_process(two: Two) -> None:
-    """H6: marks and deletions of two processes in one directory, again and again."""
+    """Marks and deletions of two processes in one directory, again and again."""
     first, second = two
 
     async def mark_and_delete(stores: MetadataStores, ledger_id: int) -> None:

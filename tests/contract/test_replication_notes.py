@@ -10,7 +10,7 @@ import pytest
 from ledgerlog_spark.errors import MetadataFormatError
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.wire.repair_notes import (
-    Attempts,
+    FailedAttempts,
     Hole,
     HoleKind,
     Holes,
@@ -36,7 +36,7 @@ async def noted(stores: MetadataStores, after: int = -1) -> list[int]:
 async def test_notes_of_all_kinds_read_back_whole(two: Two) -> None:
     first, second = two
     unreadable = Unreadable((UnreadableRange(3, 4, True, (("b1", "no_entry"),)),), "w1", 17)
-    attempts = Attempts(3, "no_spare", "no bookie is left", "w1", 17, 5_000)
+    attempts = FailedAttempts(3, "no_spare", "no bookie is left", "w1", 17, 5_000)
     moves = Moves.of([Move("b1", 0, MoveReason.PLACEMENT)])
     await first.holes.add(LEDGER, Holes.of([HOLE]))
     await first.moves.add(LEDGER, moves)
@@ -48,10 +48,10 @@ async def test_notes_of_all_kinds_read_back_whole(two: Two) -> None:
         (second.unreadable, unreadable),
         (second.attempts, attempts),
     ):
-        found = await store.load(LEDGER)  # type: ignore[attr-defined]
+        found = await store.load(LEDGER)
         assert found is not None
         assert found.value == note
-        assert await store.load(8) is None  # type: ignore[attr-defined]
+        assert await store.load(8) is None
 
 
 async def test_an_addition_merges_and_always_raises_the_version(two: Two) -> None:
@@ -68,11 +68,11 @@ async def test_an_addition_merges_and_always_raises_the_version(two: Two) -> Non
 
 async def test_the_newest_attempt_replaces_the_older_one(two: Two) -> None:
     first, _ = two
-    await first.attempts.add(LEDGER, Attempts(1, "no_spare"))
-    await first.attempts.add(LEDGER, Attempts(2, "grace"))
+    await first.attempts.add(LEDGER, FailedAttempts(1, "no_spare"))
+    await first.attempts.add(LEDGER, FailedAttempts(2, "grace"))
     found = await first.attempts.load(LEDGER)
     assert found is not None
-    assert found.value == Attempts(2, "grace")
+    assert found.value == FailedAttempts(2, "grace")
 
 
 async def test_additions_at_the_same_time_are_all_there(two: Two) -> None:

@@ -52,7 +52,7 @@ async def test_a_change_of_the_switch_is_noticed(two: Two) -> None:
 async def test_the_delay_is_stored_as_apache_stores_it(two: Two) -> None:
     first, second = two
     assert await second.recovery_switch.lost_bookie_delay() is None
-    await first.recovery_switch.initialize_delay()
+    await first.recovery_switch.initialize_delay(60)
     await first.recovery_switch.initialize_delay(5)
     found = await second.recovery_switch.lost_bookie_delay()
     assert found is not None

@@ -17,19 +17,32 @@ STORAGE = "bookie_server/storage/ledger_storage.py"
 
 MUTATIONS = [
     Mutation(
-        "directories_take_a_forgotten_tombstone_for_a_home",
-        OPENING,
-        "            await one.reclaim(one.ledger_ids & other.ledger_ids)\n"
-        "            await other.reclaim(one.ledger_ids & other.ledger_ids)\n",
-        "            pass\n",
+        "directories_replay_forgotten_ledgers",
+        "bookie_server/storage/open_files.py",
+        "manifest.durable_upto and record.ledger_id not in states\n",
+        "manifest.durable_upto and False\n",
         "a bookie never starts again after a crash, although each ledger has one home",
     ),
     Mutation(
-        "directories_keep_a_released_tombstone_in_limbo",
-        OPENING,
-        "            await one.reclaim(one.ledger_ids & other.ledger_ids)\n",
-        "            await one.reclaim()\n",
-        "a bookie never starts again after a loss, although each ledger has one home",
+        "directories_leave_out_records_after_the_manifest",
+        "bookie_server/storage/open_files.py",
+        "record.sequence <= manifest.durable_upto and record.ledger_id not in states\n",
+        "record.ledger_id not in states\n",
+        "a start loses the ledgers that are newer than the MANIFEST",
+    ),
+    Mutation(
+        "directories_forget_a_home_before_the_manifest",
+        STORAGE,
+        "return ledger_id in self._states or self._drops.is_leaving(ledger_id)",
+        "return ledger_id in self._states",
+        "after a crash, two directories have the state of a ledger",
+    ),
+    Mutation(
+        "directories_stay_a_home_for_ever",
+        "bookie_server/storage/drops.py",
+        "        self._leaving &= self._shared.states.changed\n",
+        "",
+        "a full directory refuses the adds of a ledger that it has forgotten",
     ),
     Mutation(
         "dead_directory_says_absent",

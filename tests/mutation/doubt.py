@@ -231,8 +231,8 @@ MUTATIONS = [
     Mutation(
         "doubt_released_ledger_is_forgotten_in_limbo",
         f"{STORAGE}/drops.py",
-        "NO_DOUBT if state.ledger_id in self._elsewhere else self._shared.health.doubt,\n",
-        "NO_DOUBT,\n",
+        "            doubt=self._shared.health.doubt,\n",
+        "",
         "the bookie denies lost entries of a ledger that was released before",
     ),
 ]

@@ -335,4 +335,25 @@ MUTATIONS = [
         "        if cookie.instance_id",
         "the record of a bookie that runs elsewhere is replaced",
     ),
+    Mutation(
+        "record_is_given_up_after_any_change",
+        RECORD,
+        "        else:\n            self._version = None if found is None else found.version\n",
+        "        else:\n            self._is_stopped = True\n",
+        "after an operator has changed the record, a later doubt is never dated",
+    ),
+    Mutation(
+        "record_of_a_newer_copy_is_replaced",
+        RECORD,
+        "            self._refuse_older(self._compared(local, known, may_miss=False), known)\n",
+        "            self._compared(local, known, may_miss=False)\n",
+        "a process with an older copy takes the record of the process with the newest one",
+    ),
+    Mutation(
+        "copies_that_start_together_serve_both",
+        RECORD,
+        "                    raise error\n            try:\n",
+        "                    pass\n            try:\n",
+        "two processes serve with the same directory, each without the entries of the other",
+    ),
 ]

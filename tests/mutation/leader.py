@@ -9,6 +9,62 @@ LOG = "ledgerlog_spark/log"
 
 MUTATIONS = [
     Mutation(
+        "opener_reads_the_claim_once",
+        f"{PROTOCOL}/leader/opening.py",
+        "            check_claim(self.log, head, self._claim)\n",
+        "",
+        "an opener seals a ledger after another client has claimed the log",
+    ),
+    Mutation(
+        "recovery_of_a_leader_has_no_floor",
+        f"{PROTOCOL}/leader/leader.py",
+        "lm.RecoverLedger(request, ledger.ledger_id, ledger.last_confirmed)",
+        "lm.RecoverLedger(request, ledger.ledger_id, -1)",
+        "a recovery that finds too few bookies closes the ledger below acknowledged entries",
+    ),
+    Mutation(
+        "leader_goes_on_after_a_loss",
+        f"{PROTOCOL}/leader/leader.py",
+        "        if event.last_entry_id < ledger.last_confirmed:\n",
+        "        if False:\n",
+        "a ledger that was closed without acknowledged entries becomes an item",
+    ),
+    Mutation(
+        "absence_counts_across_sessions",
+        f"{PROTOCOL}/leader/standing.py",
+        "                looks, session_id = 0, found.session_id",
+        "                session_id = found.session_id",
+        "an outage that ended all sessions makes a live claimant look dead",
+    ),
+    Mutation(
+        "absence_counts_after_one_session_time",
+        f"{PROTOCOL}/leader/standing.py",
+        "if looks >= ABSENT_SESSION_TIMES * LOOKS_IN_A_SESSION_TIME:",
+        "if looks >= LOOKS_IN_A_SESSION_TIME:",
+        "a live claimant that creates its node again looks dead",
+    ),
+    Mutation(
+        "candidate_node_ends_with_its_first_session",
+        f"{PROTOCOL}/leader/candidacy.py",
+        "        self._is_due = True\n        return self.begin()\n",
+        "        return []\n",
+        "a client that lost its session looks dead",
+    ),
+    Mutation(
+        "ended_leader_stays_a_candidate",
+        f"{LOG}/leader/host.py",
+        "            self._spawn(self._leave(claim))\n",
+        "            pass\n",
+        "the node of a leader that was closed deposes later leaders",
+    ),
+    Mutation(
+        "contested_leader_changes_the_list",
+        f"{PROTOCOL}/leader/leader.py",
+        "not self._listing.is_idle or ledgers.contested:",
+        "not self._listing.is_idle:",
+        "a fenced leader lists another ledger, which the opener has to seal too",
+    ),
+    Mutation(
         "leader_rolls_while_it_closes",
         "ledgerlog_spark/protocol/leader/leader.py",
         "        self._ledgers.wants_roll = False\n        self._forgive()\n",
@@ -147,39 +203,37 @@ MUTATIONS = [
     ),
     Mutation(
         "leader_goes_on_after_fence",
-        f"{PROTOCOL}/leader/leader.py",
-        """        if isinstance(event.error, LOST):
-            return self._stop(self._appends.deposed(event.error))
-        ledger.is_broken = True""",
-        """        ledger.is_broken = True""",
+        f"{PROTOCOL}/leader/standing.py",
+        "        if self._mine.isdisjoint(open_ids(head)):\n",
+        "        if False:\n",
         "a replaced leader continues in a new ledger",
     ),
     Mutation(
         "leader_misses_what_broke_early",
         f"{PROTOCOL}/leader/leader.py",
-        "        self._ledgers.next.is_broken = event.ledger_id in self._broken_early\n",
+        "        self._break(self._ledgers.next, self._broken_early.get(event.ledger_id))\n",
         "",
         "appends go to a ledger whose writer failed before `LedgerCreated` arrived",
     ),
     Mutation(
         "leader_tries_for_ever",
         f"{PROTOCOL}/leader/leader.py",
-        "if attempts.is_hopeless and (is_needed or self.phase is LeaderPhase.CLOSING):",
+        "if attempts.is_hopeless and (is_needed or self.phase is lm.LeaderPhase.CLOSING):",
         "if False:",
         "appends wait for a ledger that cannot be made, without end",
     ),
     Mutation(
         "leader_gives_up_what_it_does_not_need",
         f"{PROTOCOL}/leader/leader.py",
-        "if attempts.is_hopeless and (is_needed or self.phase is LeaderPhase.CLOSING):",
+        "if attempts.is_hopeless and (is_needed or self.phase is lm.LeaderPhase.CLOSING):",
         "if attempts.is_hopeless:",
         "an outage of the store ends a leader whose ledger is well",
     ),
     Mutation(
         "leader_counts_old_failures",
         f"{PROTOCOL}/leader/leader.py",
-        "        ledger.is_broken = True\n        self._forgive()\n",
-        "        ledger.is_broken = True\n",
+        "        self._break(ledger, event.error)\n        self._forgive()\n",
+        "        self._break(ledger, event.error)\n",
         "failures from a time when no append waited end the leader immediately",
     ),
     Mutation(
@@ -192,7 +246,7 @@ MUTATIONS = [
     Mutation(
         "leader_close_leaves_ledger_made_too_late",
         f"{PROTOCOL}/leader/leader.py",
-        "return self._drop(event.ledger_id) if event.error is None else []",
+        "return [*self._drops.begin(event.ledger_id if event.error is None else None)]",
         "return []",
         "a ledger whose creation ended after the leader stopped stays forever",
     ),
@@ -227,9 +281,9 @@ MUTATIONS = [
     ),
     Mutation(
         "leader_look_ends_with_an_outage",
-        f"{PROTOCOL}/leader/leader.py",
-        "            self._is_look_due = True\n            return [self._looking.fail",
-        "            return [self._looking.fail",
+        f"{PROTOCOL}/leader/look.py",
+        "            self._is_due = True\n            return [self.attempts.fail",
+        "            return [self.attempts.fail",
         "a deletion in an outage is never noticed",
     ),
     Mutation(
@@ -330,11 +384,9 @@ MUTATIONS = [
     Mutation(
         "leader_tries_again_to_close_what_another_recovered",
         f"{PROTOCOL}/leader/leader.py",
-        "        assert event.request == self._closing.request\n"
-        "        if isinstance(event.error, LOST):\n"
-        "            return self._stop(self._appends.deposed(event.error))\n",
-        "        assert event.request == self._closing.request\n",
-        "a replaced leader continues in its next ledger",
+        "        if isinstance(event.error, lm.LOST) and not ledger.may_recover:\n",
+        "        if False:\n",
+        "a leader closes a ledger that another program recovered again and again",
     ),
     Mutation(
         "leader_lists_its_next_ledger_first",
@@ -369,7 +421,7 @@ MUTATIONS = [
     Mutation(
         "ended_leader_watches_the_head",
         f"{LOG}/leader/host.py",
-        "            self._cancel_watch()\n",
+        "        for cancel in self._watches:\n            cancel()\n",
         "",
         "each leader that ends leaves a watch",
     ),
@@ -439,9 +491,9 @@ MUTATIONS = [
     ),
     Mutation(
         "look_forgets_a_change_meanwhile",
-        f"{PROTOCOL}/leader/leader.py",
-        "        self._looking.succeed()\n",
-        "        self._looking.succeed()\n        self._is_look_due = False\n",
+        f"{PROTOCOL}/leader/look.py",
+        "        self.attempts.succeed()\n        return self.begin()\n",
+        "        self.attempts.succeed()\n        self._is_due = False\n        return []\n",
         "a deletion during a look at the head is never noticed",
     ),
     Mutation(

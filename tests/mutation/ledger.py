@@ -251,7 +251,7 @@ _RECOVERY = [
         "recovery_ignores_floor",
         f"{PROTOCOL}/ledger/recover/recovery.py",
         """        if self._tail.write_back.last_add_confirmed < self._floor_entry_id:
-            return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
+            return self._load(RecoveryPhase.CHECKING)
         self.phase = RecoveryPhase.CLOSING""",
         """        self.phase = RecoveryPhase.CLOSING""",
         "a ledger is closed below an entry that a durable reference needs",
@@ -259,8 +259,8 @@ _RECOVERY = [
     Mutation(
         "recovery_adopts_below_floor",
         f"{PROTOCOL}/ledger/recover/recovery.py",
-        "if result.current.value.last_entry_id < self._floor_entry_id:",
-        "if result.current.value.last_entry_id < -1:",
+        "if closed.value.last_entry_id < self._floor_entry_id:",
+        "if closed.value.last_entry_id < -1:",
         "a close by another client below the floor is reported as success",
     ),
     Mutation(
@@ -475,13 +475,27 @@ _READING = [
     Mutation(
         "reader_absent_without_reload",
         f"{PROTOCOL}/ledger/read/reader.py",
-        "if self._is_confirmed_by_reload or self._reloads == self._settings.reloads_max:",
-        "if True:",
+        "        if self._is_absence_confirmed:\n",
+        "        if True:\n",
+        "an entry is called absent by bookies that were replaced meanwhile",
+    ),
+    Mutation(
+        "reader_silence_before_a_reload_is_absence",
+        f"{PROTOCOL}/ledger/read/reader.py",
+        "was_absent = self._tallies[head].verdict is Verdict.ABSENT",
+        "was_absent = True",
+        "an entry is called absent by bookies that were replaced after the reload",
+    ),
+    Mutation(
+        "reader_absent_after_the_last_reload",
+        f"{PROTOCOL}/ledger/read/reader.py",
+        "return m.Failure.ENTRY_UNKNOWN if is_last else None",
+        "return m.Failure.ENTRY_ABSENT if is_last else None",
         "an entry is called absent by bookies that were replaced meanwhile",
     ),
     Mutation(
         "reader_unknown_is_absent",
-        f"{PROTOCOL}/ledger/read/reader.py",
+        f"{PROTOCOL}/ledger/read/tally.py",
         "absent = all(code.is_absent for code in self.codes.values())",
         "absent = any(code.is_absent for code in self.codes.values())",
         "an entry that one replica could not read is called absent",

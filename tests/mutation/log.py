@@ -78,8 +78,8 @@ MUTATIONS = [
     Mutation(
         "pages_sweep_ends_at_current_schema",
         "ledgerlog_spark/protocol/log/sweep.py",
-        "Walk(kind, paged, 0, end_key(kind, paged))",
-        "Walk(kind, paged, 0, "
+        "ListWalk(kind, paged, 0, end_key(kind, paged))",
+        "ListWalk(kind, paged, 0, "
         "head.schema_id + 1 if paged is head.schemas else end_key(kind, paged))",
         "pages of schemas newer than the current one are deleted",
     ),

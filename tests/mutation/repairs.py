@@ -235,4 +235,11 @@ MUTATIONS = [
         "",
         "a power loss takes the record of what was given up",
     ),
+    Mutation(
+        "repair_requests_a_collection_for_any_id",
+        f"{REPAIR}/repairs.py",
+        "            if self._storage.is_known(ledger_id):\n                self._on_deleted",
+        "            if True:\n                self._on_deleted",
+        "each read of an id that no ledger has lists all ledgers of the cluster",
+    ),
 ]

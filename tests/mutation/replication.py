@@ -222,7 +222,7 @@ _ELECTION = [
     Mutation(
         "lost_answer_of_a_vote_votes_again",
         f"{STORES}/election.py",
-        "                if name is not None:\n                    return name\n",
+        "            if name is not None:\n                return name\n",
         "",
         "a candidate votes twice",
         equivalent="`_look` deletes the first vote, which has the same session and candidate",
@@ -312,8 +312,9 @@ _NOTES = [
     Mutation(
         "unknown_fields_of_a_note_are_dropped",
         NODES,
-        "value.keys() != types.keys()",
-        "not value.keys() >= types.keys()",
+        "        if not isinstance(value, dict) or value.keys() != types.keys():\n",
+        "        value = {name: value[name] for name in types}\n"
+        "        if not isinstance(value, dict) or value.keys() != types.keys():\n",
         "a note of a later release is written back without its new fields",
     ),
     Mutation(
@@ -475,17 +476,30 @@ _LEDGERS = [
     Mutation(
         "ids_are_shared",
         IDS,
-        "            order.outcome = failure or numbers[: order.count]\n"
-        "            del numbers[: order.count]\n",
-        "            order.outcome = failure or numbers[: order.count]\n",
+        "                del numbers[: order.count]\n",
+        "",
         "two ledgers get one id",
     ),
     Mutation(
         "ids_of_a_full_transaction",
         IDS,
-        "if sum(each.count for each in served) + order.count > COUNT_MAX:",
-        "if False:",
+        "while self._orders and count + self._orders[0].count <= COUNT_MAX:",
+        "while self._orders:",
         "one transaction takes any number of ids",
+    ),
+    Mutation(
+        "transactions_for_ids_are_unbounded",
+        IDS,
+        "while self._orders and len(self._transactions) < TRANSACTIONS_MAX:",
+        "while self._orders:",
+        "the requests for ids delay the other requests of a client",
+    ),
+    Mutation(
+        "calls_that_wait_for_ids_are_forgotten",
+        IDS,
+        "        self._transactions.discard(task)\n        self._begin()\n",
+        "        self._transactions.discard(task)\n",
+        "a client creates no ledgers any more",
     ),
 ]
 

@@ -97,7 +97,7 @@ _STANDING_STILL = [
     Mutation(
         "leader_stands_still_after_a_failed_attempt",
         f"{PROTOCOL}/leader/leader.py",
-        "return self._advance() if any(woken) else []",
+        "return self._advance() if any(a.wake(event.request) for a in self._attempts) else []",
         "return []",
         "a leader whose attempt at a ledger failed makes no other",
     ),

@@ -82,7 +82,8 @@ _LEDGERS = [
     Mutation(
         "reload_counts_for_later_entries",
         f"{PROTOCOL}/ledger/read/reader.py",
-        "            self._is_confirmed_by_reload = False\n            effects.append",
+        "            self._is_confirmed_by_reload = self._is_absence_confirmed = False\n"
+        "            effects.append",
         "            effects.append",
         "the reload for one entry counts for the entries after it",
     ),

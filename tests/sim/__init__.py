@@ -1,10 +1,10 @@
 """The cluster simulator: the shipped machines and the shipped storage in virtual time.
 
 `World` owns a `Scheduler`, a network, a metadata store, bookies and clients. A client runs one
-machine of `ledgerlog_spark.protocol`. A bookie is the `LedgerStorage` of `bookie_server.storage` on
-a disk that can lose power, and the same scheduler steps its coroutines. A `Checker` gets the
-answers of bookies, the changes of the store and the results of clients. It raises `Violation` as
-soon as an invariant of docs/PROTOCOL.md does not hold.
+machine of `ledgerlog_spark.protocol`. A bookie is the storage of `bookie_server.storage` on one or
+two disks (`directories.py`) that can lose power, and the same scheduler steps its coroutines. A
+`Checker` gets the answers of bookies, the changes of the store and the results of clients. It
+raises `Violation` as soon as an invariant of docs/PROTOCOL.md does not hold.
 
 Random schedules (`schedule.py`) draw everything from a seed, each decision by its own key
 (`draws.py`). So a fault can be left out without an effect on the others, and `shrink.py` can find

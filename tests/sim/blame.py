@@ -38,8 +38,12 @@ EXPLAINED_BY = {
 while the client was running."""
 
 
-def judge(client: SimClient, indication: Any, checker: Checker, faults: Faults) -> None:
-    """Require that what a client reports is true, or explained by a fault in its lifetime."""
+def judge(client: SimClient, event: Any, indication: Any, checker: Checker, faults: Faults) -> None:
+    """Require that what a client reports is true, or explained by a fault in its lifetime.
+
+    Args:
+        event: What the client handled when it reported the failure.
+    """
     if not isinstance(indication, m.LedgerFailed | m.ReadFailed):
         return
     failure = indication.failure
@@ -61,7 +65,10 @@ def judge(client: SimClient, indication: Any, checker: Checker, faults: Faults) 
         require(checker.is_deleted, "L35", f"{about}, nobody deleted the ledger")
     elif failure is Failure.NEEDS_OPERATOR:
         floor: Any = client.machine._floor_entry_id
-        end = checker.record.last_entry_id if checker.record.is_closed else checker.last_confirmed
+        is_loaded = isinstance(event, m.MetadataLoaded) and event.versioned is not None
+        require(is_loaded, "L35", f"{about} after {type(event).__name__}, not after a load")
+        record = event.versioned.value
+        end = record.last_entry_id if record.is_closed else checker.last_confirmed
         is_floor = floor > end or faults.happened_between("rot", 0)
         require(is_floor, "L35", f"{about} with the floor {floor}, the end is {end}")
     elif failure is Failure.ENTRY_ABSENT:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from random import Random
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bookie_server.core.doubt import standing_of
@@ -13,17 +13,17 @@ from bookie_server.core.manifest_codec import FileState, decode_manifest
 from bookie_server.core.record import JournalRecordKind
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
 from bookie_server.core.settings import StorageSettings
-from bookie_server.errors import StorageError
+from bookie_server.errors import StorageError, UnusableDirectoryError
 from bookie_server.ports import MetadataAnswer
 from bookie_server.service.collector import Collector
 from bookie_server.service.releaser import Releaser
 from bookie_server.storage.compaction.cycle import Compacted
-from bookie_server.storage.files.manifest import initialize_directory
+from bookie_server.storage.directories.opening import BookieStorage
 from bookie_server.storage.ledger_storage import LedgerStorage
-from bookie_server.storage.shared import Shared
 from ledgerlog_spark.model import NO_ENTRY, Code
 from tests.sim.checker import require
-from tests.sim.disk import SECTOR, SimDisk, SimFileSystem, tear_tail
+from tests.sim.directories import SimDirectories
+from tests.sim.disk import SECTOR, SimDisk, tear_tail
 from tests.sim.late_add import late_add
 from tests.sim.records import RecordsFromStore
 from tests.sim.runtime import Host
@@ -47,6 +47,7 @@ SETTINGS = StorageSettings(
 EVERY_FILE_PERCENT = 101
 """Files without a deleted entry are compacted too, because few files in a schedule have one."""
 RELEASE_PAUSE_MS = 1
+UNTIL_HEALED_US = 1 << 60
 COLLECTOR_INTERVAL_MS = 3_600_000
 """Longer than any schedule, so passes run only when a schedule requests them."""
 
@@ -88,7 +89,7 @@ class SimBookie:
     Attributes:
         is_up: Whether its process runs. The bookie serves as soon as its storage is open.
         boots: Number of starts.
-        is_new: Whether no start has made the directory's first MANIFEST durable yet.
+        directories: Its directories and their disks.
         is_rotten: Whether a bit of its files has flipped.
         unanswered: Number of requests that its storage got and has not answered.
         last_adds: The newest adds of writers that it got.
@@ -99,13 +100,11 @@ class SimBookie:
         self.world = world
         self.name = name
         number = int(name.lstrip("b"))
-        self.disk = SimDisk(Random(world.draws.seed * 64 + number))
-        self.storage: LedgerStorage | None = None
+        self.directories = SimDirectories(world.draws.seed * 64 + number, world.options.directories)
+        self.storage: BookieStorage | None = None
         self.host: Host | None = None
-        self.files: SimFileSystem | None = None
         self.is_up = True
         self.boots = 0
-        self.is_new = True
         self.collector: Collector | None = None
         self.latency_us = (20, 400)
         self.settings = replace(SETTINGS, pieces_max=world.options.pieces_max)
@@ -117,6 +116,11 @@ class SimBookie:
         self._answers = 0
         self._writable_changes = 0
         self._waiting: list[Callable[[], None]] = []
+
+    @property
+    def disk(self) -> SimDisk:
+        """The disk of its first directory."""
+        return self.directories.disks[0]
 
     def start(self) -> None:
         """Start the bookie. Requests during the boot wait, as on a listening socket."""
@@ -131,21 +135,10 @@ class SimBookie:
             self.host.call_later(delay_us, lambda: self.world.crash(self.name, "boot"))
 
     async def _boot(self, host: Host) -> None:
-        self.files = SimFileSystem(self.disk, host, latency_us=self.latency_us)
+        metadata = MetadataFromStore(self.world, self.name)
         try:
-            if self.is_new:
-                await initialize_directory(self.files)
-                self.is_new = False
-            storage = await LedgerStorage.open(
-                Shared(
-                    files=self.files,
-                    clock=host,
-                    tasks=host,
-                    settings=self.settings,
-                    metadata=MetadataFromStore(self.world, self.name),
-                )
-            )
-        except StorageError:
+            storage = await self.directories.open(host, self.latency_us, self.settings, metadata)
+        except (StorageError, UnusableDirectoryError):
             host.call_later(1_000, lambda: self.world.stop_failed(self.name, host))
             return
         if self.host is not host:
@@ -153,7 +146,8 @@ class SimBookie:
         self._note_boot()
         self.storage = storage
         storage.on_state_change = self._on_state_change
-        storage.compactor.on_compacted = self._on_compacted
+        for directory in storage.directories:
+            directory.compactor.on_compacted = self._on_compacted
         self.collector = Collector(
             storage=storage,
             listing=ListingFromStore(self.world, host),
@@ -187,9 +181,17 @@ class SimBookie:
         """If the storage has failed, stop the bookie after its pending answers."""
         self._writable_changes += 1
         storage, host = self.storage, self.host
-        if storage is not None and storage.failure is not None and host is not None:
-            host.call_soon(lambda: self._ask_failed(storage))
+        if storage is None or host is None:
+            return
+        for directory in storage.directories:
+            if directory.failure is not None:
+                host.call_soon(partial(self._ask_failed, directory))
+        if storage.failure is not None:
             host.call_later(8_000, lambda: self.world.stop_failed(self.name, host))
+        elif self.has_failed_directory:
+            self.world.note(self.name, "has lost a directory, and is read-only")
+            self.world.checkers.mark("one of two directories failed")
+            self.world.faults.lasts("disk", UNTIL_HEALED_US)
 
     def _ask_failed(self, storage: LedgerStorage) -> None:
         """Check PROTOCOL.md#L38: after a failed write or sync, no answer means "absent", and
@@ -210,7 +212,8 @@ class SimBookie:
 
     def require_nothing_in_flight(self) -> None:
         """Check that no bytes are in flight, because no request waits (PROTOCOL.md#V11)."""
-        left = 0 if self.storage is None else self.storage._health.in_flight_bytes
+        parts = () if self.storage is None else self.storage.directories
+        left = sum(directory._health.in_flight_bytes for directory in parts)
         require(not left, "V11", f"{self.name} counts {left} bytes in flight, nothing is")
 
     def stop(self, *, power: bool) -> None:
@@ -223,12 +226,9 @@ class SimBookie:
             self.host.kill()
             self.host = None
         self.storage = self.collector = None
-        if power:
-            self.disk.lose_power()
-        else:
-            self.disk.crash_process()
+        self.directories.stop(power=power)
 
-    def serve(self, request: Callable[[LedgerStorage], None]) -> bool:
+    def serve(self, request: Callable[[BookieStorage], None]) -> bool:
         """Pass a request to the storage, now or when it is open. False if the process is down."""
         if not self.is_up:
             return False
@@ -240,7 +240,7 @@ class SimBookie:
             self._run(request)
         return True
 
-    def _run(self, request: Callable[[LedgerStorage], None]) -> None:
+    def _run(self, request: Callable[[BookieStorage], None]) -> None:
         assert self.storage is not None
         request(self.storage)
 
@@ -248,6 +248,12 @@ class SimBookie:
     def has_failed(self) -> bool:
         """Whether its disk failed. The process ends a moment later."""
         return self.storage is not None and self.storage.failure is not None
+
+    @property
+    def has_failed_directory(self) -> bool:
+        """Whether a directory failed. The bookie serves without it until it is restarted."""
+        parts = () if self.storage is None else self.storage.directories
+        return any(directory.failure is not None for directory in parts)
 
     @property
     def is_registered(self) -> bool:
@@ -270,7 +276,7 @@ class SimBookie:
 
     def tear(self) -> None:
         """Lose power in the middle of a write. The next boot cuts the torn tail."""
-        active = self.storage and self.storage._keeper.active
+        active = self.storage and self.storage.directories[0]._keeper.active
         self.stop(power=True)
         content = active and self.disk.durable_names.get(active.entry.slot)
         if active and content and active.end + SECTOR <= active.entry.size_bytes:
@@ -320,8 +326,14 @@ class SimBookie:
     def make_slow(self, latency_us: tuple[int, int]) -> None:
         """From now on, each operation of the disk takes a time in this range."""
         self.latency_us = latency_us
-        if self.files is not None:
-            self.files.latency_us = latency_us
+        self.directories.make_slow(latency_us)
+
+    def heal(self) -> None:
+        """End all faults of the disks, and the process if a directory has failed."""
+        self.directories.heal()
+        self.make_slow((20, 400))
+        if self.has_failed_directory and not self.has_failed:
+            self.world.kill(self.name)
 
     def _may_crash(self, what: str) -> None:
         """Perhaps let the process or the machine die at the moment when it sends an answer."""
@@ -332,7 +344,7 @@ class SimBookie:
         if world.faults.happens(rate, "answer crash", what, self.name, self._answers):
             world.scheduler.call_later(0, lambda: world.crash(self.name, "answer"))
 
-    def _once(self, storage: LedgerStorage, answered: Callable[..., None]) -> Callable[..., None]:
+    def _once(self, storage: BookieStorage, answered: Callable[..., None]) -> Callable[..., None]:
         """Return a function that passes the first answer on while this process lives."""
         is_open = True
         self.unanswered += 1
@@ -367,7 +379,7 @@ class SimBookie:
         if not request.is_recovery:
             self.last_adds.append(request)
 
-        def store(storage: LedgerStorage) -> None:
+        def store(storage: BookieStorage) -> None:
             is_new = not checkers.of(request.ledger_id).copies.has_begun(self.name, request)
             sent = checkers.add_begun(self.name, request)
             is_full, changes = not storage.is_writable, self._writable_changes
@@ -390,7 +402,7 @@ class SimBookie:
             answer(Code.BUSY, None)
             return self.is_up
 
-        def look(storage: LedgerStorage) -> None:
+        def look(storage: BookieStorage) -> None:
             promise = checkers.promise(self.name, request.ledger_id, request.entry_id)
 
             def answered(code: Code, stored: bytes | None) -> None:
@@ -411,7 +423,7 @@ class SimBookie:
             answer(Code.BUSY, ())
             return self.is_up
 
-        def look(storage: LedgerStorage) -> None:
+        def look(storage: BookieStorage) -> None:
             promise = checkers.promise(self.name, request.ledger_id, request.first_entry_id)
 
             def answered(code: Code, stored: Sequence[bytes]) -> None:
@@ -428,7 +440,7 @@ class SimBookie:
             answer(Code.BUSY, NO_ENTRY)
             return self.is_up
 
-        def look(storage: LedgerStorage) -> None:
+        def look(storage: BookieStorage) -> None:
             promise = checkers.promise(self.name, ledger_id, -1)
 
             def answered(code: Code, lac: int) -> None:
@@ -443,7 +455,7 @@ class SimBookie:
         """Handle the LAC that a writer announces or writes."""
         checkers = self.world.checkers
 
-        def store(storage: LedgerStorage) -> None:
+        def store(storage: BookieStorage) -> None:
             if not is_written:
                 storage.announce_lac(ledger_id, lac, key)
                 return
@@ -461,7 +473,7 @@ class SimBookie:
     def collect(self, on_done: Callable[[], None] = lambda: None) -> None:
         """Begin a pass of garbage collection, if the bookie serves."""
 
-        async def collect(collector: Collector, storage: LedgerStorage) -> None:
+        async def collect(collector: Collector, storage: BookieStorage) -> None:
             await collector.collect()
             storage.compactor.request(EVERY_FILE_PERCENT)
             on_done()

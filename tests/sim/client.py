@@ -126,7 +126,7 @@ class SimClient:
                 continue
             self.world.note(self.name, effect)
             checker.indicated(self, effect)
-            judge(self, effect, checker.of(self.ledger_id), self.world.faults)
+            judge(self, event, effect, checker.of(self.ledger_id), self.world.faults)
             if isinstance(
                 effect, m.LedgerClosed | m.LedgerFailed | m.RangeRead | m.ReadFailed | m.LacRead
             ):

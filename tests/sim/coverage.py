@@ -194,7 +194,8 @@ class Coverage:
 
         def counted(machine: LogMachine[Any], *replies: Any) -> list[Any]:
             for reply in replies:
-                self.codes[f"{type(reply).__name__}.{reply.outcome.name}"] += 1
+                if (outcome := getattr(reply, "outcome", None)) is not None:
+                    self.codes[f"{type(reply).__name__}.{outcome.name}"] += 1
             effects = step(machine, *replies)
             for effect in effects:
                 self.effects[type(effect).__name__] += 1

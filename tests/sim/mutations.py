@@ -30,6 +30,7 @@ from ledgerlog_spark.protocol.ledger.read.reader import LedgerReader
 from ledgerlog_spark.protocol.ledger.recover import fencing
 from ledgerlog_spark.protocol.ledger.recover import reads as recovery_reads
 from ledgerlog_spark.protocol.ledger.recover.reads import EntryTally, RecoveryReads
+from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
 from ledgerlog_spark.protocol.ledger.recover.tail import RecoveryTail, TailStep
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline, SentRun
 from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
@@ -228,12 +229,22 @@ def _forget_the_first_close(self: LedgerWriter, event: Any) -> list[Any]:
     return _on_close_requested(self, event)
 
 
+_close_recovered = LedgerRecovery._close
+
+
+def _floor_from_an_old_record(self: LedgerRecovery) -> list[Any]:
+    assert self._tail is not None
+    if self._tail.write_back.last_add_confirmed < self._floor_entry_id:
+        return self._stop(Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
+    return _close_recovered(self)
+
+
 _see_about_the_head = LedgerReader._see_about_the_head
 _reader_replied = LedgerReader._on_read_replied
 
 
 def _absent_at_once(self: LedgerReader) -> list[Any]:
-    self._is_confirmed_by_reload = True
+    self._is_confirmed_by_reload = self._is_absence_confirmed = True
     return _see_about_the_head(self)
 
 
@@ -345,6 +356,9 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "one_negative_is_enough": Mutation(
         "C8", ((recovery_reads, "negative_quorum", lambda _quorum: 1),)
+    ),
+    "floor_from_an_old_record": Mutation(
+        "C14", ((LedgerRecovery, "_close", _floor_from_an_old_record),)
     ),
     "fence_one_is_enough": Mutation(
         "C3", ((fencing, "is_covered", lambda _quorum, known: known != 0),)

@@ -126,6 +126,7 @@ class Options:
     cas_late_rate: float = 0.0
     store_away_rate: float = 0.0
     horizon_ms: int = 400
+    directories: int = 1
 
 
 def drawn(draws: Draws) -> Options:
@@ -186,6 +187,7 @@ def _workload(draws: Draws, *, tight: bool) -> Options:
         metadata_attempts_max=draws.pick((3, 12, 12), "metadata attempts"),
         session_ms=draws.pick((0, 20, 100), "session"),
         horizon_ms=400 + 4 * span_ms,
+        directories=draws.pick((1, 1, 2), "directories"),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ledgerlog_spark.protocol.ledger.write.writer import LedgerWriter
 
 if TYPE_CHECKING:
+    from tests.sim.disk import SimDisk
     from tests.sim.world import World
 
 US = 1_000
@@ -116,13 +117,17 @@ class FaultPlan:
         if not self._may_go() or not world.faults.take(f"disk {what} error {number}"):
             return
         world.note(victim, f"the next {what} fails")
-        faults = world.bookies[victim].disk.faults
+        faults = self._disk(victim, number).faults
         if what == "sync":
             faults.sync_errors += 1
         elif what == "write":
             faults.write_errors += 1
         else:
             faults.read_errors += 1
+
+    def _disk(self, victim: str, number: int) -> SimDisk:
+        """Return a disk of a bookie."""
+        return self.draws.pick(self.world.bookies[victim].directories.disks, "which disk", number)
 
     def _fill(self, kind: str, number: int) -> None:
         world, victim = self.world, self._victim(kind, number)
@@ -131,7 +136,7 @@ class FaultPlan:
             return
         world.note(victim, "has a full disk")
         world.checkers.mark("disk full")
-        disk = world.bookies[victim].disk
+        disk = self._disk(victim, number)
         disk.faults.capacity_bytes = disk.used_bytes() + self.draws.integer(
             0, 1 << 12, "room", number
         )

@@ -193,9 +193,9 @@ def test_a_failure_in_a_calm_cluster_is_explained_by_nothing(failure: Failure) -
     world.run_for(20)
     failed = m.LedgerFailed(failure, is_definite=True, last_add_confirmed=NO_ENTRY)
     with pytest.raises(Violation, match="no fault in its time"):
-        judge(world.clients["w"], failed, world.checker, world.faults)
+        judge(world.clients["w"], m.Start(), failed, world.checker, world.faults)
     world.kill("b0")
-    judge(world.clients["w"], failed, world.checker, world.faults)
+    judge(world.clients["w"], m.Start(), failed, world.checker, world.faults)
     world.restart("b0")
     world.audit()
 

@@ -128,7 +128,7 @@ REASONS: dict[str, str] = {
     "*/retry.py:RetryPolicy.pauses_ms": "hosts of logs and transports use it: test_retry",
     "*/recover/reads.py:PresenceBatches.*": "bookies of schedules know batches: test_recovery",
     "*/quorum.py:is_acknowledged": "pipelines of unstriped ledgers count bits themselves",
-    "*/reader.py:ReplicaTally.failure": "every replica garbled: test_reader",
+    "*/tally.py:ReplicaTally.failure": "every replica garbled: test_reader",
     "*/reader.py:LedgerReader.*": "bookies without batches, reloads that meet changes: test_reader",
     "*/answers.py:*": "refusals, and reads that wait without a fence: test_ledger_storage",
     "*/recovery.py:LedgerRecovery._on_*": "records that cannot be read, wrong keys: test_recovery",

@@ -29,7 +29,6 @@ from tests.sim.bookie import SimBookie
 from tests.sim.checker import Checker, require
 from tests.sim.checkers import Checkers
 from tests.sim.client import SimClient
-from tests.sim.disk import Faults as DiskFaults
 from tests.sim.draws import Draws
 from tests.sim.faults import Faults
 from tests.sim.late_add import KEY
@@ -354,8 +353,7 @@ class World:
         self.faults.is_healed = True
         self.network.heal()
         for name, bookie in self.bookies.items():
-            bookie.disk.faults = DiskFaults()
-            bookie.make_slow((20, 400))
+            bookie.heal()
             self.restart(name)
         self.note("world", "healed")
 

@@ -5,7 +5,9 @@ b opens                    a process begins to open the log
 a add 3                    an append of 3 records, 100 bytes
 a confirmed 900            the ledger's entries reached an ack quorum
 a broken 900               the ledger's bookies fail, and nothing replaces them
-a fenced 900               another process fenced the ledger
+a fenced 900               another process fenced the ledger, and its writer noticed
+x recovers 900 2           another program recovers and closes the ledger with 2 entries
+b dies                     the process is gone, and the store deletes its candidate node
 a ok                       the oldest request is carried out and answered
 a ok write head            ... the oldest request that begins with these words
 a rest                     all requests except timers, oldest first
@@ -22,6 +24,7 @@ from typing import Any
 from ledgerlog_spark.protocol.leader import messages as lm
 from ledgerlog_spark.protocol.ledger.messages import StartTimer
 from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.claim import claim_of
 from tests.transcripts.log_player import describe as describe_request
 from tests.transcripts.log_player import short
 from tests.unit.leader.bench import Bench, Process
@@ -42,6 +45,10 @@ class LeaderPlayer:
         """Return the effects of one command, as lines."""
         self.output = []
         name, verb, *arguments = command.split()
+        if verb == "recovers":
+            ledger_id, count = map(int, arguments)
+            self.bench.seal(ledger_id, keep=count)
+            return []
         if verb in {"opens", "leads"}:
             self._begin(name)
         if verb != "opens":
@@ -89,6 +96,8 @@ class LeaderPlayer:
                 process.lose_reply(applied=verb == "reply")
             case "timer":
                 process.fire()
+            case "dies":
+                self.bench.candidates.discard(process.machine._candidacy.claim)
             case "rolls":
                 process.tell(lm.RollRequested())
             case _:
@@ -116,12 +125,19 @@ def describe(effect: Any) -> str:  # noqa: PLR0911 - one line for each effect
             return f"seal {effect.ledger_id}"
         case lm.CloseLedger():
             return f"close {effect.ledger_id}"
+        case lm.RecoverLedger():
+            return f"recover {effect.ledger_id} floor={effect.floor_entry_id}"
+        case lm.JoinCandidates():
+            return f"join candidates claim={_number(effect.claim)}"
+        case lm.ReadCandidate():
+            return f"read candidate claim={_number(effect.claim)}"
         case m.DropLedger():
             return f"drop {effect.ledger_id}"
         case m.WriteHead(token, head):
             ledgers = " ".join(f"{o.ledger_id}@{o.first_offset}" for o in head.open_ledgers)
             opened = f" open {ledgers}" if ledgers else ""
-            return f"write head end={head.end_offset}{opened} token={short(token)}"
+            claim = f" claim={_number(claim_of(head))}" if claim_of(head) else ""
+            return f"write head end={head.end_offset}{opened}{claim} token={short(token)}"
         case lm.AppendEntry():
             return f"append to {effect.ledger_id} entry {effect.entry_id} at {effect.first_offset}"
         case StartTimer(_, delay_ms):
@@ -144,3 +160,8 @@ def describe(effect: Any) -> str:  # noqa: PLR0911 - one line for each effect
             return f"stopped {type(effect.error).__name__} at {effect.end_offset}{doubt}"
         case _:
             return describe_request(effect)
+
+
+def _number(claim: str) -> int:
+    """The number of the process with this claim, counted from 1."""
+    return int(claim, 16) >> 64

@@ -216,7 +216,7 @@ class BookieView:
         return self.serving.repair.as_fields()
 
     def disk_info(self) -> dict[str, int]:
-        """Return the free bytes and the size of the devices, with BookKeeper's names."""
+        """Return the free bytes and the size of the devices, under the names of BookKeeper."""
         space = self.disk_space
         return {"freeSpace": space.free, "totalSpace": space.total}
 

@@ -4,7 +4,8 @@ At a start, the MANIFESTs with raised counters are durable first, then the recor
 compare-and-swap, then the bookie serves. So a directory with a smaller counter than the record is
 an older copy (`core.directory_identity`). While a directory gets data, its counter rises once in an
 interval. It also rises at a clean stop. At most one rise of each counter waits for the metadata
-store.
+store. If another process changes the record while the bookie serves, the bookie replaces the record
+if a start would accept it. Otherwise, it writes the record no more.
 
 After each possible loss, the record gets the new epoch of doubt, which is durable in the MANIFEST.
 The id of the transaction of this write, or of a later one, dates the doubt: a ledger that a later
@@ -23,6 +24,7 @@ from bookie_server.core.directory_identity import (
     DirectoryIdentity,
     FoundOutside,
     compare_all,
+    equal_copy,
     found_outside,
     known_bookie,
     missing_directory,
@@ -30,7 +32,7 @@ from bookie_server.core.directory_identity import (
     refusal,
 )
 from bookie_server.core.doubt import Doubt
-from bookie_server.errors import StorageError
+from bookie_server.errors import DirectoryIdentityError, StorageError
 from bookie_server.ports import Tasks
 from bookie_server.service.logging import fields_of, get_logger
 from ledgerlog_spark.errors import LedgerLogError, MetadataVersionError
@@ -131,6 +133,9 @@ class DirectoryRecord:
             found = await self._known.read(self._bookie_id)
             known, version = (None, None) if found is None else (found.value, found.version)
             self._refuse_older(self._compared(local, known, may_miss=change is not None), known)
+            for path, identity in zip(self._paths, local, strict=True):
+                if error := equal_copy(path, self._bookie_id, identity, known):
+                    raise error
             try:
                 if change is None:
                     await self._write(local, version)
@@ -242,13 +247,30 @@ class DirectoryRecord:
         try:
             await self._write(local, self._version)
         except MetadataVersionError as error:
-            # An operator has changed the record, or another process serves with this bookie id.
-            self._is_stopped = True
-            _logger.error("record_was_changed", **fields_of(error))  # noqa: TRY400 - no bug
+            _logger.warning("record_was_changed", **fields_of(error))
+            await self._accept_change(local)
         except LedgerLogError as error:
             _logger.warning("counter_not_written", **fields_of(error))
         finally:
             self._is_writing = False
+
+    async def _accept_change(self, local: Sequence[DirectoryIdentity]) -> None:
+        """Let the next call replace the changed record, if a start would accept it.
+
+        An operator has changed the record, or another process serves with this bookie id. Without a
+        record of its own, this process could not date a later doubt.
+        """
+        try:
+            found = await self._known.read(self._bookie_id)
+            known = None if found is None else found.value
+            self._refuse_older(self._compared(local, known, may_miss=False), known)
+        except DirectoryIdentityError as error:
+            self._is_stopped = True
+            _logger.error("record_refused", **fields_of(error))  # noqa: TRY400 - no bug
+        except LedgerLogError as error:
+            _logger.warning("counter_not_written", **fields_of(error))
+        else:
+            self._version = None if found is None else found.version
 
     async def _write(self, local: Sequence[DirectoryIdentity], version: Version | None) -> None:
         self._version = await self._known.write(self._bookie_id, known_bookie(local), version)

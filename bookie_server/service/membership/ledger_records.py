@@ -11,7 +11,7 @@ from bookie_server.service.logging import fields_of, get_logger
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataError, MetadataFormatError
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.registration import Registration
-from ledgerlog_spark.metadata.replication.locks import ReplicationLocks
+from ledgerlog_spark.metadata.replication.ports import LedgerLocks
 from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
 
 _logger = get_logger("collector")
@@ -95,7 +95,7 @@ class StoreLedgerListing:
 class StoreLedgerRecords:
     """Implements `LockableRecords` with ledger metadata and the locks of re-replication."""
 
-    def __init__(self, ledgers: LedgerStore, locks: ReplicationLocks, bookie_id: str) -> None:
+    def __init__(self, ledgers: LedgerStore, locks: LedgerLocks, bookie_id: str) -> None:
         self._ledgers = ledgers
         self._locks = locks
         self._bookie_id = bookie_id

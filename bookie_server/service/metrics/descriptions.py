@@ -161,8 +161,8 @@ MEANINGS: Final = {
         "At the start: records that were read back from unfinished files."
     ),
     "storage_boot_rewritten_records": (
-        "At the start: valid records after the durable part of a file, which were copied to a new"
-        " file."
+        "At the start: valid records that followed the durable part of a file. The start copied"
+        " them to a new file."
     ),
     "storage_boot_torn_tails": (
         "At the start: files that end with an incomplete or damaged group of records."

@@ -327,7 +327,9 @@ class Repairs:
         report = await repair_ledger(self._parts, ledger_id, doubt, has_state=has_state)
         self.progress.note(ledger_id, report)
         if report.ended.outcome is RepairOutcome.DELETED:
-            self._on_deleted(ledger_id)
+            # A client may read any id that no ledger has. Only a state is to be dropped.
+            if self._storage.is_known(ledger_id):
+                self._on_deleted(ledger_id)
         elif report.ended.outcome is RepairOutcome.WAITING:
             self._perhaps_recover(ledger_id, report)
         return report

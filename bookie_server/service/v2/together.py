@@ -63,7 +63,7 @@ class TogetherConnection(PeerConnection):
         writes, adds = self.shares.writes, self.shares.adds
         if writes.is_waiting or adds.is_waiting or adds.unsent_bytes > UNSENT_BYTES_MAX:
             return None
-        # The lane `adds` already counts the frames. Now it also counts the copies of the runs.
+        # The lane `adds` counts the frames from their arrival. The copies of the runs count too.
         room_bytes = min(writes.allowance_bytes, adds.allowance_bytes)
         segment = Segment(bodies, start, count_max, room_bytes)
         if segment.count < TOGETHER_FRAMES_MIN:

@@ -29,9 +29,13 @@ class Homes:
         self._expected: dict[int, _Expected] = {}
 
     def of(self, ledger_id: int) -> LedgerStorage | None:
-        """Return the directory that has the state of a ledger, or None."""
+        """Return the directory that has the state of a ledger, or None.
+
+        After a directory has forgotten the ledger, it stays the home until the change is durable.
+        Otherwise, after a crash, two directories would have a state of the ledger.
+        """
         for storage in self._storages:
-            if storage.is_known(ledger_id):
+            if storage.is_home(ledger_id):
                 return storage
         return None
 

@@ -58,19 +58,14 @@ def naming(path: str, directories_count: int) -> Iterator[None]:
 async def _joined(opened: Sequence[LedgerStorage], tasks: Tasks) -> BookieStorage:
     if len(opened) == 1:
         return opened[0]
-    await _require_one_home(opened)
+    _require_one_home(opened)
     joined = LedgerDirectories(opened, tasks)
     await joined.losses.follow()
     return joined
 
 
-async def _require_one_home(directories: Sequence[LedgerStorage]) -> None:
+def _require_one_home(directories: Sequence[LedgerStorage]) -> None:
     for one, other in combinations(directories, 2):
-        if one.ledger_ids & other.ledger_ids:
-            # The replay brings a forgotten tombstone back if its record is in a file that was not
-            # finished. Meanwhile, another directory may have become the home of the ledger.
-            await one.reclaim(one.ledger_ids & other.ledger_ids)
-            await other.reclaim(one.ledger_ids & other.ledger_ids)
         both = one.ledger_ids & other.ledger_ids
         if both:
             raise shared_ledger(min(both), one.path, other.path)

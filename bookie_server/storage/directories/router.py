@@ -91,7 +91,7 @@ class LedgerDirectories:
 
     def is_known(self, ledger_id: int) -> bool:
         """Return whether a directory has a state of the ledger."""
-        return self._homes.of(ledger_id) is not None
+        return any(directory.is_known(ledger_id) for directory in self.directories)
 
     def is_fenced(self, ledger_id: int) -> bool:
         """Return whether regular adds of the ledger are refused."""

@@ -7,6 +7,7 @@ indications, and keeps the bytes of the entries that the machine appends.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -14,25 +15,32 @@ from typing import Any
 from ledgerlog_spark.client.handles.creation import LedgerSpec
 from ledgerlog_spark.client.host.event_queue import EventQueue
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.log.host import LogHost
+from ledgerlog_spark.log.host import LogHost, outcome_of
 from ledgerlog_spark.log.leader.ledger_writer import LeaderWriter
 from ledgerlog_spark.log.reading.open_ends import read_one
-from ledgerlog_spark.metadata.tree import CancelWatch
+from ledgerlog_spark.metadata.tree import CancelWatch, NodeMissingError
 from ledgerlog_spark.protocol.leader.entry import decode_entry_header
 from ledgerlog_spark.protocol.leader.leader import LeaderLog
 from ledgerlog_spark.protocol.leader.messages import (
     AppendEntry,
+    CandidateRead,
+    CandidatesJoined,
+    CloseAnswered,
     CloseLedger,
     CreateLedger,
     HeadChanged,
+    JoinCandidates,
     LeaderEvent,
     LeaderIndication,
     LedgerCreated,
     LedgerEnd,
     LedgerSealed,
+    ReadCandidate,
+    RecoverLedger,
     SealLedger,
+    SessionReplaced,
 )
-from ledgerlog_spark.protocol.ledger.messages import Payload, Start, StartTimer
+from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome, Payload, Start, StartTimer
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log.seal import LOG_ID_KEY
 from ledgerlog_spark.waits import forever
@@ -75,20 +83,27 @@ class LeaderHost(EventQueue[LeaderEvent]):
         self._send_appends = send_appends
         self._written: dict[int, LeaderWriter] = {}
         self._ordered: LeaderWriter | None = None
-        self._cancel_watch: CancelWatch | None = None
+        self._candidates = log.store.candidates(log.log_id)
+        self._claim: str | None = None  # the claim of this client's candidate node, if it has one
+        self._watches: list[CancelWatch] = []
         self._requests: dict[type, Callable[[Any], Coroutine[Any, Any, Any]]] = {
             **dict.fromkeys(_STORE_REQUESTS, log.perform),
             m.DropLedger: self._drop,
             CreateLedger: self._create,
             SealLedger: self._seal,
             CloseLedger: self._close,
+            RecoverLedger: self._recover,
+            JoinCandidates: self._join,
+            ReadCandidate: self._look_for,
         }
 
     def start(self) -> None:
         """Start the machine. The head is watched first, so that no change of the head is missed."""
-        self._cancel_watch = self._log.store.watch_head(
-            self._log.log_id, lambda: self.post(HeadChanged())
-        )
+        store = self._log.store
+        self._watches = [
+            store.watch_head(self._log.log_id, lambda: self.post(HeadChanged())),
+            store.watch_session(lambda: self.post(SessionReplaced())),
+        ]
         self.post(Start())
 
     def stop(self) -> None:
@@ -97,14 +112,17 @@ class LeaderHost(EventQueue[LeaderEvent]):
         self.retire()
 
     def retire(self) -> None:
-        """Stop writing.
+        """Stop writing, and leave the candidates.
 
         The machine has ended, and only deletes ledgers whose creation is still pending.
         """
         self._cancel_timers()
-        if self._cancel_watch is not None:
-            self._cancel_watch()
-            self._cancel_watch = None
+        for cancel in self._watches:
+            cancel()
+        self._watches.clear()
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            self._spawn(self._leave(claim))
         for ledger in self._written.values():
             ledger.abandon()
         self._written.clear()
@@ -203,3 +221,40 @@ class LeaderHost(EventQueue[LeaderEvent]):
         if ledger is not None:
             ledger.abandon()
         return await self._log.perform(effect)
+
+    async def _recover(self, effect: RecoverLedger) -> CloseAnswered:
+        try:
+            metadata = await self._log.ledgers.seal(
+                effect.ledger_id, floor_entry_id=effect.floor_entry_id
+            )
+        except LedgerLogError as error:
+            return CloseAnswered(effect.request, error=error)
+        ledger = self._written.pop(effect.ledger_id, None)
+        if ledger is not None:
+            ledger.abandon()
+        return CloseAnswered(effect.request, metadata.last_entry_id, metadata.length)
+
+    # --- candidates ---
+
+    async def _join(self, effect: JoinCandidates) -> CandidatesJoined:
+        self._claim = effect.claim
+        try:
+            outcome, _ = await outcome_of(self._candidates.join(effect.claim))
+        except NodeMissingError:
+            outcome = MetadataOutcome.GONE
+        if not self._watches:  # the leader ended meanwhile
+            await self._leave(effect.claim)
+        return CandidatesJoined(effect.request, outcome)
+
+    async def _leave(self, claim: str) -> None:
+        """Delete the candidate node. If this fails, the node ends with the session."""
+        with contextlib.suppress(LedgerLogError):
+            await self._candidates.leave(claim)
+
+    async def _look_for(self, effect: ReadCandidate) -> CandidateRead:
+        outcome, look = await outcome_of(self._candidates.look(effect.claim))
+        if look is None:
+            return CandidateRead(effect.request, outcome)
+        return CandidateRead(
+            effect.request, outcome, look.is_there, look.session_id, look.session_timeout_ms
+        )

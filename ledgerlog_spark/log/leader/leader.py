@@ -1,4 +1,4 @@
-"""The leader of a log: appends records and returns their positions (LOGS.md#J1-J12).
+"""The leader of a log: appends records and returns their positions (LOGS.md#J1-J15).
 
 The leader gathers records into an entry. The entry is sent when it has the maximum size or number
 of records, when the linger has ended, or when no entry is in flight. So a single append is sent
@@ -148,6 +148,7 @@ class Leader:
         Takes at most `open_timeout_ms` of the settings, 120 s by default.
 
         Raises:
+            LeaderDeposedError: Another client opened the log as its leader meanwhile; definite.
             LeaderTimeoutError: The call took longer; retriable. If the list may contain the new
                 ledger, this client may be the leader, and the error is not definite.
             LogKindError: The log is not a leader log.

@@ -34,7 +34,7 @@ from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX, LogPropertie
 from ledgerlog_spark.protocol.log.read.versions import listed_ledgers
 from ledgerlog_spark.protocol.log.state.records import Item, LogHead, LogKind, Paged, ProducerRecord
 from ledgerlog_spark.protocol.log.state.rows import ITEMS
-from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.state.walk import ListWalk
 from ledgerlog_spark.protocol.log.sweep import (
     STEP_LEDGERS_MAX,
     LedgerSweep,
@@ -386,7 +386,7 @@ class _LogSweep:
 
     async def _items(self) -> tuple[Item, ...]:
         name = self._head.name
-        walk: Walk[Item] = Walk(ITEMS, self._head.items, 0, self._head.end_offset)
+        walk: ListWalk[Item] = ListWalk(ITEMS, self._head.items, 0, self._head.end_offset)
         while walk.wanted:
             pages = await self._host.store.read_pages(self._log_id, walk.wanted)
             if pages is None:

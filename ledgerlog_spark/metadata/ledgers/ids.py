@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from dataclasses import dataclass
 
 from ledgerlog_spark.errors import (
@@ -23,9 +24,12 @@ from ledgerlog_spark.errors import (
     RemoteProtocolError,
 )
 from ledgerlog_spark.metadata import tree as znodes
+from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.znodes import PathStyle
 
 COUNT_MAX = 64
+TRANSACTIONS_MAX = 4
+"""Number of transactions for new ids at the same time."""
 ATTEMPTS_MAX = 3
 NUMBER_END = (1 << 31) - 1
 HIGH_PREFIX = "HOB-"
@@ -33,10 +37,10 @@ HIGH_PREFIX = "HOB-"
 
 @dataclass(eq=False, slots=True)
 class _Order:
-    """A call that waits for new ids, and its ids or its error."""
+    """A call that waits for new ids."""
 
     count: int
-    outcome: list[int] | LedgerLogError | None = None
+    ids: asyncio.Future[list[int]]
 
 
 class LedgerIds:
@@ -53,8 +57,9 @@ class LedgerIds:
         self._is_short: bool | None = True if self._is_flat else None
         self._high: int | None = None
         self._removals: set[asyncio.Task[None]] = set()
-        self._orders: list[_Order] = []
-        self._turn = asyncio.Lock()
+        # calls that wait for a transaction, as many as the program makes at the same time
+        self._orders: deque[_Order] = deque()
+        self._transactions: set[asyncio.Task[None]] = set()
 
     async def take(self, count: int) -> list[int]:
         """Return `count` (1 to 64) new ids, in ascending order.
@@ -66,37 +71,43 @@ class LedgerIds:
                 f"{count} ids were requested, but one call returns 1 to {COUNT_MAX} ids",
                 count=count,
             )
-        order = _Order(count)
+        loop = asyncio.get_running_loop()
+        order = _Order(count, loop.create_future())
         self._orders.append(order)
-        try:
-            async with self._turn:
-                if order.outcome is None:
-                    await self._serve()
-        finally:
-            if order.outcome is None:
-                self._orders.remove(order)
-        if isinstance(order.outcome, LedgerLogError):
-            raise order.outcome
-        assert order.outcome is not None, "the turn of an order serves it"
-        return order.outcome
+        if len(self._orders) == 1:
+            loop.call_soon(self._begin)  # the other calls of this turn of the loop come before it
+        return await forever(order.ids, "each request of the transaction has a deadline")
 
-    async def _serve(self) -> None:
-        """Serve the oldest orders with one transaction."""
-        served: list[_Order] = []
-        for order in self._orders:
-            if sum(each.count for each in served) + order.count > COUNT_MAX:
-                break
-            served.append(order)
-        numbers: list[int] = []
-        failure: LedgerLogError | None = None
+    def _begin(self) -> None:
+        """Begin transactions for the waiting calls, at most `TRANSACTIONS_MAX` at the same time."""
+        while self._orders and len(self._transactions) < TRANSACTIONS_MAX:
+            served: list[_Order] = []
+            count = 0
+            while self._orders and count + self._orders[0].count <= COUNT_MAX:
+                count += self._orders[0].count
+                served.append(self._orders.popleft())
+            task = asyncio.get_running_loop().create_task(self._serve(served, count))
+            self._transactions.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._transactions.discard(task)
+        self._begin()
+
+    async def _serve(self, served: list[_Order], count: int) -> None:
         try:
-            numbers = await self._take(sum(order.count for order in served))
-        except LedgerLogError as error:
-            failure = error
-        for order in served:
-            order.outcome = failure or numbers[: order.count]
-            del numbers[: order.count]
-        self._orders = [order for order in self._orders if order.outcome is None]
+            numbers = await self._take(count)
+        except BaseException as error:  # every call gets its outcome, also after a bug
+            for order in served:
+                if not order.ids.done():
+                    order.ids.set_exception(error)
+            if not isinstance(error, LedgerLogError):
+                raise
+        else:
+            for order in served:
+                if not order.ids.done():
+                    order.ids.set_result(numbers[: order.count])
+                del numbers[: order.count]
 
     async def _take(self, count: int) -> list[int]:
         if self._is_short is None:
@@ -116,9 +127,9 @@ class LedgerIds:
         return await self._take_long(count)
 
     async def close(self) -> None:
-        """Wait until the deletion of each used id's node has succeeded or failed."""
-        while self._removals:
-            await asyncio.gather(*self._removals, return_exceptions=True)
+        """Wait until the requests of all calls, and the deletions of nodes, have ended."""
+        while self._removals or self._transactions:
+            await asyncio.gather(*self._removals, *self._transactions, return_exceptions=True)
 
     async def _take_long(self, count: int) -> list[int]:
         for _ in range(ATTEMPTS_MAX):

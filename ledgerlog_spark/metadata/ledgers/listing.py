@@ -7,7 +7,7 @@ it does not list: a directory of the layout has at most 10,000 ledgers, except i
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
@@ -38,7 +38,7 @@ _LOWER_DIGITS: Final = 4
 """Number of digits of the id in a name below the top level, in all layouts with several levels."""
 
 
-class LedgerListing:
+class LedgerIdListing:
     """The ids of the ledgers below one root."""
 
     def __init__(self, tree: znodes.ZnodeTree, root: str, style: PathStyle) -> None:
@@ -74,7 +74,7 @@ class LedgerListing:
 
     async def _directories(
         self, tops: list[str], levels: tuple[re.Pattern[str], ...], after: int, last: int
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str, None]:
         """Paths of the lowest directories that may have ids of the range, in ascending order."""
         below = len(levels) - 1
         for name in tops:
@@ -84,7 +84,7 @@ class LedgerListing:
 
     async def _below(
         self, directory: str, levels: tuple[re.Pattern[str], ...], after: int, last: int
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str, None]:
         if len(levels) == 1:
             yield directory
             return

@@ -20,7 +20,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.ledgers.ids import LedgerIds, require_cluster
 from ledgerlog_spark.metadata.ledgers.layout import style_of
-from ledgerlog_spark.metadata.ledgers.listing import LedgerListing
+from ledgerlog_spark.metadata.ledgers.listing import LedgerIdListing
 from ledgerlog_spark.metadata.ledgers.walk import WALK_DEPTH, WalkedLedger, walked
 from ledgerlog_spark.metadata.replication.identities import NodeIdentities
 from ledgerlog_spark.metadata.replication.ports import BookieIdentity
@@ -44,7 +44,7 @@ class LedgerStore:
         self._root = root
         self._style = style_of(layout)
         self._ids = LedgerIds(tree, root, self._style)
-        self._listing = LedgerListing(tree, root, self._style)
+        self._listing = LedgerIdListing(tree, root, self._style)
         self._identities = NodeIdentities(tree, root)
 
     def path(self, ledger_id: int) -> str:
@@ -143,7 +143,7 @@ class LedgerStore:
             except znodes.TransactionFailedError as failure:
                 if not isinstance(failure.cause, znodes.NodeMissingError | MetadataVersionError):
                     raise failure.cause from failure
-                # the next reads show what has changed
+                # the reads of the next attempt show the change
             except MetadataUnknownError as error:
                 lost = error
             else:
@@ -205,7 +205,7 @@ class LedgerStore:
         Ledgers that are deleted during the walk are omitted. A record that cannot be decoded does
         not end the walk. A caller continues an earlier walk as it does for `ids`.
         """
-        return walked(self.ids(after, last), self.load, depth)
+        return walked(self._listing.ids(after, last), self.load, depth)
 
     def watch(self, ledger_id: int, on_change: OnChange) -> CancelWatch:
         """Watch the metadata of a ledger: `on_change` is called after a change or a new session."""
@@ -245,7 +245,7 @@ def _not_found(ledger_id: int) -> LedgerNotFoundError:
 def _changed(ledger_id: int) -> MetadataVersionError:
     return MetadataVersionError(
         f"another process changed the metadata of ledger {ledger_id}; nothing was changed, so load "
-        "it again and decide anew",
+        "it and decide again",
         ledger_id=ledger_id,
     )
 

@@ -7,7 +7,7 @@ newest reads are in memory. Equal ensembles share one object, because a cluster 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from ledgerlog_spark.errors import LedgerNotFoundError, MetadataFormatError
@@ -17,7 +17,7 @@ from ledgerlog_spark.model import Fragment, LedgerMetadata, Versioned
 WALK_DEPTH = 256
 """Number of records that a walk reads at the same time."""
 ENSEMBLES_MAX = 65_536
-"""Maximum number of different ensembles that are remembered. Then the memory begins again."""
+"""Maximum number of different ensembles that are remembered. Then all of them are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class WalkedLedger:
 
 
 def walked(
-    ids: AsyncIterator[int],
+    ids: AsyncGenerator[int, None],
     load: Callable[[int], Awaitable[Versioned[LedgerMetadata]]],
     depth: int,
 ) -> AsyncIterator[WalkedLedger]:

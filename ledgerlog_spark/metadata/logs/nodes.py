@@ -11,6 +11,7 @@ The paths are below `<root>-logs`, outside the ledgers root:
     ids/<id>/producers/<app>/ledgers/<ledger>   epoch, decimal
     ids/<id>/unlisted/<ledger>                  "listed", "staged", "made": the earlier state
     ids/<id>/queue/<token>-<number>             a writer that waits in the queue; ephemeral
+    ids/<id>/candidates/<claim>-<number>        a client that opens or leads the log; ephemeral
     ids/<id>/clock                              written to read the store's clock
     ids/<id>/deleted                            made when the log was deleted
 
@@ -53,6 +54,7 @@ class LogPaths:
     producers = _path("producers")
     mark = marks = _path("unlisted")
     queue = _path("queue")
+    candidates = _path("candidates")
     clock = _path("clock")
     deleted = _path("deleted")
 

@@ -2,10 +2,11 @@
 
 - `ports`: what the stores promise, without paths.
 - `marks`: Apache's queue of ledgers with lost bookies. `locks`: the lock of each ledger. `switch`:
-  the settings for the whole cluster. `election`: who is the auditor. `check_times`: when the checks
-  ran. Apache's daemons share these nodes.
+  the settings for the whole cluster. `election`: the choice of the auditor. `check_times`: when the
+  checks ran. Apache's daemons share these nodes.
 - `notes`: holes, moves, unreadable entries and attempts. `vacations`: bookies that leave.
   `reports`: the progress of workers. Only ledgerlog reads and writes these nodes.
+- `stores`: all of these stores of one cluster.
 - `identities`: the versions that show that a bookie is the same one.
 - `guarded`: deletions under a lock. `decoding`: the error for damaged nodes.
 """

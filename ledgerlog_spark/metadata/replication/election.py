@@ -35,12 +35,13 @@ class TreeElection:
         self._tree = tree
         self._directory = root + ELECTION
 
-    async def join(self, candidate_id: str) -> TreeCandidacy:
+    async def join(self, candidate_id: str) -> TreeAuditorVote:
         """Implements `AuditorElection.join`."""
         await znodes.make_persistent(self._tree, self._directory)
-        session_id = self._tree.session_id
         name = await self._vote(encode_holder(candidate_id))
-        candidacy = TreeCandidacy(self._tree, self._directory, name, candidate_id, session_id)
+        stat = await znodes.synced_stat(self._tree, f"{self._directory}/{name}")
+        owner = 0 if stat is None else stat.owner
+        candidacy = TreeAuditorVote(self._tree, self._directory, name, candidate_id, owner)
         candidacy.begin()
         return candidacy
 
@@ -55,13 +56,16 @@ class TreeElection:
         return None
 
     async def _vote(self, data: bytes) -> str:
-        """Create a vote, and return its name. After a lost reply, this session's vote is found."""
+        """Create a vote, and return its name.
+
+        A vote of this session and candidate, whose reply was lost now or in an earlier call, is
+        taken. Otherwise it could lead without an auditor.
+        """
         lost: MetadataUnknownError | None = None
         for _ in range(ATTEMPTS_MAX):
-            if lost is not None:
-                name = await self._own(data)
-                if name is not None:
-                    return name
+            name = await self._own(data)
+            if name is not None:
+                return name
             try:
                 created = await self._tree.create(
                     f"{self._directory}/{VOTE_PREFIX}",
@@ -87,8 +91,8 @@ class TreeElection:
         return None
 
 
-class TreeCandidacy:
-    """Implements `Candidacy`: a vote, and a task that follows its place among the votes."""
+class TreeAuditorVote:
+    """Implements `AuditorVote`: a vote, and a task that follows its place among the votes."""
 
     def __init__(
         self,
@@ -110,7 +114,7 @@ class TreeCandidacy:
 
     @property
     def may_publish(self) -> bool:
-        """Implements `Candidacy.may_publish`."""
+        """Implements `AuditorVote.may_publish`."""
         return (
             self.elected.is_set()
             and not self.lost.is_set()
@@ -123,7 +127,7 @@ class TreeCandidacy:
         self._task = asyncio.get_running_loop().create_task(self._follow())
 
     async def leave(self) -> None:
-        """Implements `Candidacy.leave`."""
+        """Implements `AuditorVote.leave`."""
         task, self._task = self._task, None
         self._lose()
         if task is not None:

@@ -28,7 +28,7 @@ class NodeIdentities:
     async def checks(self, identity: BookieIdentity) -> Sequence[znodes.NodeOperation]:
         """Implements `BookieIdentities.checks`.
 
-        The store compares only the numbers of versions, so a cookie that is deleted and made again
+        The store compares only the numbers of versions, so a cookie that is deleted and re-created
         after this call has the old number. But then the bookie's record has changed too, because a
         bookie of ledgerlog writes both in one transaction. For a bookie of Apache this gap remains,
         between the reads of this call and the transaction.
@@ -36,7 +36,7 @@ class NodeIdentities:
         found = await self._read(identity.bookie_id)
         if found is None or found[0] != identity:
             raise MetadataVersionError(
-                f"bookie {identity.bookie_id} has changed: its cookie was written again, or a "
+                f"bookie {identity.bookie_id} has changed: its cookie was re-written, or a "
                 "directory is another one or may have lost entries",
                 bookie_id=identity.bookie_id,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
 
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.metadata import tree as znodes
@@ -102,7 +102,7 @@ class ReplicationMarks:
 
         return cancel
 
-    async def _directories(self, names: tuple[str, ...], after: int) -> AsyncIterator[int]:
+    async def _directories(self, names: tuple[str, ...], after: int) -> AsyncGenerator[int, None]:
         """Ledger ids above `after` that have a directory below the directory `names`, ascending."""
         path = "/".join((self._root + MARKS, *names))
         children = [n for n in await znodes.children_of(self._tree, path) if LEVEL.fullmatch(n)]

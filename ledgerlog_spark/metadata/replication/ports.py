@@ -187,7 +187,7 @@ class RecoverySwitch(Protocol):
         ...
 
 
-class Candidacy(Protocol):
+class AuditorVote(Protocol):
     """One vote in the election of the auditor. It belongs to one session.
 
     Attributes:
@@ -211,7 +211,7 @@ class Candidacy(Protocol):
 class AuditorElection(Protocol):
     """Apache's election of the auditor: one auditor of either make."""
 
-    async def join(self, candidate_id: str) -> Candidacy:
+    async def join(self, candidate_id: str) -> AuditorVote:
         """Vote for oneself. `candidate_id` is a bookie id, or `host:port` of a daemon."""
         ...
 

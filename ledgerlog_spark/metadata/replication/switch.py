@@ -55,7 +55,7 @@ class ReplicationSwitch:
             return None
         return Versioned(decoded(self._delay, decode_delay, found.value), found.version)
 
-    async def initialize_delay(self, seconds: int = DELAY_SECONDS) -> None:
+    async def initialize_delay(self, seconds: int) -> None:
         """Implements `RecoverySwitch.initialize_delay`."""
         await znodes.make_persistent(self._tree, znodes.parent_of(self._delay))
         await znodes.make_node(self._tree, self._delay, encode_delay(seconds))

@@ -104,7 +104,7 @@ class NodeVacations:
 def _changed(path: str, bookie_id: str) -> MetadataVersionError:
     return MetadataVersionError(
         f"another process has just changed {path} of bookie {bookie_id}; nothing was changed, so "
-        "load it again and decide anew",
+        "load it and decide again",
         bookie_id=bookie_id,
         path=path,
     )

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -91,6 +92,9 @@ class ZookeeperSession:
         self._pending: set[asyncio.Future[Any]] = set()
         self._session_watches: dict[int, OnChange] = {}
         self._keys = itertools.count()
+        # What kazoo's threads hand over, at most one call for each request, watch and change.
+        self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._is_woken = False
         self.clock = StoreClock()
         handler = SequentialThreadingHandler()
         self._client = _Client(
@@ -439,9 +443,23 @@ class ZookeeperSession:
         )
 
     def _on_loop(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call `function` on the loop, from any thread. Do nothing if the loop is closed."""
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(function, *arguments)
+        """Call `function` on the loop, from any thread. Do nothing if the loop is closed.
+
+        To wake the loop is a system call, so calls that come together wake it once. They keep their
+        order.
+        """
+        self._calls.append((function, arguments))
+        if not self._is_woken:
+            self._is_woken = True
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._begin_calls)
+
+    def _begin_calls(self) -> None:
+        # A call that is added after this line wakes the loop again.
+        self._is_woken = False
+        while self._calls:
+            function, arguments = self._calls.popleft()
+            self._loop.call_soon(function, *arguments)
 
     def _state_changed(self, state: str) -> None:
         """Handle a change of the connection's state. kazoo calls this on its connection thread."""

@@ -3,7 +3,7 @@
 A leader has these phases. It accepts appends only while it is LEADING:
 
     NEW
-     │  Start: seal the open ledgers of the list, create a ledger, list it (LOGS.md#J1)
+     │  Start: claim the log (LOGS.md#J14), seal its open ledgers, list a new one (LOGS.md#J1)
     OPENING ── failed, timed out or given up ─────────────────────────────────┐
      │  the list has the new ledger instead of the sealed ledgers             │
     LEADING ── deposed, log deleted, no attempts left (LOGS.md#J12), given up ┤
@@ -24,9 +24,14 @@ A LEADING leader rolls to a next ledger in these steps:
      │
     close the old ledger, if it is still open, and make it an item of the list (LOGS.md#J5)
 
+A ledger that another client fenced is broken too. Before it is closed, the leader checks whether it
+still leads, and then recovers the ledger instead of closing it (LOGS.md#J15).
+
 - `leader`: the machine and its table. `messages`: its phases, limits, events and effects.
-- `opening`: makes a client the leader. `appends`: appends that are not acknowledged yet.
+- `opening`: makes a client the leader. `claim`: the claim of an opener. `candidacy`: its node.
+- `standing`: the check after a fence. `look`: reads of the head after a change. `appends`: appends
+  that are not acknowledged yet.
 - `rolling`: the ledgers of a leader. `list`: the changes that a leader makes to the log's list.
-- `attempts`: delays between attempts.
+- `attempts`: delays between attempts, and deletions of ledgers.
 - `entry`: an entry as bytes.
 """

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ledgerlog_spark.errors import (
+    DataLossError,
     LeaderDeposedError,
     LedgerClosedError,
     LedgerFencedError,
@@ -60,14 +61,24 @@ class LeaderLedger:
     """Time by the store's clock at which this ledger became the current ledger."""
     is_broken: bool = False
     """Whether the ledger's writer failed."""
+    fence: LedgerLogError | None = None
+    """The error of the writer if another client fenced, closed or deleted the ledger."""
+    may_recover: bool = False
+    """Whether this leader still led the log after the ledger was fenced (LOGS.md#J15)."""
     end: LedgerEnd | None = None
     """The contents of the ledger; None until this leader has closed the ledger."""
 
     def __repr__(self) -> str:
         return f"LeaderLedger({self.ledger_id}: {self.last_confirmed + 1} of {self.entries})"
 
+    @property
+    def is_contested(self) -> bool:
+        """Whether the ledger was fenced, and may belong to another leader now."""
+        return self.fence is not None and not self.may_recover and self.end is None
+
     def close_at(self, last_entry_id: int, size_bytes: int) -> None:
         """Record that the ledger is closed at its last confirmed entry."""
+        assert last_entry_id < self.entries, (self, last_entry_id)
         assert last_entry_id == self.last_confirmed, (self, last_entry_id)
         self.end = LedgerEnd(
             last_entry_id=last_entry_id,
@@ -152,6 +163,19 @@ class LeaderAppends:
             log=self._log,
             end_offset=self.end_offset,
             pending_end_offset=self.next_offset,
+        )
+
+    def lost(self, ledger: LeaderLedger, last_entry_id: int) -> DataLossError:
+        """The error of this leader if its ledger was closed without acknowledged entries."""
+        return DataLossError(
+            f"ledger {ledger.ledger_id} of log {self._log!r} was closed at entry {last_entry_id}, "
+            f"although entry {ledger.last_confirmed} was acknowledged: an operator must inspect "
+            "the ledgers of the log",
+            definite=False,
+            log=self._log,
+            ledger_id=ledger.ledger_id,
+            last_entry_id=last_entry_id,
+            end_offset=self.end_offset,
         )
 
     def deleted(self) -> LogNotFoundError:

@@ -1,9 +1,10 @@
-"""The attempts of a leader at one operation. A delay follows each failed attempt."""
+"""Requests of a leader: attempts at one operation, and deletions of ledgers it does not need."""
 
 from __future__ import annotations
 
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.protocol.ledger.messages import StartTimer
+from ledgerlog_spark.protocol.log.messages import DropLedger
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
 
@@ -60,3 +61,27 @@ class Attempts:
             return False
         self._timer = 0
         return True
+
+
+class LedgerDrops:
+    """The pending requests that delete ledgers which no attempt can list any more."""
+
+    __slots__ = ("_numbers", "pending")
+
+    def __init__(self, numbers: RequestNumbers) -> None:
+        self.pending: set[int] = set()
+        self._numbers = numbers
+
+    def begin(self, ledger_id: int | None) -> list[DropLedger]:
+        """Return the request that deletes the ledger. None deletes nothing."""
+        if ledger_id is None:
+            return []
+        request = self._numbers.next()
+        self.pending.add(request)
+        return [DropLedger(ledger_id, request=request)]
+
+    def end(self, request: int) -> bool:
+        """Record the reply to a request. Return whether it is the request of a deletion."""
+        is_mine = request in self.pending
+        self.pending.discard(request)
+        return is_mine

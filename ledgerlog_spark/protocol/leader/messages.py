@@ -42,6 +42,7 @@ from ledgerlog_spark.protocol.ledger.messages import CloseRequested, Start, Star
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
 from ledgerlog_spark.protocol.log.messages import (
     HeadRead,
+    LogReply,
     LogRequest,
     PagesRead,
     PagesWritten,
@@ -79,7 +80,7 @@ class LeaderSettings:
 
 
 LOST = (LedgerFencedError, LedgerClosedError, LedgerNotFoundError)
-"""Errors of a writer that mean that another client recovered, closed or deleted the ledger."""
+"""Errors of a writer that mean that another client fenced, closed or deleted the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,45 @@ class CloseLedger:
 
     request: int
     ledger_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverLedger:
+    """Recover a ledger of this leader that another client fenced. The reply is `CloseAnswered`.
+
+    The reply contains the last entry of the closed ledger, even if another client closed it. The
+    recovery must not close the ledger below `floor_entry_id`, the last entry that the writer
+    confirmed.
+    """
+
+    request: int
+    ledger_id: int
+    floor_entry_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinCandidates(LogRequest["CandidatesJoined"]):
+    """Create the candidate node of this client, an ephemeral node with its claim.
+
+    The host deletes the node when the machine has ended. The outcome is `GONE` if the log was
+    deleted.
+    """
+
+    claim: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCandidate(LogRequest["CandidateRead"]):
+    """Read whether a candidate node with this claim exists."""
+
+    claim: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pause(LogRequest[TimerFired]):
+    """Wait. A machine inside a leader requests this; the leader makes a `StartTimer` of it."""
+
+    delay_ms: int
 
 
 class AppendEntry(NamedTuple):
@@ -175,6 +215,29 @@ class HeadChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionReplaced:
+    """Another session with the metadata store replaced a lost session of this client.
+
+    The store deleted the ephemeral nodes of the lost session. The host sends this event from
+    `Start` to the end.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatesJoined(LogReply):
+    """Reply to `JoinCandidates`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRead(LogReply):
+    """Reply to `ReadCandidate`, with the session of this client that read the node."""
+
+    is_there: bool = False
+    session_id: int = 0
+    session_timeout_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerCreated:
     """Reply to `CreateLedger`. After an error, the leader never uses the ledger."""
 
@@ -226,15 +289,15 @@ class LedgerSealed:
 
 @dataclass(frozen=True, slots=True)
 class CloseAnswered:
-    """Reply to `CloseLedger`.
+    """Reply to `CloseLedger` or `RecoverLedger`.
 
-    Without an error, the ledger is closed at `last_entry_id`, by this writer or by another client.
-    An error of `LOST` means that another client closed the ledger, or may close it, at another
-    entry. After any other error, the machine requests the close again later.
+    Without an error, the ledger is closed at `last_entry_id`, by this client or by another client.
+    An error of `LOST` means that another client fenced, closed or deleted the ledger. After any
+    other error, the machine sends the request again later.
     """
 
     request: int
-    last_entry_id: int = NO_ENTRY  # the last add confirmed of the writer
+    last_entry_id: int = NO_ENTRY  # after `CloseLedger`, the last add confirmed of the writer
     size_bytes: int = 0
     error: LedgerLogError | None = None
 
@@ -311,6 +374,11 @@ class LeaderStopped:
 ListReply = Synced | HeadRead | PagesRead | PagesWritten | Written
 """A reply to a request that reads or changes the list."""
 
+LeaderReply = (
+    ListReply | LedgerSealed | LedgerCreated | CandidatesJoined | CandidateRead | TimerFired
+)
+"""A reply to a request of a machine inside a leader."""
+
 LeaderEvent = (
     Start
     | AppendRequested
@@ -320,6 +388,9 @@ LeaderEvent = (
     | CloseRequested
     | GiveUp
     | HeadChanged
+    | SessionReplaced
+    | CandidatesJoined
+    | CandidateRead
     | ListReply
     | LedgerSealed
     | LedgerCreated
@@ -329,4 +400,6 @@ LeaderEvent = (
 LeaderIndication = (
     LeaderOpened | AppendsAcknowledged | LedgerRolled | ListChanged | LeaderClosed | LeaderStopped
 )
-LeaderEffect = LogRequest[Any] | CloseLedger | StartTimer | AppendEntry | LeaderIndication
+LeaderEffect = (
+    LogRequest[Any] | CloseLedger | RecoverLedger | StartTimer | AppendEntry | LeaderIndication
+)

@@ -1,8 +1,9 @@
 """Makes a client the leader of a log (LOGS.md#J1-J4).
 
-An opening first reads the list, seals every open ledger in the list and creates a ledger. Then it
-lists the new ledger in place of the sealed ledgers, by compare-and-swap. After that, appends are
-allowed. If the compare-and-swap fails, the opening starts again with the current list.
+An opening first claims the log (LOGS.md#J14). Then it reads the list, seals every open ledger in
+the list and creates a ledger. It lists the new ledger in place of the sealed ledgers, by
+compare-and-swap. After that, appends are allowed. If the compare-and-swap fails, the opening reads
+the list again. If another client has replaced the claim, the opening fails.
 """
 
 from __future__ import annotations
@@ -11,17 +12,29 @@ from typing import Any
 
 from ledgerlog_spark.errors import LeaderTimeoutError, LedgerNotFoundError, LocalProtocolError
 from ledgerlog_spark.model import Version
+from ledgerlog_spark.protocol.leader.claim import OpenerClaim, check_claim
 from ledgerlog_spark.protocol.leader.list import Closed, list_change, open_ids
-from ledgerlog_spark.protocol.leader.messages import CreateLedger, LedgerEnd, SealLedger
-from ledgerlog_spark.protocol.log.machine import Steps
+from ledgerlog_spark.protocol.leader.messages import (
+    CreateLedger,
+    JoinCandidates,
+    LedgerEnd,
+    SealLedger,
+)
+from ledgerlog_spark.protocol.log.machine import Steps, token_after
 from ledgerlog_spark.protocol.log.messages import DropLedger, Finished
 from ledgerlog_spark.protocol.log.properties import LogProperties
 from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind
-from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction, Plan
+from ledgerlog_spark.protocol.log.transaction import (
+    ATTEMPTS_MAX,
+    HeadChange,
+    HeadTransaction,
+    Plan,
+)
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 _LISTING = "reading or changing the list"
 _PHASES: dict[type[Any], str] = {
+    JoinCandidates: "joining the candidates",
     SealLedger: "sealing an open ledger",
     CreateLedger: "creating a ledger",
     DropLedger: "deleting a ledger that can no longer be listed",
@@ -34,20 +47,28 @@ class LeaderOpening(HeadTransaction[LogHead]):
 
     The last open ledger of the resulting head is the ledger that this opening created.
 
-    Fails with `LogNotFoundError`, `LogKindError`, `ConfigurationError`, `DataLossError`
-    (LOGS.md#J6), `ConcurrentCommitError` (other clients changed the list at every attempt) or
-    `LedgerNotFoundError` (a listed ledger does not exist). Also fails with the error of a ledger
-    that could not be sealed or created, and with the store's errors.
+    Fails with `LeaderDeposedError` (another client replaced the claim), `LogNotFoundError`,
+    `LogKindError`, `ConfigurationError`, `DataLossError` (LOGS.md#J6), `ConcurrentCommitError`
+    (other clients changed the list at every attempt) or `LedgerNotFoundError` (a listed ledger does
+    not exist). Also fails with the error of a ledger that could not be sealed or created, and with
+    the store's errors.
     """
 
-    def __init__(self, log: str, *, token: str, numbers: RequestNumbers) -> None:
-        super().__init__(log, token=token, numbers=numbers)
+    def __init__(self, log: str, *, claim: str, token: str, numbers: RequestNumbers) -> None:
+        super().__init__(log, token=token_after(token, ATTEMPTS_MAX), numbers=numbers)
+        self._claim = claim
+        self._claiming = OpenerClaim(log, claim=claim, token=token, numbers=numbers)
         self._ends: dict[int, LedgerEnd] = {}
         self._own: int | None = None
         self._compared: Version | None = None
         """The version of the head that the newest attempt to list `_own` compares."""
         self._missed: Version | None = None
         """The version of a head that listed a deleted ledger."""
+
+    @property
+    def may_write(self) -> bool:
+        """Whether an attempt to list the created ledger is pending or got no answer."""
+        return self._own is not None and super().may_write
 
     @property
     def unlisted_ledger(self) -> int | None:
@@ -85,6 +106,10 @@ class LeaderOpening(HeadTransaction[LogHead]):
             log=self.log,
         )
 
+    def _run(self) -> Steps[LogHead]:
+        yield from self._claiming.steps()
+        return (yield from super()._run())
+
     def _plan(self, head: LogHead) -> Plan[LogHead]:
         """Plan the change of the list in `head`. An earlier attempt may have failed."""
         self._head_of(head, writes=LogKind.LEADER)
@@ -97,9 +122,14 @@ class LeaderOpening(HeadTransaction[LogHead]):
             self._is_unsure = False
             yield from self._drop_own()
             return None
-        for ledger_id in self._unsealed(head):
-            if not (yield from self._seal(ledger_id)):
+        check_claim(self.log, head, self._claim)
+        while unsealed := self._unsealed(head):
+            if not (yield from self._seal(unsealed[0])):
                 return None
+            # The claim is read again before another seal. The list may have changed too.
+            head = yield from self._read_head()
+            self._head_of(head, writes=LogKind.LEADER)
+            check_claim(self.log, head, self._claim)
         closed = {ledger_id: self._ends[ledger_id] for ledger_id in open_ids(head)}
         if self._own is None:
             list_change(

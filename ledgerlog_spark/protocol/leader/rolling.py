@@ -15,8 +15,10 @@ from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.protocol.leader.appends import LeaderAppends, LeaderLedger
 from ledgerlog_spark.protocol.leader.list import Closed
 from ledgerlog_spark.protocol.leader.messages import LedgerEnd
+from ledgerlog_spark.protocol.ledger.messages import StartTimer
 from ledgerlog_spark.protocol.log.properties import LogProperties
 from ledgerlog_spark.protocol.log.state.records import OPEN_LEDGERS_MAX
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 Change = tuple[Closed, LeaderLedger | None]
 """A change of the list: ledgers that become items, and the ledger that is added, or None."""
@@ -29,6 +31,29 @@ class RollStep(Enum):
     CREATING = "creating the next ledger"
     LISTING = "reading or changing the list"
     DRAINING = "acknowledging the pending appends"
+
+
+class AgeTimer:
+    """The timer for a roll by age. It also rolls a log without appends."""
+
+    __slots__ = ("_aging", "_numbers", "request")
+
+    def __init__(self, numbers: RequestNumbers) -> None:
+        self.request = 0  # 0 while the timer does not run
+        self._numbers = numbers
+        self._aging: LeaderLedger | None = None  # the ledger that the timer was started for
+
+    def arm(self, ledger: LeaderLedger, roll_ms: int) -> list[StartTimer]:
+        """Start the timer for this ledger, unless the timer runs."""
+        if self.request:
+            return []
+        self.request, self._aging = self._numbers.next(), ledger
+        return [StartTimer(self.request, roll_ms)]
+
+    def end(self, ledger: LeaderLedger) -> bool:
+        """Record the end of the timer. Return whether it was started for this ledger."""
+        self.request = 0
+        return self._aging is ledger
 
 
 class LeaderLedgers:
@@ -64,12 +89,23 @@ class LeaderLedgers:
         """Whether the current ledger is the only open ledger of the list (LOGS.md#J5)."""
         return self.listed == [self.current]
 
+    @property
+    def all(self) -> list[LeaderLedger]:
+        """The ledgers of this leader that are not items yet."""
+        known = (*self.listed, self.current, self.next)
+        return [ledger for ledger in dict.fromkeys(known) if ledger is not None]
+
+    @property
+    def contested(self) -> list[LeaderLedger]:
+        """The listed ledgers that another client fenced, if this leader may not recover them yet.
+
+        Until then, nothing is created or listed.
+        """
+        return [ledger for ledger in self.listed if ledger.is_contested]
+
     def find(self, ledger_id: int) -> LeaderLedger | None:
         """The open ledger with this id; None if there is no such ledger."""
-        for ledger in (self.current, self.next, *self.listed):
-            if ledger is not None and ledger.ledger_id == ledger_id:
-                return ledger
-        return None
+        return next((ledger for ledger in self.all if ledger.ledger_id == ledger_id), None)
 
     def look_at_size_and_age(self, properties: LogProperties, now_ms: int) -> None:
         """Request a roll when the current ledger is large or old enough."""

@@ -24,6 +24,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.model import Versioned
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
+from ledgerlog_spark.protocol.log.claim import LEADER_CLAIM
 from ledgerlog_spark.protocol.log.messages import (
     DropLedger,
     Failed,
@@ -43,7 +44,7 @@ from ledgerlog_spark.protocol.log.messages import (
 from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK
 from ledgerlog_spark.protocol.log.state.pages import PageRequest
 from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind, PageRef
-from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.state.walk import ListWalk
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 T = TypeVar("T")
@@ -57,7 +58,7 @@ Read = TypeVar("Read", bound=LogReply)
 READER_FEATURES: tuple[str, ...] = ()
 """Features of logs that this release can read. A head with another feature is refused."""
 
-WRITER_FEATURES: tuple[str, ...] = (PASSWORD_CHECK,)
+WRITER_FEATURES: tuple[str, ...] = (LEADER_CLAIM, PASSWORD_CHECK)
 """Features of logs to which this release can write."""
 
 _WRITTEN_BY = {
@@ -188,13 +189,13 @@ class LogMachine(ABC, Generic[R_co]):
             raise PageMissingError
         return reply.pages
 
-    def _walk(self, walk: Walk[T]) -> Steps[tuple[T, ...]]:
+    def _walk(self, walk: ListWalk[T]) -> Steps[tuple[T, ...]]:
         """All records of the walk."""
         while walk.wanted:
             walk.feed((yield from self._pages(walk.wanted)))
         return walk.records()
 
-    def _refs(self, walk: Walk[Any]) -> Steps[list[PageRef]]:
+    def _refs(self, walk: ListWalk[Any]) -> Steps[list[PageRef]]:
         """The references to all pages of the walk. Reads only the index pages."""
         while not walk.is_indexed:
             walk.feed((yield from self._pages(walk.wanted)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import DigestType, Quorum
+from ledgerlog_spark.protocol.log.claim import LEADER_CLAIM
 from ledgerlog_spark.protocol.log.messages import Finished
 from ledgerlog_spark.protocol.log.password import PASSWORD_CHECK
 from ledgerlog_spark.protocol.log.state.codec import PROPERTIES_SIZE_BYTES_MAX
@@ -15,6 +16,8 @@ from ledgerlog_spark.protocol.log.state.records import LogHead
 from ledgerlog_spark.protocol.log.transaction import HeadTransaction, Plan, rewritten
 
 NAME_LENGTH_MAX = 200
+PROGRAMS_PROPERTIES = frozenset({LEADER_CLAIM, PASSWORD_CHECK})
+"""Stored properties that programs set, and users cannot set."""
 JOB_APP_PREFIX = "job:"
 """Prefix of the names of producers that serve one job. They are deleted some time after the job."""
 
@@ -91,11 +94,11 @@ class LogProperties:
     def from_mapping(cls, properties: Mapping[str, str]) -> LogProperties:
         """The properties from a head or a user, by option name. Missing ones get their defaults.
 
-        The password check of a head is ignored. Raises `ConfigurationError` for an unknown name or
-        an invalid value.
+        The properties that programs set are ignored. Raises `ConfigurationError` for an unknown
+        name or an invalid value.
         """
         values: dict[str, int | str] = {}
-        for option in sorted(set(properties) - {PASSWORD_CHECK}):
+        for option in sorted(set(properties) - PROGRAMS_PROPERTIES):
             name = _field_of(option)
             text = properties[option]
             values[name] = text if name in _TEXTS else _integer(option, text)
@@ -135,6 +138,12 @@ def _field_of(option: str) -> str:
             "the first write to a log sets its password: set the option passwordFile of that write",
             key=option,
         )
+    if option.lower() == LEADER_CLAIM.lower():
+        raise ConfigurationError(
+            "a client claims a log when it opens the log as its leader: call "
+            "open_log(name, lead=True)",
+            key=option,
+        )
     if option.lower() in _FIXED:
         raise ConfigurationError(
             f"the {option.lower()} of a log is fixed when the log is created: create another log",
@@ -163,12 +172,12 @@ def changed_properties(
             f"{PROPERTIES_SIZE_BYTES_MAX} are allowed",
             size_bytes=size_bytes,
         )
-    return properties | {key: stored[key] for key in stored if key == PASSWORD_CHECK}
+    return properties | {key: stored[key] for key in stored if key in PROGRAMS_PROPERTIES}
 
 
 def user_properties(stored: Mapping[str, str]) -> dict[str, str]:
     """The stored properties that users set."""
-    return {option: value for option, value in stored.items() if option != PASSWORD_CHECK}
+    return {name: value for name, value in stored.items() if name not in PROGRAMS_PROPERTIES}
 
 
 def new_properties(properties: Mapping[str, str] | None) -> dict[str, str]:

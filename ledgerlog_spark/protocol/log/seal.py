@@ -13,7 +13,7 @@ from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log.machine import LogMachine, Steps
 from ledgerlog_spark.protocol.log.state.records import Item, LogHead, Paged
 from ledgerlog_spark.protocol.log.state.rows import ITEMS
-from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.state.walk import ListWalk
 
 LOG_ID_KEY = "ledgerlog.log"
 """Custom metadata of every ledger of a log: the id of the log that may list it."""
@@ -58,10 +58,10 @@ class FloorMachine(LogMachine[dict[int, int]]):
         self._floors = dict.fromkeys(self._floors, NO_ENTRY)
         self._note(head.items.recent)
         first = max(self._since_offset, head.oldest_offset)
-        refs = yield from self._refs(Walk(ITEMS, head.items, first, head.end_offset))
+        refs = yield from self._refs(ListWalk(ITEMS, head.items, first, head.end_offset))
         for place in range(0, len(refs), PAGES_AT_ONCE):
             some = tuple(refs[place : place + PAGES_AT_ONCE])
-            walk = Walk(ITEMS, Paged(pages=some), some[0].first_key, head.end_offset)
+            walk = ListWalk(ITEMS, Paged(pages=some), some[0].first_key, head.end_offset)
             self._note((yield from self._walk(walk)))
         return self._floors
 

@@ -27,7 +27,7 @@ from ledgerlog_spark.protocol.log.read.versions import listed_ledgers, listing_o
 from ledgerlog_spark.protocol.log.state.pages import end_key
 from ledgerlog_spark.protocol.log.state.records import LogHead, Paged
 from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, SCHEMAS, RecordKind
-from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.state.walk import ListWalk
 from ledgerlog_spark.protocol.log.transaction import HeadTransaction, Plan, rewritten
 
 STEP_LEDGERS_MAX = 1_000
@@ -75,7 +75,7 @@ class PagesSweep(LogMachine[tuple[str, ...]]):
         ]
         named: dict[str, set[int]] = {}
         for kind, paged in sequences:
-            refs = yield from self._refs(Walk(kind, paged, 0, end_key(kind, paged)))
+            refs = yield from self._refs(ListWalk(kind, paged, 0, end_key(kind, paged)))
             for ref in (*paged.index, *refs):
                 named.setdefault(ref.token, set()).add(ref.number)
         return named

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ledgerlog_spark.errors import WireFormatError
 
@@ -15,6 +15,7 @@ _U64 = 1 << 64
 _I64_MIN = -(1 << 63)
 _SEVEN_BITS = 0x7F
 _VARINT_SIZE_BYTES_MAX = 10
+_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(_SEVEN_BITS + 1))
 _FIELD_NUMBER_MAX = (1 << 29) - 1
 
 
@@ -25,6 +26,9 @@ class WireType(IntEnum):
     FIXED64 = 1
     BYTES = 2
     FIXED32 = 5
+
+
+_WIRE_TYPES: Final = {kind.value: kind for kind in WireType}
 
 
 class Field(NamedTuple):
@@ -60,6 +64,8 @@ class Field(NamedTuple):
 
 def encode_varint(value: int) -> bytes:
     """`value` in base 128, low bits first. A negative value becomes a 64-bit two's complement."""
+    if 0 <= value <= _SEVEN_BITS:
+        return _ONE_BYTE[value]
     assert _I64_MIN <= value < _U64
     value %= _U64
     encoded = bytearray()
@@ -82,6 +88,8 @@ def encode_bytes(number: int, value: bytes) -> bytes:
 
 def decode_varint(data: bytes, offset: int) -> tuple[int, int]:
     """The number at `offset` (below 2**64), and the offset after this number."""
+    if offset < len(data) and data[offset] <= _SEVEN_BITS:
+        return data[offset], offset + 1
     value = 0
     for place in range(_VARINT_SIZE_BYTES_MAX):
         if offset + place >= len(data):
@@ -104,12 +112,11 @@ def fields_of(message: bytes) -> Iterator[Field]:
         number = tag >> 3
         if not 1 <= number <= _FIELD_NUMBER_MAX:
             raise WireFormatError(f"no field can have number {number}", offset=start)
-        try:
-            wire_type = WireType(tag & 7)
-        except ValueError as cause:
+        wire_type = _WIRE_TYPES.get(tag & 7)
+        if wire_type is None:
             raise WireFormatError(
                 f"field {number} has the unsupported wire type {tag & 7}", offset=start
-            ) from cause
+            )
         value: int | bytes
         if wire_type is WireType.VARINT:
             value, offset = decode_varint(message, offset)

@@ -21,9 +21,10 @@ PATIENCE_SECONDS = 40
 
 
 def tree_of(client: BlockingLogClient) -> ZnodeTree:
-    leases = client._client.services.leases  # type: ignore[attr-defined]
-    tree: ZnodeTree = leases._tree
-    return tree
+    assert client._client is not None
+    leases = client._client.services.leases
+    assert leases is not None
+    return leases._tree
 
 
 async def owners(stores: MetadataStores, names: list[str]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The invariants of a leader log, checked after every change of its head (LOGS.md#M1-M8)."""
+"""The invariants of a leader log, checked after every change of its head (LOGS.md#M1-M9)."""
 
 from __future__ import annotations
 

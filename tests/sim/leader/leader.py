@@ -16,6 +16,7 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
     NotEnoughBookiesError,
 )
+from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.leader import messages as lm
 from ledgerlog_spark.protocol.leader.leader import LeaderLog
 from ledgerlog_spark.protocol.leader.messages import LeaderPhase, LeaderSettings
@@ -27,8 +28,10 @@ from ledgerlog_spark.protocol.ledger.messages import (
     TimerFired,
 )
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
-from ledgerlog_spark.protocol.log.messages import HeadRead, ReadHead, Sync
+from ledgerlog_spark.protocol.log.claim import claim_of
+from ledgerlog_spark.protocol.log.messages import HeadRead, ReadHead, Sync, WriteHead
 from ledgerlog_spark.retry import RetryPolicy
+from tests.sim.leader.candidates import SESSION_TIMEOUT_MS
 from tests.sim.leader.ledgers import Entry, SimLedger
 from tests.sim.leader.openings import OpeningStory
 from tests.sim.leader.patience import PatienceStory
@@ -69,6 +72,12 @@ class SimLeader:
         opened: The indication that it leads the log; None before.
         stopped: The indication that it stopped; None before.
         resumed_ms: Time of the end of its last pause.
+        session_id: Its session with the store, which holds its candidate node.
+        claim: Its claim.
+        is_doomed: Whether it dies soon after it has sent its claim.
+        doom_ms_max: Maximum time from its claim to its death.
+        recoveries: Number of its requests to recover a ledger that was fenced.
+        began_at: Number of changes of the store before it began to open the log.
     """
 
     def __init__(self, world: LeaderWorld, number: int) -> None:
@@ -80,6 +89,8 @@ class SimLeader:
         self.rolls = RollStory(self)
         self.patience = PatienceStory(self, settings.retry)
         self.session = Session()
+        self.session_id = world.candidates.new_session()
+        self.claim = self.machine._candidacy.claim
         self.appends: list[Append] = []
         self.opened: lm.LeaderOpened | None = None
         self.stopped: lm.LeaderStopped | None = None
@@ -87,16 +98,27 @@ class SimLeader:
         self.is_dead = False
         self.resumed_ms = 0
         self.mine: list[SimLedger] = []
+        self.recoveries = 0
+        self.began_at = 0
         self._liveness = Liveness()
         self._open: dict[int, Any] = {}
         self._late = 0
         self._held: list[Any] | None = None
         self._leaves_at = world.drawn_end()
+        self.is_doomed = world.happens(world.doom_probability)
+        self.doom_ms_max = 60
         self._synced_look: HeadMachine | None = None
 
     @property
     def has_ended(self) -> bool:
         return self.is_dead or self.is_closed or self.stopped is not None
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether another client claimed the log while this one opened it."""
+        stopped = self.stopped
+        is_deposed = stopped is not None and isinstance(stopped.error, LeaderDeposedError)
+        return is_deposed and self.opened is None
 
     @property
     def is_free(self) -> bool:
@@ -109,6 +131,7 @@ class SimLeader:
         return self._held is not None
 
     def start(self) -> None:
+        self.began_at = len(self.world.store.states) - 1
         self.opening.begin()
         self.post(Start())
 
@@ -156,10 +179,13 @@ class SimLeader:
         """Let the process die. Its sent requests may still take effect; it gets no answers."""
         self.is_dead = True
         self.world.ledgers.die(self.number)
+        self.world.candidates.end_later(self)
 
     def pause(self, duration_ms: int) -> None:
         if self._held is None:
             self._held = []
+            if duration_ms > SESSION_TIMEOUT_MS:
+                self.world.later(SESSION_TIMEOUT_MS, lambda: self.world.candidates.expire(self))
             self.world.later(duration_ms, self._resume)
 
     def _resume(self) -> None:
@@ -192,15 +218,16 @@ class SimLeader:
     def _open_requests(self) -> Iterator[Any]:
         """Yield what may let the machine continue: requests, timers, and adds to be confirmed.
 
-        Three things do not count, because they do not lead to the work that is due: the timer for
-        the age of ledgers, the read of a changed head, and the time limit of an opening that ended.
+        Some things do not count, because they do not lead to the work that is due: the timer for
+        the age of ledgers, the read of a changed head, the renewal of the candidate node, and the
+        time limit of an opening that ended.
         """
-        look = self.machine._look
-        idle = {self.machine._age_timer, self.machine._looking._timer}
+        look, renewal = self.machine._look, self.machine._candidacy.attempts
+        idle = {self.machine._age.request, look.attempts._timer, renewal._timer, renewal.request}
         if self.opened is not None:
             idle.add(self.machine._open_timer)
         for request, effect in self._open.items():
-            if request not in idle and not (look is not None and look.awaits(effect)):
+            if request not in idle and not look.awaits(effect):
                 yield effect
         for ledger in self.mine:
             if not ledger.is_broken and ledger.confirmed < len(ledger.stored):
@@ -224,6 +251,12 @@ class SimLeader:
                 self.world.ledgers.seal(ledger, lambda outcome: self._sealed(effect, outcome))
             case lm.CloseLedger():
                 self._close(effect)
+            case lm.RecoverLedger():
+                ledger = self.world.ledgers.by_id[effect.ledger_id]
+                self.recoveries += 1
+                self.world.ledgers.seal(ledger, lambda outcome: self._recovered(effect, outcome))
+            case lm.JoinCandidates() | lm.ReadCandidate():
+                self.world.candidates.submit(self, effect, self.post)
             case StartTimer():
                 self.patience.waits(effect)
                 self.world.later(effect.delay_ms, lambda: self.post(TimerFired(effect.request)))
@@ -236,6 +269,7 @@ class SimLeader:
                 self._acknowledge(effect)
             case lm.LeaderClosed():
                 self.is_closed = True
+                self.world.candidates.end(self)
                 self.world.require(
                     all(a.acknowledged_ms is not None for a in self.appends),
                     f"leader {self.number} closed and left appends behind",
@@ -246,8 +280,11 @@ class SimLeader:
                 self.rolls.rolled(effect)
             case lm.ListChanged():
                 self.patience.listed()
-            case Sync() if self.machine._look is not None and self.machine._look.awaits(effect):
-                self._synced_look = self.machine._look
+            case WriteHead() if self.is_doomed and claim_of(effect.head) == self.claim:
+                self.world.later(self.world.extra.randint(1, self.doom_ms_max), self._meet_its_fate)
+                self.world.store.submit(self.session, effect, self.post)
+            case Sync() if self.machine._look.awaits(effect):
+                self._synced_look = self.machine._look.newest
                 self.world.store.submit(self.session, effect, self.post)
             case ReadHead() if self._is_missed(effect):
                 gone = HeadRead(effect.request, MetadataOutcome.GONE)
@@ -258,7 +295,7 @@ class SimLeader:
     def _is_missed(self, request: ReadHead) -> bool:
         """Whether a server without the log answers this read; never after a sync."""
         look = self.machine._look
-        is_first = look is not None and look.awaits(request) and look is not self._synced_look
+        is_first = look.awaits(request) and look.newest is not self._synced_look
         return is_first and self.world.happens(self.world.behind_probability)
 
     def _order(self, order: lm.AppendEntry) -> None:
@@ -296,6 +333,20 @@ class SimLeader:
         else:
             self.post(lm.LedgerSealed(request.request, ledger.end()))
 
+    def _meet_its_fate(self) -> None:
+        """Die with the claim, unless it leads already."""
+        if self.opened is None and not self.has_ended:
+            self.die()
+
+    def _recovered(self, request: lm.RecoverLedger, ledger: SimLedger | None) -> None:
+        error: LedgerLogError | None = None
+        last = NO_ENTRY if ledger is None else ledger.last_entry_id
+        if ledger is None:
+            error = LedgerRecoveryError("too few bookies answered", ledger_id=request.ledger_id)
+        elif ledger.is_deleted:
+            error = LedgerNotFoundError("no such ledger", ledger_id=request.ledger_id)
+        self.post(lm.CloseAnswered(request.request, last, 100 * (last + 1), error))
+
     def _close(self, request: lm.CloseLedger) -> None:
         ledger = self.world.ledgers.by_id[request.ledger_id]
 
@@ -322,6 +373,7 @@ class SimLeader:
 
     def _stop(self, stopped: lm.LeaderStopped) -> None:
         self.stopped = stopped
+        self.world.candidates.end(self)
         self.patience.stopped(stopped.error)
         is_gone = isinstance(stopped.error, LogNotFoundError)
         self.world.require(
@@ -338,14 +390,9 @@ class SimLeader:
                     append.offset + append.records <= stopped.end_offset,
                     f"{stopped} does not count {append} as safe",
                 )
-        mine = {ledger.ledger_id for ledger in self.mine}
-        listed = {ledger.ledger_id for ledger in self.world.store.state.head.value.open_ledgers}
-        has_rival = any(ledger.is_sealed_by_other or ledger.is_deleted for ledger in self.mine)
+        has_rival = self.world.has_rival_claim(self)
         self.world.require(
-            has_rival
-            or not listed
-            or not listed <= mine
-            or not isinstance(stopped.error, LeaderDeposedError),
+            has_rival or not isinstance(stopped.error, LeaderDeposedError),
             f"leader {self.number} was deposed by nobody: {stopped.error}",
         )
         first_unknown = stopped.first_unknown_append

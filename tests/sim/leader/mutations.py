@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.errors import MetadataUnavailableError
 from ledgerlog_spark.protocol.leader import list as leader_list
+from ledgerlog_spark.protocol.leader import opening as leader_opening
 from ledgerlog_spark.protocol.leader import rolling as leader_rolling
 from ledgerlog_spark.protocol.leader.appends import LeaderAppends
 from ledgerlog_spark.protocol.leader.leader import LeaderLog
 from ledgerlog_spark.protocol.leader.messages import LOST, AppendsAcknowledged, LedgerEnd
 from ledgerlog_spark.protocol.leader.opening import LeaderOpening
 from ledgerlog_spark.protocol.leader.rolling import LeaderLedgers
+from ledgerlog_spark.protocol.leader.standing import StandingCheck
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.claim import with_claim
 from ledgerlog_spark.protocol.log.messages import DropLedger, Finished, WriteHead
 from ledgerlog_spark.protocol.log.state import rows as log_rows
 from ledgerlog_spark.protocol.log.transaction import HeadTransaction
@@ -139,6 +142,41 @@ def _delete_first(self: TruncateMachine, change: Any) -> Any:
     return (yield from _prepare(self, change))
 
 
+def _seal_before_claim(self: LeaderOpening) -> Any:
+    """Claim the log only by the change that lists the ledger."""
+    return HeadTransaction._run(self)
+
+
+def _list_own_with_claim(self: LeaderOpening, head: Any, closed: Any) -> Any:
+    return _list_own(self, with_claim(head, self._claim), closed)
+
+
+def _ignore_recovered(self: LeaderLog, event: Any) -> list[Any]:
+    """Append again what the recovery of a fenced ledger found in this ledger."""
+    ledger = self._to_close
+    if event.error is None and ledger is not None and ledger.fence is not None:
+        event = type(event)(event.request, ledger.last_confirmed, event.size_bytes)
+    return _close_answered(self, event)
+
+
+def _deposed_by_a_fence(self: StandingCheck, head: Any) -> Any:
+    del head
+    yield from ()
+    raise self._deposed("its ledger was fenced")
+
+
+def _deposed_by_any_claim(self: StandingCheck, rival: str) -> Any:
+    del rival
+    yield from ()
+    raise self._deposed("another client claimed the log")
+
+
+def _every_rival_is_dead(self: StandingCheck, rival: str) -> Any:
+    del self, rival
+    yield from ()
+
+
+_list_own = LeaderOpening._list_own
 _prepare = HeadTransaction._prepare
 _reply_to = HeadTransaction._reply_to
 _opening_plan = LeaderOpening._plan
@@ -160,7 +198,12 @@ MUTATIONS: Mapping[str, Mutation] = {
         "J4", "deleted|did not lead", ((HeadTransaction, "_reply_to", _unknown_is_failure),)
     ),
     "relist_after_lost_reply": Mutation(
-        "J4", "listed again|is listed", ((LeaderOpening, "_plan", _relist_own),)
+        "J4",
+        "listed again|is listed|LOGS.md#M9",
+        (
+            (LeaderOpening, "_plan", _relist_own),
+            (leader_opening, "check_claim", lambda *_: None),
+        ),
     ),
     "forget_attempt": Mutation(
         "J4",
@@ -203,6 +246,34 @@ MUTATIONS: Mapping[str, Mutation] = {
         ((LeaderLog, "_on_close_answered", _close_conflict_is_success),),
     ),
     "list_left_empty": Mutation("J3", ".", ((LeaderLedgers, "closed", _closed_without_heir),)),
+    "seals_before_claim": Mutation(
+        "J14",
+        r"goes on against|LOGS.md#M9",
+        (
+            (LeaderOpening, "_run", _seal_before_claim),
+            (LeaderOpening, "_list_own", _list_own_with_claim),
+            (leader_opening, "check_claim", lambda *_: None),
+        ),
+    ),
+    "lists_without_claim": Mutation(
+        "J14", "LOGS.md#M9", ((leader_opening, "check_claim", lambda *_: None),)
+    ),
+    "fence_deposes": Mutation(
+        "J15", "deposed by nobody|ends leader", ((StandingCheck, "_plan", _deposed_by_a_fence),)
+    ),
+    "dead_claimant_deposes": Mutation(
+        "J15",
+        "ends leader",
+        ((StandingCheck, "_check_is_dead", _deposed_by_any_claim),),
+    ),
+    "leader_ignores_claim": Mutation(
+        "J15",
+        "goes on against",
+        ((StandingCheck, "_check_is_dead", _every_rival_is_dead),),
+    ),
+    "reappends_recovered": Mutation(
+        "J15", r"twice|#M\d", ((LeaderLog, "_on_close_answered", _ignore_recovered),)
+    ),
     "truncate_deletes_first": Mutation(
         "J11",
         "deleted while it is listed",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.sim.leader.leader import SimLeader
 
 _WAITED_FOR: dict[type, str] = {
+    lm.JoinCandidates: "joining the candidates",
     lm.SealLedger: "sealing an open ledger",
     lm.CreateLedger: "creating a ledger",
     m.DropLedger: "deleting a ledger that can no longer be listed",
@@ -72,7 +73,12 @@ class OpeningStory:
     def note_event(self, event: Any) -> None:
         """Record an event before the machine handles it."""
         request = self._out.pop(getattr(event, "request", -1), None)
-        self._requested = [each for each in self._out.values() if type(each) is not StartTimer]
+        renewal = self._leader.machine._candidacy.attempts.request
+        self._requested = [
+            each
+            for each in self._out.values()
+            if type(each) is not StartTimer and each.request != renewal
+        ]
         if type(request) is m.WriteHead and event.outcome is not MetadataOutcome.UNKNOWN:
             self.attempts -= 1
             self._unheard.subtract(_listed_by(request))

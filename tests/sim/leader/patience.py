@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ledgerlog_spark.errors import LedgerFencedError
 from ledgerlog_spark.protocol.leader import messages as lm
 from ledgerlog_spark.protocol.ledger.messages import CloseRequested, MetadataOutcome, StartTimer
 from ledgerlog_spark.protocol.log import messages as m
@@ -20,7 +21,8 @@ _LOOKED = {MetadataOutcome.OK, MetadataOutcome.UNREADABLE}
 class PatienceStory:
     """Counts the consecutive failures of a leader, for each kind of work.
 
-    The kinds are: to create a ledger, to close one, to change the list, and to read the head. The
+    The kinds are: to create a ledger, to close or recover one, to change the list, to check the
+    claim after a fence, and to read the head. The
     count begins again when the work becomes needed: the ledger in use broke, an append waits for
     the next ledger, or the leader must close. A read of the head is retried without a limit. Other
     work is retried without a limit while no append waits.
@@ -29,7 +31,7 @@ class PatienceStory:
     def __init__(self, leader: SimLeader, policy: RetryPolicy) -> None:
         self._leader = leader
         self._policy = policy
-        self._failures = dict.fromkeys(("making", "closing", "listing", "looking"), 0)
+        self._failures = dict.fromkeys(("making", "closing", "listing", "looking", "checking"), 0)
         self._broken: set[int] = set()
         self._is_closing = False
 
@@ -39,7 +41,8 @@ class PatienceStory:
             "making": machine._creating,
             "closing": machine._closing,
             "listing": machine._listing,
-            "looking": machine._looking,
+            "looking": machine._look.attempts,
+            "checking": machine._standing.attempts,
         }
 
     @property
@@ -60,11 +63,11 @@ class PatienceStory:
         match event:
             case lm.LedgerCreated(error=None):
                 self._failures["making"] = 0
-            case lm.CloseAnswered(error=None):
+            case lm.CloseAnswered(error=None | LedgerFencedError()):
                 self._failures["closing"] = 0
             case m.HeadRead() if event.outcome in _LOOKED:
                 look = self._leader.machine._look
-                if look is not None and look.awaits(event):
+                if look.awaits(event):
                     self._failures["looking"] = 0
             case lm.LedgerBroken():
                 self._broken.add(event.ledger_id)
@@ -79,7 +82,7 @@ class PatienceStory:
                 self._forgive()
 
     def _forgive(self) -> None:
-        self._failures |= dict.fromkeys(("making", "closing", "listing"), 0)
+        self._failures |= dict.fromkeys(("making", "closing", "listing", "checking"), 0)
 
     def listed(self) -> None:
         """Record that the list was changed."""

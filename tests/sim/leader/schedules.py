@@ -21,12 +21,17 @@ class Counts:
     acknowledged: int = 0
     ledgers: int = 0
     deposed: int = 0
+    overtaken: int = 0
+    recovered: int = 0
+    claimed_back: int = 0
 
     def __str__(self) -> str:
         return (
             f"leader: {self.schedules:,} schedules, {self.events:,} events, "
             f"{self.faults:,} faults, {self.acknowledged:,} appends in {self.ledgers:,} ledgers, "
-            f"{self.deposed:,} leaders deposed, 0 violations"
+            f"{self.deposed:,} leaders deposed, {self.overtaken:,} openings overtaken, "
+            f"{self.recovered:,} recoveries of own ledgers, "
+            f"{self.claimed_back:,} claims taken back, 0 violations"
         )
 
 
@@ -46,6 +51,9 @@ def run_schedules(
         for leader in world.leaders:
             counts.acknowledged += sum(a.acknowledged_ms is not None for a in leader.appends)
             counts.deposed += leader.stopped is not None and leader.opened is not None
+            counts.overtaken += leader.is_overtaken
+            counts.recovered += leader.recoveries
+        counts.claimed_back += world.claimed_back
         if on_end is not None:
             on_end(world)
     return counts

@@ -12,6 +12,10 @@ import pytest
 from ledgerlog_spark.errors import LeaderDeposedError, LedgerLogError
 from ledgerlog_spark.protocol.leader import messages as lm
 from ledgerlog_spark.protocol.leader.messages import LeaderPhase
+from ledgerlog_spark.protocol.leader.standing import (
+    ABSENT_SESSION_TIMES,
+    LOOKS_IN_A_SESSION_TIME,
+)
 from ledgerlog_spark.protocol.ledger.messages import CloseRequested
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
@@ -48,15 +52,18 @@ def t31_both_open_ledgers_are_sealed() -> None:
     b = bench.process()
     b.start()
     b.answer_until(lm.SealLedger)
-    while b.has(lm.SealLedger):
-        sealed = b.take(lm.SealLedger)
-        # The pending entry is on no bookie that the recovery finds.
-        end = bench.seal(sealed.ledger_id, keep=0)
-        b.tell(lm.LedgerSealed(sealed.request, end))
-    b.settle()
+    while b.machine.phase is LeaderPhase.OPENING:
+        if b.has(lm.SealLedger):
+            sealed = b.take(lm.SealLedger)
+            # The pending entry is on no bookie that the recovery finds.
+            end = bench.seal(sealed.ledger_id, keep=0)
+            b.tell(lm.LedgerSealed(sealed.request, end))
+        else:
+            b.answer(type(b.waiting[0]))
     assert not a.confirm(first), "an add of the old leader got through after the seal"
     assert not a.confirm(second)
     a.break_ledger(first, is_lost=True)
+    a.settle()
     assert a.acknowledged() == []
     assert a.last_said(lm.LeaderStopped).first_unknown_append == 0
 
@@ -70,13 +77,10 @@ def t32_nothing_is_served_before_the_list_names_the_ledger() -> None:
     a.answer(lm.CreateLedger)
     assert not a.machine.can_add, "a leader serves before its ledger is listed"
     b = bench.leader()
-    a.answer(m.WriteHead)
-    assert not a.said
     a.settle()
-    assert a.machine.phase is LeaderPhase.LEADING
-    b.append()
-    (lost,) = {order.ledger_id for order in b.orders}
-    assert not b.confirm(lost)
+    assert isinstance(a.last_said(lm.LeaderStopped).error, LeaderDeposedError)
+    assert b.machine.phase is LeaderPhase.LEADING
+    assert bench.open_ids == [b.bench.head.open_ledgers[0].ledger_id]
 
 
 def t33_lost_reply_of_the_opening_is_settled_by_the_list() -> None:
@@ -84,7 +88,7 @@ def t33_lost_reply_of_the_opening_is_settled_by_the_list() -> None:
     bench = Bench()
     a = bench.process()
     a.start()
-    a.answer_until(m.WriteHead)
+    a.answer_until_listing()
     a.lose_reply(applied=True)
     a.settle()
     assert a.machine.phase is LeaderPhase.LEADING, a.said
@@ -115,7 +119,7 @@ def relisting_a_ledger_that_another_leader_took_off() -> None:
     bench = Bench()
     a = bench.process()
     a.start()
-    a.answer_until(m.WriteHead)
+    a.answer_until_listing()
     (taken,) = bench.ledgers
     a.lose_reply(applied=True)
     bench.leader()
@@ -123,7 +127,7 @@ def relisting_a_ledger_that_another_leader_took_off() -> None:
     a.settle()
     assert taken not in bench.open_ids, "a ledger was listed again that is closed"
     assert bench.dropped == [taken]
-    assert a.machine.can_add
+    assert isinstance(a.last_said(lm.LeaderStopped).error, LeaderDeposedError)
 
 
 def attempt_that_failed_is_made_again_as_it_was() -> None:
@@ -208,7 +212,7 @@ def unacknowledged_appends_wait_for_the_close() -> None:
 
 
 def nothing_is_appended_again_when_somebody_else_closed_the_ledger() -> None:
-    """n broke, and its close finds that a recovery kept the entry: the leader stops."""
+    """n broke, and its close finds that a recovery kept the entry: the append is done."""
     bench = Bench()
     a = bench.leader()
     a.append()
@@ -216,10 +220,10 @@ def nothing_is_appended_again_when_somebody_else_closed_the_ledger() -> None:
     a.break_ledger(first)
     bench.seal(first, keep=1)
     a.settle()
-    stopped = a.last_said(lm.LeaderStopped)
-    assert isinstance(stopped.error, LeaderDeposedError)
+    assert a.acknowledged() == [0]
     assert len(a.orders) == 1
-    assert (stopped.end_offset, stopped.first_unknown_append) == (0, 0)
+    assert a.machine.phase is LeaderPhase.LEADING
+    assert [entry.name for entry in bench.content()] == [(1, 0)]
 
 
 def list_is_never_left_empty() -> None:
@@ -261,6 +265,113 @@ def truncation_changes_the_list_before_anything_is_deleted() -> None:
     assert b.machine.next_offset == 4
 
 
+def fence(process: Process, *, keep: int) -> None:
+    """Let another program recover the ledger in use, with `keep` entries, and tell its writer."""
+    (ledger_id,) = process.bench.open_ids
+    process.bench.seal(ledger_id, keep=keep)
+    process.break_ledger(ledger_id, is_lost=True)
+
+
+def claimed(bench: Bench) -> Process:
+    """Return an opener that has claimed the log, and has not sealed anything yet."""
+    opener = bench.process()
+    opener.start()
+    opener.answer_until(lm.SealLedger)
+    return opener
+
+
+def opener_claims_before_it_seals() -> None:
+    """B seals A's ledger. A goes on in another ledger, which B seals, and so on."""
+    bench = Bench()
+    a = bench.leader()
+    a.append()
+    b = claimed(bench)
+    fence(a, keep=1)
+    a.settle()
+    assert a.machine.phase is LeaderPhase.STOPPED, "the leader goes on against the opener"
+    b.settle()
+    assert b.machine.phase is LeaderPhase.LEADING
+
+
+def opener_whose_claim_was_replaced_fails() -> None:
+    """B and C claim the log, in this order, and B lists its ledger."""
+    bench = Bench()
+    bench.leader()
+    b, c = claimed(bench), claimed(bench)
+    b.settle()
+    assert isinstance(b.last_said(lm.LeaderStopped).error, LeaderDeposedError)
+    assert len(bench.ledgers) == 1
+    c.settle()
+    assert c.machine.phase is LeaderPhase.LEADING
+
+
+def fence_without_a_claim_costs_a_roll() -> None:
+    """An auto-recovery closes the ledger of an idle leader, which then appends."""
+    bench = Bench()
+    a = bench.leader()
+    a.append()
+    (first,) = bench.open_ids
+    a.confirm(first)
+    fence(a, keep=1)
+    a.append()
+    a.settle()
+    assert a.machine.phase is LeaderPhase.LEADING, a.said
+    (second,) = bench.open_ids
+    assert [order.ledger_id for order in a.orders] == [first, second]
+    assert a.confirm(second)
+
+
+def claimant_that_died_deposes_nobody() -> None:
+    """B claims the log and dies. Later an auto-recovery fences A's ledger."""
+    bench = Bench()
+    a = bench.leader()
+    claimed(bench)
+    bench.candidates.remove(bench.claim)
+    a.append()
+    fence(a, keep=0)
+    a.settle()
+    for _ in range(ABSENT_SESSION_TIMES * LOOKS_IN_A_SESSION_TIME):
+        assert a.machine.phase is LeaderPhase.LEADING, a.said
+        a.fire()
+        a.settle()
+    assert a.machine.phase is LeaderPhase.LEADING, a.said
+    assert bench.claim == a.machine._candidacy.claim
+    assert [order.append for order in a.orders] == [0, 0]
+
+
+def claim_of_a_live_client_deposes() -> None:
+    """B claims the log. An auto-recovery fences A's ledger before B seals it."""
+    bench = Bench()
+    a = bench.leader()
+    a.append()
+    b = claimed(bench)
+    fence(a, keep=1)
+    a.settle()
+    assert isinstance(a.last_said(lm.LeaderStopped).error, LeaderDeposedError)
+    assert len(bench.open_ids) == 1
+    b.settle()
+    assert b.machine.phase is LeaderPhase.LEADING
+
+
+def what_a_recovery_found_is_not_appended_again() -> None:
+    """An auto-recovery keeps two of three pending entries. Only the third is appended again."""
+    bench = Bench()
+    a = bench.leader()
+    for _ in range(3):
+        a.append()
+    (first,) = bench.open_ids
+    fence(a, keep=2)
+    a.settle()
+    assert a.acknowledged() == [0, 1]
+    (second,) = bench.open_ids
+    assert [(o.ledger_id, o.append) for o in a.orders[3:]] == [(second, 2)]
+    assert a.confirm(second)
+    a.tell(CloseRequested())
+    a.settle()
+    assert [entry.name for entry in bench.content()] == [(1, 0), (1, 1), (1, 2)]
+    assert first != second
+
+
 SCRIPTS: dict[Callable[[], None], str] = {
     t31_both_open_ledgers_are_sealed: "seal_last_only",
     t32_nothing_is_served_before_the_list_names_the_ledger: "serve_before_cas",
@@ -275,6 +386,12 @@ SCRIPTS: dict[Callable[[], None], str] = {
     nothing_is_appended_again_when_somebody_else_closed_the_ledger: "reappend_after_lost_close",
     list_is_never_left_empty: "list_left_empty",
     truncation_changes_the_list_before_anything_is_deleted: "truncate_deletes_first",
+    opener_claims_before_it_seals: "seals_before_claim",
+    opener_whose_claim_was_replaced_fails: "lists_without_claim",
+    fence_without_a_claim_costs_a_roll: "fence_deposes",
+    claimant_that_died_deposes_nobody: "dead_claimant_deposes",
+    claim_of_a_live_client_deposes: "leader_ignores_claim",
+    what_a_recovery_found_is_not_appended_again: "reappends_recovered",
 }
 
 

@@ -9,10 +9,14 @@ TABLES = ("LEADER_TABLE",)
 FILES = (
     "ledgerlog_spark/protocol/leader/appends.py",
     "ledgerlog_spark/protocol/leader/attempts.py",
+    "ledgerlog_spark/protocol/leader/candidacy.py",
+    "ledgerlog_spark/protocol/leader/claim.py",
     "ledgerlog_spark/protocol/leader/list.py",
     "ledgerlog_spark/protocol/leader/leader.py",
+    "ledgerlog_spark/protocol/leader/look.py",
     "ledgerlog_spark/protocol/leader/opening.py",
     "ledgerlog_spark/protocol/leader/rolling.py",
+    "ledgerlog_spark/protocol/leader/standing.py",
     "ledgerlog_spark/protocol/log/transaction.py",
     "ledgerlog_spark/client/host/event_queue.py",
     "ledgerlog_spark/log/maintenance/check.py",
@@ -36,7 +40,7 @@ CALLER = "a mistake of a caller, which the actors do not make: unit tests"
 BUG = "what a bug does: tests/unit/log/test_leader.py"
 LOSS = "what is lost would be a violation here: tests/unit/log"
 THREADS = "for the faces of other threads: tests/unit/log/test_leader.py"
-OVERTAKEN = "what it seals leaves the list and is swept: test_list_that_moves_on"
+CLAIMS = "limits, losses and late ends: tests/unit/leader/test_fenced_leader.py"
 PEOPLE = "for people: tests/unit"
 CANCELLED = "a client that is closed: tests/unit/leader/test_closed_clients.py"
 LONG = "ids that are used up: tests/contract/test_metadata_ledgers.py"
@@ -49,8 +53,11 @@ REASONS: dict[str, str] = {
     "*/appends.py:LeaderAppends.add": CALLER,
     "*/leader/leader.py:LeaderLog._on_confirmed": LATE,
     "*/rolling.py:LeaderLedgers.look_at_size_and_age": "an entry goes before: unit tests",
-    "*/opening.py:LeaderOpening._plan": OVERTAKEN,
-    "*/opening.py:LeaderOpening._seal": OVERTAKEN,
+    "*/leader/leader.py:LeaderLog._on_close_answered": CLAIMS,
+    "*/leader/leader.py:LeaderLog._on_standing": CLAIMS,
+    "*/standing.py:StandingCheck._check_is_dead": CLAIMS,
+    "*/leader/host.py:LeaderHost._join": CLAIMS,
+    "*/leader/host.py:LeaderHost._look_for": CLAIMS,
     "*/transaction.py:HeadTransaction._attempt": "pages swept meanwhile: test_transactional_logs",
     "*/event_queue.py:EventQueue.*": BUG,
     "*/check.py:LogCheck.*": PEOPLE,

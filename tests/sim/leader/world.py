@@ -19,13 +19,16 @@ from ledgerlog_spark.protocol.leader.messages import (
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from ledgerlog_spark.protocol.log import messages as m
 from ledgerlog_spark.protocol.log.change.truncate import TruncateMachine
+from ledgerlog_spark.protocol.log.claim import claim_of
 from ledgerlog_spark.protocol.log.commit.plan import created
 from ledgerlog_spark.protocol.log.read.versions import SnapshotMachine
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogHead, LogKind
 from ledgerlog_spark.protocol.log.sweep import LedgerSweep, PagesSweep
+from tests.sim.leader.candidates import SimCandidates
 from tests.sim.leader.checks import LeaderChecks
 from tests.sim.leader.leader import SimLeader
 from tests.sim.leader.ledgers import SimLedgers
+from tests.sim.leader.takeover import lead_and_be_replaced
 from tests.sim.log.checks import Violation
 from tests.sim.log.store import Session, SimStore, State
 from tests.sim.log.world import Actor, World
@@ -150,6 +153,7 @@ class LeaderWorld(World):
         leave_probability: Probability that a leader is given up while a request of one kind runs.
         early_break_probability: Probability that a writer fails before its leader has the ledger.
         behind_probability: Probability that a server without the log answers a leader's read.
+        doom_probability: Probability that a client dies soon after it has sent its claim.
         deleted_ms: Time of the deletion of the log; None while it exists.
         extra: Random numbers for situations of only some schedules. They are separate, so that the
             other random numbers stay the same.
@@ -162,6 +166,7 @@ class LeaderWorld(World):
     leave_probability = 0.0
     early_break_probability = 0.0
     behind_probability = 0.0
+    doom_probability = 0.0
     deleted_ms: int | None = None
 
     def __init__(self, seed: int, properties: Mapping[str, str] | None = None) -> None:
@@ -185,6 +190,7 @@ class LeaderWorld(World):
             self.random, self.later, lambda: self.now, self._on_confirmed, self._on_broken
         )
         self.leaders: list[SimLeader] = []
+        self.candidates = SimCandidates(self)
         self.made_ms: dict[int, int] = {}
         """Creation time of each ledger that was not listed, deleted or claimed later."""
 
@@ -226,6 +232,7 @@ class LeaderWorld(World):
         self.store.still_until = self.ledgers.still_until = 0
         self.store.out_until = self.ledgers.out_until = 0
         self.leave_probability = self.early_break_probability = self.behind_probability = 0.0
+        self.doom_probability = 0.0
 
     def happens(self, probability: float) -> bool:
         """Decide whether a situation of only some schedules happens."""
@@ -294,6 +301,27 @@ class LeaderWorld(World):
                 self.store.out_until = until
             if which != "store":
                 self.ledgers.out_until = until
+
+    def healer(self) -> Actor:
+        """Fence, recover and close open ledgers of the list, as an auto-recovery does."""
+        extra = self.extra
+        for _ in range(extra.randint(1, 12)):
+            yield self.sleep(extra.randint(1, 300))
+            self.recover_one()
+
+    def recover_one(self) -> None:
+        """Begin to recover a ledger of the list that may be in use."""
+        listed = self.store.state.head.value.open_ledgers
+        if listed:
+            ledger = self.ledgers.by_id[self.extra.choice(listed).ledger_id]
+            self.ledgers.seal(ledger, lambda _: None)
+
+    def expirer(self) -> Actor:
+        """Let the sessions of leaders expire."""
+        for _ in range(self.extra.randint(1, 10)):
+            yield self.sleep(self.extra.randint(1, 300))
+            if self.leaders:
+                self.candidates.expire(self.extra.choice(self.leaders))
 
     def truncator(self) -> Actor:
         session = Session()
@@ -396,15 +424,38 @@ class LeaderWorld(World):
             delay_ms = self.random.randint(0, WATCH_MS_MAX)
             self.later(delay_ms, partial(self._notify, leader, seen))
 
+    def has_rival_claim(self, leader: SimLeader) -> bool:
+        """Whether another client claimed the log after this leader began to open it."""
+        claims = [claim_of(state.head.value) for state in self.store.states[leader.began_at :]]
+        changed = [after for before, after in itertools.pairwise(claims) if before != after]
+        return any(claim != leader.claim for claim in changed)
+
+    @property
+    def claimed_back(self) -> int:
+        """Number of times that a leader stored its claim again, in place of a dead client's."""
+        claims = [claim_of(state.head.value) for state in self.store.states]
+        changed = [after for before, after in itertools.pairwise(claims) if before != after]
+        return len(changed) - len(set(changed))
+
     def _check_added(self, old: State, new: State) -> None:
-        """Check that a leader with a definite error is not put on the list later."""
+        """Check that a leader with a definite error is not put on the list later.
+
+        Also check that a client that takes over has the claim (LOGS.md#M9).
+        """
         before = old.head.value.open_ledgers
+        makers = {self.ledgers.by_id[ledger.ledger_id].writer for ledger in before}
         for ledger in new.head.value.open_ledgers:
             maker = self.leaders[self.ledgers.by_id[ledger.ledger_id].writer]
             is_new = all(ledger.ledger_id != other.ledger_id for other in before)
             self.require(
                 not (is_new and maker.opening.denies),
                 f"leader {maker.number} did not lead for certain, and is on the list",
+            )
+            self.require(
+                not is_new
+                or maker.number in makers
+                or claim_of(old.head.value) == maker.claim == claim_of(new.head.value),
+                f"leader {maker.number} takes over without a claim (LOGS.md#M9)",
             )
 
     def _notify(self, leader: SimLeader, seen: int) -> None:
@@ -470,7 +521,7 @@ def drawn_properties(draws: Random) -> dict[str, str]:
 
 
 def schedule(seed: int) -> LeaderWorld:
-    """Run one schedule to its end, then let one more leader open the log undisturbed."""
+    """Run one schedule to its end, and then two more leaders without faults."""
     world = LeaderWorld(seed, drawn_properties(Random(seed * 31 + 7)))
     world.ledgers.break_probability = world.random.choice((0, 0.01, 0.06))
     world.ledgers.trouble = world.random.choice((1, 6))
@@ -491,8 +542,13 @@ def draw_extras(world: LeaderWorld) -> None:
     world.leave_probability = extra.choice((0, 0, 0.3))
     world.early_break_probability = extra.choice((0, 0, 0.1))
     world.behind_probability = extra.choice((0, 0, 0.1))
+    world.doom_probability = extra.choice((0, 0, 0.2))
     if extra.random() < 0.2:
         world.spawn(world.outage())
+    if extra.random() < 0.5:
+        world.spawn(world.healer())
+    if extra.random() < 0.3:
+        world.spawn(world.expirer())
 
 
 Played = TypeVar("Played", bound=LeaderWorld)
@@ -509,13 +565,13 @@ def play_out(world: Played, work: Callable[[Played], None]) -> None:
 
 
 def play(world: LeaderWorld) -> None:
-    """Run the actors of a schedule, then one leader alone, then check the whole log."""
+    """Run the actors of a schedule, then two leaders without faults, then check the whole log."""
     random = world.random
     world.store.loss = random.choice((0, 0, 0.3))
     world.store.silence = random.choice((1, 1, 8))
     for _ in range(random.randint(1, 4)):
         world.spawn(
-            world.life(world.leader(), random.randint(5, 40)), random.choice((0, 0, 100, 600))
+            world.life(world.leader(), random.randint(5, 40)), random.choice((0, 100, 600, 1_200))
         )
     for _ in range(2):
         world.spawn(world.reader())
@@ -526,23 +582,8 @@ def play(world: LeaderWorld) -> None:
         if not leader.is_dead:
             leader.opening.check_left()
     world.heal()
-    last = world.leader()
-    world.spawn(_lead_undisturbed(world, last))
+    world.open_timeout_ms = LeaderWorld.open_timeout_ms
+    world.spawn(lead_and_be_replaced(world, world.leader(), world.leader()))
     world.spawn(world.reader())
     world.run()
     world.check_whole()
-
-
-def _lead_undisturbed(world: LeaderWorld, leader: SimLeader) -> Actor:
-    for other in world.leaders[:-1]:
-        if not other.is_dead:
-            other.die()
-    leader.start()
-    yield world.sleep(3_000)
-    world.require(leader.opened is not None, f"nobody can lead the log: {leader.stopped}")
-    for _ in range(5):
-        leader.append(3)
-        yield world.sleep(30)
-    leader.close()
-    yield world.sleep(3_000)
-    world.require(leader.is_closed, f"the last leader does not end: {leader.stopped}")

@@ -27,7 +27,7 @@ from ledgerlog_spark.protocol.log.state.records import (
     WriteMode,
 )
 from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, REFS, SCHEMAS
-from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.state.walk import ListWalk
 from tests.sim.log import rows
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class Checks:
     def schemas_of(self, state: State) -> dict[int, bytes]:
         """Return all schemas of the log, by id."""
         paged = state.head.value.schemas
-        found = self.walk(state, Walk(SCHEMAS, paged, 0, end_key(SCHEMAS, paged)))
+        found = self.walk(state, ListWalk(SCHEMAS, paged, 0, end_key(SCHEMAS, paged)))
         return {record.schema_id: record.schema for record in found}
 
     def schemas(self, state: State, items: Sequence[Item]) -> None:
@@ -421,13 +421,15 @@ class Checks:
 
     def items(self, state: State) -> tuple[Item, ...]:
         head = state.head.value
-        return self.walk(state, Walk(ITEMS, head.items, head.oldest_offset, head.end_offset))
+        return self.walk(state, ListWalk(ITEMS, head.items, head.oldest_offset, head.end_offset))
 
     def versions(self, state: State) -> tuple[VersionInterval, ...]:
         head = state.head.value
-        return self.walk(state, Walk(HISTORY, head.history, head.oldest_version, head.version + 1))
+        return self.walk(
+            state, ListWalk(HISTORY, head.history, head.oldest_version, head.version + 1)
+        )
 
-    def walk(self, state: State, walk: Walk[Any]) -> tuple[Any, ...]:
+    def walk(self, state: State, walk: ListWalk[Any]) -> tuple[Any, ...]:
         while walk.wanted:
             pages = []
             for page in walk.wanted:

@@ -7,10 +7,12 @@ closed ledger first, as Apache's tools do with a forced recovery.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ledgerlog_spark.model import LedgerState
+from ledgerlog_spark.model import LedgerMetadata, LedgerState
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.metadata_update import Refusal
 from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline
 
@@ -39,6 +41,27 @@ class ApacheRecovery(LedgerRecovery):
         if pipeline is not None and type(pipeline) is AddPipeline:
             pipeline.__class__ = MovingPipeline
         return effects
+
+
+class HastyRecovery(LedgerRecovery):
+    """A recovery that closes any record in recovery with the same last fragment.
+
+    Apache's client closes so. No random schedule has this recovery: together with a forced
+    recovery, it closes a ledger below its end (PROTOCOL.md#C13).
+    """
+
+    def _decide_close(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
+        accept_any_version(self, current)
+        return super()._decide_close(current)
+
+
+def accept_any_version(recovery: LedgerRecovery, current: LedgerMetadata) -> None:
+    """Let a recovery close the record that it has loaded now, if its last fragment is the same."""
+    assert recovery._update is not None
+    is_same = current.last_fragment == recovery._base.value.last_fragment
+    if is_same and current.state is LedgerState.IN_RECOVERY:
+        version = recovery._update.current.version
+        recovery._base = replace(recovery._base, version=version)
 
 
 def perhaps_as_apache(world: LossWorld | ReleaseWorld, client: SimClient, part: float) -> None:

@@ -274,8 +274,8 @@ class LossLife(LossProcess):
         """The ledgers with a state that are in limbo."""
         return [one for one in self.states if rules.is_in_limbo(self.cleared[one], self.doubt)]
 
-    def make_slow(self, latency_us: tuple[int, int]) -> None:
-        """Do nothing: the model has one speed."""
+    def heal(self) -> None:
+        """Do nothing: the model has no faults of disks."""
 
     def require_nothing_in_flight(self) -> None:
         """Do nothing: the model counts no bytes."""

@@ -17,7 +17,9 @@ from bookie_server.core.doubt import Denial, Doubt, FoundDirectory
 from bookie_server.core.repair import LedgerRepair, RepairPass
 from bookie_server.service.repair import repairs as shipped
 from ledgerlog_spark.model import Code, LedgerMetadata, LedgerState
+from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
 from tests.sim.handlers import replace as replace_in
+from tests.sim.loss.apache import accept_any_version
 from tests.sim.loss.bookie import LossBookie
 from tests.sim.loss.directory import Directory, Manifest, Record
 from tests.sim.loss.life import LossLife
@@ -203,7 +205,19 @@ def _peer_is_silent(self: LedgerRepair, event: r.EntryFetched) -> list[r.RepairE
 _on_fetched = LedgerRepair._on_fetched
 
 
+_decide_close = LedgerRecovery._decide_close
+
+
+def _close_over_any_record(self: LedgerRecovery, current: LedgerMetadata) -> Any:
+    """Compare the last fragment instead of the version of the record."""
+    accept_any_version(self, current)
+    return _decide_close(self, current)
+
+
 MUTATIONS: dict[str, Mutation] = {
+    "close_over_any_record": Mutation(
+        "C13", ((LedgerRecovery, "_decide_close", _close_over_any_record),)
+    ),
     "no_limbo": Mutation("ADR 39", ((rules, "denial", _never_in_limbo),)),
     "no_first_add_check": Mutation("ADR 39", ((ledger_gate, "needs_check", lambda *_: False),)),
     "check_reads_old_record": Mutation(

@@ -19,7 +19,6 @@ from bookie_server.core.ledger_gate import Health
 from bookie_server.core.ledger_state import HeldLedger
 from bookie_server.core.requests import StoredAdd
 from ledgerlog_spark.model import LedgerMetadata, Versioned
-from tests.sim.disk import Faults as DiskFaults
 from tests.sim.loss.directory import FAILED, Directory, Record
 from tests.sim.network import Message
 from tests.sim.runtime import Host
@@ -34,13 +33,6 @@ ASK_MS = 25
 """After this time, an answer of the metadata store is late."""
 
 OnRecord = Callable[[bool, Versioned[LedgerMetadata] | None, int], None]
-
-
-class HealedDisk:
-    """The fields that `World.heal` resets."""
-
-    def __init__(self) -> None:
-        self.faults = DiskFaults()
 
 
 class LossProcess:
@@ -63,7 +55,6 @@ class LossProcess:
         self.sync_us = SYNC_US  # of a sync of records
         self.random = Random(f"{world.draws.seed} {name}")
         self.directory = Directory()
-        self.disk = HealedDisk()
         self.is_weak = world.draws.uniform("weak", name) < world.options.weak_part
         self.is_up = True
         self.boots = 0

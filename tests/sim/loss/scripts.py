@@ -345,3 +345,32 @@ def only_its_writer_can_close_what_an_ack_quorum_may_have_lost() -> LossWorld:
     )
     require(ended, "R2", "in limbo after the close")
     return world
+
+
+def a_recovery_closes_only_the_record_that_it_read() -> LossWorld:
+    """Only b0 has entry 0. r finds it absent on b1 and b2, and its close is delayed.
+
+    Meanwhile, r2 finds the entry on b0 and closes the ledger, and a tool reopens it.
+    """
+    world = loss_world(rpc_timeout_ms=1_000, hedge_ms=10_000)
+    lose(world, ("add", "w", "b1"), ("add", "w", "b2"))
+    lose(world, ("read", "r", "b0"), ("read", "r2", "b1"), ("load", "tool", "zk"))
+    world.add()
+    world.run_for(10)
+    world.clients["w"].crash()
+    world.recoverer("r").feed(m.Start())
+    reads = world.run_until(lambda: "READING" in world.clients["r"].machine.phase.name, 50)
+    require(reads, "SCRIPT", "r does not read")
+    hold(world, ("cas", "r", "zk"))
+    world.run_for(20)
+    recover(world, "r2")
+    closed = world.run_until(lambda: world.checker.record.is_closed, 200)
+    require(closed and world.checker.record.last_entry_id == 0, "SCRIPT", "r2 does not close at 0")
+    world.force("tool", LEDGER)
+    world.run_for(5)
+    require(world.checker.record.state is LedgerState.IN_RECOVERY, "SCRIPT", "it is not reopened")
+    world.network.drops.clear()
+    world.network.holds.clear()
+    world.network.release(matching("cas"))
+    world.run_for(1_500)
+    return world

@@ -29,6 +29,7 @@ COUNTEREXAMPLES = [
     (s.t34_nobody_closes_what_an_ack_quorum_may_have_lost, "no_limbo", "L1"),
     (s.t34_nobody_closes_what_an_ack_quorum_may_have_lost, "two_limbo_members_close", "L1"),
     (s.t38_a_closing_write_names_what_was_lost, "cleared_by_old_record", "L32"),
+    (s.a_recovery_closes_only_the_record_that_it_read, "close_over_any_record", "L1"),
     (d.a_wiped_bookie_has_no_lac, "limbo_answers_lac", "L33"),
     (d.what_is_lost_while_serving_is_older_than_its_doubt, "doubt_judged_by_start", "L32"),
     (d.a_new_id_is_no_proof, "new_by_id", "L32"),

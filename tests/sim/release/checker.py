@@ -7,7 +7,7 @@ bookie that has released a ledger may deny its entries.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bookie_server.core.repair import ends_of, owed_of
@@ -48,18 +48,28 @@ class ReleaseChecker(LossChecker):
         super().__init__(marks, set())
         self.copies = ReleasedCopies()
         self._touchers = touchers
-        self._held: dict[str, set[int]] = {}  # entries acknowledged since the last release
+        self._held: dict[str, set[int]] = {}  # entries acknowledged since the last drop
 
-    def released(self, bookie: str) -> None:
-        """Check that the record does not name a bookie that begins to drop the ledger."""
+    def released(self, bookie: str) -> Callable[[], None]:
+        """Check that the record does not name a bookie that begins to drop the ledger.
+
+        Return a function that takes the drop back, because the process died before it was durable.
+        """
         fragments = self.record.fragments
         is_named = any(bookie in fragment.ensemble for fragment in fragments)
         require(not is_named, "HELD", f"{bookie} drops the ledger, whose record names it")
         self.mark("released")
         self.copies.release(bookie)
-        self._held.pop(bookie, None)
-        for holders in self.stored.values():
-            holders.pop(bookie, None)
+        held = self._held.pop(bookie, set())
+        stored = {one: holders.pop(bookie, None) for one, holders in self.stored.items()}
+
+        def take_back() -> None:
+            self._held[bookie] = held
+            for one, entry in stored.items():
+                if entry is not None:
+                    self.stored[one][bookie] = entry
+
+        return take_back
 
     def add_answered(
         self, bookie: str, request: StoredAdd, code: Code, sent: Sequence[Copy]

@@ -14,6 +14,7 @@ from ledgerlog_spark.protocol.ledger import messages as m
 from tests.sim.checker import require
 from tests.sim.faults import JITTER
 from tests.sim.late_add import late_add
+from tests.sim.loss.apache import HastyRecovery
 from tests.sim.network import matching
 from tests.sim.options import LEDGER
 from tests.sim.release.worker import Worker
@@ -203,7 +204,9 @@ def an_unnamed_bookie_may_have_what_a_recovery_wrote() -> ReleaseWorld:
     world.network.drops.clear()
     for name in ("b1", "b2", "b4"):
         world.network.drops.append(matching("add", "r", name, is_recovery=True))
-    world.recoverer("r", attempts_max=4).feed(m.Start())
+    recoverer = world.recoverer("r", attempts_max=4)
+    recoverer.machine.__class__ = HastyRecovery
+    recoverer.feed(m.Start())
     world.run_until(lambda: world.checker.record.state is LedgerState.IN_RECOVERY, 100)
     world.network.holds.append(matching("cas", "r", "zk"))
     closes = world.run_until(lambda: bool(world.network.held), 500)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from bookie_server.errors import StorageError
+from bookie_server.storage.directories.opening import BookieStorage
 from bookie_server.storage.ledger_storage import LedgerStorage
 from ledgerlog_spark.model import Code, LedgerMetadata
 from tests.sim.audit import HEALTHY_MS, Audit
@@ -57,6 +58,13 @@ class ReleaseBookie(SimBookie):
         super().__init__(world, name)
         self.settings = replace(self.settings, release_wait_ms=world.options.wait_ms)
         self.is_collecting = True
+        self._drops: dict[int, Callable[[], None]] = {}  # take back drops that are not durable
+
+    def stop(self, *, power: bool) -> None:
+        super().stop(power=power)
+        for take_back in self._drops.values():
+            take_back()
+        self._drops.clear()
 
     def start(self) -> None:
         super().start()
@@ -64,12 +72,13 @@ class ReleaseBookie(SimBookie):
         self.host.spawn("passes", self._pass_for_ever(self.host))
 
     async def _pass_for_ever(self, host: Host) -> None:
-        watched: LedgerStorage | None = None
+        is_watched = False
         while True:
             await host.sleep(PASS_MS)
-            if self.storage is not None and watched is None:
-                watched = self.storage
-                self._watch_releases(watched)
+            if self.storage is not None and not is_watched:
+                is_watched = True
+                for directory in self.storage.directories:
+                    self._watch_releases(directory)
             if self.is_collecting:
                 self.collect()
 
@@ -82,18 +91,27 @@ class ReleaseBookie(SimBookie):
             return hide(ledger_id)
 
         def reported(ledger_id: int, on_done: Callable[[Code], None]) -> None:
-            before = storage._states[ledger_id].drop_ticket
-            release(ledger_id, on_done)
+            before, checker = (
+                storage._states[ledger_id].drop_ticket,
+                self.world.checkers.of(ledger_id),
+            )
+
+            def dropped(code: Code) -> None:
+                if code is Code.OK:
+                    self._drops.pop(ledger_id, None)
+                on_done(code)
+
+            release(ledger_id, dropped)
             if storage._states[ledger_id].drop_ticket != before:
                 self.world.note(self.name, f"releases {ledger_id}")
-                self.world.checkers.of(ledger_id).released(self.name)
+                self._drops[ledger_id] = checker.released(self.name)
 
         storage.release, storage.hide = reported, hidden
 
     def list_entries(self, ledger_id: int, answer: Callable[[frozenset[int] | None], None]) -> bool:
         """Answer with the ids of a ledger's entries, or None if they are unknown."""
 
-        async def listing(storage: LedgerStorage) -> None:
+        async def listing(storage: BookieStorage) -> None:
             try:
                 held = await storage.entries_held(ledger_id, RANGES_MAX)
             except StorageError:
@@ -102,7 +120,7 @@ class ReleaseBookie(SimBookie):
                 return
             answer(frozenset(one for first, last in held for one in range(first, last + 1)))
 
-        def begin(storage: LedgerStorage) -> None:
+        def begin(storage: BookieStorage) -> None:
             assert self.host is not None
             self.host.spawn("list", listing(storage))
 
@@ -141,8 +159,7 @@ class ReleaseWorld(World):
     def holds(self, name: str, ledger_id: int) -> bool:
         """Whether a bookie that serves holds entries of a ledger."""
         storage = self.bookies[name].storage
-        state = None if storage is None else storage._states.get(ledger_id)
-        return state is not None and state.last_accepted_id >= 0
+        return storage is not None and storage.last_accepted_id(ledger_id) >= 0
 
     def audit(self) -> None:
         for bookie in self.bookies.values():

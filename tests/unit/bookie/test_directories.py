@@ -376,6 +376,74 @@ def test_a_tombstone_that_comes_back_after_it_was_forgotten_is_no_home(
     assert several.front.read(ledger_id, 7)[0] is Code.OK
 
 
+def forget(several: Several, *, with_lac: bool = False, others: int = 0) -> int:
+    """Forget all ledgers of directory 0, and return one of them, which goes to directory 1 next.
+
+    The last record of the ledger, a tombstone or a LAC, is in a file that the next start replays.
+    Afterwards, `others` ledgers are in finished files of directory 0.
+    """
+    ledgers = of(several, 0)
+    several.end("stop")
+    several.start()
+    for number in range(others):
+        assert several.front.add(new_in(several, 0, UNKNOWN * (number + 1)), [0]) is Code.OK
+    several.end("stop")
+    several.start()
+    for each in ledgers:
+        assert several.front.drop(each) is Code.OK
+    if with_lac:
+        several.end("stop")
+        several.start()
+        assert several.write_lac(ledgers[-1]) is Code.OK
+    several.scheduler.run_for(5_000)
+    several.front.reclaim()  # frees the file of the entries
+    several.front.reclaim()
+    assert several.home_of(ledgers[-1]) is None, "it is forgotten"
+    several.serving.directories[0]._health.is_disk_full = True
+    return ledgers[-1]
+
+
+@pytest.mark.parametrize("with_lac", [False, True])
+@pytest.mark.parametrize("has_missing_file", [False, True])
+@pytest.mark.parametrize("way", ["crash", "lose_power"])
+def test_a_replayed_record_of_a_forgotten_ledger_makes_no_home(
+    way: str, *, with_lac: bool, has_missing_file: bool
+) -> None:
+    """A missing file may have any ledger's records, so nothing more is forgotten."""
+    several = filled(settings=replace(SMALL, tombstone_keep_s=1))
+    ledger_id = forget(several, with_lac=with_lac, others=3)
+    assert several.front.add(ledger_id, [7]) is Code.OK
+    assert several.home_of(ledger_id) == 1
+    several.end(way)
+    if has_missing_file:
+        machine = several.machines[0]
+        (name, *_) = [f.slot for f in machine.manifest().files if f.data_end]
+        del machine.disk.seen_names[name], machine.disk.durable_names[name]
+    several.start()
+    assert several.home_of(ledger_id) == 1
+    assert several.front.read(ledger_id, 7)[0] is Code.OK
+
+
+def test_a_forgotten_ledger_gets_another_home_only_when_it_is_durably_forgotten() -> None:
+    """Otherwise, the state would be in two MANIFESTs after a crash."""
+    several = filled(settings=replace(SMALL, tombstone_keep_s=1))
+    ledger_id = of(several, 0)[-1]
+    several.end("stop")
+    several.start()
+    for each in of(several, 0):
+        assert several.front.drop(each) is Code.OK
+    several.scheduler.run_for(5_000)
+    directory, disk = several.serving.directories[0], several.machines[0].disk
+    several.front.reclaim()
+    disk.faults.capacity_bytes = disk.used_bytes()
+    several.front.reclaim()
+    disk.faults.capacity_bytes = None
+    assert ledger_id not in directory.ledger_ids
+    assert several.serving._homes.of(ledger_id) is directory, "the MANIFEST has its state"
+    several.front.reclaim()
+    assert several.serving._homes.of(ledger_id) is None
+
+
 # Doubt.
 
 

@@ -11,7 +11,12 @@ import pytest
 
 from bookie_server.core.directory_identity import DirectoryIdentity
 from bookie_server.core.doubt import Doubt
-from bookie_server.errors import OlderCopyError, RetiredBookieError, SwappedDirectoryError
+from bookie_server.errors import (
+    DirectoryIdentityError,
+    OlderCopyError,
+    RetiredBookieError,
+    SwappedDirectoryError,
+)
 from bookie_server.service.membership.directory_record import DirectoryRecord
 from ledgerlog_spark.errors import MetadataUnavailableError, MetadataVersionError
 from ledgerlog_spark.metadata.known_bookies import KnownBookies
@@ -134,14 +139,15 @@ async def test_a_start_goes_on_after_the_last_record_of_the_process_before(
 ) -> None:
     await begun(known, Counting(5))
     known.overtaken_by = Counting(6).identity.known()
-    await begun(known, Counting(6))
-    assert await changes_in(known) == 6
+    await begun(known, Counting(7))
+    assert await changes_in(known) == 7
 
 
 @pytest.mark.parametrize(
     ("other", "error_type"),
     [
         (Counting(9).identity.known(), OlderCopyError),
+        (Counting(6).identity.known(), DirectoryIdentityError),  # a copy that started too
         (Counting(6, B).identity.known(), SwappedDirectoryError),
         (replace(Counting(5).identity.known(), is_retired=True), RetiredBookieError),
     ],
@@ -277,6 +283,47 @@ async def test_a_record_of_another_process_is_never_replaced(known: Fragile) -> 
     found = await known.read(BOOKIE_ID)
     assert found is not None
     assert found.value == retired
+
+
+async def test_a_doubt_after_a_change_of_the_record_is_dated(known: Fragile) -> None:
+    """An operator has written the record that the bookie itself wrote before."""
+    storage = Counting()
+    record = await begun(known, storage)
+    found = await known.read(BOOKIE_ID)
+    assert found is not None
+    await known.write(BOOKIE_ID, found.value, found.version)
+    storage.raise_doubt()
+    assert not await record._has_dated()
+    assert not storage.doubt.transaction
+    assert await record._has_dated()
+    assert storage.doubt.transaction == await known.transaction(BOOKIE_ID)
+
+
+async def test_a_deleted_record_is_written_again(known: Fragile, stores: MetadataStores) -> None:
+    storage = Counting()
+    record = await begun(known, storage)
+    found = await known.read(BOOKIE_ID)
+    assert found is not None
+    await stores.tree.delete(f"{stores.root}-bookies/{BOOKIE_ID}", found.version)
+    for number in range(1, 3):
+        storage.records_stored = number
+        await record.advance()
+    assert await changes_in(known) == storage.identity.changes == 2
+
+
+async def test_a_process_with_a_newer_copy_ends_the_writes_of_this_one(known: Fragile) -> None:
+    storage = Counting()
+    record = await begun(known, storage)
+    found = await known.read(BOOKIE_ID)
+    assert found is not None
+    await known.write(BOOKIE_ID, Counting(9).identity.known(), found.version)
+    for number in range(1, 4):
+        storage.records_stored = number
+        await record.advance()
+    storage.raise_doubt()
+    await record._has_dated()
+    assert await changes_in(known) == 9
+    assert not storage.doubt.transaction
 
 
 def test_the_interval_has_its_length_and_ends_with_a_stop() -> None:

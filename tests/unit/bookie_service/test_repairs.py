@@ -325,6 +325,15 @@ def test_a_ledger_that_needs_an_operator_is_counted_until_it_is_found(world: Rep
     assert world.progress.needs_operator == 0
 
 
+def test_a_read_of_a_ledger_that_never_existed_requests_no_garbage_collection(
+    world: RepairWorld,
+) -> None:
+    world.storage.asked = [9, 10, 11]
+    world.begin(3_000)
+    assert not world.storage.asked
+    assert world.deleted == []
+
+
 def test_a_deleted_ledger_is_left_to_garbage_collection(world: RepairWorld) -> None:
     world.storage.hold(7, {0: stored(7, 0)})
     world.begin(500)

@@ -15,6 +15,7 @@ from ledgerlog_spark.protocol.leader.leader import LeaderLog
 from ledgerlog_spark.protocol.leader.messages import LeaderPhase, LeaderSettings
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome, Start, StartTimer, TimerFired
 from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.claim import claim_of
 from ledgerlog_spark.retry import RetryPolicy
 from tests.sim.leader.ledgers import Entry, SimLedger
 from tests.sim.leader.world import leader_head
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.log.state.records import LogHead
 
 SETTINGS = LeaderSettings(retry=RetryPolicy(first_delay_ms=10, delay_max_ms=40, attempts_max=3))
+SESSION_TIMEOUT_MS = 100
 APPEND = 100
 """Size of an entry in bytes."""
 
@@ -37,17 +39,23 @@ class Bench:
         log: The head and the pages.
         ledgers: The ledgers by id, in the order of their creation.
         dropped: The deleted ledgers, in order.
+        candidates: The claims of the candidate nodes.
     """
 
     def __init__(self, properties: Mapping[str, str] | None = None) -> None:
         self.log = OneLog(leader_head(properties or {}))
         self.ledgers: dict[int, SimLedger] = {}
         self.dropped: list[int] = []
+        self.candidates: set[str] = set()
         self._processes = 0
 
     @property
     def head(self) -> LogHead:
         return self.log.head.value
+
+    @property
+    def claim(self) -> str:
+        return claim_of(self.head)
 
     @property
     def open_ids(self) -> list[int]:
@@ -100,6 +108,7 @@ class Process:
         orders: All `AppendEntry` effects.
         said: All indications.
         open_timer: The timer that ends the opening.
+        session_id: The session with the store.
     """
 
     open_timer: StartTimer
@@ -112,6 +121,7 @@ class Process:
         self.orders: list[lm.AppendEntry] = []
         self.said: list[Any] = []
         self.time_ms = 5_000
+        self.session_id = number
 
     # --- events ---
 
@@ -183,6 +193,11 @@ class Process:
         while not self.has(kind):
             self.answer(type(self._requests()[0]))
 
+    def answer_until_listing(self) -> None:
+        """Answer requests, oldest first, until a change that lists a ledger is pending."""
+        while not any(isinstance(ask, m.WriteHead) and ask.listed for ask in self.waiting):
+            self.answer(type(self._requests()[0]))
+
     def settle(self) -> None:
         """Answer everything except timers."""
         while work := self._requests():
@@ -195,7 +210,7 @@ class Process:
         """Fire the given timer, or the oldest timer except those for a ledger's age."""
         timers = [ask for ask in self.waiting if isinstance(ask, StartTimer)]
         if request is None:
-            timers = [ask for ask in timers if ask.delay_ms <= SETTINGS.retry.delay_max_ms]
+            timers = [ask for ask in timers if ask.delay_ms < SESSION_TIMEOUT_MS]
         timer = next(ask for ask in timers if request in (None, ask.request))
         self.waiting.remove(timer)
         self.tell(TimerFired(timer.request))
@@ -219,13 +234,19 @@ class Process:
                 reply = lm.LedgerSealed(ask.request, error=error)
             case lm.CloseLedger():
                 reply = lm.CloseAnswered(ask.request, error=error)
+            case lm.RecoverLedger():
+                reply = lm.CloseAnswered(ask.request, error=error)
+            case lm.JoinCandidates():
+                reply = lm.CandidatesJoined(ask.request, MetadataOutcome.UNAVAILABLE)
+            case lm.ReadCandidate():
+                reply = lm.CandidateRead(ask.request, MetadataOutcome.UNAVAILABLE)
             case m.Sync():
                 reply = m.Synced(ask.request, MetadataOutcome.UNAVAILABLE)
             case _:
                 reply = m.Written(ask.request, MetadataOutcome.UNAVAILABLE)
         self.tell(reply)
 
-    def carry_out(self, ask: Any) -> Any:
+    def carry_out(self, ask: Any) -> Any:  # noqa: PLR0911 - one for each request
         bench = self.bench
         match ask:
             case lm.CreateLedger():
@@ -237,6 +258,10 @@ class Process:
                 return lm.LedgerSealed(ask.request, end)
             case lm.CloseLedger():
                 return self._close(ask)
+            case lm.RecoverLedger():
+                return self._recover(ask)
+            case lm.JoinCandidates() | lm.ReadCandidate():
+                return self._reply_of_candidates(ask)
             case m.DropLedger():
                 bench.seal(ask.ledger_id)
                 bench.dropped.append(ask.ledger_id)
@@ -244,6 +269,18 @@ class Process:
             case m.WriteHead() if ask.head_version != bench.log.head.version:
                 return m.Written(ask.request, MetadataOutcome.CONFLICT)
         return bench.log.reply(ask)
+
+    def _reply_of_candidates(self, ask: lm.JoinCandidates | lm.ReadCandidate) -> Any:
+        candidates = self.bench.candidates
+        if isinstance(ask, lm.JoinCandidates):
+            candidates.add(ask.claim)
+            return lm.CandidatesJoined(ask.request, MetadataOutcome.OK)
+        session = self.session_id, SESSION_TIMEOUT_MS
+        return lm.CandidateRead(ask.request, MetadataOutcome.OK, ask.claim in candidates, *session)
+
+    def _recover(self, ask: lm.RecoverLedger) -> lm.CloseAnswered:
+        last = self.bench.seal(ask.ledger_id).last_entry_id
+        return lm.CloseAnswered(ask.request, last, APPEND * (last + 1))
 
     def _close(self, ask: lm.CloseLedger) -> lm.CloseAnswered:
         ledger = self.bench.ledgers[ask.ledger_id]

@@ -83,7 +83,7 @@ def leader_in(phase: LeaderPhase) -> LeaderLog:
         closed(process)
     elif phase is LeaderPhase.STOPPED:
         process.append()
-        process.break_ledger(bench.open_ids[0], is_lost=True)
+        process.tell(lm.GiveUp(LocalProtocolError("the client was closed")))
     assert process.machine.phase is phase
     return process.machine
 
@@ -97,6 +97,9 @@ def event_of(kind: type) -> Any:
         lm.LedgerBroken: lm.LedgerBroken(-7, error),
         lm.RollRequested: lm.RollRequested(),
         lm.HeadChanged: lm.HeadChanged(),
+        lm.SessionReplaced: lm.SessionReplaced(),
+        lm.CandidatesJoined: lm.CandidatesJoined(-7, MetadataOutcome.OK),
+        lm.CandidateRead: lm.CandidateRead(-7, MetadataOutcome.OK),
         CloseRequested: CloseRequested(),
         lm.GiveUp: lm.GiveUp(error),
         lm.LedgerCreated: lm.LedgerCreated(-7, error=error),
@@ -111,7 +114,15 @@ def event_of(kind: type) -> Any:
     }[kind]
 
 
-ASKED = (Start, lm.AppendRequested, lm.RollRequested, lm.HeadChanged, CloseRequested, lm.GiveUp)
+ASKED = (
+    Start,
+    lm.AppendRequested,
+    lm.RollRequested,
+    lm.HeadChanged,
+    lm.SessionReplaced,
+    CloseRequested,
+    lm.GiveUp,
+)
 STRAY = (lm.EntriesConfirmed, lm.LedgerBroken, TimerFired)
 """Events that may come when they no longer matter. Replies always belong to a request."""
 
@@ -172,6 +183,7 @@ def rendered() -> str:
 EVENTS_IN_ORDER = (
     *ASKED, lm.EntriesConfirmed, lm.LedgerBroken, lm.LedgerCreated, lm.LedgerSealed,
     lm.CloseAnswered, TimerFired, m.Synced, m.HeadRead, m.PagesRead, m.PagesWritten, m.Written,
+    lm.CandidatesJoined, lm.CandidateRead,
 )  # fmt: skip
 
 
@@ -184,13 +196,15 @@ def test_the_table_in_the_documentation_is_the_table_of_the_machine() -> None:
 # --- opening ---
 
 
-def test_opening_an_empty_log_lists_one_ledger_with_one_change_of_the_head() -> None:
+def test_opening_an_empty_log_claims_it_and_lists_one_ledger() -> None:
     bench = Bench()
     leader = bench.leader()
     opened = leader.last_said(lm.LeaderOpened)
     assert opened.head.end_offset == 0
     assert [ledger.ledger_id for ledger in opened.head.open_ledgers] == bench.open_ids
-    assert bench.log.heads_written == 1
+    assert bench.log.heads_written == 2
+    assert (bench.claim, bench.head.writer_features) == (token(1 << 64), ("leaderClaim",))
+    assert bench.candidates == {bench.claim}
     assert leader.machine.can_add
 
 
@@ -240,12 +254,12 @@ def test_opening_that_loses_the_change_starts_over_with_the_same_ledger() -> Non
     bench = Bench()
     process = bench.process()
     process.start()
-    process.answer_until(m.WriteHead)
-    rival = bench.leader()
+    process.answer_until_listing()
+    bench.log.run(PropertiesMachine("flights", {"rollMs": "1000"}, token=token(99)))
     process.settle()
     assert process.machine.phase is LeaderPhase.LEADING
-    assert len(bench.ledgers) == 2
-    assert not rival.confirm(rival.last_said(lm.LeaderOpened).head.open_ledgers[-1].ledger_id)
+    assert bench.open_ids == list(bench.ledgers)
+    assert len(bench.ledgers) == 1
 
 
 def test_opening_that_cannot_seal_makes_no_ledger() -> None:
@@ -272,7 +286,7 @@ def test_opening_that_was_not_sent_lets_go_of_its_ledger() -> None:
     bench = Bench()
     process = bench.process()
     process.start()
-    process.answer_until(m.WriteHead)
+    process.answer_until_listing()
     process.fail(m.WriteHead)
     assert stopped(process).error.definite
     process.settle()
@@ -283,7 +297,7 @@ def test_opening_of_unknown_outcome_keeps_its_ledger() -> None:
     bench = Bench()
     process = bench.process()
     process.start()
-    process.answer_until(m.WriteHead)
+    process.answer_until_listing()
     process.lose_reply(applied=True)
     process.fail(m.Sync)
     assert not stopped(process).error.definite
@@ -535,7 +549,7 @@ def test_ledger_that_breaks_before_it_is_used_is_replaced() -> None:
     bench = Bench()
     process = bench.process()
     process.start()
-    process.answer_until(m.WriteHead)
+    process.answer_until_listing()
     process.break_ledger(next(iter(bench.ledgers)))
     process.settle()
     assert process.machine.phase is LeaderPhase.LEADING
@@ -695,6 +709,7 @@ def test_fenced_leader_stops_and_says_which_records_are_safe() -> None:
     (first,) = bench.open_ids
     bench.leader()
     old.break_ledger(first, is_lost=True)
+    old.settle()
     last = stopped(old)
     assert isinstance(last.error, LeaderDeposedError)
     assert (last.error.end_offset, last.error.pending_end_offset) == (6, 16)
@@ -725,6 +740,8 @@ def test_appends_that_only_waited_failed_for_certain() -> None:
         leader.answer(kind)
     leader.append()
     leader.break_ledger(bench.open_ids[0], is_lost=True)
+    bench.leader()
+    leader.settle()
     last = stopped(leader)
     assert (last.first_unknown_append, last.first_unsent_append) == (1, 2)
 
@@ -735,8 +752,10 @@ def test_ledger_that_comes_after_the_end_is_dropped() -> None:
     leader.append()
     leader.tell(lm.RollRequested())
     leader.break_ledger(bench.open_ids[0], is_lost=True)
+    bench.leader()
     leader.settle()
-    assert bench.dropped == list(bench.ledgers)[1:]
+    assert isinstance(stopped(leader).error, LeaderDeposedError)
+    assert bench.dropped == [list(bench.ledgers)[2]]
 
 
 def delete(bench: Bench) -> None:
@@ -844,7 +863,7 @@ def test_log_deleted_right_behind_the_opening_is_noticed_as_soon_as_it_is_opened
     bench = Bench()
     leader = bench.process()
     leader.start()
-    leader.answer_until(m.WriteHead)
+    leader.answer_until_listing()
     opened = leader.carry_out(leader.take(m.WriteHead))
     delete(bench)
     leader.tell(lm.HeadChanged())

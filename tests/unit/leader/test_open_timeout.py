@@ -68,7 +68,7 @@ def test_a_list_that_does_not_answer_may_name_this_client_as_its_leader(is_late:
     bench = Bench()
     process = bench.process()
     process.start()
-    process.answer_until(m.WriteHead)
+    process.answer_until_listing()
     error = time_out(process)
     assert (error.definite, error.waited_for) == (False, "reading or changing the list")
     assert "may lead the log" in str(error)
@@ -83,7 +83,7 @@ def test_a_ledger_whose_attempt_lost_against_another_leader_is_dropped() -> None
     bench = Bench()
     process = bench.process()
     process.start()
-    process.answer_until(m.WriteHead)
+    process.answer_until_listing()
     bench.leader()
     process.answer(m.WriteHead)
     assert time_out(process).definite
@@ -246,7 +246,10 @@ def test_an_opening_that_was_cancelled_leaves_no_ledger_that_is_not_listed(
     bench = Bench()
     process = bench.process()
     process.start()
-    process.answer_until(asked)
+    if asked is m.WriteHead:
+        process.answer_until_listing()
+    else:
+        process.answer_until(asked)
     process.tell(lm.GiveUp(LocalProtocolError("the client was closed")))
     error = stopped(process).error
     assert isinstance(error, LocalProtocolError)

@@ -112,13 +112,13 @@ def test_an_opening_makes_another_ledger(*, is_unsure: bool) -> None:
     bench = Bench()
     process = bench.process()
     process.start()
-    process.answer_until(m.WriteHead)
+    process.answer_until_listing()
     if is_unsure:
         process.lose_reply(applied=False)
-        process.answer_until(m.WriteHead)
+        process.answer_until_listing()
     token = process.waiting[-1].token
     swept = refuse(process)
-    process.answer_until(m.WriteHead)
+    process.answer_until_listing()
     assert process.waiting[-1].token != token, "a token names one change"
     process.settle()
     assert process.machine.phase is LeaderPhase.LEADING
@@ -131,9 +131,9 @@ def test_an_opening_that_is_given_up_behind_it_does_not_lead_for_certain(waits_f
     bench = Bench()
     process = bench.process()
     process.start()
-    process.answer_until(m.WriteHead)
+    process.answer_until_listing()
     process.lose_reply(applied=False)
-    process.answer_until(m.WriteHead)
+    process.answer_until_listing()
     refuse(process)
     process.answer_until(waits_for)
     process.tell(lm.GiveUp(LocalProtocolError("nobody waits")))

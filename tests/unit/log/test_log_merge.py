@@ -32,7 +32,7 @@ from ledgerlog_spark.protocol.log.state.records import (
     WriteMode,
 )
 from ledgerlog_spark.protocol.log.state.rows import ITEMS
-from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.state.walk import ListWalk
 from tests.fixtures.examples import examples
 from tests.unit.log.log_values import OneLog, staged, token
 
@@ -213,7 +213,7 @@ class Sequence:
             self.loaded[writer.token, number] = decode_page(kind, page)
 
     def records(self) -> list[Item]:
-        walk: Walk[Item] = Walk(ITEMS, self.paged, 0, 1 << 40)
+        walk: ListWalk[Item] = ListWalk(ITEMS, self.paged, 0, 1 << 40)
         while walk.wanted:
             walk.feed([self.loaded[page.ref.token, page.ref.number] for page in walk.wanted])
         return list(walk.records())

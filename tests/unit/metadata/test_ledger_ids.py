@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ledgerlog_spark.errors import MetadataUnavailableError, MetadataUnknownError
+from ledgerlog_spark.metadata.ledgers.ids import TRANSACTIONS_MAX
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
@@ -54,7 +55,19 @@ async def test_calls_at_the_same_time_share_transactions() -> None:
     await stores.ledgers.close()
     ids = [each for group in got for each in group]
     assert ids == list(range(1, 129))
-    assert tree.requests["transact"] == 2 * 3  # of 1, 64 and 63 ids, and deletions of the nodes
+    assert tree.requests["transact"] == 2 * 2  # two of 64 ids, and two that delete the nodes
+
+
+async def test_transactions_for_ids_at_the_same_time_are_bounded() -> None:
+    _, stores = await counted_stores(write_seconds=0.01)
+    ids = stores.ledgers._ids
+    calls = [asyncio.ensure_future(stores.ledgers.new_ids(64)) for _ in range(20)]
+    most = 0
+    while not all(call.done() for call in calls):
+        most = max(most, len(ids._transactions))
+        await asyncio.sleep(0)
+    assert most == TRANSACTIONS_MAX
+    assert len({each for call in calls for each in call.result()}) == 20 * 64
 
 
 async def test_calls_that_share_a_failed_transaction_all_fail() -> None:

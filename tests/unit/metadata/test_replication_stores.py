@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -196,6 +196,23 @@ async def test_a_target_that_stores_data_is_compared_again() -> None:
     assert (await stores.ledgers.replace(7, MOVED, found.version, [identity])).value == MOVED
 
 
+async def test_a_write_of_another_client_after_a_lost_answer_is_no_success() -> None:
+    tree = Disturbed(MemoryNodes())
+    stores, _ = await identified(tree)
+    other = await stores_on(tree.nodes)
+    found = await stores.ledgers.load(7)
+
+    async def write_first() -> None:
+        tree.before = None
+        await other.ledgers.write(7, METADATA.in_recovery(), found.version)
+        tree.inject(Fault.REQUEST_LOST)
+
+    tree.before = write_first
+    with pytest.raises(MetadataVersionError, match="decide again"):
+        await stores.ledgers.replace(7, MOVED, found.version, [])
+    assert (await stores.ledgers.load(7)).value == METADATA.in_recovery()
+
+
 async def test_attempts_to_name_a_busy_target_are_bounded() -> None:
     tree = Disturbed(MemoryNodes())
     stores, count = await identified(tree)
@@ -235,7 +252,7 @@ async def test_requests_in_order_are_bounded_and_cancelled_at_the_end() -> None:
     running = most = cancelled = 0
     gates = [asyncio.Event() for _ in range(20)]
 
-    async def items() -> AsyncIterator[int]:
+    async def items() -> AsyncGenerator[int, None]:
         for index in range(20):
             yield index
 

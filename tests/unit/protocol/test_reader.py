@@ -208,6 +208,39 @@ def test_an_entry_is_absent_only_after_all_members_said_so_twice() -> None:
     assert (len(asked), replicas.loads) == (6, 1)
 
 
+def test_silence_before_a_reload_does_not_count_as_absence() -> None:
+    """The bookies may have been replaced between the reload and their only negative answers."""
+    silent = {"b0", "b1", "b2"}
+
+    def refuse(bookie_id: str, _: int) -> Code:
+        code = Code.TIMEOUT if bookie_id in silent else Code.NO_ENTRY
+        silent.discard(bookie_id)
+        return code
+
+    replicas = Replicas(PLAIN, -1, refuse)
+    end = replicas.run(reader(PLAIN, 0, 0))
+    assert isinstance(end, m.ReadFailed)
+    assert (end.failure, replicas.loads) == (m.Failure.ENTRY_ABSENT, 2)
+
+
+def test_an_entry_whose_bookies_change_with_every_reload_is_unknown() -> None:
+    replicas = Replicas(PLAIN, -1)
+    moves = 0
+
+    def refuse(_bookie: str, _entry: int) -> Code:
+        nonlocal moves
+        moves += 1
+        ensemble = (f"b{moves}", f"b{moves + 1}", f"b{moves + 2}")
+        replicas.metadata = PLAIN.with_fragments((Fragment(0, ensemble),))
+        return Code.NO_ENTRY
+
+    replicas.refuse = refuse
+    end = replicas.run(reader(PLAIN, 0, 0))
+    assert isinstance(end, m.ReadFailed)
+    reloads_max = ReaderSettings().reloads_max
+    assert (end.failure, replicas.loads) == (m.Failure.ENTRY_UNKNOWN, reloads_max)
+
+
 def test_each_entry_is_looked_for_again_after_a_load_of_its_own() -> None:
     """At first, no bookie has an entry. Meanwhile, a recovery writes the entries back."""
     written_back: set[tuple[str, int]] = set()

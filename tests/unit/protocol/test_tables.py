@@ -51,6 +51,10 @@ WAY_TO: dict[Enum, str] = {
     RecoveryPhase.MEASURING: (
         "start, loaded, cas ok, lac b0 0, lac b1 0, entry b1 1 no_entry, entry b0 1 no_entry"
     ),
+    RecoveryPhase.CHECKING: (
+        "start, loaded, cas ok, lac b0 no_entry, lac b1 no_entry, entry b0 0 no_entry,"
+        " entry b1 0 no_entry"
+    ),
     RecoveryPhase.CLOSING: (
         "start, loaded, cas ok, lac b0 no_entry, lac b1 no_entry, entry b0 0 no_entry,"
         " entry b1 0 no_entry"
@@ -66,7 +70,8 @@ def machine_in(kind: type, phase: Enum) -> Any:
         player.run("w ledger e=3 w=3 a=2")
         name = "w"
         if kind is LedgerRecovery:
-            player.run("r recovery")
+            is_below_floor = phase is RecoveryPhase.CHECKING
+            player.run("r recovery floor=0" if is_below_floor else "r recovery")
             name = "r"
         for command in filter(None, WAY_TO[phase].split(",")):
             player.run(f"{name} {command.strip()}")

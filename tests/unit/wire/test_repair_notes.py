@@ -22,8 +22,8 @@ from ledgerlog_spark.wire.repair_notes import (
     MOVES_MAX,
     RANGES_MAX,
     WHOLE_LEDGER,
-    Attempts,
     BlockedLedger,
+    FailedAttempts,
     Hole,
     HoleKind,
     Holes,
@@ -43,7 +43,7 @@ NOTES: list[Any] = [
     Holes.of([Hole("b1"), Hole("b2", 5, HoleKind.DAMAGED, ((1, 2), (7, 7)))]),
     Moves.of([Move("b1", 5, MoveReason.PLACEMENT)]),
     Unreadable((UnreadableRange(1, 2, False, (("b1", "timeout"), ("b2", "no_entry"))),), "w", 7),
-    Attempts(2, "no_spare", "text", "w", 7, 5_000),
+    FailedAttempts(2, "no_spare", "text", "w", 7, 5_000),
     WorkerReport((WorkerTask(7, "mark", 1, 2, 3),), 1, 2, 3, 4, 5, "working", 6),
     Vacation(VacationKind.RECOVER, VacationPhase.VACATING, blocked=(BlockedLedger(7, "no_spare"),)),
 ]
@@ -95,8 +95,8 @@ def test_the_size_of_a_note_is_bounded() -> None:
 
 
 def test_long_texts_are_cut_when_they_are_written() -> None:
-    note = Attempts(1, "refused", "x" * 5_000)
-    assert len(decode_note(Attempts, encode_note(note)).detail) == TEXT_MAX
+    note = FailedAttempts(1, "refused", "x" * 5_000)
+    assert len(decode_note(FailedAttempts, encode_note(note)).detail) == TEXT_MAX
 
 
 # The union of holes and of moves.
@@ -164,9 +164,9 @@ def test_too_many_moves_are_moves_of_whole_ledgers() -> None:
     assert len(many.moves) == MOVES_MAX
 
 
-@pytest.mark.parametrize("kind", [Attempts, Unreadable])
+@pytest.mark.parametrize("kind", [FailedAttempts, Unreadable])
 def test_the_newer_note_of_these_kinds_counts(kind: type[Any]) -> None:
-    older, newer = (Attempts(1, "a"), Attempts(2, "b"))
+    older, newer = (FailedAttempts(1, "a"), FailedAttempts(2, "b"))
     if kind is Unreadable:
         older, newer = (Unreadable((), "a"), Unreadable((), "b"))  # type: ignore[assignment]
     assert older.merged(newer) == newer

@@ -8,7 +8,7 @@ the entries, the reader requests slices (PROTOCOL.md#E13). The reader reports an
 after three steps. First, every bookie of the write set reports the entry absent. Second, the reader
 reloads the metadata, and the ensemble is still the same. Third, every bookie reports the entry
 absent again (PROTOCOL.md#E2). If the ensemble has changed, the steps are repeated with the new
-ensemble. After `ReaderSettings.reloads_max` reloads, one report of each bookie is enough.
+ensemble. After `ReaderSettings.reloads_max` reloads, the entry is unknown.
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -16,7 +16,6 @@ ensemble. After `ReaderSettings.reloads_max` reloads, one report of each bookie 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from enum import Enum
 
 from ledgerlog_spark.model import NO_ENTRY, Code, DigestType, LedgerMetadata
@@ -26,6 +25,7 @@ from ledgerlog_spark.protocol.ledger.entry_batch import EntryBatch
 from ledgerlog_spark.protocol.ledger.quorum import write_set
 from ledgerlog_spark.protocol.ledger.read.batch import BatchInFlight
 from ledgerlog_spark.protocol.ledger.read.budget import EntriesToRequest, ReadBudget, ReaderSettings
+from ledgerlog_spark.protocol.ledger.read.tally import ReplicaTally
 from ledgerlog_spark.protocol.ledger.read_room import ReadPlace, RoomMade
 from ledgerlog_spark.protocol.ledger.recover.reads import Verdict
 from ledgerlog_spark.protocol.ledger.slices import SliceSource, last_fitting
@@ -43,61 +43,6 @@ class ReaderPhase(Enum):
     READING = "reading"
     RELOADING = "reloading the metadata"
     DONE = "done"
-
-
-@dataclass(slots=True, eq=False)
-class ReplicaTally:
-    """The answers of a write set about one entry.
-
-    The entry is absent only if *all* bookies report it absent. In recovery, fewer reports are
-    enough.
-    """
-
-    entry_id: int
-    members: tuple[tuple[int, str], ...]  # (index, bookie id) in the order of requests
-    requested: int = 0
-    codes: dict[int, Code] = field(default_factory=dict)
-    is_slow: bool = False  # the entry was undecided when the hedge timer last fired
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict is PRESENT after one OK.
-
-        After Qw answers without an OK, the verdict is ABSENT if every bookie reports the entry
-        absent. Otherwise, it is UNKNOWN.
-        """
-        if Code.OK in self.codes.values():
-            return Verdict.PRESENT
-        if len(self.codes) < len(self.members):
-            return Verdict.UNDECIDED
-        absent = all(code.is_absent for code in self.codes.values())
-        return Verdict.ABSENT if absent else Verdict.UNKNOWN
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a bookie refused because it has too many requests."""
-        return Code.BUSY in self.codes.values()
-
-    @property
-    def is_hopeless(self) -> bool:
-        """Whether all bookies of the write set answered, and no bookie had the entry."""
-        return self.verdict in (Verdict.ABSENT, Verdict.UNKNOWN)
-
-    @property
-    def failure(self) -> m.Failure:
-        """The failure for the application when the verdict is not PRESENT (PROTOCOL.md#E2)."""
-        if self.verdict is Verdict.ABSENT:
-            return m.Failure.ENTRY_ABSENT
-        answered = [
-            code
-            for code in self.codes.values()
-            if code not in (Code.TIMEOUT, Code.UNAVAILABLE, Code.BUSY)
-        ]
-        if answered and all(code is Code.DIGEST_MISMATCH for code in answered):
-            return m.Failure.DIGEST_MISMATCH
-        if answered and all(code is Code.UNAUTHORIZED for code in answered):
-            return m.Failure.UNAUTHORIZED
-        return m.Failure.ENTRY_UNKNOWN
 
 
 class LedgerReader(TableMachine[m.Event, m.Effect]):
@@ -141,7 +86,9 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         self._failures: dict[str, int] = {}
         self._reload = 0
         self._reloads = 0
-        self._is_confirmed_by_reload = False
+        self._is_confirmed_by_reload = False  # the ensemble was the same after the last reload
+        # All bookies of this ensemble reported the entry absent before the last reload.
+        self._is_absence_confirmed = False
         self._hedge_timer = 0
         self._busy_timer = 0
         self._busy_rounds = 0
@@ -375,7 +322,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
             self.next_entry_id = following.last_entry_id + 1
         if ready:
             self._reloads = self._busy_rounds = 0
-            self._is_confirmed_by_reload = False
+            self._is_confirmed_by_reload = self._is_absence_confirmed = False
             effects.append(self._delivered(ready))
         return effects
 
@@ -391,14 +338,23 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
             return []
         if tally.is_busy and (timer := self._wait_for_busy()) is not None:
             return [timer]
-        if self._is_confirmed_by_reload or self._reloads == self._settings.reloads_max:
-            return self._fail(tally.failure)
+        if (failure := self._final_failure(tally)) is not None:
+            return self._fail(failure)
         if not self._may_exceed and not self._budget.has_room_to_hedge(self._requests_out):
             return []  # wait for room from an answer, `EntriesTaken` or `RoomMade`
         self.phase = ReaderPhase.RELOADING
         self._reloads += 1
         self._reload = self._numbers.next()
         return [m.LoadMetadata(self._reload, sync_first=True)]
+
+    def _final_failure(self, tally: ReplicaTally) -> m.Failure | None:
+        """The failure that these answers prove; None if the metadata has to be reloaded first."""
+        is_last = self._reloads == self._settings.reloads_max
+        if tally.verdict is not Verdict.ABSENT:
+            return tally.failure if is_last or self._is_confirmed_by_reload else None
+        if self._is_absence_confirmed:
+            return m.Failure.ENTRY_ABSENT
+        return m.Failure.ENTRY_UNKNOWN if is_last else None
 
     def _wait_for_busy(self) -> m.StartTimer | None:
         """Start a pause without requests; None after the maximum number of pauses."""
@@ -432,6 +388,8 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         old, self.metadata = self.metadata, loaded
         if head not in self._tallies:
             return self._advance()
+        was_absent = self._tallies[head].verdict is Verdict.ABSENT
+        self._is_absence_confirmed = was_absent and self._is_confirmed_by_reload
         for entry_id, tally in tuple(self._tallies.items()):
             has_moved = loaded.fragment_of(entry_id).ensemble != old.fragment_of(entry_id).ensemble
             if has_moved and entry_id != head and tally.is_hopeless:

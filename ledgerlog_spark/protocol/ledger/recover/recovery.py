@@ -8,7 +8,9 @@ accept its result (PROTOCOL.md#C13).
 
 An attempt that cannot decide is repeated from the beginning, within `RecoverySettings.retry`. If no
 attempt can decide, the metadata stays IN_RECOVERY, which is a legal final state. The floor is the
-last entry that a log needs. No attempt closes a ledger before this entry (PROTOCOL.md#C14).
+last entry that a log needs. No attempt closes a ledger before this entry. An attempt that finds an
+end before the floor loads the record again, because another recovery may have found more entries
+and closed the ledger (PROTOCOL.md#C14).
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -44,6 +46,7 @@ class RecoveryPhase(Enum):
     FENCING = "fencing"
     READING = "reading forward and writing back"
     MEASURING = "reading the length of the last entry"
+    CHECKING = "loading the record again, because the found end is below the floor"
     CLOSING = "closing"
     WAITING = "waiting to try again"
     DONE = "done"
@@ -112,7 +115,10 @@ class LedgerRecovery(UpdatingMachine):
     def _begin(self, _event: m.Start | m.TimerFired) -> list[m.Effect]:
         self.attempts += 1
         self._tail = self._update = None
-        self.phase = RecoveryPhase.LOADING
+        return self._load(RecoveryPhase.LOADING)
+
+    def _load(self, phase: RecoveryPhase) -> list[m.Effect]:
+        self.phase = phase
         self._request = self._numbers.next()
         return [m.LoadMetadata(self._request, sync_first=True)]
 
@@ -125,7 +131,8 @@ class LedgerRecovery(UpdatingMachine):
         match event.outcome:
             case m.MetadataOutcome.OK:
                 assert event.versioned is not None
-                return self._on_record(event.versioned)
+                is_check = self.phase is RecoveryPhase.CHECKING
+                return (self._check_floor if is_check else self._on_record)(event.versioned)
             case m.MetadataOutcome.GONE:
                 return self._stop(m.Failure.NOT_FOUND)
             case m.MetadataOutcome.UNREADABLE:
@@ -148,17 +155,16 @@ class LedgerRecovery(UpdatingMachine):
         if result.failure is not None:
             return self._try_again(result.failure)
         if result.current.value.is_closed:
-            return self._adopt(result)
+            return self._adopt(result.current)
         return self._fence(result.current)
 
-    def _adopt(self, result: UpdateResult) -> list[m.Effect]:
+    def _adopt(self, closed: Versioned[LedgerMetadata]) -> list[m.Effect]:
         """Accept the closed metadata, whichever client wrote it (PROTOCOL.md#C13, LOGS.md#S2)."""
-        if result.current.value.last_entry_id < self._floor_entry_id:
+        if closed.value.last_entry_id < self._floor_entry_id:
             return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
-        closed = result.current.value
-        holes = self._holes_of(closed)
+        holes = self._holes_of(closed.value)
         self.phase = RecoveryPhase.DONE
-        return [*([m.HolesLeft(closed, holes)] if holes else ()), m.LedgerClosed(result.current)]
+        return [*([m.HolesLeft(closed.value, holes)] if holes else ()), m.LedgerClosed(closed)]
 
     def _holes_of(self, closed: LedgerMetadata) -> tuple[m.HoleLeft, ...]:
         """What this attempt leaves short of copies, if its fragments are those of the record."""
@@ -238,19 +244,26 @@ class LedgerRecovery(UpdatingMachine):
     def _close(self) -> list[m.Effect]:
         assert self._tail is not None
         if self._tail.write_back.last_add_confirmed < self._floor_entry_id:
-            return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
+            return self._load(RecoveryPhase.CHECKING)
         self.phase = RecoveryPhase.CLOSING
         return self._begin_update(self._base, self._decide_close)
 
+    def _check_floor(self, record: Versioned[LedgerMetadata]) -> list[m.Effect]:
+        """Report the end that another recovery stored since this attempt began, if any."""
+        if record.value.is_closed:
+            return self._adopt(record)
+        return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
+
     def _decide_close(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
-        """The CLOSED metadata with this attempt's result, if the last fragment has not changed."""
+        """The CLOSED metadata with this attempt's result, if no other write came first.
+
+        The other write may have closed the ledger at a later entry, and a tool may have reopened it
+        afterwards (PROTOCOL.md#C13).
+        """
         if current.state is LedgerState.CLOSED:
             return Refusal(None)
-        read = self._base.value
-        if (
-            current.state is not LedgerState.IN_RECOVERY
-            or current.last_fragment != read.last_fragment
-        ):
+        assert self._update is not None
+        if self._update.current.version != self._base.version:
             return Refusal(m.Failure.METADATA_CHANGED)
         assert self._tail is not None
         assert self._tail.write_back.length is not None
@@ -322,6 +335,7 @@ RECOVERY_TABLE: Table[LedgerRecovery, m.Effect] = {
         on(m.TimerFired, LedgerRecovery._on_hedge_timer),
         ignored=_REPLIES,
     ),
+    RecoveryPhase.CHECKING: row(on(m.MetadataLoaded, LedgerRecovery._on_loaded), ignored=_REPLIES),
     RecoveryPhase.CLOSING: row(*_UPDATING, ignored=_REPLIES),
     RecoveryPhase.WAITING: row(on(m.TimerFired, LedgerRecovery._on_retry_timer), ignored=_REPLIES),
     RecoveryPhase.DONE: row(ignored=_REPLIES),

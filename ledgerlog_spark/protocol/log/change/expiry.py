@@ -18,7 +18,7 @@ from ledgerlog_spark.protocol.log.read.versions import oldest_of
 from ledgerlog_spark.protocol.log.state.pages import drop_before
 from ledgerlog_spark.protocol.log.state.records import Item, LogHead, LogKind, VersionInterval
 from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS
-from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.state.walk import ListWalk
 
 STEP_ITEMS_MAX = 1_000
 VERSIONS_AT_ONCE = 1_000
@@ -92,7 +92,7 @@ class ExpiryMachine(LogMachine[Expired]):
             oldest = oldest_retained(history, self._now_ms - self._retention_ms)
         if head.kind is LogKind.LEADER:  # it has one version, which begins at the head's start
             oldest = replace(oldest, start_offset=head.start_offset)
-        items: Walk[Item] | None = None
+        items: ListWalk[Item] | None = None
         if oldest.start_offset != head.oldest_offset:
             items = oldest_of(head, STEP_ITEMS_MAX)
             yield from self._walk(items)
@@ -112,12 +112,14 @@ def oldest_retained(history: Sequence[VersionInterval], since_ms: int) -> Versio
     return history[-1]
 
 
-def oldest_versions(head: LogHead, first: int) -> Walk[VersionInterval]:
+def oldest_versions(head: LogHead, first: int) -> ListWalk[VersionInterval]:
     """A walk over at least `VERSIONS_AT_ONCE` versions from `first` on, or over all of them."""
-    return Walk(HISTORY, head.history, first, head.version + 1, records_min=VERSIONS_AT_ONCE)
+    return ListWalk(HISTORY, head.history, first, head.version + 1, records_min=VERSIONS_AT_ONCE)
 
 
-def expiry_step(head: LogHead, oldest: VersionInterval, listed: Walk[Item] | None) -> ExpiryStep:
+def expiry_step(
+    head: LogHead, oldest: VersionInterval, listed: ListWalk[Item] | None
+) -> ExpiryStep:
     """The next step, after which `oldest` is the oldest version.
 
     `listed` are the oldest items: all items, or more than `STEP_ITEMS_MAX`. It is None when no item

@@ -19,7 +19,7 @@ from ledgerlog_spark.protocol.log.read.versions import oldest_of
 from ledgerlog_spark.protocol.log.state.pages import PageRequest, overlapping, select
 from ledgerlog_spark.protocol.log.state.records import Item, LogHead, PageRef
 from ledgerlog_spark.protocol.log.state.rows import ITEMS
-from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.state.walk import ListWalk
 from ledgerlog_spark.protocol.log.transaction import Plan
 
 PageSizes = dict[tuple[str, int], int]
@@ -86,7 +86,7 @@ class RetentionMachine(TruncateMachine):
         offset = self._target(items, newest, is_cut=is_cut, is_prefix_unread=is_prefix_unread)
         return (yield from self._drop(head, dropped, offset))
 
-    def _look_on(self, head: LogHead, ages: list[Walk[Item]]) -> Steps[None]:
+    def _look_on(self, head: LogHead, ages: list[ListWalk[Item]]) -> Steps[None]:
         """Read further items, until an item has the time of its newest row."""
         while self._retention_ms != KEPT and ages[-1].is_cut:
             items = ages[-1].records()
@@ -147,11 +147,11 @@ class RetentionMachine(TruncateMachine):
         return offset, is_cut and offset >= last > 0
 
 
-def _items_from(head: LogHead, offset: int) -> Walk[Item]:
-    return Walk(ITEMS, head.items, offset, head.end_offset, records_min=ITEMS_AT_ONCE)
+def _items_from(head: LogHead, offset: int) -> ListWalk[Item]:
+    return ListWalk(ITEMS, head.items, offset, head.end_offset, records_min=ITEMS_AT_ONCE)
 
 
-class _NewestVersion(Walk[Item]):
+class _NewestVersion(ListWalk[Item]):
     """Reads the oldest pages of the newest version, and its pages of unknown size."""
 
     def __init__(self, head: LogHead, page_sizes: PageSizes) -> None:

@@ -27,7 +27,7 @@ from ledgerlog_spark.protocol.log.state.records import (
     VersionInterval,
     next_version,
 )
-from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.state.walk import ListWalk
 from ledgerlog_spark.protocol.log.transaction import HeadTransaction, Plan, rewritten
 
 _IN_USE = "; only the leader can delete rows of the ledger in use, after it has closed this ledger"
@@ -86,7 +86,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
             )
         return (yield from self._drop(head, oldest, self._offset))
 
-    def _drop(self, head: LogHead, items: Walk[Item], offset: int) -> Plan[Truncated]:
+    def _drop(self, head: LogHead, items: ListWalk[Item], offset: int) -> Plan[Truncated]:
         """Drop the rows below the offset. `items` are the oldest items."""
         history = yield from self._ending(head, offset)
         oldest, interval = _oldest_left(head, history, offset, self._now_ms)

@@ -74,7 +74,7 @@ from ledgerlog_spark.protocol.log.properties import JOB_APP_PREFIX
 from ledgerlog_spark.protocol.log.read.versions import newest_of
 from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind, ProducerRecord
 from ledgerlog_spark.protocol.log.state.rows import SCHEMAS
-from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.state.walk import ListWalk
 from ledgerlog_spark.protocol.log.transaction import (
     ATTEMPTS_MAX,
     HeadChange,
@@ -295,7 +295,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         """Return the head's schema. The schema of an id never changes (LOGS.md#G6)."""
         schema_id = head.schema_id
         if schema_id not in self._schemas:
-            walk = Walk(SCHEMAS, head.schemas, schema_id, schema_id + 1)
+            walk = ListWalk(SCHEMAS, head.schemas, schema_id, schema_id + 1)
             for record in (yield from self._walk(walk)):
                 self._schemas[record.schema_id] = record.schema
         return self._schemas.get(schema_id)

@@ -26,7 +26,7 @@ from ledgerlog_spark.protocol.log.state.records import (
     next_version,
 )
 from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS
-from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.state.walk import ListWalk
 from ledgerlog_spark.protocol.log.transaction import Plan
 
 
@@ -94,8 +94,8 @@ class RestoreMachine(CommitMachine):
         wanted = self._restore.version
         check_version(head, wanted)
         self._check_planned(head)
-        (old,) = yield from self._walk(Walk(HISTORY, head.history, wanted, wanted + 1))
-        items = yield from self._walk(Walk(ITEMS, head.items, old.start_offset, old.end_offset))
+        (old,) = yield from self._walk(ListWalk(HISTORY, head.history, wanted, wanted + 1))
+        items = yield from self._walk(ListWalk(ITEMS, head.items, old.start_offset, old.end_offset))
         is_same = (old.start_offset, old.end_offset) == head.interval
         if is_same and old.schema_id == head.schema_id:
             result = CommitResult(CommitStatus.NOTHING_TO_COMMIT, head.version, head.end_offset)

@@ -20,7 +20,7 @@ from ledgerlog_spark.protocol.log.state.records import (
     VersionInterval,
 )
 from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, SCHEMAS
-from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.state.walk import ListWalk
 
 
 class SnapshotMachine(LogMachine[LogSnapshot]):
@@ -47,14 +47,14 @@ class SnapshotMachine(LogMachine[LogSnapshot]):
             )
         version = head.version if self._version is None else self._version
         check_version(head, version)
-        found = yield from self._walk(Walk(HISTORY, head.history, version, version + 1))
+        found = yield from self._walk(ListWalk(HISTORY, head.history, version, version + 1))
         if not found:
             raise _not_available(head, version)
         interval = _shown(head, found[0])
-        walk = Walk(ITEMS, head.items, interval.start_offset, interval.end_offset)
+        walk = ListWalk(ITEMS, head.items, interval.start_offset, interval.end_offset)
         items = yield from self._walk(walk)
         ids = {item.schema_id for item in items} | {interval.schema_id}
-        schemas = Walk(SCHEMAS, head.schemas, max(0, min(ids)), max(ids) + 1)
+        schemas = ListWalk(SCHEMAS, head.schemas, max(0, min(ids)), max(ids) + 1)
         records = yield from self._walk(schemas)
         return LogSnapshot(
             log_id=head.log_id,
@@ -82,7 +82,7 @@ class HistoryMachine(LogMachine[tuple[VersionInterval, ...]]):
     def _run(self) -> Steps[tuple[VersionInterval, ...]]:
         return self._look(
             lambda head: self._walk(
-                Walk(HISTORY, head.history, head.oldest_version, head.version + 1)
+                ListWalk(HISTORY, head.history, head.oldest_version, head.version + 1)
             )
         )
 
@@ -94,22 +94,22 @@ class ListingMachine(LogMachine[tuple[Item, ...]]):
         return self._look(lambda head: self._walk(listing_of(head)))
 
 
-def listing_of(head: LogHead) -> Walk[Item]:
+def listing_of(head: LogHead) -> ListWalk[Item]:
     """A walk over all items that a retained version may name."""
-    return Walk(ITEMS, head.items, head.oldest_offset, head.end_offset)
+    return ListWalk(ITEMS, head.items, head.oldest_offset, head.end_offset)
 
 
-def oldest_of(head: LogHead, count: int) -> Walk[Item]:
+def oldest_of(head: LogHead, count: int) -> ListWalk[Item]:
     """A walk over the oldest items: all items, or pages that have more than `count` items."""
-    return Walk(ITEMS, head.items, head.oldest_offset, head.end_offset, records_min=count)
+    return ListWalk(ITEMS, head.items, head.oldest_offset, head.end_offset, records_min=count)
 
 
-def newest_of(head: LogHead) -> Walk[Item]:
+def newest_of(head: LogHead) -> ListWalk[Item]:
     """A walk over the items in the head or, if the head has no items, in the last page."""
     items = head.items
     newest = items.recent[0].first_offset if items.recent else head.end_offset - 1
     first = items.pages[-1].first_key if items.pages and not items.recent else newest
-    return Walk(ITEMS, items, max(first, head.oldest_offset), head.end_offset)
+    return ListWalk(ITEMS, items, max(first, head.oldest_offset), head.end_offset)
 
 
 def _shown(head: LogHead, interval: VersionInterval) -> VersionInterval:
@@ -178,7 +178,7 @@ class StateMachine(LogMachine[LogState]):
         return self._look(self._at)
 
     def _at(self, head: LogHead) -> Steps[LogState]:
-        walk = Walk(SCHEMAS, head.schemas, 0, end_key(SCHEMAS, head.schemas))
+        walk = ListWalk(SCHEMAS, head.schemas, 0, end_key(SCHEMAS, head.schemas))
         schemas = {record.schema_id: record.schema for record in (yield from self._walk(walk))}
         assert self._head is not None
         return LogState(head, self._head.version, schemas)

@@ -21,7 +21,7 @@ from ledgerlog_spark.protocol.log.state.records import (
     VersionInterval,
 )
 from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, SCHEMAS
-from ledgerlog_spark.protocol.log.state.walk import Walk
+from ledgerlog_spark.protocol.log.state.walk import ListWalk
 
 VERSIONS_AT_ONCE = 64
 """Number of versions in the first read, if the caller has no version. Each further read requests as
@@ -90,11 +90,11 @@ class ViewMachine(LogMachine[LogView]):
     def _at(self, head: LogHead) -> Steps[LogView]:
         versions = yield from self._versions(head)
         first = max(self._first_offset, head.oldest_offset)
-        items = yield from self._walk(Walk(ITEMS, head.items, first, head.end_offset))
+        items = yield from self._walk(ListWalk(ITEMS, head.items, first, head.end_offset))
         used = {item.schema_id for item in items} | {head.schema_id}
         wanted = used - self._known_schemas - {NO_SCHEMA}
         ids = (min(wanted), max(wanted) + 1) if wanted else (0, 0)
-        schemas = yield from self._walk(Walk(SCHEMAS, head.schemas, *ids))
+        schemas = yield from self._walk(ListWalk(SCHEMAS, head.schemas, *ids))
         return LogView(
             log_id=head.log_id,
             name=head.name,
@@ -128,4 +128,4 @@ class ViewMachine(LogMachine[LogView]):
 
     def _history(self, head: LogHead, first: int, end: int) -> Steps[tuple[VersionInterval, ...]]:
         first = max(first, head.oldest_version)
-        return self._walk(Walk(HISTORY, head.history, first, end))
+        return self._walk(ListWalk(HISTORY, head.history, first, end))

@@ -12,7 +12,7 @@ from ledgerlog_spark.protocol.log.state.rows import REFS, RecordKind
 T = TypeVar("T")
 
 
-class Walk(Generic[T]):
+class ListWalk(Generic[T]):
     """Reads index pages, then pages. The caller reads the pages in `wanted` and calls `feed`."""
 
     def __init__(

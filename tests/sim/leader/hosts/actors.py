@@ -263,6 +263,22 @@ async def truncate(process: Process) -> None:
             world.require(view.head.start_offset >= offset, f"it is not truncated to {offset}")
 
 
+async def recover(process: Process) -> None:
+    """Recover open ledgers of the newest log, as an auto-recovery or an operator does."""
+    world: LeaderHosts = process.world
+    for _ in range(world.extra.randint(1, 8)):
+        await asyncio.sleep(world.extra.randint(50, 1_200) / 1e3)
+        view = world.views[world.newest_id]
+        listed = view.head.open_ledgers
+        if listed and view.deleted_at_ms is None:
+            call = LeaderCall(world, process, view.log_id)
+            try:
+                await process.ledgers.seal(world.extra.choice(listed).ledger_id)
+                world.counts["ledgers recovered"] += 1
+            except LedgerLogError as error:
+                call.judge(error)
+
+
 async def delete(process: Process) -> None:
     """Delete the log. Later leaders create another log of the same name."""
     world: LeaderHosts = process.world

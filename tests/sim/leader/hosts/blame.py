@@ -40,7 +40,10 @@ class LeaderCall(Call):
         had_faults = self.had_faults or world.quorums.faults > 0
         match error:
             case LeaderDeposedError():
-                return is_deleted or world.has_rival(self.log_id, self.process)
+                # If the reply to a claim was lost, the opener cannot exclude that another client
+                # replaced its claim.
+                claims = 1 if self.leader is None and had_faults else 2
+                return is_deleted or len(view.claims) >= claims
             case LeaderTimeoutError():
                 return self._is_over(error) and (had_faults or error.timeout_ms < USUAL_MS)
             case NotEnoughBookiesError() | LedgerRecoveryError():

@@ -350,7 +350,6 @@ class LeaderLedgers:
         self, ledger_id: int, *, password: bytes = b"", floor_entry_id: int = -1
     ) -> LedgerMetadata:
         del password
-        assert floor_entry_id == NO_ENTRY, "a closed range of a leader log needs no floor"
         await self.ledger_metadata(ledger_id)
         done: asyncio.Future[SimLedger | None] = asyncio.get_running_loop().create_future()
 
@@ -362,7 +361,11 @@ class LeaderLedgers:
         if await done is None:
             self.tree.faults += 1
             raise LedgerRecoveryError("too few bookies answered", ledger_id=ledger_id)
-        return await self.ledger_metadata(ledger_id)
+        metadata = await self.ledger_metadata(ledger_id)
+        self.world.require(
+            metadata.last_entry_id >= floor_entry_id, f"ledger {ledger_id} ends below its floor"
+        )
+        return metadata
 
     async def entry_copies(
         self, ledger_id: int, metadata: LedgerMetadata, entry_id: int

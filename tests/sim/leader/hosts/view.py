@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ledgerlog_spark.protocol.log import messages as m
+from ledgerlog_spark.protocol.log.claim import claim_of
 from ledgerlog_spark.protocol.log.properties import LogProperties
 from tests.sim.leader.checks import LeaderChecks
 from tests.sim.log.hosts.view import read_state
@@ -24,6 +25,7 @@ class LeaderView:
         marked_at_ms: Time at which each ledger was marked, including ledgers never listed.
         head_changes: Number of changes of the head.
         oldest_moved: Whether the log was truncated.
+        claims: All claims that the log has had.
         deleted_at_ms: Time of the deletion; None while the log exists.
         runs_of: All runs of producers; always empty, because a leader log has no producers.
     """
@@ -38,6 +40,7 @@ class LeaderView:
         self.oldest_moved = False
         self.deleted_at_ms: int | None = None
         self.runs_of: dict[str, list[str]] = {}
+        self.claims: set[str] = set()
         self.made_at_ms = host.now_ms()
         state = self._read()
         assert state is not None
@@ -78,6 +81,7 @@ class LeaderView:
             return
         self.head_changes += 1
         before, after = old.head.value, new.head.value
+        self.claims |= {claim_of(after)} - {""}
         self.oldest_moved |= after.start_offset > before.start_offset
         unlisted = tuple(ledger_id for ledger_id in new.marks if ledger_id not in old.marks)
         request: Any = m.WriteHead(after.token, after, old.head.version, unlisted=unlisted)

@@ -202,7 +202,7 @@ class LeaderHosts(Hosts):
         """Check that an ended leader left no timer, no watch and no writer."""
         host = leader._host
         self.require(not host._timers, f"{leader!r} ended, and its timers run")
-        self.require(host._cancel_watch is None, f"{leader!r} ended, and watches the head")
+        self.require(not host._watches, f"{leader!r} ended, and watches the head")
         if self.is_led_by(process.ledgers, leader.log_id):
             return
         written = [writer for writer in self.writers.values() if writer.is_of(process.ledgers)]
@@ -212,14 +212,6 @@ class LeaderHosts(Hosts):
     def sent(self, ledger_id: int, times_ms: dict[int, int]) -> None:
         """Record the append times, by offset, in an entry that a leader sent."""
         self.truth_of(self.log_of[ledger_id]).times_ms.update(times_ms)
-
-    def has_rival(self, log_id: str, process: Process) -> bool:
-        """Whether another process sealed a ledger of the log, or has a ledger on its list."""
-        mine = [i for i, other in self.log_of.items() if other == log_id]
-        if any(self.quorums.by_id[i].is_sealed_by_other for i in mine):
-            return True
-        listed = self.views[log_id].checks.listed_ever
-        return any(not self.writers[i].is_of(process.ledgers) for i in listed)
 
     def judge_end(self, process: Process, leader: Leader, error: LedgerLogError) -> None:
         """Check that the reason for the end of a leader happened."""
@@ -277,6 +269,9 @@ def _spawn_all(world: LeaderHosts) -> list[Process]:
     if world.extra.random() < 0.5:
         process = world.extra.choice(processes)
         process.spawn("start again", start_again(process))
+    if world.extra.random() < 0.6:
+        process = world.extra.choice(processes)
+        process.spawn("recover", actors.recover(process))
     for probability, what, make in some:
         if random.random() < probability:
             process = random.choice(processes)

@@ -1,0 +1,59 @@
+"""The candidates of leader logs: clients that open or lead a log (LOGS.md#J14)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ledgerlog_spark.metadata import tree as znodes
+from ledgerlog_spark.metadata.logs.nodes import CommitQueue
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateLook:
+    """Whether a client is a candidate, and the session of this client that read it.
+
+    Attributes:
+        session_timeout_ms: The time for which the nodes of a dead client's session stay.
+    """
+
+    is_there: bool
+    session_id: int
+    session_timeout_ms: int
+
+
+class Candidates:
+    """The candidates of one log. A candidate is the node of a live session, and names a claim.
+
+    The nodes save work, and protect no data: a leader whose ledger was fenced goes on only if its
+    change of the head succeeds.
+    """
+
+    def __init__(self, tree: znodes.ZnodeTree, directory: str) -> None:
+        """The candidates in `directory`; each child of this node is a candidate."""
+        self._tree = tree
+        self._nodes = CommitQueue(tree, directory)
+
+    async def join(self, claim: str) -> None:
+        """Create a node with this claim. It stays until `leave`, or until the session ends.
+
+        After a lost reply, the names of the nodes show whether the node was created. Raises
+        NodeMissingError if the log was deleted.
+        """
+        await self._nodes.join(claim)
+
+    async def look(self, claim: str) -> CandidateLook:
+        """Look for a node with this claim. Without a sync before, a new node may be missed.
+
+        If the session was replaced during the read, the result names the session before.
+        """
+        session_id = self._tree.session_id
+        is_there = bool(await self._named(claim))
+        return CandidateLook(is_there, session_id, self._tree.session_timeout_ms)
+
+    async def leave(self, claim: str) -> None:
+        """Delete all nodes with this claim, of any session."""
+        for name in await self._named(claim):
+            await self._nodes.leave(name)
+
+    async def _named(self, claim: str) -> list[str]:
+        return [name for name in await self._nodes.members() if name.rpartition("-")[0] == claim]

@@ -1,0 +1,153 @@
+"""Decides whether a leader still leads after one of its ledgers was fenced (LOGS.md#J15).
+
+Auto-recovery and operators fence ledgers too. Only the claim in the head shows that another client
+takes over the log. A claim of a client that died before it listed a ledger does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from ledgerlog_spark.errors import LeaderDeposedError, LedgerLogError
+from ledgerlog_spark.protocol.leader.appends import LeaderLedger
+from ledgerlog_spark.protocol.leader.attempts import Attempts
+from ledgerlog_spark.protocol.leader.list import open_ids
+from ledgerlog_spark.protocol.leader.messages import CandidateRead, Pause, ReadCandidate
+from ledgerlog_spark.protocol.ledger.messages import StartTimer
+from ledgerlog_spark.protocol.log.claim import claim_of, with_claim
+from ledgerlog_spark.protocol.log.machine import Steps
+from ledgerlog_spark.protocol.log.messages import Failed, Finished, LogEffects, LogRequest, Sync
+from ledgerlog_spark.protocol.log.state.records import LogHead, LogKind
+from ledgerlog_spark.protocol.log.transaction import HeadTransaction, Plan, rewritten
+from ledgerlog_spark.protocol.request_numbers import RequestNumbers
+from ledgerlog_spark.retry import RetryPolicy
+
+ABSENT_SESSION_TIMES = 2
+"""A claimant counts as dead if its candidate node was absent for this number of session timeouts of
+one session of this leader. In this time, a live claimant creates its node again."""
+
+LOOKS_IN_A_SESSION_TIME = 4
+"""Number of times that the node of a claimant is looked for in one session timeout."""
+
+_LOOKS_MAX = 10_000
+"""Limit of the looks for one claimant, for a store that replaces this leader's session again and
+again. The next attempt continues after a delay."""
+
+
+class StandingCheck(HeadTransaction[LogHead]):
+    """Ends with the head if this leader still leads, and with `LeaderDeposedError` if not.
+
+    If the claim is that of a dead client, the check stores the claim of this leader again. Other
+    failures are `LogNotFoundError` and the store's errors.
+    """
+
+    def __init__(
+        self,
+        log: str,
+        *,
+        claim: str,
+        mine: Collection[int],
+        token: str,
+        numbers: RequestNumbers,
+    ) -> None:
+        """`mine` are the ledgers of this leader that the list may contain."""
+        super().__init__(log, token=token, numbers=numbers)
+        self._claim = claim
+        self._mine = frozenset(mine)
+        self._rival = ""  # the claim that was found to be that of a dead client
+        self._rival_session_id = 0  # session of this leader in which it was found
+
+    def _plan(self, head: LogHead) -> Plan[LogHead]:
+        self._head_of(head, writes=LogKind.LEADER)
+        if self._mine.isdisjoint(open_ids(head)):
+            raise self._deposed("the list names ledgers of another leader")
+        rival = claim_of(head)
+        if rival == self._claim:
+            return Finished(head)
+        yield from self._check_is_dead(rival)
+        return rewritten(with_claim(head, self._claim), lambda new: new)
+
+    def _check_is_dead(self, rival: str) -> Steps[None]:
+        """Return if the client with this claim is dead. Raise LeaderDeposedError if it is alive."""
+        looks = session_id = 0
+        for _ in range(_LOOKS_MAX):
+            found = yield from self._look_for(rival)
+            if (rival, found.session_id) == (self._rival, self._rival_session_id):
+                return
+            if found.session_id != session_id:
+                looks, session_id = 0, found.session_id  # only time in one session counts
+            if looks >= ABSENT_SESSION_TIMES * LOOKS_IN_A_SESSION_TIME:
+                self._rival, self._rival_session_id = rival, session_id
+                return
+            looks += 1
+            pause_ms = -(-found.session_timeout_ms // LOOKS_IN_A_SESSION_TIME)
+            yield from self._reply_to(Pause(pause_ms))
+        raise self._overtaken()
+
+    def _look_for(self, rival: str) -> Steps[CandidateRead]:
+        """Look for the candidate node of this client, which does not exist if this returns."""
+        yield from self._read(Sync())
+        found = yield from self._read(ReadCandidate(rival))
+        if found.is_there:
+            raise self._deposed("another client claimed the log")
+        return found
+
+    def _deposed(self, why: str) -> LeaderDeposedError:
+        return LeaderDeposedError(f"log {self.log!r} has another leader: {why}", log=self.log)
+
+
+class LeaderStanding:
+    """The checks of one leader: one at a time, each for all ledgers that are contested then."""
+
+    def __init__(
+        self, log: str, *, claim: str, policy: RetryPolicy, numbers: RequestNumbers
+    ) -> None:
+        self.attempts = Attempts(policy, numbers)
+        self.fence: LedgerLogError | None = None  # the reason for the newest check
+        self.error: LedgerLogError | None = None  # the error that ended the newest check
+        self._log = log
+        self._claim = claim
+        self._numbers = numbers
+        self._check: StandingCheck | None = None
+        self._contested: Collection[LeaderLedger] = ()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a check has begun and not ended."""
+        return self._check is not None and not self._check.has_ended
+
+    def begin(
+        self, contested: list[LeaderLedger], mine: Collection[int], token: str
+    ) -> list[LogRequest[Any] | StartTimer]:
+        """Begin a check for these ledgers, of which there is at least one. `mine`: all ledgers."""
+        assert not self.is_running
+        self._contested, self.fence = contested, contested[0].fence
+        self._check = StandingCheck(
+            self._log, claim=self._claim, mine=mine, token=token, numbers=self._numbers
+        )
+        return self._step(self._check.start())
+
+    def awaits(self, reply: Any) -> bool:
+        """Whether this is the reply to the pending request, or the end of a pause."""
+        return self._check is not None and self._check.awaits(reply)
+
+    def handle(self, reply: Any) -> list[LogRequest[Any] | StartTimer]:
+        """Take the reply to the pending request. At the end, `error` is None or the reason."""
+        assert self._check is not None
+        return self._step(self._check.handle(reply))
+
+    def _step(self, effects: LogEffects[LogHead]) -> list[LogRequest[Any] | StartTimer]:
+        (effect,) = effects
+        if isinstance(effect, Failed):
+            self.error = effect.error
+            return []
+        if isinstance(effect, Finished):
+            self.error = None
+            self.attempts.succeed()
+            for ledger in self._contested:
+                ledger.may_recover = True
+            return []
+        if isinstance(effect, Pause):
+            return [StartTimer(effect.request, effect.delay_ms)]
+        return [effect]
