@@ -9,6 +9,7 @@ import pytest
 
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.client.handles.creation import LedgerSpec
+from ledgerlog_spark.client.handles.writer import WriteHandle
 from ledgerlog_spark.client.hole_reports import notes_of
 from ledgerlog_spark.errors import (
     LedgerLogError,
@@ -69,10 +70,10 @@ async def test_appends_go_on_for_ever_while_one_of_three_bookies_is_away(
     for number in range(1, 20 * WINDOW):
         assert await ledger.append(b"x") == number
         assert ledger._writer._pipeline.entries_in_flight <= WINDOW
-    assert ledger.absent_bookies == ("bookie-1",)
+    assert now(ledger.absent_bookies) == ("bookie-1",)
     await asyncio.sleep(600)
     assert await ledger.append(b"x") == 20 * WINDOW
-    assert not notes.notes, "the fragment has not ended"
+    assert not now(notes.notes), "the fragment has not ended"
     await world.come_back("bookie-1", storage)
     await asyncio.sleep(10)
     assert not now(ledger.absent_bookies)
@@ -183,7 +184,11 @@ async def test_an_idle_writer_replaces_a_bookie_that_is_lost(world: ClientWorld)
     assert notes.notes == []
 
 
-async def test_without_a_spare_a_lost_bookie_changes_nothing(world: ClientWorld) -> None:
+async def test_without_a_spare_a_lost_bookie_changes_nothing(
+    world: ClientWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notified: list[str] = []
+    monkeypatch.setattr(WriteHandle, "member_lost", lambda _, name: notified.append(name))
     client = world.client()
     ledger = await client.create_ledger()
     assert await ledger.append(b"x") == 0
@@ -192,6 +197,7 @@ async def test_without_a_spare_a_lost_bookie_changes_nothing(world: ClientWorld)
     await asyncio.sleep(60)
     assert len(ledger.metadata.fragments) == 1
     assert world.transport.asked == []
+    assert notified == []
 
 
 @pytest.mark.world(bookies=4)
@@ -336,3 +342,16 @@ async def test_a_bookie_that_failed_shortly_before_the_close_is_reported(
     await ledger.close()
     await client.services.holes.drained()
     assert notes.notes == [(ledger.id, (hole("bookie-1", 1, 3),))]
+
+
+async def test_a_read_only_bookie_is_not_away(world: ClientWorld) -> None:
+    """It is full, for example, and would refuse the entries."""
+    client = world.client()
+    info = await client.services.registration.info("bookie-1")
+    await client.create_ledger()
+    registration = world.registration
+    await registration.unregister("bookie-1")
+    await registration.register(info, read_only=True)
+    with pytest.raises(NotEnoughBookiesError):
+        await client.create_ledger()
+    assert await client.services.absent_bookies() == ()
