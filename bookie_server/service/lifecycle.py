@@ -372,6 +372,7 @@ class Bookie:
         v2 = V2Server(settings, V2Shared(settings, storage, self._lanes, self._counters))
         await v2.start(listener)
         self._closers.push_async_callback(v2.stop, settings.drain_timeout_ms)
+        devices = Devices(storage)
         servicer = BookieServicer(
             self.bookie_id,
             storage,
@@ -382,6 +383,7 @@ class Bookie:
             lambda: v2.connections_count,
             settings.watches_max,
             min(settings.frame_size_bytes_max, FRAME_SIZE_BYTES_MAX),
+            lambda: devices.space,
         )
         v2.sweeper.others.append(servicer.relieve)
         grpc = GrpcServer(settings, servicer, self._callers_max)

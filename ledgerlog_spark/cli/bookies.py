@@ -5,13 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, group, registration
+from ledgerlog_spark.cli.control_service import ControlServices
+from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, group, metadata, registration
 from ledgerlog_spark.cli.output import AsJson, print_fields, print_json, print_listing
 from ledgerlog_spark.errors import BookieUnavailableError
+from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.metadata.topologies import place_of
+from ledgerlog_spark.model import Versioned
+from ledgerlog_spark.wire.repair_notes import Vacation
+from ledgerlog_spark.wire.topology import Topology
+
+if TYPE_CHECKING:
+    from ledgerlog_spark.transport import control_pb2 as pb
 
 app = group("Show the bookies of a cluster.", "ledgerlog bookies list")
 
@@ -32,16 +42,104 @@ async def _all(uri: str) -> list[dict[str, Any]]:
         return found
 
 
-@app.command("list", epilog="Example: ledgerlog bookies list --json")
-def list_bookies(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
-    """List all bookies that have ever joined the cluster, with their current states."""
+async def _with_figures(uri: str, bookies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add the place and the figures of each bookie, which running bookies report."""
+    async with metadata(uri) as stores, ControlServices(stores.registration) as services:
+        topology = await stores.topologies.read()
+        places = Topology() if topology is None else topology.value
+        vacations = await stores.vacations.all()
+        running = [each for each in bookies if each["grpc_port"] is not None]
+        names = [each["bookie_id"] for each in running]
+        replies = dict(zip(names, await asyncio.gather(*map(services.info, names)), strict=True))
+        return [
+            {
+                **each,
+                "vacation": _phase(vacations.get(each["bookie_id"])),
+                **await _place(stores, each["bookie_id"], places),
+                **_figures(replies.get(each["bookie_id"])),
+            }
+            for each in bookies
+        ]
+
+
+async def _place(stores: MetadataStores, bookie_id: str, topology: Topology) -> dict[str, Any]:
+    info = None
+    with contextlib.suppress(BookieUnavailableError):
+        info = await stores.registration.info(bookie_id)
+    return asdict(place_of(info, bookie_id, topology))
+
+
+def _phase(vacation: Versioned[Vacation] | None) -> str | None:
+    """Which command empties the bookie, and how far it is."""
+    if vacation is None:
+        return None
+    return f"{vacation.value.kind.value}: {vacation.value.phase.value}"
+
+
+def _figures(reply: pb.GetInfoReply | None) -> dict[str, Any]:
+    """The figures of a bookie; None for each if it did not report them."""
+    if reply is None:
+        return dict.fromkeys(FIGURES)
+    is_measured = reply.total_bytes > 0
+    return {
+        "free_bytes": reply.free_bytes if is_measured else None,
+        "total_bytes": reply.total_bytes if is_measured else None,
+        "ledgers": reply.ledgers_count if is_measured else None,
+        "ledgers_in_limbo": reply.ledgers_in_limbo,
+        "failure": reply.failure or None,
+    }
+
+
+VERBOSE = ("bookie_id", "state", "vacation", "address", "host", "rack", "region")
+FIGURES = ("free_bytes", "total_bytes", "ledgers", "ledgers_in_limbo", "failure")
+
+
+@app.command("list", epilog="Example: ledgerlog bookies list --verbose")
+def list_bookies(
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Also show the disks, the ledgers and the place of each bookie."
+        ),
+    ] = False,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """List all bookies that have ever joined the cluster, with their current states.
+
+    With --verbose, each running bookie reports its figures. Bookies of Apache
+    BookKeeper and of older releases report none.
+    """
+    found = asyncio.run(_all(uri))
+    columns: tuple[str, ...] = ("bookie", "state", "address", "gRPC port")
+    if verbose:
+        found = asyncio.run(_with_figures(uri, found))
+        columns = ("bookie", "state", "leaves", "address", "host", "rack", "region", "free", "size",
+                   "ledgers", "in limbo", "failure")  # fmt: skip
     print_listing(
-        asyncio.run(_all(uri)),
-        lambda b: (b["bookie_id"], b["state"], b["address"], _text(b["grpc_port"])),
+        found,
+        _verbose_row if verbose else _row,
         title=f"bookies of {uri}",
-        columns=("bookie", "state", "address", "gRPC port"),
+        columns=columns,
         as_json=as_json,
     )
+
+
+def _row(bookie: dict[str, Any]) -> tuple[object, ...]:
+    return bookie["bookie_id"], bookie["state"], bookie["address"], _text(bookie["grpc_port"])
+
+
+def _verbose_row(bookie: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        *(bookie[name] for name in VERBOSE),
+        _gigabytes(bookie["free_bytes"]),
+        _gigabytes(bookie["total_bytes"]),
+        *(bookie[name] for name in ("ledgers", "ledgers_in_limbo", "failure")),
+    )
+
+
+def _gigabytes(size_bytes: int | None) -> str | None:
+    return None if size_bytes is None else f"{size_bytes / 1e9:,.1f} GB"
 
 
 @app.command("info", epilog="Example: ledgerlog bookies info bookie-0")

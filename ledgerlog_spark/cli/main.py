@@ -20,21 +20,25 @@ import typer
 from rich.console import Console
 
 from ledgerlog_spark.cli import (
-    bookie_cookies,
-    bookie_files,
-    bookie_inspect,
-    bookie_limbo,
-    bookie_versions,
     bookies,
+    cluster,
     demo,
     doctor,
-    ledgers,
     local,
     placement,
+    probes,
     servers,
     vacations,
 )
+from ledgerlog_spark.cli.autorecovery import run as autorecovery_run
+from ledgerlog_spark.cli.autorecovery import status as autorecovery
+from ledgerlog_spark.cli.bookie import cookies, files, inspect, limbo, versions
+from ledgerlog_spark.cli.ledgers import check as ledger_check
+from ledgerlog_spark.cli.ledgers import commands as ledgers
+from ledgerlog_spark.cli.ledgers import losses as ledger_losses
+from ledgerlog_spark.cli.ledgers import records as ledger_records
 from ledgerlog_spark.cli.logs import changes as log_changes
+from ledgerlog_spark.cli.logs import check as log_check
 from ledgerlog_spark.cli.logs import commands as logs
 from ledgerlog_spark.cli.logs import maintenance as log_upkeep
 from ledgerlog_spark.cli.logs import records as log_records
@@ -57,22 +61,31 @@ app = typer.Typer(
 )
 app.add_typer(local.app, name="local")
 app.add_typer(servers.zookeeper, name="zookeeper")
-servers.bookie.add_typer(bookie_files.app)
-servers.bookie.add_typer(bookie_versions.app)
-servers.bookie.add_typer(bookie_inspect.inspect, name="inspect")
-servers.bookie.add_typer(bookie_cookies.app, name="cookie")
-servers.bookie.add_typer(bookie_limbo.app, name="limbo")
+servers.bookie.add_typer(files.app)
+servers.bookie.add_typer(versions.app)
+servers.bookie.add_typer(inspect.inspect, name="inspect")
+servers.bookie.add_typer(cookies.app, name="cookie")
+servers.bookie.add_typer(limbo.app, name="limbo")
 app.add_typer(servers.bookie, name="bookie")
+app.add_typer(cluster.app, name="cluster")
+bookies.app.add_typer(probes.app)
 bookies.app.add_typer(placement.app)
 bookies.app.add_typer(vacations.app)
 app.add_typer(bookies.app, name="bookies")
+ledgers.app.add_typer(ledger_check.app)
+ledgers.app.add_typer(ledger_records.app)
+ledgers.app.add_typer(ledger_losses.app)
 app.add_typer(ledgers.app, name="ledgers")
 logs.app.add_typer(log_records.app)
 logs.app.add_typer(log_changes.app)
 logs.app.add_typer(log_upkeep.app)
+logs.app.add_typer(log_check.app)
 app.add_typer(logs.app, name="logs")
 app.add_typer(servers.upkeep, name="upkeep")
+autorecovery.app.add_typer(autorecovery_run.app)
+app.add_typer(autorecovery.app, name="autorecovery")
 app.command("demo", epilog="Example: ledgerlog demo --directory flights-demo")(demo.demo)
+app.command("simpletest", epilog="Example: ledgerlog simpletest --entries 100")(probes.simpletest)
 app.command("doctor", epilog="Example: ledgerlog doctor --json")(doctor.doctor)
 
 

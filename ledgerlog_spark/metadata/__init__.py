@@ -1,6 +1,6 @@
 """The metadata of a cluster, which is everything except entries. Changes use compare-and-swap.
 
-- `stores`: opens all stores of one cluster.
+- `stores`: opens all stores of one cluster. `clusters`: creates and deletes a cluster.
 - `ledgers`, `logs`, `registration`, `known_bookies`, `accepted_losses`, `leases`,
   `replication` (auto-recovery), `topologies`: the stores, which use any tree of nodes (`tree`).
   `held_nodes`: nodes that one session holds. `settled_writes`: writes whose lost answers are

@@ -1,16 +1,27 @@
 """The store of the losses that operators accepted.
 
-The nodes are at `<root>-losses/<bookie id>/<ledger id>`, outside the ledgers root, so Apache's
-tools never see them.
+The losses of one bookie are at `<root>-losses/<bookie id>/<ledger id>`. The losses of the whole
+cluster are at `<root>-losses/@ledgers/<ledger id>`, because no bookie id contains an @. The nodes
+are outside the ledgers root, so Apache's tools never see them.
 """
 
 from __future__ import annotations
 
-from ledgerlog_spark.errors import MetadataFormatError, WireFormatError
+from ledgerlog_spark.errors import (
+    LocalProtocolError,
+    MetadataFormatError,
+    WireFormatError,
+)
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.registration import checked_bookie_id
-from ledgerlog_spark.metadata.settled_writes import put_node
+from ledgerlog_spark.metadata.settled_writes import put_node, update_node
 from ledgerlog_spark.wire.accepted_loss import AcceptedLoss
+from ledgerlog_spark.wire.ledger_loss import (
+    ACCEPTANCES_MAX,
+    SIZE_BYTES_MAX,
+    AcceptedRanges,
+    LedgerLoss,
+)
 
 
 class AcceptedLosses:
@@ -36,6 +47,47 @@ class AcceptedLosses:
         found = [await self._read(f"{directory}/{name}") for name in names]
         return sorted(filter(None, found), key=lambda loss: loss.ledger_id)
 
+    async def of_ledger(self, ledger_id: int) -> LedgerLoss | None:
+        """What the cluster gave up of a ledger, read after a sync; None for nothing.
+
+        Raises:
+            MetadataFormatError: A later release wrote the record, or it is damaged.
+        """
+        path = self._ledger_path(ledger_id)
+        await self._tree.sync(path)
+        node = await znodes.get_or_none(self._tree, path)
+        return None if node is None else _decoded(path, node.value)
+
+    async def ledger_ids(self) -> frozenset[int]:
+        """The ledgers of which the cluster gave up entries. The read may be stale."""
+        names = await znodes.children_of(self._tree, f"{self._directory}/@ledgers")
+        return frozenset(int(name) for name in names if name.isdecimal())
+
+    async def accept(self, ledger_id: int, acceptance: AcceptedRanges) -> LedgerLoss:
+        """Add an acceptance to the losses of a ledger. Return all losses of the ledger.
+
+        A second call with the same acceptance changes nothing.
+
+        Raises:
+            LocalProtocolError: The ledger has `ACCEPTANCES_MAX` acceptances, or the record would be
+                too large.
+            MetadataUnknownError: It is unknown whether the acceptance was added.
+            MetadataVersionError: Other operators were faster at every attempt.
+            MetadataFormatError: A later release wrote the record, or it is damaged.
+        """
+        path = self._ledger_path(ledger_id)
+        losses = LedgerLoss(ledger_id)
+
+        def changed(data: bytes | None) -> bytes:
+            nonlocal losses
+            losses = LedgerLoss(ledger_id) if data is None else _decoded(path, data)
+            if acceptance not in losses.acceptances:
+                losses = _checked(losses.with_acceptance(acceptance))
+            return losses.encode()
+
+        await update_node(self._tree, path, changed)
+        return losses
+
     async def _read(self, path: str) -> AcceptedLoss | None:
         node = await znodes.get_or_none(self._tree, path)
         try:
@@ -45,5 +97,28 @@ class AcceptedLosses:
                 f"the node {path} cannot be read: {error.message}", path=path
             ) from error
 
+    def _ledger_path(self, ledger_id: int) -> str:
+        return f"{self._directory}/@ledgers/{ledger_id}"
+
     def _path(self, bookie_id: str, ledger_id: int) -> str:
         return f"{self._directory}/{checked_bookie_id(bookie_id)}/{ledger_id}"
+
+
+def _decoded(path: str, data: bytes) -> LedgerLoss:
+    try:
+        return LedgerLoss.decode(data)
+    except WireFormatError as error:
+        raise MetadataFormatError(
+            f"the node {path} cannot be read: {error.message}", path=path
+        ) from error
+
+
+def _checked(losses: LedgerLoss) -> LedgerLoss:
+    is_full = len(losses.acceptances) > ACCEPTANCES_MAX or len(losses.encode()) > SIZE_BYTES_MAX
+    if is_full:
+        raise LocalProtocolError(
+            f"the record of the accepted losses of ledger {losses.ledger_id} is full; nothing was "
+            "changed. Copy the readable entries to a new ledger, and delete this one",
+            ledger_id=losses.ledger_id,
+        )
+    return losses

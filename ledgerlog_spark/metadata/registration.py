@@ -161,6 +161,9 @@ class Announcement:
 
 
 READ_ONLY = "readonly"
+DELETING = "deleting "
+"""The data of INSTANCEID begins with this word while the cluster is being deleted."""
+
 _BOOKIE_ID = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
 
 
@@ -301,9 +304,16 @@ class Registration:
                 root=self._root,
             )
         try:
-            return record.value.decode("ascii").strip()
+            found = record.value.decode("ascii").strip()
         except UnicodeDecodeError as error:
             raise MetadataFormatError(f"the data of {path} is not ASCII text", path=path) from error
+        if found.startswith(DELETING):
+            raise MetadataError(
+                f"the cluster at {self._root} is being deleted: `ledgerlog cluster nuke "
+                f"--instance-id {found.removeprefix(DELETING)} --delete` ends the deletion",
+                root=self._root,
+            )
+        return found
 
     async def initialize(self, layout: Layout = HIERARCHICAL) -> None:
         """Create the missing nodes of the cluster (LAYOUT, INSTANCEID, available, cookies)."""

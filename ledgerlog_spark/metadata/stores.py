@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ledgerlog_spark.metadata.accepted_losses import AcceptedLosses
+from ledgerlog_spark.metadata.clusters import Clusters
 from ledgerlog_spark.metadata.known_bookies import KnownBookies
 from ledgerlog_spark.metadata.leases import Leases
 from ledgerlog_spark.metadata.ledgers.layout import read_layout, settled_layout
@@ -61,6 +62,11 @@ class MetadataStores:
     def logs(self) -> LogStore:
         """The store of the cluster's logs. Getting it sends no request."""
         return LogStore(self.tree, self.root, self.ledgers)
+
+    @property
+    def clusters(self) -> Clusters:
+        """Creates and deletes the cluster. Getting it sends no request."""
+        return Clusters(self.tree, self.root)
 
     @property
     def known_bookies(self) -> KnownBookies:

@@ -175,18 +175,26 @@ class GetInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetInfoReply(_message.Message):
-    __slots__ = ("bookie_id", "is_writable", "failure", "in_flight_bytes", "connections")
+    __slots__ = ("bookie_id", "is_writable", "failure", "in_flight_bytes", "connections", "free_bytes", "total_bytes", "ledgers_count", "ledgers_in_limbo")
     BOOKIE_ID_FIELD_NUMBER: _ClassVar[int]
     IS_WRITABLE_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     IN_FLIGHT_BYTES_FIELD_NUMBER: _ClassVar[int]
     CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LEDGERS_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LEDGERS_IN_LIMBO_FIELD_NUMBER: _ClassVar[int]
     bookie_id: str
     is_writable: bool
     failure: str
     in_flight_bytes: int
     connections: int
-    def __init__(self, bookie_id: _Optional[str] = ..., is_writable: bool = ..., failure: _Optional[str] = ..., in_flight_bytes: _Optional[int] = ..., connections: _Optional[int] = ...) -> None: ...
+    free_bytes: int
+    total_bytes: int
+    ledgers_count: int
+    ledgers_in_limbo: int
+    def __init__(self, bookie_id: _Optional[str] = ..., is_writable: bool = ..., failure: _Optional[str] = ..., in_flight_bytes: _Optional[int] = ..., connections: _Optional[int] = ..., free_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ..., ledgers_count: _Optional[int] = ..., ledgers_in_limbo: _Optional[int] = ...) -> None: ...
 
 class CollectGarbageRequest(_message.Message):
     __slots__ = ()

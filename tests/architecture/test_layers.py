@@ -45,6 +45,10 @@ CLIENT_LAYERS = {
     "composition": {
         "errors", "model", "wire", "protocol", "metadata", "transport", "client", "log",
     },
+    "tools": {
+        "errors", "waits", "model", "wire", "protocol", "metadata", "transport", "client", "log",
+        "composition",
+    },
     "aio": {"client", "composition", "log"},
     "testing": {"errors", "waits", "model", "wire", "metadata", "transport", "client", "log"},
     "upkeep": {

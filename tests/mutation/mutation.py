@@ -261,6 +261,14 @@ SUITES = {
             (f"{_UNIT}/client",),
         ),
     ),
+    "ledgerlog_spark/tools/": Suite((), ((f"{_UNIT}/tools",),)),
+    "ledgerlog_spark/metadata/clusters": Suite(
+        (), (("tests/contract/test_metadata_clusters.py",),)
+    ),
+    "ledgerlog_spark/wire/ledger_loss": Suite((), (("tests/contract/test_accepted_losses.py",),)),
+    "ledgerlog_spark/autorecovery/accepted": Suite(
+        (), ((f"{_UNIT}/autorecovery/test_accepted.py",),)
+    ),
     "ledgerlog_spark/metadata/registration.py": Suite(
         (), (("tests/contract/test_metadata_registration.py",),)
     ),

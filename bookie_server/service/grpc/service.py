@@ -15,6 +15,7 @@ import grpc
 from google.protobuf.message import Message
 
 from bookie_server.core.background.compaction import ALL_PERCENT
+from bookie_server.core.disk_use import DiskSpace
 from bookie_server.core.requests import (
     ID_MAX,
     StoredAdd,
@@ -80,6 +81,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         connections_count: Callable[[], int],
         watches_max: int,
         frame_size_bytes_max: int = FRAME_SIZE_BYTES_MAX,
+        disk_space: Callable[[], DiskSpace] = DiskSpace,
     ) -> None:
         self._bookie_id = bookie_id
         self._frame_size_bytes_max = frame_size_bytes_max
@@ -90,6 +92,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         self.watch_slots = FairSlots(watches_max)
         self._counters = counters
         self._connections_count = connections_count
+        self._disk_space = disk_space
         self._turns = Turns()
         self._batches = Batches(storage, counters, self._turns)
         self._held = HeldReplies()
@@ -301,15 +304,19 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def GetInfo(  # noqa: N802
         self, request: pb.GetInfoRequest, context: object
     ) -> pb.GetInfoReply:
-        """Return the id and state of this bookie."""
+        """Return the id, the state and the figures of this bookie."""
         del request, context
-        failure = self._storage.failure
+        failure, space = self._storage.failure, self._disk_space()
         return pb.GetInfoReply(
             bookie_id=self._bookie_id,
             is_writable=self._storage.is_writable,
             failure="" if failure is None else str(failure),
             in_flight_bytes=self._lanes.held_bytes,
             connections=self._connections_count(),
+            free_bytes=space.free,
+            total_bytes=space.total,
+            ledgers_count=self._storage.ledgers_count,
+            ledgers_in_limbo=self._storage.ledgers_in_limbo,
         )
 
     async def CollectGarbage(  # noqa: N802

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
+from ledgerlog_spark.autorecovery.accepted import AcceptedEntries
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import BookieInfo, Code, DigestType, LedgerMetadata
 from ledgerlog_spark.protocol.autorecovery.audit import messages as m
@@ -30,6 +31,7 @@ class CopyRequests:
         transport: AuditTransport,
         info_of: Callable[[str], Any],
         timeout_ms: int,
+        accepted: AcceptedEntries,
     ) -> None:
         """Create an object that sends nothing before its first request.
 
@@ -37,7 +39,9 @@ class CopyRequests:
             transport: Sends the requests.
             info_of: Reads the registration of a bookie.
             timeout_ms: Deadline of each request.
+            accepted: The entries that an operator gave up.
         """
+        self._accepted = accepted
         self._transport = transport
         self._info_of = info_of
         self._timeout_ms = timeout_ms
@@ -56,10 +60,13 @@ class CopyRequests:
         code, ranges = await self._reply(
             partial(self._transport.list_entries, effect.bookie_id, effect.ledger_id)
         )
-        if code is Code.OK:
-            return m.CopiesListed(effect.request, m.ListOutcome.LISTED, ranges)
-        if code.is_absent:
-            return m.CopiesListed(effect.request, m.ListOutcome.LISTED)
+        if code is Code.OK or code.is_absent:
+            listed = () if code.is_absent else ranges
+            try:
+                listed = await self._accepted.added_to(effect.ledger_id, listed)
+            except LedgerLogError:
+                return m.CopiesListed(effect.request, m.ListOutcome.UNKNOWN)
+            return m.CopiesListed(effect.request, m.ListOutcome.LISTED, listed)
         is_unable = code is Code.BAD_REQUEST
         outcome = m.ListOutcome.UNSUPPORTED if is_unable else m.ListOutcome.UNKNOWN
         return m.CopiesListed(effect.request, outcome)

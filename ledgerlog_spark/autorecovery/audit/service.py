@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ledgerlog_spark.autorecovery.accepted import AcceptedEntries
 from ledgerlog_spark.autorecovery.audit.copy_requests import AuditTransport, CopyRequests
 from ledgerlog_spark.autorecovery.audit.machine_host import AuditMachine, AuditMachineHost
 from ledgerlog_spark.autorecovery.audit.store_requests import AuditStoreRequests, AuditStores
@@ -95,7 +96,8 @@ class AuditService:
         self._report = report
         self._settings = settings or AuditServiceSettings()
         timeout_ms = self._settings.read_timeout_ms
-        self._copies = CopyRequests(transport, stores.registration.info, timeout_ms)
+        accepted = AcceptedEntries(stores.accepted_losses)
+        self._copies = CopyRequests(transport, stores.registration.info, timeout_ms, accepted)
         self.is_elected = False
         self.holds_checks = False
 

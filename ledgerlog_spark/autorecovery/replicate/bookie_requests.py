@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
+from ledgerlog_spark.autorecovery.accepted import AcceptedEntries
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import NO_ENTRY, BookieInfo, Code, DigestType, LedgerMetadata
 from ledgerlog_spark.protocol.autorecovery.replicate import messages as m
@@ -64,6 +65,7 @@ class BookieRequests:
         pace: CopyPace,
         counters: CopyCounters,
         timeout_ms: int,
+        accepted: AcceptedEntries,
     ) -> None:
         """Create an object that sends nothing before its first request.
 
@@ -74,7 +76,9 @@ class BookieRequests:
             pace: Limits the bytes of copies.
             counters: Counts the copies.
             timeout_ms: Deadline of each request.
+            accepted: The entries that an operator gave up.
         """
+        self._accepted = accepted
         self._transport = transport
         self._control = control
         self._info_of = info_of
@@ -109,9 +113,14 @@ class BookieRequests:
             return m.EntriesListed(number, Code.BAD_REQUEST)
         send = partial(self._transport.list_entries, effect.bookie_id, ledger_id)
         code, ranges = await self._reply(send)
-        if code.is_absent:
-            return m.EntriesListed(number, Code.OK)
-        return m.EntriesListed(number, code, tuple(ranges) if code is Code.OK else ())
+        if not (code.is_absent or code is Code.OK):
+            return m.EntriesListed(number, code)
+        listed = () if code.is_absent else tuple(ranges)
+        try:
+            listed = await self._accepted.added_to(ledger_id, listed)
+        except LedgerLogError:
+            return m.EntriesListed(number, Code.UNAVAILABLE)
+        return m.EntriesListed(number, Code.OK, listed)
 
     async def _force(self, ledger_id: int, effect: m.ForceEntries) -> m.EntriesForced:
         """Read an entry as a recovery does. The bookie answers after all earlier adds are durable.

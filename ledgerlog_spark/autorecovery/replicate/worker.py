@@ -15,6 +15,7 @@ from itertools import islice
 from random import Random
 from typing import Any
 
+from ledgerlog_spark.autorecovery.accepted import AcceptedEntries
 from ledgerlog_spark.autorecovery.replicate.bookie_requests import (
     BookieRequests,
     ControlReads,
@@ -138,6 +139,7 @@ class ReplicationWorker:
             self._pace,
             self.counters,
             self._settings.request_timeout_ms,
+            AcceptedEntries(parts.stores.accepted_losses),
         )
         self._quiet = QuietLedgers()
         self._fences = FencePace()

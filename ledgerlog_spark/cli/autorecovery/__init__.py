@@ -1,4 +1,4 @@
 """`ledgerlog autorecovery`: the commands for auto-recovery.
 
-- `status`: status, queue. `switch`: enable, disable, audit, delay.
+- `status`: status, queue. `switch`: enable, disable, audit, delay. `run`: run.
 """

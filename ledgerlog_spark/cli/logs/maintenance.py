@@ -1,4 +1,4 @@
-"""`ledgerlog logs sweep|merge|check`: maintenance of logs, and verification of their entries."""
+"""`ledgerlog logs sweep|merge`: maintenance of logs."""
 
 from __future__ import annotations
 
@@ -10,22 +10,17 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ledgerlog_spark.cli.logs.lookup import LogName, names_of, opened
+from ledgerlog_spark.cli.logs.lookup import names_of, opened
 from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, connect
 from ledgerlog_spark.cli.output import (
     AsJson,
     console,
-    counted,
     picked,
-    print_fields,
-    print_json,
     print_listing,
-    print_table,
 )
 from ledgerlog_spark.client.client import LedgerClient
 from ledgerlog_spark.log.clients import BlockingLogClient
 from ledgerlog_spark.log.logs import logs_of
-from ledgerlog_spark.log.maintenance.check import LogCheck
 from ledgerlog_spark.upkeep.merging import Merged
 from ledgerlog_spark.upkeep.upkeep import Kept
 
@@ -227,80 +222,3 @@ def _nothing_merged(names: Sequence[str], ranges_min: int) -> str:
 
 
 _MERGED = ("log", "ranges_before", "ranges_after", "ledgers", "rows", "size_bytes", "lost")
-
-
-@app.command("check", epilog="Example: ledgerlog logs check flights --every-entry")
-def check(
-    name: LogName,
-    every_entry: Annotated[
-        bool,
-        typer.Option(
-            "--every-entry", help="Verify all entries, not only the first and last of each range."
-        ),
-    ] = False,
-    delete_orphans: Annotated[
-        bool,
-        typer.Option(
-            "--delete-orphans",
-            help="Mark orphaned ledgers older than `stagingTtlMs`, for deletion by the sweeper.",
-        ),
-    ] = False,
-    uri: ServiceUri = DEFAULT_URI,
-    as_json: AsJson = False,
-) -> None:
-    """Verify that entries have enough replicas, and report orphaned ledgers.
-
-    By default, the first and the last entry of each range are verified. Without
-    --delete-orphans, the command changes nothing. The exit code is 1 if rows
-    are lost or have too few replicas.
-    """
-    with connect(uri) as client:
-        log = opened(client, name)
-        with _bar(as_json) as progress:
-            task = progress.add_task(f"checking {name}", total=None)
-            found = log.check(
-                every_entry=every_entry,
-                on_progress=lambda done, total: progress.update(task, completed=done, total=total),
-            )
-        marked = log.delete_orphans() if delete_orphans else ()
-    if as_json:
-        print_json({**_checked(found), "orphans_marked": marked})
-    else:
-        print_table(
-            f"ledgers of log {name}",
-            ("ledger", "state", "ranges", "last listed", "entries verified", "replicas", "finding"),
-            [
-                (str(c.ledger_id), c.state, c.ranges, c.last_entry_id, c.entries,
-                 f"{c.copies} of {c.copies_wanted}", c.finding or "sound")
-                for c in found.ledgers
-            ],
-        )  # fmt: skip
-        others = {"being written": found.staged, "to be deleted": found.marked}
-        others["orphaned"] = found.orphans
-        print_fields("other ledgers", {k: len(ids) for k, ids in others.items()})
-        if found.orphans:
-            shown = ", ".join(map(str, found.orphans[:20]))
-            console.print(
-                f"orphaned ledgers: {shown}; pass --delete-orphans to delete the old ones"
-            )
-        if delete_orphans:
-            ledgers = counted(len(marked), "ledger is", "ledgers are")
-            console.print(f"{ledgers} marked; the sweeper deletes them later")
-    if found.is_damaged:
-        raise typer.Exit(1)
-
-
-_CHECKED = (
-    "ledger_id", "state", "ranges", "last_entry_id", "entries", "copies", "copies_wanted",
-    "is_damaged",
-)  # fmt: skip
-
-
-def _checked(found: LogCheck) -> dict[str, Any]:
-    return {
-        **picked(found, "log", "is_damaged"),
-        "ledgers": [
-            {**picked(each, *_CHECKED), "finding": each.finding or None} for each in found.ledgers
-        ],
-        **picked(found, "staged", "marked", "orphans"),
-    }

@@ -9,7 +9,7 @@ contains the same ranges.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from operator import itemgetter
@@ -91,14 +91,22 @@ class LogCheck:
 class LogChecker:
     """Checks one log, of either kind."""
 
-    def __init__(self, host: LogHost) -> None:
+    def __init__(self, host: LogHost, own: Collection[int] | None = None) -> None:
+        """`own` has the ledgers with the log's id in their metadata; None to read them."""
         self._host = host
         self._producers = host.store.producers
+        self._own = own
+        self._reads_entries = True
 
     async def check(
-        self, *, every_entry: bool, on_progress: Callable[[int, int], None]
+        self,
+        *,
+        every_entry: bool,
+        on_progress: Callable[[int, int], None],
+        reads_entries: bool = True,
     ) -> LogCheck:
         """Implements `Log.check`."""
+        self._reads_entries = reads_entries
         listed, staged, marked, strangers = await self._known()
         checked: dict[int, CheckedLedger] = {}
         for done, ledger_id in enumerate(sorted(listed)):
@@ -130,7 +138,7 @@ class LogChecker:
     async def _known(self) -> tuple[Mapping[int, Sequence[Item]], set[int], set[int], list[int]]:
         """Return the log's listed, staged and marked ledgers, and all its other ledgers."""
         log_id = self._host.log_id
-        own = await self.own_ledgers()
+        own = await self.own_ledgers() if self._own is None else set(self._own)
         staged: set[int] = set()
         for app in await self._producers.names(log_id):
             staged.update(await self._producers.registered(log_id, app))
@@ -208,8 +216,9 @@ class LogChecker:
                 ledger_id, "missing", len(items), last, is_damaged=True,
                 finding="the log lists the ledger, but its metadata is missing or unreadable",
             )  # fmt: skip
+        read = items if self._reads_entries else ()
         entry_ids = sorted(
-            {entry_id for item in items for entry_id in _entries_to_check(item, every_entry)}
+            {entry_id for item in read for entry_id in _entries_to_check(item, every_entry)}
         )
         fewest, finding = await self._copies(ledger_id, metadata, entry_ids)
         needed = metadata.quorum.ack_quorum

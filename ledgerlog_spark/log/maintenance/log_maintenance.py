@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from ledgerlog_spark.client.arguments import check_callback, check_optional, check_type
@@ -239,12 +239,20 @@ class LogMaintenance:
         return await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
 
     async def check(
-        self, *, every_entry: bool = False, on_progress: OnProgress = no_progress
+        self,
+        *,
+        every_entry: bool = False,
+        reads_entries: bool = True,
+        own_ledgers: Collection[int] | None = None,
+        on_progress: OnProgress = no_progress,
     ) -> LogCheck:
         """Check that every listed range has enough copies. The check changes nothing.
 
         Args:
             every_entry: Check all entries, not only the first and the last entry of each range.
+            reads_entries: Whether entries are read. If false, no bookie is contacted.
+            own_ledgers: Ids of all ledgers with the id of this log in their metadata, read before
+                this call; None to read the metadata of all ledgers of the cluster.
             on_progress: Called with the number of checked ledgers and the number of all ledgers.
 
         Raises:
@@ -252,7 +260,9 @@ class LogMaintenance:
             MetadataError: The store failed.
         """
         check_callback(on_progress, "on_progress")
-        return await LogChecker(self._host).check(every_entry=every_entry, on_progress=on_progress)
+        return await LogChecker(self._host, own_ledgers).check(
+            every_entry=every_entry, reads_entries=reads_entries, on_progress=on_progress
+        )
 
     async def delete_orphans(self) -> tuple[int, ...]:
         """Mark the log's orphans that are older than `stagingTtlMs`, and return these ledgers.

@@ -204,6 +204,8 @@ async def test_info_names_the_bookie_and_its_state(stub: Any, bookie: BookieProc
     assert info.bookie_id == f"127.0.0.1:{bookie.port}"
     assert info.is_writable
     assert info.failure == ""
+    assert 0 < info.free_bytes <= info.total_bytes
+    assert info.ledgers_in_limbo == 0
 
 
 async def test_message_beyond_the_limit_is_refused_and_others_are_served(

@@ -37,6 +37,20 @@ def test_bookies_are_listed_with_their_state_and_address(run: Run, cluster: Clus
     assert "writable" in run("bookies", "list").out
 
 
+def test_running_bookies_report_their_disks_and_ledgers(run: Run, cluster: Cluster) -> None:
+    cluster.kill("bookie-2")
+    try:
+        found = {each["bookie_id"]: each for each in run("bookies", "list", "-v", "--json").json}
+    finally:
+        cluster.start("bookie-2")
+    assert 0 < found["bookie-0"]["free_bytes"] <= found["bookie-0"]["total_bytes"]
+    assert (found["bookie-1"]["ledgers_in_limbo"], found["bookie-1"]["failure"]) == (0, None)
+    assert found["bookie-2"]["free_bytes"] is None
+    assert found["bookie-0"]["host"] == "127.0.0.1"
+    shown = run("bookies", "list", "--verbose").out
+    assert "GB" in shown
+
+
 def test_one_bookie_is_shown_and_an_unknown_one_gets_the_nearest(run: Run) -> None:
     assert run("bookies", "info", "bookie-1", "--json").json["state"] == "writable"
     assert "ADD_RUN" in run("bookies", "info", "bookie-1").out

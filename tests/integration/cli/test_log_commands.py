@@ -248,3 +248,33 @@ def test_upkeep_as_a_command_passes_once_or_until_a_signal(
     assert (service.returncode, errors) == (0, "")
     assert json.loads(out.splitlines()[-1])["event"] == "ended"
     assert run("logs", "show", log).code == 0
+
+
+def test_all_logs_are_checked_with_one_pass_over_the_ledgers(
+    run: Run, client: BlockingLogClient, log: str
+) -> None:
+    with client.open_log("checked", lead=True) as leader:
+        leader.append(b"one")
+        leader.roll()
+        leader.append(b"two")
+        found = json.loads(run("logs", "check", "--all", "--json").out)  # others may be damaged
+        by_name = {each["log"]: each for each in found["logs"]}
+        for name in (log, "checked"):
+            assert by_name[name]["is_readable"]
+            assert by_name[name]["findings"] == []
+            assert not by_name[name]["is_damaged"]
+        assert [each["state"] for each in by_name["checked"]["ledgers"]] == ["closed", "open"]
+        offline = run("logs", "check", log, "--offline", "--json").json
+        assert {each["entries"] for each in offline["ledgers"]} == {0}
+        assert "1 range: sound" in run("logs", "check", log).done
+        leader.append(b"the check sealed nothing")
+
+
+def test_a_check_needs_one_log_or_all(run: Run) -> None:
+    for wrong in ((), ("x", "--all")):
+        ended = run("logs", "check", *wrong)
+        assert (ended.code, ended.out) == (2, "")
+        assert "pass the name of a log, or --all" in ended.err
+    both = run("logs", "check", "--all", "--offline", "--every-entry")
+    assert both.code == 2
+    assert "exclude each other" in both.err

@@ -43,7 +43,7 @@ def drawn_healing(draws: Draws) -> HealingOptions:
     )
     if draws.uniform("calm") < 0.5:
         base = replace(base, ending="close", faults_max=12)
-    released: ReleaseOptions = release_options(
+    released = release_options(
         base,
         wait_ms=draws.pick((5, 20, 60, LONG_WAIT_MS, LONG_WAIT_MS), "wait"),
         workers=0,

@@ -76,7 +76,7 @@ class HealingBookie(ReleaseBookie):
         self.unlisted: set[int] = set()
 
     def collect(self, on_done: Callable[[], None] = lambda: None) -> None:
-        """Begin a pass. Only some passes also compact, because compactions take most of the time."""
+        """Begin a pass. Only some passes compact too, because compactions take most of the time."""
         self.passes += 1
         if self.passes % PASSES_PER_COMPACTION == 0 or self.collector is None:
             super().collect(on_done)

@@ -8,10 +8,18 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.cli import ledgers
+from ledgerlog_spark.cli.ledgers import commands as ledgers
 from ledgerlog_spark.cli.logs import commands as logs
-from ledgerlog_spark.errors import LedgerNotFoundError, LogNotFoundError, MetadataFormatError
-from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
+from ledgerlog_spark.errors import LogNotFoundError, MetadataFormatError
+from ledgerlog_spark.metadata.ledgers.walk import WalkedLedger
+from ledgerlog_spark.model import (
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    Quorum,
+    Version,
+    Versioned,
+)
 from ledgerlog_spark.protocol.log.state.records import LogSnapshot, VersionInterval
 
 RECORD = LedgerMetadata(Quorum(1, 1, 1), (Fragment(0, ("a",)),), LedgerState.OPEN)
@@ -33,24 +41,25 @@ class Client:
             raise MetadataFormatError("not a head")
         return SNAPSHOT
 
-    @staticmethod
-    def list_ledgers() -> Iterator[int]:
-        return iter((1, 2, 3, 4))
 
-    @staticmethod
-    def ledger_metadata(ledger_id: int) -> LedgerMetadata:
-        if ledger_id == 2:
-            raise LedgerNotFoundError("deleted a moment ago", ledger_id=ledger_id)
-        if ledger_id == 3:
-            raise MetadataFormatError("not a record")
-        return RECORD
+def described(_: Client) -> Iterator[dict[str, Any]]:
+    """Ledgers as a walk yields them; it omits the deleted ledger 2."""
+    found: list[Versioned[LedgerMetadata] | MetadataFormatError] = [
+        Versioned(RECORD, Version(1, 0)),
+        MetadataFormatError("not a record"),
+        Versioned(RECORD, Version(4, 0)),
+    ]
+    return (
+        ledgers.described(WalkedLedger(ledger_id, each))
+        for ledger_id, each in zip((1, 3, 4), found, strict=True)
+    )
 
 
 @pytest.mark.parametrize(
     ("listed", "row_of", "names", "damaged"),
     [
         (logs._all, logs._row, ["there", "damaged", "last"], ("damaged", "unreadable")),
-        (ledgers._all, ledgers._row, ["1", "3", "4"], ("3", "unreadable")),
+        (described, ledgers._row, ["1", "3", "4"], ("3", "unreadable")),
     ],
     ids=["logs", "ledgers"],
 )

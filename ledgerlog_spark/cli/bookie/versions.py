@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from ledgerlog_spark.cli.bookie_files import Directory, with_directory
+from ledgerlog_spark.cli.bookie.files import Directory, with_directory
 from ledgerlog_spark.cli.output import AsJson, print_outcome
 
 app = typer.Typer()

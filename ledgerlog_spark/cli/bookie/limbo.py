@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import getpass
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ledgerlog_spark.cli.control_service import control_stub
 from ledgerlog_spark.cli.options import (
     DEFAULT_URI,
     ServiceUri,
@@ -20,7 +19,6 @@ from ledgerlog_spark.cli.options import (
     confirm,
     group,
     metadata,
-    registration,
 )
 from ledgerlog_spark.cli.output import (
     AsJson,
@@ -31,11 +29,7 @@ from ledgerlog_spark.cli.output import (
     print_outcome,
     print_table,
 )
-from ledgerlog_spark.errors import (
-    BookieUnavailableError,
-    ConfigurationError,
-    LedgerError,
-)
+from ledgerlog_spark.errors import ConfigurationError, LedgerError
 
 if TYPE_CHECKING:
     from ledgerlog_spark.transport import control_pb2 as pb
@@ -197,7 +191,7 @@ async def _pages(uri: str, bookie_id: str | None, grpc: str | None) -> list[pb.L
     from ledgerlog_spark.transport import control_pb2 as messages
 
     replies: list[pb.ListLimboReply] = []
-    async with _bookie(uri, bookie_id, grpc) as stub:
+    async with control_stub(uri, bookie_id, grpc) as stub:
         after = -1
         while not replies or replies[-1].has_more:
             request = messages.ListLimboRequest(after_ledger_id=after, count_max=PAGE_LEDGERS)
@@ -221,46 +215,9 @@ async def _accept(
         is_forced=is_forced,
         is_unclosed=is_unclosed,
     )
-    async with _bookie(uri, bookie_id, grpc) as stub:
+    async with control_stub(uri, bookie_id, grpc) as stub:
         reply: pb.AcceptLossReply = await stub.AcceptLoss(request, timeout=ACCEPT_SECONDS)
         return reply
-
-
-@asynccontextmanager
-async def _bookie(uri: str, bookie_id: str | None, address: str | None) -> AsyncIterator[Any]:
-    """Yield the stub of the control service of a running bookie."""
-    import grpc
-
-    from ledgerlog_spark.transport import control_pb2_grpc
-
-    if address is None:
-        address = await _address_of(uri, bookie_id)
-    try:
-        async with grpc.aio.insecure_channel(address) as channel:
-            yield control_pb2_grpc.BookieStub(channel)
-    except grpc.aio.AioRpcError as error:
-        why = (
-            "it runs an older release"
-            if error.code() is grpc.StatusCode.UNIMPLEMENTED
-            else f"{error.code().name.lower()}: {error.details()}"
-        )
-        raise BookieUnavailableError(
-            f"the bookie at {address} did not answer ({why}); `ledgerlog bookies list` shows the "
-            "bookies that run",
-            bookie_id=bookie_id or address,
-            address=address,
-        ) from None
-
-
-async def _address_of(uri: str, bookie_id: str | None) -> str:
-    if bookie_id is None:
-        raise ConfigurationError("pass --bookie-id, or the address of the bookie with --grpc")
-    async with registration(uri) as store:
-        info = await store.info(bookie_id)
-    if info.grpc_port is None:
-        raise BookieUnavailableError(f"bookie {bookie_id} has no gRPC port", bookie_id=bookie_id)
-    host = f"[{info.host}]" if ":" in info.host else info.host
-    return f"{host}:{info.grpc_port}"
 
 
 def _fields(ledger: pb.LimboLedger) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
 
 import typer
 
-from ledgerlog_spark.cli.dumped_entries import hex_line, json_line, raw_entry
+from ledgerlog_spark.cli.bookie.dumped_entries import hex_line, json_line, raw_entry
 from ledgerlog_spark.cli.options import Yes, confirm
 from ledgerlog_spark.cli.output import (
     AsJson,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import sys
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
 from ledgerlog_spark.cli.drawing import DrawnLedger, draw_ledgers
+from ledgerlog_spark.cli.ledgers.copies import copies_fields, print_copies, read_copies
 from ledgerlog_spark.cli.options import (
     DEFAULT_URI,
     PasswordFile,
@@ -22,6 +23,7 @@ from ledgerlog_spark.cli.options import (
     password_explained,
     password_from,
 )
+from ledgerlog_spark.cli.options import metadata as metadata_of
 from ledgerlog_spark.cli.output import (
     AsJson,
     console,
@@ -36,13 +38,13 @@ from ledgerlog_spark.cli.output import (
 from ledgerlog_spark.errors import (
     ConfigurationError,
     LedgerLogError,
-    LedgerNotFoundError,
     LocalProtocolError,
     MetadataFormatError,
 )
-from ledgerlog_spark.log.clients import BlockingLogClient
+from ledgerlog_spark.metadata.ledgers.walk import WalkedLedger
 from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.placement.adherence import Adherence
+from ledgerlog_spark.tools.copies import CopiesReport
 
 app = group("Show, read, seal and delete ledgers.", "ledgerlog ledgers list")
 
@@ -74,23 +76,39 @@ def describe(ledger_id: int, metadata: LedgerMetadata) -> dict[str, Any]:
 
 
 @app.command("list", epilog="Example: ledgerlog ledgers list --json")
-def list_ledgers(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
+def list_ledgers(
+    bookie_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Only ledgers that name this bookie in a fragment."),
+    ] = None,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
     """List all ledgers with state, quorum, entries and fragments."""
-    with connect(uri) as client:
-        found = list(_all(client))
+    found = [
+        each for each in asyncio.run(_all(uri)) if bookie_id is None or _names(each, bookie_id)
+    ]
     columns = ("ledger", "state", "E/Qw/Qa", "entries", "bytes", "fragments")
     print_listing(found, _row, title=f"ledgers of {uri}", columns=columns, as_json=as_json)
 
 
-def _all(client: BlockingLogClient) -> Iterator[dict[str, Any]]:
-    """Yield all ledgers, without ledgers that were just deleted. Mark unreadable metadata."""
-    for ledger_id in client.list_ledgers():
-        try:
-            yield describe(ledger_id, client.ledger_metadata(ledger_id))
-        except LedgerNotFoundError:
-            continue
-        except MetadataFormatError as error:
-            yield {"ledger_id": ledger_id, "state": "unreadable", "error": str(error)}
+async def _all(uri: str) -> list[dict[str, Any]]:
+    async with metadata_of(uri) as stores:
+        return [described(walked) async for walked in stores.ledgers.walk()]
+
+
+def described(walked: WalkedLedger) -> dict[str, Any]:
+    """A ledger for `--json`. Unreadable metadata is marked."""
+    ledger_id, found = walked.ledger_id, walked.found
+    if isinstance(found, MetadataFormatError):
+        return {"ledger_id": ledger_id, "state": "unreadable", "error": str(found)}
+    return describe(ledger_id, found.value)
+
+
+def _names(found: dict[str, Any], bookie_id: str) -> bool:
+    """Whether a fragment of the ledger has this bookie. Unreadable metadata may have it."""
+    fragments = found.get("fragments")
+    return fragments is None or any(bookie_id in each["ensemble"] for each in fragments)
 
 
 def _row(found: dict[str, Any]) -> tuple[object, ...]:
@@ -106,9 +124,32 @@ def _row(found: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-@app.command("show", epilog="Example: ledgerlog ledgers show 3")
-def show(ledger_id: LedgerId, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
-    """Show the metadata of a ledger and draw its fragments."""
+@app.command("show", epilog="Example: ledgerlog ledgers show 3 --replicas")
+def show(
+    ledger_id: LedgerId,
+    replicas: Annotated[
+        bool,
+        typer.Option("--replicas", help="Read each copy of each entry, and compare the copies."),
+    ] = False,
+    first: Annotated[
+        int, typer.Option(metavar="N", help="With --replicas: ID of the first entry.", min=0)
+    ] = 0,
+    last: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="With --replicas: ID of the last entry; default: the last confirmed entry.",
+        ),
+    ] = None,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Show the metadata of a ledger and draw its fragments. The ledger is not fenced.
+
+    With --replicas, the exit code is 1 if a copy is missing or damaged, or
+    could not be read.
+    """
+    copies: CopiesReport | None = None
     with connect(uri) as client:
         metadata = client.ledger_metadata(ledger_id)
         found = describe(ledger_id, metadata)
@@ -116,20 +157,33 @@ def show(ledger_id: LedgerId, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = F
             with client.open_ledger(ledger_id, password=metadata.password) as ledger:
                 found["last_add_confirmed"] = ledger.last_add_confirmed
         except LedgerLogError as error:  # bookies may be down: show the metadata only
+            if replicas and last is None:
+                raise
             found |= {"last_add_confirmed": None, "last_add_confirmed_error": str(error)}
         placement = client.run(lambda one: one.services.bookies.adherence_of(metadata))
         for fragment, adherence in zip(found["fragments"], placement, strict=True):
             fragment["misplaced"] = list(adherence.misplaced)
+        if replicas:
+            end = found["last_add_confirmed"] if last is None else last
+            copies = read_copies(client, ledger_id, metadata, first, end)
     if as_json:
-        print_json(found)
-        return
-    fragments, last = found.pop("fragments"), found["last_add_confirmed"]
-    found["placement"] = _placement(fragments, placement)
-    print_fields(f"ledger {ledger_id}", {name: _text(value) for name, value in found.items()})
+        print_json(found if copies is None else {**found, "replicas": copies_fields(copies)})
+    else:
+        found["placement"] = _placement(found["fragments"], placement)
+        _draw(ledger_id, metadata, found)
+        if copies is not None:
+            print_copies(ledger_id, copies)
+    raise typer.Exit(1 if copies is not None and copies.findings_count else 0)
+
+
+def _draw(ledger_id: int, metadata: LedgerMetadata, found: dict[str, Any]) -> None:
+    fields = {name: _text(value) for name, value in found.items() if name != "fragments"}
+    print_fields(f"ledger {ledger_id}", fields)
+    last = found["last_add_confirmed"]
     if last is None:
         last = metadata.last_fragment.first_entry_id  # all earlier entries are confirmed
     drawn = DrawnLedger(ledger_id, metadata.fragments, last + 1, metadata.state.name)
-    bookies = sorted({b for f in fragments for b in f["ensemble"]})
+    bookies = sorted({name for each in metadata.fragments for name in each.ensemble})
     console.print(draw_ledgers([drawn], bookies=bookies, width=console.width))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ledgerlog_spark.cli.bookie_files import LIMIT, Directory, nothing_changed, with_directory
+from ledgerlog_spark.cli.bookie.files import LIMIT, Directory, nothing_changed, with_directory
 from ledgerlog_spark.cli.options import group
 from ledgerlog_spark.cli.output import AsJson, console, print_fields, print_json, print_table
 

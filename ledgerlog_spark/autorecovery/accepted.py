@@ -1,0 +1,45 @@
+"""The entries that an operator gave up for the whole cluster (AUTORECOVERY.md#X13).
+
+Auto-recovery treats them as if every bookie listed them. So it reports no hole for them, does not
+look for copies, and names a target that lacks only them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+
+from ledgerlog_spark.metadata.accepted_losses import AcceptedLosses
+from ledgerlog_spark.protocol.autorecovery.replicate.ranges import joined
+
+EntryRange = tuple[int, int]
+REFRESH_SECONDS = 10.0
+"""An acceptance counts after this time at the latest."""
+
+
+class AcceptedEntries:
+    """The entries that were given up, by ledger. Most clusters have none."""
+
+    def __init__(self, losses: AcceptedLosses) -> None:
+        """Create an object that sends no request before its first use."""
+        self._losses = losses
+        self._ledgers: Collection[int] = frozenset()
+        self._read_at: float | None = None
+
+    async def added_to(
+        self, ledger_id: int, ranges: Sequence[EntryRange]
+    ) -> tuple[EntryRange, ...]:
+        """The listed ranges of a bookie, with the entries that were given up.
+
+        Raises:
+            MetadataError: The store did not answer, or a record is damaged.
+        """
+        now = time.monotonic()
+        if self._read_at is None or now - self._read_at >= REFRESH_SECONDS:
+            self._ledgers = await self._losses.ledger_ids()
+            self._read_at = now
+        if ledger_id not in self._ledgers:
+            return tuple(ranges)
+        losses = await self._losses.of_ledger(ledger_id)
+        given_up = [] if losses is None else losses.ranges
+        return tuple(joined([*ranges, *given_up]))

@@ -1,0 +1,14 @@
+"""What the commands of an operator do with the ledgers of a cluster.
+
+No tool fences, seals or recovers a ledger.
+
+- `record_check`: faults of a ledger's metadata. `held_copies`: entries with too few copies, from
+  the lists of the bookies. `ledger_check`: both checks, for one or all ledgers.
+- `listing_check`: faults in the head and the pages of a log. `log_check`: this check for logs, and
+  the owners of all ledgers. `findings`: the findings of all checks.
+- `copies`: reads each copy of the entries of a ledger, and compares the copies.
+- `exported_record`: the file with the metadata of one ledger, and when it may be imported.
+- `recovery_status`: what auto-recovery does, and why a ledger is not healed. `loss_acceptance`:
+  gives up entries that auto-recovery could not read.
+- `probes`: writes and reads a ledger of its own.
+"""

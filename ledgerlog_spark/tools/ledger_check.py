@@ -1,0 +1,265 @@
+"""Checks the metadata of ledgers, and that their bookies list the entries that they must have.
+
+A check changes nothing. It contacts bookies only for lists of entries, and reads no entry. A ledger
+with a finding that is not a note is checked once more, after a sync and with new lists, because a
+writer or a bookie may have changed it meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from ledgerlog_spark.errors import LedgerLogError, LedgerNotFoundError, MetadataFormatError
+from ledgerlog_spark.metadata.ledgers.store import LedgerStore
+from ledgerlog_spark.metadata.ledgers.walk import WalkedLedger
+from ledgerlog_spark.metadata.logs.nodes import read_each
+from ledgerlog_spark.metadata.registration import Registration
+from ledgerlog_spark.model import Code, LedgerMetadata, LedgerState, Quorum, Versioned
+from ledgerlog_spark.tools.findings import Severity, ToolFinding
+from ledgerlog_spark.tools.held_copies import Ranges, ShortRange, fragments_to_check, short_ranges
+from ledgerlog_spark.tools.record_check import KnownMembers, check_record
+from ledgerlog_spark.transport.port import EntryLister
+from ledgerlog_spark.waits import forever
+
+RANGES_MAX = 10
+"""Maximum number of ranges of entries that are reported for one ledger."""
+
+LEDGERS_AT_ONCE = 64
+LISTS_AT_ONCE = 16
+LIST_TIMEOUT_MS = 30_000
+
+Found = Versioned[LedgerMetadata] | MetadataFormatError
+"""The record of a ledger, or the reason why it cannot be decoded."""
+
+OnProgress = Callable[[int], object]
+"""Called with the number of ledgers that have been checked so far."""
+
+
+@dataclass(slots=True)
+class LedgersReport:
+    """The result of a check.
+
+    Attributes:
+        findings: The first findings, without notes unless they were requested.
+        states: Number of ledgers by state, such as `CLOSED`; `unreadable` for the others.
+        counts: Number of all findings by severity.
+        sound: Number of ledgers with nothing but notes.
+        copies_checked: Number of ledgers whose copies were checked.
+    """
+
+    findings: list[ToolFinding] = field(default_factory=list)
+    states: Counter[str] = field(default_factory=Counter)
+    counts: Counter[Severity] = field(default_factory=Counter)
+    sound: int = 0
+    copies_checked: int = 0
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether a finding is `WRONG`."""
+        return bool(self.counts[Severity.WRONG])
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """One ledger. `state` is empty if the ledger does not exist any more."""
+
+    state: str
+    findings: Sequence[ToolFinding] = ()
+    has_lists: bool = False
+
+
+class LedgerCheck:
+    """Checks ledgers, and gathers the findings in `report`."""
+
+    def __init__(
+        self,
+        ledgers: LedgerStore,
+        registration: Registration,
+        lister: EntryLister | None,
+        *,
+        findings_max: int,
+        notes: bool,
+    ) -> None:
+        """Create a check. If `lister` is None, only metadata is checked.
+
+        `findings_max` limits the findings in the report. If `notes` is false, the report counts
+        notes, but does not contain them.
+        """
+        self.report = LedgersReport()
+        self._ledgers = ledgers
+        self._registration = registration
+        self._lister = lister
+        self._places = asyncio.Semaphore(LISTS_AT_ONCE)
+        self._findings_max = findings_max
+        self._notes = notes
+
+    async def one(self, ledger_id: int) -> None:
+        """Check one ledger.
+
+        Raises:
+            LedgerNotFoundError: The ledger does not exist.
+        """
+        await self._ledgers.sync()
+        checked = await self._look(ledger_id, await self._found(ledger_id), await self._members())
+        if _needs_another_look(checked):
+            checked = await self._look_again(ledger_id)
+        if not checked.state:
+            await self._ledgers.load(ledger_id)  # raises LedgerNotFoundError
+        self._count(checked)
+
+    async def all(self, on_progress: OnProgress) -> None:
+        """Check all ledgers that exist."""
+        await self._ledgers.sync()
+        done = 0
+        async for some in self._walked():
+            members = await self._members()
+
+            async def look(walked: WalkedLedger) -> _Checked:
+                checked = await self._look(walked.ledger_id, walked.found, members)  # noqa: B023
+                if _needs_another_look(checked):
+                    return await self._look_again(walked.ledger_id)
+                return checked
+
+            for checked in await read_each(look, some):
+                self._count(checked)
+            done += len(some)
+            on_progress(done)
+
+    async def _walked(self) -> AsyncIterator[list[WalkedLedger]]:
+        """Yield all ledgers with their metadata, some at a time."""
+        some: list[WalkedLedger] = []
+        try:
+            async for walked in self._ledgers.walk():
+                some.append(walked)
+                if len(some) >= LEDGERS_AT_ONCE:
+                    yield some
+                    some = []
+        except MetadataFormatError as error:
+            advice = "another program made this node: delete it, and run the check again"
+            what = f"the listing of ledgers ends here, so later ledgers are not checked: {error}"
+            self._add(ToolFinding(Severity.WRONG, what, advice))
+        if some:
+            yield some
+
+    async def _members(self) -> KnownMembers:
+        registration = self._registration
+        registered = {*await registration.writable(), *await registration.read_only()}
+        return KnownMembers(frozenset(await registration.known()), frozenset(registered))
+
+    async def _found(self, ledger_id: int) -> Found | None:
+        try:
+            return await self._ledgers.load(ledger_id)
+        except LedgerNotFoundError:
+            return None
+        except MetadataFormatError as error:
+            return error
+
+    async def _look_again(self, ledger_id: int) -> _Checked:
+        await self._ledgers.sync()
+        return await self._look(ledger_id, await self._found(ledger_id), await self._members())
+
+    async def _look(self, ledger_id: int, found: Found | None, members: KnownMembers) -> _Checked:
+        if found is None:
+            return _Checked("")
+        if isinstance(found, MetadataFormatError):
+            path = self._ledgers.path(ledger_id)
+            advice = (
+                "replace the record by an exported one with `ledgerlog ledgers import`, or look at "
+                f"it with ZooKeeper's tools: {path}"
+            )
+            what = found.message
+            return _Checked("unreadable", [ToolFinding(Severity.WRONG, what, advice, ledger_id)])
+        metadata = found.value
+        findings = list(check_record(ledger_id, metadata, members))
+        has_lists = self._lister is not None
+        if has_lists:
+            findings += await self._check_copies(ledger_id, metadata)
+        return _Checked(metadata.state.name, findings, has_lists)
+
+    async def _check_copies(self, ledger_id: int, metadata: LedgerMetadata) -> list[ToolFinding]:
+        fragments = [fragment for fragment, _ in fragments_to_check(metadata)]
+        names = sorted({name for fragment in fragments for name in fragment.ensemble})
+        lists = await asyncio.gather(*(self._list(name, ledger_id) for name in names))
+        short = short_ranges(metadata, dict(zip(names, lists, strict=True)))
+        findings = [_short_finding(ledger_id, metadata.quorum, each) for each in
+                    islice(short, RANGES_MAX)]  # fmt: skip
+        rest = list(short)
+        if rest:
+            lost = sum(each.is_lost(metadata.quorum) for each in rest)
+            severity = Severity.WRONG if lost else Severity.WARNING
+            what = f"{len(rest):,} further ranges of entries lack copies, {lost:,} of them are lost"
+            findings.append(ToolFinding(severity, what, ledger_id=ledger_id))
+        return findings
+
+    async def _list(self, bookie_id: str, ledger_id: int) -> Ranges | None:
+        """The entries that a bookie lists; None if it is down, in limbo, or cannot list them."""
+        assert self._lister is not None
+        answered: asyncio.Future[Ranges | None] = asyncio.get_running_loop().create_future()
+
+        def on_reply(code: Code, ranges: Sequence[tuple[int, int]]) -> None:
+            if not answered.done():
+                is_known = code is Code.OK or code.is_absent
+                answered.set_result(ranges if is_known else None)
+
+        async with self._places:
+            try:
+                info = await self._registration.info(bookie_id)
+            except LedgerLogError:
+                return None
+            if info.grpc_port is None:  # a bookie of Apache
+                return None
+            self._lister.list_entries(bookie_id, ledger_id, LIST_TIMEOUT_MS, on_reply)
+            return await forever(answered, "the transport answers each request by its deadline")
+
+    def _count(self, checked: _Checked) -> None:
+        if not checked.state:
+            return  # the ledger was deleted meanwhile
+        report = self.report
+        report.states[checked.state] += 1
+        report.copies_checked += checked.has_lists
+        report.sound += all(each.severity is Severity.NOTE for each in checked.findings)
+        for finding in checked.findings:
+            self._add(finding)
+
+    def _add(self, finding: ToolFinding) -> None:
+        report = self.report
+        report.counts[finding.severity] += 1
+        is_shown = self._notes or finding.severity is not Severity.NOTE
+        if is_shown and len(report.findings) < self._findings_max:
+            report.findings.append(finding)
+
+
+def _needs_another_look(checked: _Checked) -> bool:
+    return any(each.severity is not Severity.NOTE for each in checked.findings)
+
+
+def _short_finding(ledger_id: int, quorum: Quorum, short: ShortRange) -> ToolFinding:
+    first, last = short.first_entry_id, short.last_entry_id
+    entries = f"entry {first}" if first == last else f"entries {first} to {last}"
+    lacking = f"; missing on {', '.join(short.lacking)}" if short.lacking else ""
+    unknown = f"; unknown on {', '.join(short.unknown)}" if short.unknown else ""
+    what = f"{entries}: at least {short.copies} of {quorum.write_quorum} copies{lacking}{unknown}"
+    show = f"`ledgerlog ledgers show {ledger_id} --replicas` reads the copies"
+    if short.is_lost(quorum):
+        return ToolFinding(
+            Severity.WRONG,
+            f"{what}. This is fewer than the ack quorum, {quorum.ack_quorum}",
+            f"{show}; start all bookies that ever had the ledger",
+            ledger_id,
+        )
+    if short.lacking:
+        advice = "auto-recovery copies the entries to the bookies that lack them"
+        return ToolFinding(Severity.WARNING, what, f"{advice}; {show}", ledger_id)
+    advice = "start these bookies, or wait for the end of their repair; " + show
+    severity = Severity.NOTE if short.copies >= quorum.ack_quorum else Severity.WARNING
+    return ToolFinding(severity, what, advice, ledger_id)
+
+
+def states_text(states: Counter[str]) -> str:
+    """The number of ledgers in each state, for people."""
+    names = [*(state.name for state in LedgerState), "unreadable"]
+    return ", ".join(f"{states[name]:,} {name}" for name in names if states[name]) or "none"

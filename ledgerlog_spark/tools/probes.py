@@ -1,0 +1,155 @@
+"""Writes a ledger of its own, reads it back, and deletes it, to show that a cluster works.
+
+A probe touches no other ledger. If it fails, it still tries to delete its ledger.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ledgerlog_spark.client.client import LedgerClient
+from ledgerlog_spark.client.handles.creation import LedgerSpec
+from ledgerlog_spark.client.handles.writer import WriteHandle
+from ledgerlog_spark.errors import (
+    BookieUnavailableError,
+    LedgerLogError,
+    NotEnoughBookiesError,
+    RemoteProtocolError,
+)
+from ledgerlog_spark.model import DigestType, Fragment, LedgerMetadata, Quorum, Versioned
+from ledgerlog_spark.waits import Deadline
+
+APPLICATION = {"application": b"ledgerlog-probe"}
+"""The custom metadata of the ledgers of probes, so that an operator recognises them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The result of a probe that succeeded.
+
+    Attributes:
+        ledger_id: The ledger, which is deleted.
+        bookies: Its ensemble at the end.
+        entries: Number of entries.
+        append_s: Seconds of all appends together.
+        read_s: Seconds of all reads together.
+    """
+
+    ledger_id: int
+    bookies: tuple[str, ...]
+    entries: int
+    append_s: float
+    read_s: float
+
+
+async def probe_bookie(
+    client: LedgerClient, bookie_id: str, *, entries: int, timeout_s: float
+) -> Probe:
+    """Write and read a ledger that is only on one bookie.
+
+    Raises:
+        BookieUnavailableError: The bookie does not run, is read-only, or did not answer in time.
+        LedgerLogError: The errors of appends and reads.
+    """
+    services = client.services
+
+    def late() -> BookieUnavailableError:
+        return BookieUnavailableError(
+            f"bookie {bookie_id} did not store and return {entries} entries within "
+            f"{timeout_s:g} s: read its log, and its metrics for the time of its syncs",
+            bookie_id=bookie_id,
+        )
+
+    async def create(ledger_id: int, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
+        only_here = metadata.with_fragments((Fragment(0, (bookie_id,)),))
+        return await services.ledgers.create(ledger_id, only_here)
+
+    if bookie_id not in await services.registration.writable():
+        await services.registration.info(bookie_id)  # raises an error if the bookie is down
+        raise BookieUnavailableError(
+            f"bookie {bookie_id} is read-only, so it accepts no new ledger; `ledgerlog bookies "
+            "list` shows the states of all bookies",
+            bookie_id=bookie_id,
+            definite=True,
+        )
+    spec = LedgerSpec(Quorum(1, 1, 1), DigestType.CRC32C, b"", APPLICATION, False, False)
+    payloads = [b"sanity %d" % number for number in range(entries)]
+    async with Deadline(timeout_s, late):
+        writer = await client.create_registered_ledger(create, spec)
+    return await _probe(client, writer, payloads, timeout_s, late)
+
+
+async def probe_cluster(
+    client: LedgerClient, quorum: Quorum, *, entries: int, size_bytes: int, timeout_s: float
+) -> Probe:
+    """Write and read a ledger on an ensemble that the client chooses.
+
+    Raises:
+        NotEnoughBookiesError: There are too few writable bookies, or they did not answer in time.
+        LedgerLogError: The errors of appends and reads.
+    """
+
+    def late() -> NotEnoughBookiesError:
+        return NotEnoughBookiesError(
+            f"the cluster did not store and return {entries} entries within {timeout_s:g} s: "
+            "`ledgerlog bookies sanity` tests one bookie",
+            wanted=quorum.ensemble_size,
+            definite=False,
+        )
+
+    payloads = [(b"%d " % number).ljust(size_bytes, b".")[:size_bytes] for number in range(entries)]
+    async with Deadline(timeout_s, late):
+        writer = await client.create_ledger(
+            ensemble_size=quorum.ensemble_size,
+            write_quorum=quorum.write_quorum,
+            ack_quorum=quorum.ack_quorum,
+            custom_metadata=APPLICATION,
+        )
+    return await _probe(client, writer, payloads, timeout_s, late)
+
+
+async def _probe(
+    client: LedgerClient,
+    writer: WriteHandle,
+    payloads: list[bytes],
+    timeout_s: float,
+    late: Callable[[], LedgerLogError],
+) -> Probe:
+    try:
+        async with Deadline(timeout_s, late):
+            begun = time.perf_counter()
+            await writer.append_batch(payloads)
+            appended = time.perf_counter()
+            metadata = await writer.close()
+            closed = time.perf_counter()
+            await _compare(client, writer.id, payloads)
+            read = time.perf_counter()
+    finally:
+        writer.abandon()
+        with contextlib.suppress(LedgerLogError):
+            await client.delete_ledger(writer.id)
+    return Probe(
+        ledger_id=writer.id,
+        bookies=metadata.last_fragment.ensemble,
+        entries=len(payloads),
+        append_s=appended - begun,
+        read_s=read - closed,
+    )
+
+
+async def _compare(client: LedgerClient, ledger_id: int, payloads: list[bytes]) -> None:
+    """Raise RemoteProtocolError if the closed ledger does not return these payloads."""
+    reader = await client.open_ledger(ledger_id)
+    try:
+        found = [bytes(entry.payload) async for entry in reader.read()]
+    finally:
+        await reader.aclose()
+    if found != payloads:
+        raise RemoteProtocolError(
+            f"ledger {ledger_id} returned other entries than were written: report this, with the "
+            "logs of its bookies",
+            ledger_id=ledger_id,
+        )
