@@ -120,7 +120,6 @@ _AUDIT_TESTS = (
     ),
 )
 _PLACEMENT_TESTS = ((f"{_UNIT}/protocol/test_placement.py", "tests/properties/test_placement.py"),)
-
 _CONTRACT = "tests/contract"
 _REPLICATION = Suite(
     (),
