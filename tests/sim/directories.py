@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from bookie_server.core.directory_identity import FoundOutside
-from bookie_server.core.manifest_codec import decode_manifest
+from bookie_server.core.manifest_codec import Manifest, decode_manifest
 from bookie_server.core.settings import StorageSettings
 from bookie_server.errors import StorageError
 from bookie_server.ports import MetadataCheck
@@ -33,7 +33,8 @@ class SimDirectories:
     def __init__(self, seed: int, count: int) -> None:
         self.disks = [SimDisk(Random(seed + DISK_SEEDS * number)) for number in range(count)]
         self.files: list[SimFileSystem] = []
-        self._new = set(range(count))  # no start has made their first MANIFEST durable yet
+        # No start has made their first MANIFEST durable yet.
+        self._first: dict[int, Manifest | None] = dict.fromkeys(range(count))
 
     async def open(
         self,
@@ -49,9 +50,9 @@ class SimDirectories:
         found = FoundOutside(doubt_epoch=self._newest_doubt() if len(self.disks) > 1 else 0)
         parts: list[Shared] = []
         for number, files in enumerate(self.files):
-            if number in self._new:
-                await initialize_directory(files)
-                self._new.discard(number)
+            if number in self._first:
+                await initialize_directory(files, self._first[number])
+                del self._first[number]
             parts.append(Shared(files, host, host, settings, metadata))
             parts[-1].found = found
         return await open_directories(parts)
@@ -63,6 +64,11 @@ class SimDirectories:
                 disk.lose_power()
             else:
                 disk.crash_process()
+
+    def empty(self, number: int, disk: SimDisk, first: Manifest | None) -> None:
+        """Replace a directory by an empty one. The process is down."""
+        self.disks[number] = disk
+        self._first[number] = first
 
     def heal(self) -> None:
         """End all faults of the disks."""

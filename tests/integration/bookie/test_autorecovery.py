@@ -40,14 +40,8 @@ def written(uri: str) -> tuple[list[int], list[int]]:
     closed, left_open = [], []
     with ll.connect(uri) as client:
         for number in range(LEDGERS):
-            quorum = dict(
-                zip(
-                    ("ensemble_size", "write_quorum", "ack_quorum"),
-                    QUORUMS[number % len(QUORUMS)],
-                    strict=True,
-                )
-            )
-            ledger = client.create_ledger(**quorum)
+            size, write, ack = QUORUMS[number % len(QUORUMS)]
+            ledger = client.create_ledger(ensemble_size=size, write_quorum=write, ack_quorum=ack)
             ledger.append_batch([payload(ledger.id, one) for one in range(ENTRIES)])
             if number % 4:
                 ledger.close()

@@ -12,12 +12,11 @@ from bookie_server.core.doubt import Doubt
 from bookie_server.core.manifest_codec import Manifest
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
 from bookie_server.service.collector import Collector
-from bookie_server.storage.files.manifest import initialize_directory
 from ledgerlog_spark.model import Code, LedgerMetadata
 from ledgerlog_spark.protocol.autorecovery.replicate import messages as r
 from tests.sim.audit import HEALTHY_MS, Audit
 from tests.sim.checker import require
-from tests.sim.disk import SimDisk, SimFileSystem
+from tests.sim.disk import SimDisk
 from tests.sim.healing.checker import HealingCheckers
 from tests.sim.healing.jobs import SETTINGS, Job
 from tests.sim.healing.store import HealingStore, Session
@@ -25,7 +24,6 @@ from tests.sim.healing.workers import ApacheWorker, HealWorker
 from tests.sim.late_add import KEY
 from tests.sim.options import Options
 from tests.sim.release.world import ReleaseBookie, ReleaseOptions, ReleaseWorld
-from tests.sim.runtime import Host
 
 AUDIT_MS = 25
 """The pause between two passes of the auditor."""
@@ -68,7 +66,6 @@ class HealingBookie(ReleaseBookie):
 
     def __init__(self, world: HealingWorld, name: str) -> None:
         super().__init__(world, name)
-        self.first_manifest: Manifest | None = None
         self.wipes = self.passes = 0
         self.is_weak = False
         self.weak: list[StoredAdd] = []
@@ -149,21 +146,13 @@ class HealingBookie(ReleaseBookie):
         add = StoredAdd(ledger_id, (entry_id,), (len(stored),), stored, KEY, is_recovery=True)
         super().add(add, lambda _: None)
 
-    async def _boot(self, host: Host) -> None:
-        if self.is_new and self.first_manifest is not None:
-            files = SimFileSystem(self.disk, host, latency_us=self.latency_us)
-            await initialize_directory(files, self.first_manifest)
-            self.is_new = False
-        await super()._boot(host)
-
     def empty(self, *, is_in_doubt: bool) -> None:
         """Replace the directory by an empty one. The process is down."""
         self.wipes += 1
         number = int(self.name.lstrip("b"))
-        self.disk = SimDisk(Random(self.world.draws.seed * 64 + number + 1_000 * self.wipes))
-        self.is_new = True
-        doubt = Doubt(epoch=self.wipes) if is_in_doubt else Doubt()
-        self.first_manifest = Manifest(doubt=doubt) if is_in_doubt else None
+        disk = SimDisk(Random(self.world.draws.seed * 64 + number + 1_000 * self.wipes))
+        first = Manifest(doubt=Doubt(epoch=self.wipes)) if is_in_doubt else None
+        self.directories.empty(0, disk, first)
 
 
 class HealingWorld(ReleaseWorld):

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from ledgerlog_spark.autorecovery.accepted import AcceptedEntries
 from ledgerlog_spark.autorecovery.audit.copy_requests import CopyRequests
 from ledgerlog_spark.errors import BookieUnavailableError
+from ledgerlog_spark.metadata.accepted_losses import AcceptedLosses
 from ledgerlog_spark.model import (
     BookieInfo,
     Code,
@@ -21,6 +23,8 @@ from ledgerlog_spark.model import (
     Version,
 )
 from ledgerlog_spark.protocol.autorecovery.audit import messages as m
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes
+from ledgerlog_spark.testing.memory.tree import MemoryTree
 from ledgerlog_spark.transport.port import ReadBatch
 from ledgerlog_spark.wire.entry import EntryCodec
 
@@ -54,7 +58,8 @@ def requests(transport: Answers, *, grpc_port: int | None = 1) -> CopyRequests:
             raise BookieUnavailableError("not registered", bookie_id=bookie_id)
         return BookieInfo(bookie_id, "127.0.0.1", 1, grpc_port)
 
-    return CopyRequests(transport, info_of, 1_000)  # type: ignore[arg-type]
+    accepted = AcceptedEntries(AcceptedLosses(MemoryTree(MemoryNodes()), "/ledgers"))
+    return CopyRequests(transport, info_of, 1_000, accepted)  # type: ignore[arg-type]
 
 
 async def performed(made: CopyRequests, effect: Any) -> Any:

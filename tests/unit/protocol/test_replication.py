@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ class Cluster:
         self.connections: dict[str, int] = {}
         self.add_codes: dict[str, Code] = {}
         self.conflicts = 0
-        self.deleted = False
+        self.deleted = 0
         self.reports: list[tuple[r.UnreadableEntries, ...]] = []
         self.sent: list[Any] = []
 
@@ -68,7 +69,7 @@ class Cluster:
             case r.AddCopies(name, copies):
                 reply = self.add(n, name, copies)
             case r.ListEntries(name):
-                reply = self.list(n, name)
+                reply = self.listed(n, name)
             case r.CasRecord(metadata):
                 reply = self.write(n, metadata)
             case r.ListRegistered():
@@ -81,8 +82,8 @@ class Cluster:
                 self.reports.append(entries)
                 reply = r.Reported(n, OK)
             case _:
-                self.deleted |= isinstance(effect, r.DeleteTask)
-                reply = {
+                self.deleted += isinstance(effect, r.DeleteTask)
+                replies: dict[type, Callable[[], Any]] = {
                     r.LoadTask: lambda: r.TaskLoaded(n, OK, self.task),
                     r.TakeLock: lambda: r.LockTaken(n, OK, is_mine=True),
                     r.ReleaseLock: lambda: r.LockReleased(n),
@@ -91,10 +92,11 @@ class Cluster:
                         n, OK, r.Identity(effect.bookie_id, effect.bookie_id)
                     ),
                     r.DeleteTask: lambda: r.TaskDeleted(n, OK, is_deleted=True),
-                }[type(effect)]()
+                }
+                reply = replies[type(effect)]()
         return reply
 
-    def list(self, n: int, name: str) -> r.EntriesListed:
+    def listed(self, n: int, name: str) -> r.EntriesListed:
         if name in self.unlisted:
             return r.EntriesListed(n, Code.BAD_REQUEST)
         held = sorted(self.held.get(name, ()))
