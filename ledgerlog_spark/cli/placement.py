@@ -105,11 +105,11 @@ def policy(
             "separated by commas, or none.",
         ),
     ] = None,
-    same_host: Annotated[
-        bool | None,
+    hosts: Annotated[
+        str | None,
         typer.Option(
-            "--same-host/--no-same-host",
-            help="Allow two copies on one computer if there are too few.",
+            metavar="HOSTS",
+            help="different, or same: allow two copies on one computer if there are too few.",
         ),
     ] = None,
     uri: ServiceUri = DEFAULT_URI,
@@ -122,7 +122,7 @@ def policy(
     given = {
         "min_racks_per_write_quorum": min_racks,
         "min_regions_per_write_quorum": min_regions,
-        "allow_same_host": same_host,
+        "allow_same_host": _allowed_hosts(hosts),
         **_enforced(enforce),
     }
     wanted = {name: value for name, value in given.items() if value is not None}
@@ -148,6 +148,13 @@ def policy(
         columns=("bookie", "region", "rack", "host", "free bytes"),
         as_json=False,
     )
+
+
+def _allowed_hosts(hosts: str | None) -> bool | None:
+    """The field of the policy for the option `--hosts`."""
+    if hosts not in (None, "same", "different"):
+        raise ConfigurationError(f"--hosts {hosts!r}: pass same or different", value=hosts)
+    return None if hosts is None else hosts == "same"
 
 
 def _enforced(rules: str | None) -> dict[str, bool]:

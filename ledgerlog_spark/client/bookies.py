@@ -240,7 +240,7 @@ def not_enough_bookies(
             f"a ledger with ensemble_size {size} and write_quorum {copies} needs different hosts "
             f"for the {copies} copies of each entry, but the hosts of the {writable} writable "
             f"bookies are {found}: start bookies on other hosts, or allow one host for two copies: "
-            f"{policy} --same-host`",
+            f"{policy} --hosts same`",
             **figures,
         )
     if why.missing in ("racks", "regions"):

@@ -294,8 +294,12 @@ def test_places_and_the_policy_are_set_and_shown(run: Run) -> None:
     assert "did you mean 'bookie-1'" in unknown.err
     assert run("bookies", "place", "bookie-1").code == 2
     assert run("bookies", "policy", "--min-racks", "0").code == 2
+    assert run("bookies", "policy", "--hosts", "here").code == 2
+    assert run("bookies", "policy", "--enforce", "floors").code == 2
+    shared = run("bookies", "policy", "--hosts", "same", "--json").json["policy"]
+    assert shared["allow_same_host"] is True
     assert run("bookies", "place", "bookie-1", "--clear", "--json").json["rack"] is None
-    run("bookies", "policy", "--min-racks", "2", "--enforce", "none")
+    run("bookies", "policy", "--min-racks", "2", "--enforce", "none", "--hosts", "different")
 
 
 def test_ledger_shows_the_rules_that_it_breaks(run: Run, client: BlockingClient) -> None:

@@ -119,7 +119,7 @@ async def test_the_topology_replaces_places_and_policy_within_a_minute(world: Cl
     one_host = {name: {"host": "h"} for name in world.names}
     await stores.topologies.write(Topology(one_host), None)
     await asyncio.sleep(REFRESH_SECONDS)
-    with pytest.raises(NotEnoughBookiesError, match="--same-host"):
+    with pytest.raises(NotEnoughBookiesError, match="--hosts same"):
         await client.create_ledger()
     found = await stores.topologies.read()
     assert found is not None
