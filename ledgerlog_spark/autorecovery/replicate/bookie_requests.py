@@ -125,7 +125,7 @@ class BookieRequests:
     async def _force(self, ledger_id: int, effect: m.ForceEntries) -> m.EntriesForced:
         """Read an entry as a recovery does. The bookie answers after all earlier adds are durable.
 
-        A bookie without a control service has none of these reads. It is not asked.
+        A bookie without a control service has none of these reads, and gets no request.
         """
         request = ReadEntry(ledger_id, effect.entry_id, is_recovery=True)
         code, _ = await self._reply(partial(self._control.read, effect.bookie_id, request))
@@ -179,7 +179,7 @@ class BookieRequests:
         return m.CopiesAdded(effect.request, code, connection)
 
     async def _reply(self, send: Callable[[int, Callable[..., None]], None]) -> Any:
-        """Send a request of the port, and return what its callback got."""
+        """Send a request of the port, and return the arguments of its callback."""
         answered: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()
 
         def on_reply(*reply: Any) -> None:

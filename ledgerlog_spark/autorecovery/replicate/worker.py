@@ -49,7 +49,7 @@ REPORT_SECONDS = 2.0
 LOOK_MAX = 1_000
 """Number of ledgers of each queue that one look considers."""
 NOTED_FAILURES = 3
-"""From this number of failures in a row on, a note says why a ledger is not healed."""
+"""From this number of failures in a row on, a note states why a ledger is not healed."""
 
 Report = Callable[[str, Any], None]
 """Called with the name of an event, and with its subject."""

@@ -61,7 +61,7 @@ class TargetError(Exception):
 
 
 class RecordChangedError(Exception):
-    """Another client has changed the record, so the next pass decides anew."""
+    """Another client has changed the record, so the next pass decides again."""
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class Sources:
         return listed is not None and covers(listed.ranges, entry_id)
 
     def code_of(self, name: str) -> Code | None:
-        """Why this bookie is not asked; None if it is."""
+        """Why this bookie gets no request; None if it gets requests."""
         if name not in self.registered:
             return Code.UNAVAILABLE
         return self.away.get(name)
@@ -317,7 +317,7 @@ def is_denial(code: Code) -> bool:
     return code.is_absent
 
 
-def is_conclusive(entries: UnreadableEntries, registered: frozenset[str]) -> bool:
+def is_settled(entries: UnreadableEntries, registered: frozenset[str]) -> bool:
     """Whether every registered bookie of the write set denied the entries, or has damaged copies.
 
     Otherwise a later attempt may read them.

@@ -23,7 +23,7 @@ from ledgerlog_spark.protocol.autorecovery.replicate.copying import (
     Steps,
     StopJobError,
     TargetError,
-    is_conclusive,
+    is_settled,
 )
 from ledgerlog_spark.protocol.autorecovery.replicate.messages import (
     CasRecord,
@@ -173,7 +173,7 @@ class LedgerReplication:
             is_known = lock.outcome is MetadataOutcome.OK
             return self._ended(Outcome.LOCKED if is_known else Outcome.UNAVAILABLE)
         try:
-            outcome, detail = yield from self._heal()
+            outcome, detail = yield from self._passes()
         except StopJobError as stop:
             outcome, detail = stop.outcome, stop.detail
         yield from self._report(outcome)
@@ -184,13 +184,13 @@ class LedgerReplication:
         return JobEnded(outcome, detail, self._entries, self._size_bytes, self._replaced)
 
     def _report(self, outcome: Outcome) -> Steps[None]:
-        """Store what is unreadable. A ledger that is whole, or gone, needs no report."""
+        """Store the unreadable entries. A ledger that is whole, or gone, needs no report."""
         if outcome in (Outcome.HEALED, Outcome.DELETED) or self._unreadable:
             yield (ReportUnreadable(_as_ranges(self._unreadable)[:REPORTED_MAX]),)
 
     # Passes.
 
-    def _heal(self) -> Steps[tuple[Outcome, str]]:
+    def _passes(self) -> Steps[tuple[Outcome, str]]:
         """Make passes until nothing is left to do, or until nothing more can be done."""
         fruitless = 0
         for _ in range(self._settings.passes_max):
@@ -391,7 +391,7 @@ class LedgerReplication:
             len(holes) <= self._settings.splits_max
             and not is_everything
             and len(copied.unreadable) <= UNREADABLE_MAX
-            and all(is_conclusive(one, registered) for one in copied.unreadable)
+            and all(is_settled(one, registered) for one in copied.unreadable)
             and all(high < end for _, high in holes)
         )
 
@@ -421,7 +421,7 @@ class LedgerReplication:
         return (low for low, _ in lacking_runs(quorum, need.index, first, end, holes))
 
     def _name(self, moved: LedgerMetadata, identity: Identity) -> Steps[tuple[Outcome, str] | None]:
-        """Write the record. After each outcome but OK, the next pass decides anew."""
+        """Write the record. After each outcome but OK, the next pass decides again."""
         (written,) = yield (CasRecord(moved, self._record.version, identity),)
         if written.outcome is MetadataOutcome.OK:
             self._record = written.versioned

@@ -339,7 +339,7 @@ class RegisteredListed:
 
     Attributes:
         writable: Bookies that take new entries.
-        read_only: Bookies that only serve reads, and recovery adds of what they should hold.
+        read_only: Bookies that only serve reads, and recovery adds of entries that they should hold.
         places: Where bookies stand.
         policy: The rules for targets.
     """

@@ -188,7 +188,7 @@ def missing_runs(
     """Yield the runs that a bookie must get, so that it holds the whole stripe of an index."""
     damaged = sorted(need.damaged)
     first, end = need.fragment.first_entry_id, need.end
-    # What is damaged counts as not held.
+    # Damaged copies count as not held.
     intact: list[EntryRange] = []
     for low, high in held:
         inside = max(low, first), min(high, end - 1)

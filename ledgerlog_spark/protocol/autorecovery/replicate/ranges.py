@@ -18,7 +18,7 @@ def healable_fragments(metadata: LedgerMetadata) -> list[tuple[Fragment, int]]:
     """The fragments that a worker may change, each with the entry after its last entry.
 
     Of a ledger that is not CLOSED, the last fragment is left out: its entries may not be confirmed.
-    Of a CLOSED one, copies behind the last entry are left over, so a fragment may have no entry
+    Of a CLOSED one, copies after the last entry are left over, so a fragment may have no entry
     (AUTORECOVERY.md#X3).
     """
     fragments = metadata.fragments
