@@ -10,5 +10,6 @@
 - `membership`: access to the metadata store. `collector`: deletes the entries of deleted ledgers.
   `releaser`: deletes those of ledgers that no longer name the bookie. `background_clock`: starts
   the compactions and scrubs that are due.
-- `repair`: fetches lost entries.
+- `repair`: fetches lost entries. `auto_recovery`: the auditor and a replication worker in the
+  bookie's process.
 """

@@ -21,7 +21,7 @@ class BookieAutoRecovery:
 
     def __init__(self, bookie_id: str, settings: BookieSettings, stores: MetadataStores) -> None:
         worker = WorkerSettings(bytes_per_second_max=settings.autorecovery_bytes_per_s)
-        self._recovery = AutoRecovery(bookie_id, stores, _log, worker)
+        self._recovery = AutoRecovery(bookie_id, stores, _write_line, worker)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -36,11 +36,11 @@ class BookieAutoRecovery:
             await asyncio.gather(task, return_exceptions=True)
 
 
-def _log(event: str, subject: Any) -> None:
+def _write_line(event: str, subject: Any) -> None:
     if event == "job":
         queue, ledger_id, ended = subject
         _logger.info("replicated", queue=queue, ledger_id=ledger_id, **fields_of(ended))
     elif isinstance(subject, LedgerLogError):
-        _logger.warning(event, error=str(subject))
+        _logger.warning("autorecovery_failed", what=event, error=str(subject))
     else:
-        _logger.info(event, about=str(subject)[:500])
+        _logger.info("autorecovery", what=event, about=str(subject)[:500])

@@ -33,7 +33,7 @@ _PAUSE_SECONDS = 0.1
 _logger = logging.getLogger(__name__)
 
 
-class Member(Protocol):
+class WatchedMember(Protocol):
     """A writer, as this module sees it."""
 
     @property
@@ -49,7 +49,9 @@ class Member(Protocol):
 class LostMembers:
     """Looks for lost bookies while there are writers. All methods run in the event loop."""
 
-    def __init__(self, services: Services, writers: Callable[[], Collection[Member]]) -> None:
+    def __init__(
+        self, services: Services, writers: Callable[[], Collection[WatchedMember]]
+    ) -> None:
         """Create an object that looks at nothing before `begin`."""
         self._services = services
         self._writers = writers

@@ -72,7 +72,10 @@ ONLY_ASYNC = {
         "abandon": "the close of the client",
         "leave": "the close of the client",
     },
-    "Logs": {"sweeper": "`BlockingLogs.sweep`"},
+    "Logs": {
+        "floor": "for the replication worker",
+        "sweeper": "`BlockingLogs.sweep`",
+    },
     "Log": {
         "lead": "`open_log` opens it",
     },

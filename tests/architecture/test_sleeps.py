@@ -33,6 +33,7 @@ CLOCK_IS_READ = {
     "tests/fixtures/patience.py": "the deadline of the one wait for a condition",
     "tests/sim/__main__.py": "prints how many schedules ran in a second",
     "tests/sim/auditor/__main__.py": "prints how many schedules ran in a second",
+    "tests/sim/healing/__main__.py": "prints how many schedules ran in a second",
     "tests/sim/loss/__main__.py": "prints how many schedules ran in a second",
     "tests/sim/release/__main__.py": "prints how many schedules ran in a second",
     "tests/crash/schedules/__main__.py": "begins no schedule after a number of seconds",

@@ -31,7 +31,6 @@ BLOCKING = {
 """Threads that wait for the loop, and the event that ends the wait."""
 
 PAUSES = {
-    "autorecovery/audit/service.py _for_ever": "the caller cancels it",
     "client/hole_reports.py _report": "REPORT_RETRY",
     "client/lost_members.py _look_regularly": "no writer is open; `stop` cancels it",
     "client/lost_members.py _notify": "all writers are notified",

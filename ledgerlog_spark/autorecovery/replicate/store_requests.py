@@ -110,7 +110,7 @@ class StoreRequests:
             m.ReportUnreadable: self._report,
             m.MeasureQuiet: self._measure,
             m.ReadFloor: self._read_floor,
-            m.RecoverLedger: self._recover,
+            m.RecoverForCopies: self._recover,
         }
 
     def _require_session(self) -> None:
@@ -274,7 +274,7 @@ class StoreRequests:
             return m.FloorRead(effect.request, MetadataOutcome.UNAVAILABLE)
         return m.FloorRead(effect.request, MetadataOutcome.OK, floor)
 
-    async def _recover(self, effect: m.RecoverLedger) -> m.LedgerRecovered:
+    async def _recover(self, effect: m.RecoverForCopies) -> m.LedgerRecovered:
         record = self.record
         assert record is not None, "a ledger is recovered after its record was read"
         password, ledger_id = record.value.password, self._ledger_id

@@ -38,7 +38,7 @@ from ledgerlog_spark.protocol.autorecovery.replicate.job import (
     LedgerReplication,
     ReplicationSettings,
 )
-from ledgerlog_spark.protocol.autorecovery.replicate.messages import JobEnded, Outcome, TaskQueue
+from ledgerlog_spark.protocol.autorecovery.replicate.messages import JobEnded, JobOutcome, TaskQueue
 from ledgerlog_spark.protocol.autorecovery.replicate.pace import CopyPace
 from ledgerlog_spark.protocol.autorecovery.replicate.schedule import TaskKey, TaskSchedule
 from ledgerlog_spark.wire.repair_notes import FailedAttempts, WorkerReport, WorkerTask
@@ -286,7 +286,7 @@ class ReplicationWorker:
             return requests.record.value
 
         performers = {**requests.performs, **self._requests.performs(ledger_id, metadata)}
-        outcome: Outcome | None = None
+        outcome: JobOutcome | None = None
         try:
             ended = await run_job(machine, performers)
             outcome = ended.outcome
@@ -298,10 +298,10 @@ class ReplicationWorker:
 
     async def _take_end(self, key: TaskKey, ended: JobEnded, failures: int) -> None:
         counters = self.counters
-        counters.ledgers_healed += ended.outcome is Outcome.HEALED
+        counters.ledgers_healed += ended.outcome is JobOutcome.HEALED
         counters.members_replaced += ended.replaced
         counters.jobs_failed += failures > 0
-        if ended.outcome is not Outcome.LOCKED:
+        if ended.outcome is not JobOutcome.LOCKED:
             self._report("job", (key[0].value, key[1], ended))
         with contextlib.suppress(LedgerLogError):
             await self._note(key, ended, failures)
@@ -314,7 +314,7 @@ class ReplicationWorker:
             name, pause_ms = ended.outcome.name.lower(), self._schedule.pause_ms(key)
             attempt = FailedAttempts(failures, name, ended.detail, self._id, now_ms, pause_ms)
             await notes.add(ledger_id, attempt)
-        elif ended.outcome in (Outcome.HEALED, Outcome.DELETED):
+        elif ended.outcome in (JobOutcome.HEALED, JobOutcome.DELETED):
             found = await notes.load(ledger_id)
             if found is not None:
                 await notes.delete(ledger_id, found.version)

@@ -61,7 +61,7 @@ class VacationRunner:
             m.CountMoves: self._count,
             m.WriteVacation: self._write,
             m.Retire: self._retire,
-            m.Pause: self._pause,
+            m.VacationPause: self._pause,
         }
 
     async def run(self) -> m.VacationEnd:
@@ -180,7 +180,7 @@ class VacationRunner:
         return m.VacationWritten(effect.request, m.VacationOutcome.OK, version)
 
     @staticmethod
-    async def _pause(effect: m.Pause) -> m.Event:
+    async def _pause(effect: m.VacationPause) -> m.Event:
         await asyncio.sleep(effect.delay_ms / 1e3)
         return m.PauseOver(effect.request)
 

@@ -21,7 +21,7 @@ class CandidateLook:
     session_timeout_ms: int
 
 
-class Candidates:
+class CandidateNodes:
     """The candidates of one log. A candidate is the node of a live session, and names a claim.
 
     The nodes save work, and protect no data: a leader whose ledger was fenced goes on only if its

@@ -26,7 +26,7 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.ledgers.ids import require_cluster
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
-from ledgerlog_spark.metadata.logs.candidates import Candidates
+from ledgerlog_spark.metadata.logs.candidates import CandidateNodes
 from ledgerlog_spark.metadata.logs.nodes import (
     CommitQueue,
     LogNodes,
@@ -326,9 +326,9 @@ class LogStore:
         """Return the queue in which writers of the log wait. This sends no request."""
         return CommitQueue(self._tree, self._paths.queue(log_id))
 
-    def candidates(self, log_id: str) -> Candidates:
+    def candidates(self, log_id: str) -> CandidateNodes:
         """Return the candidates of a leader log. This sends no request."""
-        return Candidates(self._tree, self._paths.candidates(log_id))
+        return CandidateNodes(self._tree, self._paths.candidates(log_id))
 
     def watch_session(self, on_replaced: znodes.OnChange) -> znodes.CancelWatch:
         """Watch the session: `on_replaced` is called after a new session replaced a lost one."""

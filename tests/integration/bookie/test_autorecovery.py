@@ -14,9 +14,9 @@ from ledgerlog_spark.autorecovery.composed import AutoRecovery
 from ledgerlog_spark.autorecovery.replicate.worker import WorkerSettings
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.protocol.autorecovery.replicate.job import ReplicationSettings
+from tests.fixtures.patience import eventually
 from tests.fixtures.replicas import Copies
 from tests.fixtures.stage import start_all
-from tests.integration.bookie.waits import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

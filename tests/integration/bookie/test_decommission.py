@@ -13,6 +13,7 @@ from ledgerlog_spark.autorecovery.composed import AutoRecovery
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.protocol.autorecovery.vacate.vacating import VacatingSettings
 from ledgerlog_spark.wire.repair_notes import Vacation, VacationKind, VacationPhase
+from tests.fixtures.patience import eventually
 from tests.integration.bookie.test_autorecovery import (
     WORKER,
     check_copies,
@@ -20,7 +21,6 @@ from tests.integration.bookie.test_autorecovery import (
     named,
     written,
 )
-from tests.integration.bookie.waits import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

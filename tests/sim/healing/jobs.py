@@ -56,7 +56,7 @@ class Job:
             r.ReportUnreadable: self._report,
             r.MeasureQuiet: self._measure,
             r.ReadFloor: self._read_floor,
-            r.RecoverLedger: self._recover,
+            r.RecoverForCopies: self._recover,
             m.StartTimer: self._timer,
         }
 
@@ -363,7 +363,7 @@ class Job:
     def _later(self, reply: Any) -> None:
         self.world.scheduler.call_later(1_000, lambda: self._answer(reply))
 
-    def _recover(self, effect: r.RecoverLedger) -> None:
+    def _recover(self, effect: r.RecoverForCopies) -> None:
         world, number = self.world, effect.request
         world.check_fence(self, effect)
         world.recoveries += 1

@@ -11,7 +11,7 @@ from typing import Any
 
 from ledgerlog_spark.model import Code, Fragment, LedgerMetadata
 from ledgerlog_spark.protocol.autorecovery.replicate import copying, job, messages, needs, ranges
-from ledgerlog_spark.protocol.autorecovery.replicate.copying import Copying
+from ledgerlog_spark.protocol.autorecovery.replicate.copying import CopyRun
 from ledgerlog_spark.protocol.autorecovery.replicate.job import LedgerReplication
 from ledgerlog_spark.protocol.ledger.messages import StoredEntry
 from ledgerlog_spark.protocol.ledger.quorum import owns
@@ -97,7 +97,7 @@ def _keep_the_first_list(
     return (yield from self._name(moved, identity))
 
 
-def _take_any_code(self: Copying, copies: Any, reply: Any) -> None:
+def _take_any_code(self: CopyRun, copies: Any, reply: Any) -> None:
     self._copied.connections.add(reply.connection)
     self._copied.last_entry_id = copies[-1].entry_id
     self.entries += len(copies)
@@ -123,9 +123,9 @@ def _relative(
                 yield entry_id, entry_id
 
 
-def _no_floor(floor: int) -> messages.RecoverLedger:
+def _no_floor(floor: int) -> messages.RecoverForCopies:
     del floor
-    return messages.RecoverLedger(-1)
+    return messages.RecoverForCopies(-1)
 
 
 def _nothing_is_damaged(*_: Any) -> Sequence[tuple[int, int]]:
@@ -147,7 +147,7 @@ MUTATIONS: dict[str, Mutation] = {
     "swap_before_durable": Mutation(
         "X6",
         (
-            (Copying, "_take_added", _take_any_code),
+            (CopyRun, "_take_added", _take_any_code),
             (LedgerReplication, "_require_held", _require_nothing),
         ),
     ),
@@ -182,7 +182,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "fence_before_grace": Mutation("X9", ((LedgerReplication, "_has_waited", lambda _: True),)),
     "fences_without_spare": Mutation("X9", ((LedgerReplication, "_has_spares", lambda _: True),)),
-    "recover_without_floor": Mutation("X9", ((job, "RecoverLedger", _no_floor),)),
+    "recover_without_floor": Mutation("X9", ((job, "RecoverForCopies", _no_floor),)),
     "no_digest_check": Mutation("X10", ((jobs, "as_entry", _unverified),)),
     "drop_without_touch": OF_RELEASES["drop_without_touch"],
     "drop_without_hide": OF_RELEASES["drop_without_hide"],

@@ -139,7 +139,7 @@ def ensembles(world: HealingWorld) -> list[tuple[int, tuple[str, ...]]]:
     return [(one.first_entry_id, one.ensemble) for one in world.checker.record.fragments]
 
 
-def require_outcome(job: Job, outcome: r.Outcome) -> None:
+def require_outcome(job: Job, outcome: r.JobOutcome) -> None:
     found = job.ended.outcome if job.ended is not None else None
     require(found is outcome, "SCRIPT", f"the job ends with {job.ended}")
 
@@ -147,7 +147,7 @@ def require_outcome(job: Job, outcome: r.Outcome) -> None:
 def a_lost_bookie_is_replaced() -> HealingWorld:
     """Nothing disturbs the job."""
     world = closed_world()
-    require_outcome(work(world, "b4"), r.Outcome.HEALED)
+    require_outcome(work(world, "b4"), r.JobOutcome.HEALED)
     named = ensembles(world)
     require(named == [(0, ("b0", "b1", "b4"))], "SCRIPT", f"named are {named}")
     return finish(world)
@@ -170,7 +170,7 @@ def a_mark_of_another_time_is_not_deleted() -> HealingWorld:
     require(ensembles(world)[0][1][2] == "b4", "SCRIPT", "the first worker names nothing")
     first.expire(1_000)
     world.run_for(5)
-    require_outcome(work(world, for_ms=60), r.Outcome.HEALED)
+    require_outcome(work(world, for_ms=60), r.JobOutcome.HEALED)
     lose_bookie(world, "b4")
     mark(world, "b4")
     world.run_for(200)
@@ -216,7 +216,7 @@ def damage_is_written_again() -> HealingWorld:
     world.store.note("hole", LEDGER, frozenset({"b1"}))
     world.store.notes["hole"][LEDGER].damaged = frozenset({("b1", 1)})
     before = len(world.checker.copies._copies["b1", 1])
-    require_outcome(work(world, kind="hole"), r.Outcome.HEALED)
+    require_outcome(work(world, kind="hole"), r.JobOutcome.HEALED)
     written = len(world.checker.copies._copies["b1", 1]) - before
     require(written == 1, "DAMAGE", f"b1 got the damaged entry {written} times")
     return finish(world)
@@ -306,7 +306,7 @@ def an_entry_that_only_the_dead_bookie_has() -> HealingWorld:
     forget(world, "b0", 1)
     forget(world, "b1", 1)
     job = work(world, "b4", for_ms=250)
-    require_outcome(job, r.Outcome.UNREADABLE)
+    require_outcome(job, r.JobOutcome.UNREADABLE)
     found = ensembles(world)
     b2, b4 = ("b0", "b1", "b2"), ("b0", "b1", "b4")
     require(found == [(0, b4), (1, b2), (2, b4)], "SPLIT", f"named are {found}")
@@ -384,7 +384,7 @@ def an_open_ledger_without_a_spare_stays_open() -> HealingWorld:
     world.run_for(70)
     job = healer(world).work()
     world.run_for(300)
-    require_outcome(job, r.Outcome.NO_SPARE)
+    require_outcome(job, r.JobOutcome.NO_SPARE)
     return finish(world)
 
 

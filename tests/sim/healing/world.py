@@ -218,7 +218,7 @@ class HealingWorld(ReleaseWorld):
             before = self._last_added[ledger_id] = (last, now_us)
         return (now_us - before[1]) // 1_000
 
-    def check_fence(self, job: Job, effect: r.RecoverLedger) -> None:
+    def check_fence(self, job: Job, effect: r.RecoverForCopies) -> None:
         """Check that a worker may fence a ledger now."""
         record = self.checkers.of(job.ledger_id).record
         floor = self.floors.get(job.ledger_id, -1)

@@ -36,7 +36,7 @@ class AuditorHost:
             m.CountMoves: self._count,
             m.WriteVacation: self._write,
             m.Retire: self._retire,
-            m.Pause: self._pause,
+            m.VacationPause: self._pause,
             m.VacationEnded: self._end,
         }
         self._look()
@@ -159,7 +159,7 @@ class AuditorHost:
         require(returned_ms <= self._walk_began_ms, "Y7", text)
         world.note(f"vacated {vacation.kind}")
 
-    def _pause(self, effect: m.Pause) -> None:
+    def _pause(self, effect: m.VacationPause) -> None:
         delay_ms = effect.delay_ms + self._world.draw_ms(0, 300, "jitter")
         machine, over = self._machine, m.PauseOver(effect.request)
         self._world.later(delay_ms, lambda: self._handle(over, machine))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -136,7 +136,7 @@ class Cluster:
 def test_a_lost_bookie_is_replaced_and_the_mark_is_deleted() -> None:
     cluster = Cluster()
     ended = cluster.run()
-    assert ended == r.JobEnded(r.Outcome.HEALED, "", 4, 8, 1)
+    assert ended == r.JobEnded(r.JobOutcome.HEALED, "", 4, 8, 1)
     (fragment,) = cluster.ledger.fragments
     target = fragment.ensemble[2]
     assert target in ("b3", "b4")
@@ -162,36 +162,36 @@ def test_a_target_that_fails_is_replaced_by_another_one() -> None:
     target = cluster.ledger.fragments[0].ensemble[2]
     again = Cluster()
     again.add_codes[target] = Code.READ_ONLY
-    assert again.run().outcome is r.Outcome.HEALED
+    assert again.run().outcome is r.JobOutcome.HEALED
     assert again.ledger.fragments[0].ensemble[2] not in (target, "b2")
     both = Cluster()
     both.add_codes = {"b3": Code.READ_ONLY, "b4": Code.TIMEOUT}
-    assert both.run().outcome is r.Outcome.TARGET_FAILED
+    assert both.run().outcome is r.JobOutcome.TARGET_FAILED
     assert not both.deleted
 
 
 def test_without_a_spare_nothing_is_read_or_written() -> None:
     cluster = Cluster()
     cluster.registered = {"b0", "b1"}
-    assert cluster.run().outcome is r.Outcome.NO_SPARE
+    assert cluster.run().outcome is r.JobOutcome.NO_SPARE
     assert not cluster.asked(r.ReadCopies)
     assert not cluster.deleted
 
 
 def test_copies_without_a_digest_that_differ_are_left_alone() -> None:
     cluster = Cluster(digest_type=DigestType.DUMMY)
-    assert cluster.run().outcome is r.Outcome.HEALED
+    assert cluster.run().outcome is r.JobOutcome.HEALED
     cluster = Cluster(digest_type=DigestType.DUMMY)
     cluster.payloads["b1", 2] = b"y"
     ended = cluster.run()
-    assert (ended.outcome, ended.detail) == (r.Outcome.COPIES_DIFFER, "entry 2")
+    assert (ended.outcome, ended.detail) == (r.JobOutcome.COPIES_DIFFER, "entry 2")
     assert not cluster.asked(r.CasRecord)
     assert not cluster.deleted
 
 
 def test_a_ledger_without_a_password_in_its_metadata_is_left_alone() -> None:
     cluster = Cluster(has_password=False)
-    assert cluster.run().outcome is r.Outcome.NO_KEY
+    assert cluster.run().outcome is r.JobOutcome.NO_KEY
     assert not cluster.asked(r.AddCopies)
 
 
@@ -199,7 +199,7 @@ def test_a_member_that_is_away_without_a_mark_keeps_the_mark() -> None:
     cluster = Cluster()
     cluster.registered.discard("b1")
     ended = cluster.run()
-    assert ended.outcome is r.Outcome.WAITING
+    assert ended.outcome is r.JobOutcome.WAITING
     assert "b1" in ended.detail
     assert not cluster.deleted
 
@@ -208,7 +208,7 @@ def test_a_marked_bookie_that_is_back_gets_what_it_lacks() -> None:
     cluster = Cluster()
     cluster.registered.add("b2")
     cluster.held["b2"] = {0, 3}
-    assert cluster.run() == r.JobEnded(r.Outcome.HEALED, "", 2, 4, 0)
+    assert cluster.run() == r.JobEnded(r.JobOutcome.HEALED, "", 2, 4, 0)
     assert cluster.held["b2"] == {0, 1, 2, 3}
     assert not cluster.asked(r.CasRecord)
 
@@ -218,7 +218,7 @@ def test_a_member_without_lists_is_read_entry_by_entry_if_the_mark_names_it() ->
     cluster.registered.add("b2")
     cluster.unlisted = {"b0", "b2"}
     cluster.held["b2"] = {0, 3}
-    assert cluster.run().outcome is r.Outcome.HEALED
+    assert cluster.run().outcome is r.JobOutcome.HEALED
     assert cluster.held["b2"] == {0, 1, 2, 3}
     read = [one for one in cluster.asked(r.ReadCopies) if one.bookie_id == "b2"]
     assert {one.first_entry_id for one in read} >= {0, 1, 2, 3}
@@ -227,31 +227,31 @@ def test_a_member_without_lists_is_read_entry_by_entry_if_the_mark_names_it() ->
 def test_a_target_without_lists_must_keep_its_connection() -> None:
     cluster = Cluster(last=5_000)
     cluster.unlisted = {"b3", "b4"}
-    assert cluster.run().outcome is r.Outcome.HEALED
+    assert cluster.run().outcome is r.JobOutcome.HEALED
     cluster = Cluster(last=5_000)
     cluster.unlisted = {"b3", "b4"}
     cluster.connections = {"b3": 1, "b4": 1}
-    assert cluster.run().outcome is r.Outcome.TARGET_FAILED
+    assert cluster.run().outcome is r.JobOutcome.TARGET_FAILED
     assert not cluster.asked(r.CasRecord)
 
 
 def test_after_a_conflict_the_target_is_listed_again_and_conflicts_are_bounded() -> None:
     cluster = Cluster()
     cluster.conflicts = 2
-    assert cluster.run().outcome is r.Outcome.HEALED
+    assert cluster.run().outcome is r.JobOutcome.HEALED
     target = cluster.ledger.fragments[0].ensemble[2]
     lists = [one for one in cluster.asked(r.ListEntries) if one.bookie_id == target]
     assert len(lists) == 7  # before and after the copies, in three passes, and once as a member
     cluster = Cluster()
     cluster.conflicts = 1_000
-    assert cluster.run().outcome is r.Outcome.CONFLICTS
+    assert cluster.run().outcome is r.JobOutcome.CONFLICTS
     assert len(cluster.asked(r.CasRecord)) == ReplicationSettings().conflicts_max + 1
 
 
 def test_a_fragment_without_entries_is_renamed_without_a_copy() -> None:
     cluster = Cluster(last=-1)
     ended = cluster.run()
-    assert (ended.outcome, ended.entries_copied, ended.replaced) == (r.Outcome.HEALED, 0, 1)
+    assert (ended.outcome, ended.entries_copied, ended.replaced) == (r.JobOutcome.HEALED, 0, 1)
 
 
 def test_lost_entries_are_reported_with_all_answers_and_their_number_is_bounded() -> None:
@@ -261,7 +261,7 @@ def test_lost_entries_are_reported_with_all_answers_and_their_number_is_bounded(
     cluster.registered.add("b2")
     cluster.held["b2"] -= {4, 5, 6}
     ended = cluster.run()
-    assert ended.outcome is r.Outcome.UNREADABLE
+    assert ended.outcome is r.JobOutcome.UNREADABLE
     assert 6 in cluster.held["b2"]
     (report,) = cluster.reports
     answers = (("b0", Code.NO_ENTRY), ("b1", Code.NO_ENTRY), ("b2", Code.NO_ENTRY))
@@ -271,7 +271,7 @@ def test_lost_entries_are_reported_with_all_answers_and_their_number_is_bounded(
     cluster = Cluster(last=5 * UNREADABLE_MAX)
     for name in ("b0", "b1"):
         cluster.held[name] = {0}
-    assert cluster.run().outcome is r.Outcome.UNREADABLE
+    assert cluster.run().outcome is r.JobOutcome.UNREADABLE
     assert not cluster.asked(r.CasRecord)
     reads = cluster.asked(r.ReadCopies)
     assert len(reads) < 6 * 3 * UNREADABLE_MAX  # for each of three needs
@@ -284,7 +284,7 @@ def test_a_move_replaces_a_readable_copy_and_needs_no_other_member() -> None:
     cluster.held["b0"] = cluster.held["b1"] = set()
     moves = frozenset({("b2", r.WHOLE_LEDGER)})
     cluster.task = r.Task(r.TaskQueue.MOVE, Version(1, 0), moves=moves)
-    assert cluster.run().outcome is r.Outcome.HEALED
+    assert cluster.run().outcome is r.JobOutcome.HEALED
     assert "b2" not in cluster.ledger.fragments[0].ensemble
     assert cluster.deleted
 
@@ -299,6 +299,6 @@ def test_a_striped_ledger_is_copied_entry_by_entry(digest: DigestType) -> None:
         cluster.held[name] = {e for e in range(201) if (index - e) % 4 < 2}
     cluster.registered = {"b0", "b1", "b3", "b4"}
     ended = cluster.run()
-    assert ended.outcome is r.Outcome.HEALED
+    assert ended.outcome is r.JobOutcome.HEALED
     assert cluster.held["b4"] == cluster.held["b2"]
     assert len(cluster.asked(r.AddCopies)) < 10 or digest is DigestType.DUMMY

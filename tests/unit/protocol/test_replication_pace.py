@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledgerlog_spark.protocol.autorecovery.replicate import schedule
-from ledgerlog_spark.protocol.autorecovery.replicate.messages import Outcome, TaskQueue
+from ledgerlog_spark.protocol.autorecovery.replicate.messages import JobOutcome, TaskQueue
 from ledgerlog_spark.protocol.autorecovery.replicate.pace import FACTOR_MIN, CopyPace
 from ledgerlog_spark.protocol.autorecovery.replicate.schedule import TaskSchedule
 
@@ -63,7 +63,7 @@ def test_a_failed_task_waits_longer_each_time_and_a_new_bookie_makes_it_due() ->
         assert list(tasks.due([KEY], now_ms)) == [KEY]
         tasks.begin(KEY)
         assert not list(tasks.due([KEY], now_ms))
-        tasks.end(KEY, Outcome.NO_SPARE, now_ms)
+        tasks.end(KEY, JobOutcome.NO_SPARE, now_ms)
         pauses.append(tasks.pause_ms(KEY) // 1_000)
         assert not list(tasks.due([KEY], now_ms))
         due_ms = tasks.next_due_ms()
@@ -71,7 +71,7 @@ def test_a_failed_task_waits_longer_each_time_and_a_new_bookie_makes_it_due() ->
         now_ms = due_ms
     assert pauses == [5, 10, 20, 40, 80, 160, 300, 300, 300]
     tasks.begin(KEY)
-    tasks.end(KEY, Outcome.NO_SPARE, now_ms)
+    tasks.end(KEY, JobOutcome.NO_SPARE, now_ms)
     tasks.reset()
     assert list(tasks.due([KEY], now_ms)) == [KEY]
 
@@ -82,11 +82,11 @@ def test_a_ledger_has_one_job_and_a_taken_one_is_no_failure() -> None:
     other_queue = (TaskQueue.HOLE, 7)
     assert not list(tasks.due([other_queue], 0))
     assert tasks.running == {7}
-    assert tasks.end(KEY, Outcome.LOCKED, 0) == 0
+    assert tasks.end(KEY, JobOutcome.LOCKED, 0) == 0
     assert list(tasks.due([other_queue], 0)) == [other_queue]
     tasks.begin(KEY)
-    assert tasks.end(KEY, Outcome.UNAVAILABLE, 5_000) == 1
-    assert tasks.end(KEY, Outcome.HEALED, 6_000) == 0
+    assert tasks.end(KEY, JobOutcome.UNAVAILABLE, 5_000) == 1
+    assert tasks.end(KEY, JobOutcome.HEALED, 6_000) == 0
     assert tasks.next_due_ms() is None
     assert tasks.end(KEY, None, 6_000) == 0
 
@@ -94,6 +94,6 @@ def test_a_ledger_has_one_job_and_a_taken_one_is_no_failure() -> None:
 def test_the_number_of_remembered_failures_is_bounded() -> None:
     tasks = TaskSchedule()
     for ledger_id in range(schedule.FAILED_MAX + 10):
-        tasks.end((TaskQueue.MARK, ledger_id), Outcome.WAITING, 0)
+        tasks.end((TaskQueue.MARK, ledger_id), JobOutcome.WAITING, 0)
     due = list(tasks.due([(TaskQueue.MARK, one) for one in range(20)], 0))
     assert due == [(TaskQueue.MARK, one) for one in range(10)]

@@ -42,7 +42,7 @@ class Driver:
         self.machine = Vacating("b0")
         self.node: Versioned[Departure] | None = Versioned(departure or Departure(), FIRST)
         self.effects = self.machine.handle(m.VacationBegun())
-        self.quiet: m.Pause | None = None
+        self.quiet: m.VacationPause | None = None
         self.queued: list[int] = []
 
     def is_in(self, phase: VacatingPhase) -> bool:
@@ -57,7 +57,7 @@ class Driver:
         seen = m.BookieSeen(request, sight, None if sight is ABSENT else registration)
         self.effects = self.machine.handle(seen)
         for effect in self.effects:
-            if isinstance(effect, m.Pause) and effect.delay_ms == 60_000:
+            if isinstance(effect, m.VacationPause) and effect.delay_ms == 60_000:
                 self.quiet = effect
 
     def walks(self, *ledgers: LedgerMetadata) -> None:
@@ -87,7 +87,7 @@ class Driver:
         self.effects = self.machine.handle(m.VacationWritten(write.request, outcome))
 
     def pauses(self) -> None:
-        pause = one(self.effects, m.Pause)
+        pause = one(self.effects, m.VacationPause)
         assert pause.delay_ms == 5_000
         self.effects = self.machine.handle(m.PauseOver(pause.request))
 
@@ -104,7 +104,7 @@ class Driver:
         """Walk once without a name, and become quiet."""
         self.loads()
         self.sees()
-        self.effects = [e for e in self.effects if not isinstance(e, m.Pause)]
+        self.effects = [e for e in self.effects if not isinstance(e, m.VacationPause)]
         self.walks(OTHER)
         self.writes()
         self.becomes_quiet()

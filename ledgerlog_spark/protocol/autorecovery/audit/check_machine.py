@@ -151,7 +151,7 @@ class CheckMachine(ABC):
 
     def _write(self, note: WriteHole | WriteMove) -> Steps[bool]:
         """Write a note. Return False if it could not be written; the next check finds it again."""
-        for attempt, pause_ms in enumerate(RETRY.pauses_ms()):
+        for attempt, pause_ms in enumerate(RETRY.pauses_ms(), 1):
             written: NoteWritten = yield note
             if written.is_written:
                 return True

@@ -2,8 +2,8 @@
 
 A worker runs one `LedgerReplication` for each ledger that it takes from a queue
 (AUTORECOVERY.md#X1). The job works in passes. Each pass loads the record after a sync, lists what
-the members of the ledger hold, and decides again which copies are missing. So a conflict, and a bookie that
-has changed meanwhile, need no code of their own: the next pass sees them.
+the members of the ledger hold, and decides again which copies are missing. So a conflict, and a
+bookie that has changed meanwhile, need no code of their own: the next pass sees them.
 
     LoadTask, TakeLock
      │
@@ -12,9 +12,10 @@ has changed meanwhile, need no code of their own: the next pass sees them.
      ├─ a registered member lacks entries: ReadCopies, AddCopies, ForceEntries ───┤
      ├─ a member is lost: ReadIdentity, ListEntries of the target, ReadCopies,    │
      │  AddCopies, ForceEntries, ListEntries, CasRecord ──────────────────────────┤
-     └─ the open last fragment names a lost bookie: StartTimer, RecoverLedger ────┘
+     └─ the open last fragment names a lost bookie: StartTimer, RecoverForCopies ────┘
 
 - `job`: the machine. `copying`: reads and adds copies. `needs`: the missing copies, by lists.
 - `messages`: effects and replies. `targets`: the bookie that gets a copy. `ranges`: runs of ids.
+- `unreadable`: reports of entries without a copy.
 - `pace`: the byte rate of a worker. `schedule`: which ledger is next, and pauses after failures.
 """

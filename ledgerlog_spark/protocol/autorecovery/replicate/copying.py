@@ -25,7 +25,7 @@ from ledgerlog_spark.protocol.autorecovery.replicate.messages import (
     Copy,
     EntriesListed,
     EntryRange,
-    Outcome,
+    JobOutcome,
     ReadCopies,
     UnreadableEntries,
 )
@@ -46,7 +46,7 @@ SINGLE_READS_MAX = 64
 class StopJobError(Exception):
     """The job ends with this outcome."""
 
-    def __init__(self, outcome: Outcome, detail: str = "") -> None:
+    def __init__(self, outcome: JobOutcome, detail: str = "") -> None:
         super().__init__(outcome.value)
         self.outcome = outcome
         self.detail = detail
@@ -114,7 +114,7 @@ class Sources:
         return self.away.get(name)
 
 
-class Copying:
+class CopyRun:
     """Copies runs of entries of one fragment to one target.
 
     Attributes:
@@ -241,7 +241,7 @@ class Copying:
             if self._take_code(source, reply):
                 copies.append(reply.copies[0])
         if len({(one.length, bytes(one.payload)) for one in copies}) > 1:
-            raise StopJobError(Outcome.COPIES_DIFFER, f"entry {entry_id}")
+            raise StopJobError(JobOutcome.COPIES_DIFFER, f"entry {entry_id}")
         if copies:
             self._pending = (copies[0],)
         else:

@@ -17,7 +17,7 @@ from ledgerlog_spark.model import (
 from ledgerlog_spark.protocol.autorecovery.replicate.copying import (
     UNREADABLE_MAX,
     Copied,
-    Copying,
+    CopyRun,
     RecordChangedError,
     Sources,
     Steps,
@@ -34,15 +34,15 @@ from ledgerlog_spark.protocol.autorecovery.replicate.messages import (
     ForceEntries,
     Identity,
     JobEnded,
+    JobOutcome,
     ListEntries,
     ListRegistered,
     LoadTask,
     MeasureQuiet,
-    Outcome,
     ReadCopies,
     ReadFloor,
     ReadIdentity,
-    RecoverLedger,
+    RecoverForCopies,
     RegisteredListed,
     ReleaseLock,
     Reply,
@@ -53,8 +53,8 @@ from ledgerlog_spark.protocol.autorecovery.replicate.messages import (
 )
 from ledgerlog_spark.protocol.autorecovery.replicate.needs import (
     Kind,
-    Need,
-    Needs,
+    LackingByLists,
+    LackingCopies,
     find_needs,
     has_gap,
     is_registered,
@@ -63,6 +63,7 @@ from ledgerlog_spark.protocol.autorecovery.replicate.needs import (
 )
 from ledgerlog_spark.protocol.autorecovery.replicate.ranges import lacking_runs, replaced
 from ledgerlog_spark.protocol.autorecovery.replicate.targets import choose_target
+from ledgerlog_spark.protocol.autorecovery.replicate.unreadable import as_ranges
 from ledgerlog_spark.protocol.ledger.messages import (
     LoadMetadata,
     MetadataOutcome,
@@ -166,12 +167,12 @@ class LedgerReplication:
         (loaded,) = yield (LoadTask(),)
         if loaded.task is None:
             is_gone = loaded.outcome is MetadataOutcome.GONE
-            return self._ended(Outcome.NOTHING if is_gone else Outcome.UNAVAILABLE)
+            return self._ended(JobOutcome.NOTHING if is_gone else JobOutcome.UNAVAILABLE)
         self._task = loaded.task
         (lock,) = yield (TakeLock(),)
         if not lock.is_mine:
             is_known = lock.outcome is MetadataOutcome.OK
-            return self._ended(Outcome.LOCKED if is_known else Outcome.UNAVAILABLE)
+            return self._ended(JobOutcome.LOCKED if is_known else JobOutcome.UNAVAILABLE)
         try:
             outcome, detail = yield from self._passes()
         except StopJobError as stop:
@@ -180,22 +181,20 @@ class LedgerReplication:
         yield (ReleaseLock(),)
         return self._ended(outcome, detail)
 
-    def _ended(self, outcome: Outcome, detail: str = "") -> JobEnded:
+    def _ended(self, outcome: JobOutcome, detail: str = "") -> JobEnded:
         return JobEnded(outcome, detail, self._entries, self._size_bytes, self._replaced)
 
-    def _report(self, outcome: Outcome) -> Steps[None]:
+    def _report(self, outcome: JobOutcome) -> Steps[None]:
         """Store the unreadable entries. A ledger that is whole, or gone, needs no report."""
-        if outcome in (Outcome.HEALED, Outcome.DELETED) or self._unreadable:
-            yield (ReportUnreadable(_as_ranges(self._unreadable)[:REPORTED_MAX]),)
+        if outcome in (JobOutcome.HEALED, JobOutcome.DELETED) or self._unreadable:
+            yield (ReportUnreadable(as_ranges(self._unreadable)[:REPORTED_MAX]),)
 
-    # Passes.
-
-    def _passes(self) -> Steps[tuple[Outcome, str]]:
+    def _passes(self) -> Steps[tuple[JobOutcome, str]]:
         """Make passes until nothing is left to do, or until nothing more can be done."""
         fruitless = 0
         for _ in range(self._settings.passes_max):
             if not (yield from self._load()):
-                return (yield from self._finish(Outcome.DELETED))
+                return (yield from self._finish(JobOutcome.DELETED))
             needs = yield from self._look()
             self._unreadable = []
             replaced_before, failed = self._replaced, None
@@ -204,12 +203,12 @@ class LedgerReplication:
             elif needs.mends_last:
                 failed = yield from self._mend_last()
             elif needs.waits_for:
-                return Outcome.WAITING, _as_text(needs.waits_for)
+                return JobOutcome.WAITING, _as_text(needs.waits_for)
             else:
-                return (yield from self._finish(Outcome.HEALED))
+                return (yield from self._finish(JobOutcome.HEALED))
             if self._replaced != replaced_before:
                 continue
-            is_conflict = failed is not None and failed[0] is Outcome.CONFLICTS
+            is_conflict = failed is not None and failed[0] is JobOutcome.CONFLICTS
             fruitless += 1
             if failed is not None and not (
                 is_conflict and fruitless <= self._settings.conflicts_max
@@ -217,13 +216,13 @@ class LedgerReplication:
                 return failed
             if fruitless > self._settings.conflicts_max:
                 break
-        return Outcome.CONFLICTS, ""
+        return JobOutcome.CONFLICTS, ""
 
-    def _finish(self, outcome: Outcome) -> Steps[tuple[Outcome, str]]:
+    def _finish(self, outcome: JobOutcome) -> Steps[tuple[JobOutcome, str]]:
         (deleted,) = yield (DeleteTask(self._task.version),)
         if deleted.outcome is not MetadataOutcome.OK:
-            return Outcome.UNAVAILABLE, "the task could not be deleted"
-        return (outcome, "") if deleted.is_deleted else (Outcome.CHANGED, "")
+            return JobOutcome.UNAVAILABLE, "the task could not be deleted"
+        return (outcome, "") if deleted.is_deleted else (JobOutcome.CHANGED, "")
 
     def _load(self) -> Steps[bool]:
         """Load the record after a sync, and the registrations. Return False if it is deleted."""
@@ -231,19 +230,19 @@ class LedgerReplication:
         if loaded.outcome is MetadataOutcome.GONE:
             return False
         if loaded.outcome is MetadataOutcome.UNREADABLE:
-            raise StopJobError(Outcome.UNREADABLE_RECORD)
+            raise StopJobError(JobOutcome.UNREADABLE_RECORD)
         if loaded.outcome is not MetadataOutcome.OK:
-            raise StopJobError(Outcome.UNAVAILABLE)
+            raise StopJobError(JobOutcome.UNAVAILABLE)
         self._record = loaded.versioned
         if not self._record.value.has_password:
-            raise StopJobError(Outcome.NO_KEY)
+            raise StopJobError(JobOutcome.NO_KEY)
         (registered,) = yield (ListRegistered(),)
         if registered.outcome is not MetadataOutcome.OK:
-            raise StopJobError(Outcome.UNAVAILABLE)
+            raise StopJobError(JobOutcome.UNAVAILABLE)
         self._registered = registered
         return True
 
-    def _look(self) -> Steps[Needs]:
+    def _look(self) -> Steps[LackingByLists]:
         """List the entries of the members, and compare."""
         members = members_to_list(self._record.value, self._registered, self._task)
         self._lists = {}
@@ -254,19 +253,19 @@ class LedgerReplication:
             self._record.value, self._registered, self._lists, self._task, self._settled
         )
 
-    def _work(self, needs: Needs) -> Steps[tuple[Outcome, str] | None]:
+    def _work(self, needs: LackingByLists) -> Steps[tuple[JobOutcome, str] | None]:
         """Work on all needs. Return how the first one failed; None if all succeeded.
 
         A fragment that the pass has changed has its other needs in the next pass.
         """
-        failed: tuple[Outcome, str] | None = None
+        failed: tuple[JobOutcome, str] | None = None
         changed: set[int] = set()
         names = frozenset((*self._registered.writable, *self._registered.read_only))
         sources = Sources(self._lists, names)
         for need in needs.items:
             if need.fragment.first_entry_id in changed:
                 continue
-            copying = Copying(self._record, sources)
+            copying = CopyRun(self._record, sources)
             before = self._replaced
             try:
                 failure = yield from self._work_on(need, copying)
@@ -276,21 +275,23 @@ class LedgerReplication:
             if self._replaced != before:
                 changed.add(need.fragment.first_entry_id)
             failed = failed or failure
-            if failure is not None and failure[0] is Outcome.CONFLICTS:
+            if failure is not None and failure[0] is JobOutcome.CONFLICTS:
                 break
         return failed
 
-    def _work_on(self, need: Need, copying: Copying) -> Steps[tuple[Outcome, str] | None]:
+    def _work_on(
+        self, need: LackingCopies, copying: CopyRun
+    ) -> Steps[tuple[JobOutcome, str] | None]:
         try:
             if need.kind is Kind.REPLACE:
                 return (yield from self._replace(need, copying))
             return (yield from self._fill(need, copying))
         except RecordChangedError:
-            return Outcome.CONFLICTS, "another client changed the record"
+            return JobOutcome.CONFLICTS, "another client changed the record"
 
     # A registered member that lacks copies.
 
-    def _fill(self, need: Need, copying: Copying) -> Steps[tuple[Outcome, str] | None]:
+    def _fill(self, need: LackingCopies, copying: CopyRun) -> Steps[tuple[JobOutcome, str] | None]:
         """Give a member the entries that it lacks. The record stays (AUTORECOVERY.md#X5)."""
         held: Sequence[EntryRange]
         if need.kind is Kind.PROBE:
@@ -301,16 +302,16 @@ class LedgerReplication:
         try:
             copied = yield from copying.copy(need.fragment, need.member, runs)
         except TargetError as failed:
-            return Outcome.TARGET_FAILED, failed.detail
+            return JobOutcome.TARGET_FAILED, failed.detail
         if need.kind is Kind.FILL and copied.last_entry_id is not None:
             (forced,) = yield (ForceEntries(need.member, copied.last_entry_id),)
             if forced.code is not Code.OK:
-                return Outcome.TARGET_FAILED, f"{need.member}: {forced.code.value}"
+                return JobOutcome.TARGET_FAILED, f"{need.member}: {forced.code.value}"
         if need.damaged or (need.kind is Kind.PROBE and copied.last_entry_id is None):
             self._settled.add((need.member, need.fragment.first_entry_id))
         return self._note_unreadable(copied)
 
-    def _probe(self, need: Need) -> Steps[list[EntryRange]]:
+    def _probe(self, need: LackingCopies) -> Steps[list[EntryRange]]:
         """Read which entries a member holds that cannot list them."""
         held: list[EntryRange] = []
         first, end = need.fragment.first_entry_id, need.end
@@ -325,12 +326,14 @@ class LedgerReplication:
                 elif reply.code.is_absent or reply.code is Code.DIGEST_MISMATCH:
                     position += 1
                 else:
-                    raise StopJobError(Outcome.WAITING, f"{need.member}: {reply.code.value}")
+                    raise StopJobError(JobOutcome.WAITING, f"{need.member}: {reply.code.value}")
         return held
 
     # A member that must be replaced.
 
-    def _replace(self, need: Need, copying: Copying) -> Steps[tuple[Outcome, str] | None]:
+    def _replace(
+        self, need: LackingCopies, copying: CopyRun
+    ) -> Steps[tuple[JobOutcome, str] | None]:
         """Copy the stripe of an index to another bookie, and name it (AUTORECOVERY.md#X6)."""
         tried: set[str] = set()
         detail = f"in place of {need.member}"
@@ -341,7 +344,7 @@ class LedgerReplication:
             tried.add(target)
             (read,) = yield (ReadIdentity(target),)
             if read.outcome is MetadataOutcome.UNAVAILABLE:
-                return Outcome.UNAVAILABLE, ""
+                return JobOutcome.UNAVAILABLE, ""
             if read.identity is None:
                 detail = f"{target} has no cookie"
                 continue
@@ -349,17 +352,17 @@ class LedgerReplication:
                 return (yield from self._move(need, target, read.identity, copying))
             except TargetError as failed:
                 detail = failed.detail
-        return (Outcome.TARGET_FAILED if tried else Outcome.NO_SPARE), detail
+        return (JobOutcome.TARGET_FAILED if tried else JobOutcome.NO_SPARE), detail
 
-    def _target_of(self, need: Need, tried: frozenset[str]) -> str | None:
+    def _target_of(self, need: LackingCopies, tried: frozenset[str]) -> str | None:
         quorum = self._record.value.quorum
         return self._choose(
             self.ledger_id, quorum, need.fragment, need.index, self._registered, tried
         )
 
     def _move(
-        self, need: Need, target: str, identity: Identity, copying: Copying
-    ) -> Steps[tuple[Outcome, str] | None]:
+        self, need: LackingCopies, target: str, identity: Identity, copying: CopyRun
+    ) -> Steps[tuple[JobOutcome, str] | None]:
         """Copy what the target lacks. Then name it, if it holds the whole stripe durably.
 
         The identity was read before the first copy (AUTORECOVERY.md#X7). Entries that no bookie
@@ -382,7 +385,7 @@ class LedgerReplication:
         moved = replaced(metadata, need.fragment, need.end, need.index, target, copied.holes)
         return (yield from self._name(moved, identity)) or failure
 
-    def _may_split(self, need: Need, copied: Copied) -> bool:
+    def _may_split(self, need: LackingCopies, copied: Copied) -> bool:
         """Whether the fragment may be split around the unreadable entries (AUTORECOVERY.md#X8)."""
         registered = frozenset((*self._registered.writable, *self._registered.read_only))
         holes, end = copied.holes, need.end
@@ -396,7 +399,7 @@ class LedgerReplication:
         )
 
     def _require_held(
-        self, need: Need, target: str, copied: Copied, *, can_list: bool
+        self, need: LackingCopies, target: str, copied: Copied, *, can_list: bool
     ) -> Steps[None]:
         """Force, then list. A bookie without lists must have kept its connection throughout."""
         metadata = self._record.value
@@ -416,11 +419,13 @@ class LedgerReplication:
         if has_gap(metadata, need, listed.ranges, copied.holes):
             raise TargetError(target, Code.NO_ENTRY)
 
-    def _owed_except(self, need: Need, holes: Sequence[EntryRange]) -> Iterator[int]:
+    def _owed_except(self, need: LackingCopies, holes: Sequence[EntryRange]) -> Iterator[int]:
         first, end, quorum = need.fragment.first_entry_id, need.end, self._record.value.quorum
         return (low for low, _ in lacking_runs(quorum, need.index, first, end, holes))
 
-    def _name(self, moved: LedgerMetadata, identity: Identity) -> Steps[tuple[Outcome, str] | None]:
+    def _name(
+        self, moved: LedgerMetadata, identity: Identity
+    ) -> Steps[tuple[JobOutcome, str] | None]:
         """Write the record. After each outcome but OK, the next pass decides again."""
         (written,) = yield (CasRecord(moved, self._record.version, identity),)
         if written.outcome is MetadataOutcome.OK:
@@ -428,19 +433,19 @@ class LedgerReplication:
             self._replaced += 1
             return None
         if written.outcome is MetadataOutcome.UNAVAILABLE:
-            return Outcome.UNAVAILABLE, ""
-        return Outcome.CONFLICTS, f"the write of the record: {written.outcome.value}"
+            return JobOutcome.UNAVAILABLE, ""
+        return JobOutcome.CONFLICTS, f"the write of the record: {written.outcome.value}"
 
-    def _note_unreadable(self, copied: Copied) -> tuple[Outcome, str] | None:
+    def _note_unreadable(self, copied: Copied) -> tuple[JobOutcome, str] | None:
         if not copied.unreadable:
             return None
         self._unreadable.extend(copied.unreadable)
         first = copied.unreadable[0].first_entry_id
-        return Outcome.UNREADABLE, f"{len(copied.unreadable)} entries from {first} on"
+        return JobOutcome.UNREADABLE, f"{len(copied.unreadable)} entries from {first} on"
 
     # The last fragment of a ledger that is not closed.
 
-    def _mend_last(self) -> Steps[tuple[Outcome, str] | None]:
+    def _mend_last(self) -> Steps[tuple[JobOutcome, str] | None]:
         """Wait for the writer or the recovery, and then close the ledger (AUTORECOVERY.md#X9).
 
         Returns:
@@ -454,13 +459,13 @@ class LedgerReplication:
         if metadata.state is LedgerState.OPEN and not self._has_spares():
             (quiet,) = yield (MeasureQuiet(metadata.last_fragment.ensemble),)
             if quiet.quiet_ms < self._settings.quiet_ms:
-                return Outcome.NO_SPARE, "the open ledger stays open without a spare bookie"
+                return JobOutcome.NO_SPARE, "the open ledger stays open without a spare bookie"
         (floor,) = yield (ReadFloor(),)
         if floor.outcome is not MetadataOutcome.OK:
-            return Outcome.UNAVAILABLE, "the log of the ledger could not be read"
-        (recovered,) = yield (RecoverLedger(floor.floor),)
+            return JobOutcome.UNAVAILABLE, "the log of the ledger could not be read"
+        (recovered,) = yield (RecoverForCopies(floor.floor),)
         if recovered.failure is not None:
-            return Outcome.RECOVERY_FAILED, recovered.failure.value
+            return JobOutcome.RECOVERY_FAILED, recovered.failure.value
         return None
 
     def _has_waited(self) -> bool:
@@ -489,25 +494,6 @@ class LedgerReplication:
                 return False
             taken.add(spare)
         return True
-
-
-def _as_ranges(entries: Sequence[UnreadableEntries]) -> tuple[UnreadableEntries, ...]:
-    """Join consecutive entries that got the same answers. Each entry is reported once."""
-    found: list[UnreadableEntries] = []
-    for one in sorted(entries, key=lambda each: each.first_entry_id):
-        before = found[-1] if found else None
-        if before is not None and one.first_entry_id <= before.last_entry_id:
-            continue
-        is_next = before is not None and one.first_entry_id == before.last_entry_id + 1
-        if before is not None and is_next and _is_alike(before, one):
-            found[-1] = replace(before, last_entry_id=one.last_entry_id)
-        else:
-            found.append(one)
-    return tuple(found)
-
-
-def _is_alike(one: UnreadableEntries, other: UnreadableEntries) -> bool:
-    return (one.is_lost, one.answers) == (other.is_lost, other.answers)
 
 
 def _as_text(waits_for: Mapping[str, str]) -> str:

@@ -106,7 +106,7 @@ class UnreadableEntries:
     answers: tuple[tuple[str, Code], ...]
 
 
-class Outcome(Enum):
+class JobOutcome(Enum):
     """Why a job ended. `HEALED` and `DELETED` end the task, the others are tried again."""
 
     HEALED = "healed"
@@ -129,7 +129,7 @@ class Outcome(Enum):
     @property
     def ends_task(self) -> bool:
         """Whether nothing is left to do."""
-        return self in (Outcome.HEALED, Outcome.DELETED, Outcome.NOTHING)
+        return self in (JobOutcome.HEALED, JobOutcome.DELETED, JobOutcome.NOTHING)
 
 
 # Effects.
@@ -258,7 +258,7 @@ class ReadFloor:
 
 
 @dataclass(frozen=True, slots=True)
-class RecoverLedger:
+class RecoverForCopies:
     """Fence and close the ledger, not below `floor`: `LedgerRecovered`."""
 
     floor: int
@@ -276,7 +276,7 @@ class JobEnded:
         replaced: Number of members that the job replaced in the record.
     """
 
-    outcome: Outcome
+    outcome: JobOutcome
     detail: str = ""
     entries_copied: int = 0
     bytes_copied: int = 0
@@ -299,7 +299,7 @@ Request = (
     | ReportUnreadable
     | MeasureQuiet
     | ReadFloor
-    | RecoverLedger
+    | RecoverForCopies
     | StartTimer
 )
 Effect = Request | JobEnded
@@ -339,7 +339,7 @@ class RegisteredListed:
 
     Attributes:
         writable: Bookies that take new entries.
-        read_only: Bookies that only serve reads, and recovery adds of entries that they should hold.
+        read_only: Bookies that only serve reads, and recovery adds of their own entries.
         places: Where bookies stand.
         policy: The rules for targets.
     """

@@ -32,7 +32,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class LackingCopies:
     """A member of a fragment whose copies are missing.
 
     Attributes:
@@ -54,7 +54,7 @@ class Need:
 
 
 @dataclass(slots=True)
-class Needs:
+class LackingByLists:
     """What one pass found.
 
     Attributes:
@@ -63,7 +63,7 @@ class Needs:
         mends_last: Whether the last fragment of a ledger that is not closed names a lost bookie.
     """
 
-    items: list[Need] = field(default_factory=list)
+    items: list[LackingCopies] = field(default_factory=list)
     waits_for: dict[str, str] = field(default_factory=dict)
     mends_last: bool = False
 
@@ -89,24 +89,24 @@ def find_needs(
     lists: Mapping[str, EntriesListed],
     task: Task,
     settled: Collection[tuple[str, int]] = (),
-) -> Needs:
+) -> LackingByLists:
     """Compare the record with the lists of its members (AUTORECOVERY.md#X4).
 
     `settled` are members, each with the first entry of a fragment, whose damaged copies the job has
     written, or whose copies it has read because they have no list.
     """
-    found = Needs()
+    found = LackingByLists()
     for fragment, end in healable_fragments(metadata):
         for index, name in enumerate(fragment.ensemble):
             if _must_go(task, registered, fragment, name):
-                found.items.append(Need(Kind.REPLACE, fragment, end, index))
+                found.items.append(LackingCopies(Kind.REPLACE, fragment, end, index))
             elif task.queue is TaskQueue.MOVE:
                 continue
             elif not is_registered(registered, name):
                 if fragment.first_entry_id < end:
                     found.waits_for[name] = "is not registered, and no mark names it"
             else:
-                need = Need(Kind.FILL, fragment, end, index)
+                need = LackingCopies(Kind.FILL, fragment, end, index)
                 is_settled = (name, fragment.first_entry_id) in settled
                 _compare(metadata, lists, task, need, found, is_settled=is_settled)
     if not metadata.is_closed:
@@ -114,7 +114,9 @@ def find_needs(
     return found
 
 
-def _look_at_last(last: Fragment, registered: RegisteredListed, task: Task, found: Needs) -> None:
+def _look_at_last(
+    last: Fragment, registered: RegisteredListed, task: Task, found: LackingByLists
+) -> None:
     """Look at the last fragment of a ledger that is not closed.
 
     A registered bookie never causes a fence. The writer replaces a bookie that must go.
@@ -140,8 +142,8 @@ def _compare(
     metadata: LedgerMetadata,
     lists: Mapping[str, EntriesListed],
     task: Task,
-    need: Need,
-    found: Needs,
+    need: LackingCopies,
+    found: LackingByLists,
     *,
     is_settled: bool,
 ) -> None:
@@ -150,16 +152,16 @@ def _compare(
     damaged = () if is_settled else tuple(damaged_runs(metadata, task, need))
     if listed.code is Code.OK:
         if damaged or has_gap(metadata, need, listed.ranges):
-            found.items.append(Need(Kind.FILL, fragment, need.end, need.index, damaged))
+            found.items.append(LackingCopies(Kind.FILL, fragment, need.end, need.index, damaged))
     elif listed.code is not Code.BAD_REQUEST:
         found.waits_for[name] = f"does not list its entries: {listed.code.value}"
     elif not is_settled and (name in task.lost or task.queue is TaskQueue.HOLE):
-        found.items.append(Need(Kind.PROBE, fragment, need.end, need.index, damaged))
+        found.items.append(LackingCopies(Kind.PROBE, fragment, need.end, need.index, damaged))
 
 
 def has_gap(
     metadata: LedgerMetadata,
-    need: Need,
+    need: LackingCopies,
     ranges: Sequence[EntryRange],
     holes: Sequence[EntryRange] = (),
 ) -> bool:
@@ -169,7 +171,7 @@ def has_gap(
     return any(lacking_runs(metadata.quorum, need.index, first, end, held))
 
 
-def damaged_runs(metadata: LedgerMetadata, task: Task, need: Need) -> Iterator[EntryRange]:
+def damaged_runs(metadata: LedgerMetadata, task: Task, need: LackingCopies) -> Iterator[EntryRange]:
     """Yield the runs of a member's stripe that the task calls damaged."""
     first, end = need.fragment.first_entry_id, need.end
     for one in task.damaged:
@@ -183,7 +185,7 @@ def damaged_runs(metadata: LedgerMetadata, task: Task, need: Need) -> Iterator[E
 
 
 def missing_runs(
-    metadata: LedgerMetadata, need: Need, held: Sequence[EntryRange]
+    metadata: LedgerMetadata, need: LackingCopies, held: Sequence[EntryRange]
 ) -> Iterator[EntryRange]:
     """Yield the runs that a bookie must get, so that it holds the whole stripe of an index."""
     damaged = sorted(need.damaged)

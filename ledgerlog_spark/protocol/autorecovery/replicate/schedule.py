@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ledgerlog_spark.protocol.autorecovery.replicate.messages import Outcome, TaskQueue
+from ledgerlog_spark.protocol.autorecovery.replicate.messages import JobOutcome, TaskQueue
 from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 
 RETRY = RetryPolicy(first_delay_ms=5_000, delay_max_ms=300_000, attempts_max=NO_LIMIT)
@@ -17,7 +17,7 @@ TaskKey = tuple[TaskQueue, int]
 
 
 @dataclass(slots=True)
-class Failed:
+class FailedTask:
     """A task that failed: how often in a row, and when it is due again."""
 
     failures: int
@@ -28,7 +28,7 @@ class TaskSchedule:
     """The tasks under way, and the pauses of the failed ones (AUTORECOVERY.md#X12)."""
 
     def __init__(self) -> None:
-        self._failed: dict[TaskKey, Failed] = {}
+        self._failed: dict[TaskKey, FailedTask] = {}
         self._running: set[int] = set()  # ledgers; each has at most one job at a time
 
     @property
@@ -52,7 +52,7 @@ class TaskSchedule:
         """A job of this task begins."""
         self._running.add(key[1])
 
-    def end(self, key: TaskKey, outcome: Outcome | None, now_ms: float) -> int:
+    def end(self, key: TaskKey, outcome: JobOutcome | None, now_ms: float) -> int:
         """A job has ended; `outcome` is None if it was dropped. Return its failures in a row.
 
         A ledger that another worker has is no failure. It is looked at again after the first pause.
@@ -63,10 +63,10 @@ class TaskSchedule:
             return 0
         before = self._failed.pop(key, None)
         failures = before.failures if before is not None else 0
-        if outcome not in (Outcome.LOCKED, Outcome.CHANGED):
+        if outcome not in (JobOutcome.LOCKED, JobOutcome.CHANGED):
             failures += 1
         pause_ms = RETRY.pause_ms(max(1, failures))
-        self._failed[key] = Failed(failures, now_ms + pause_ms)
+        self._failed[key] = FailedTask(failures, now_ms + pause_ms)
         while len(self._failed) > FAILED_MAX:
             del self._failed[next(iter(self._failed))]
         return failures

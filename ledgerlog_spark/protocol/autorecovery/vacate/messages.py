@@ -99,7 +99,7 @@ class Retire:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class VacationPause:
     """Wait at least `delay_ms` by a monotonic clock. The reply is `PauseOver`."""
 
     request: int
@@ -114,7 +114,7 @@ Request = (
     | CountMoves
     | WriteVacation
     | Retire
-    | Pause
+    | VacationPause
 )
 
 
@@ -175,7 +175,7 @@ class VacationWritten:
 
 @dataclass(frozen=True, slots=True)
 class PauseOver:
-    """Answer to `Pause`."""
+    """Answer to `VacationPause`."""
 
     request: int
 

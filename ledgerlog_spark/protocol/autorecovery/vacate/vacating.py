@@ -125,7 +125,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
             return self._pause()
         if not self._is_quiet and not self._quiet_timer:
             self._quiet_timer = self._numbers.next()
-            effects.append(m.Pause(self._quiet_timer, self.settings.quiet_ms))
+            effects.append(m.VacationPause(self._quiet_timer, self.settings.quiet_ms))
         return [*effects, *self._after_look()]
 
     def _forget_quiet(self) -> None:
@@ -260,7 +260,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
     def _pause(self) -> list[m.Effect]:
         self.phase = VacatingPhase.PAUSING
         self._polls += 1
-        return [m.Pause(self._next(), self.settings.poll_ms)]
+        return [m.VacationPause(self._next(), self.settings.poll_ms)]
 
     def _on_pause_over(self, event: m.PauseOver) -> list[m.Effect]:
         return self._note_quiet(event) if event.request != self._pending else self._load()
