@@ -14,6 +14,7 @@ JAR := ledgerlog_spark/jars/ledgerlog-spark.jar
 SCHEDULES ?= 5000
 LOG_SCHEDULES ?= 500
 LOSS_SCHEDULES ?= 10000
+HEAL_SCHEDULES ?= 1000
 SEED ?= 1
 ROUNDS ?= 100
 STATES ?= 12000
@@ -33,13 +34,13 @@ FAST := tests/unit tests/transcripts tests/architecture tests/docs/test_tutorial
 PYTEST := $(BIN)/python -m pytest $(if $(filter 1,$(COVERAGE)),--cov --cov-report=term) $(PYTEST_ARGS)
 # What `make soak` runs, the short ones first.
 SOAK ?= fuzz ack-audit crash-test corruption-test disk-errors kill-test limbo-test bookie-soak many-ledgers abuse-test metadata-size leader-stream differential \
-	complete-mode tpch sim-loss sim-coverage exactly-once interop mutation-score matrix
+	complete-mode tpch sim-loss sim-heal sim-coverage exactly-once interop mutation-score matrix
 
 # The tests start hundreds of Python processes: compiled modules halve the CPU time of each start.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-loss sim-coverage fuzz crash-test corruption-test disk-errors kill-test limbo-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test bookie-soak many-ledgers ack-audit mutation-score random-search matrix interop bench docs tutorials proto lock clean
+.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-loss sim-heal sim-coverage fuzz crash-test corruption-test disk-errors kill-test limbo-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test bookie-soak many-ledgers ack-audit mutation-score random-search matrix interop bench docs tutorials proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -139,6 +140,12 @@ sim-loss: $(STAMP) ## Run LOSS_SCHEDULES random schedules in which bookies lose 
 		$(BIN)/python -m tests.sim.loss --limit $$limit --schedules $(LOSS_SCHEDULES) --seed $(SEED) \
 			--workers $(CORES) || exit 1; \
 	done
+
+sim-heal: $(STAMP) ## Run HEAL_SCHEDULES random schedules of replication workers, of auditors, of their checks and of vacations
+	$(BIN)/python -m tests.sim.healing --schedules $(HEAL_SCHEDULES) --seed $(SEED) --workers $(CORES)
+	$(BIN)/python -m tests.sim.auditor --schedules $(HEAL_SCHEDULES) --seed $(SEED)
+	$(BIN)/python -m tests.sim.auditor --copies --schedules $(HEAL_SCHEDULES) --seed $(SEED)
+	$(BIN)/python -m tests.sim.vacate --schedules $(HEAL_SCHEDULES) --seed $(SEED)
 
 sim-coverage: $(STAMP) ## Show what the schedules of the simulators reach, and what they never reach and why
 	$(BIN)/python -m tests.sim --coverage --workers $(CORES)
