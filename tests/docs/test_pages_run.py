@@ -23,7 +23,7 @@ NOT_RUN = {
     "catalog.md": 1,
     "jvm.md": 4,
     "kubernetes.md": 1,
-    "limbo.md": 1,
+    "limbo.md": 2,
     "out-of-service.md": 2,
     "three-machines.md": 1,
     "write-modes.md": 1,
