@@ -10,10 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import asdict, is_dataclass
+from enum import Enum
+from itertools import islice
 from typing import Any
 
 from ledgerlog_spark.autorecovery.composed import AutoRecovery
@@ -25,6 +29,8 @@ from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 
 RETRY = RetryPolicy(first_delay_ms=1_000, delay_max_ms=60_000, attempts_max=NO_LIMIT)
 TEXT_CHARACTERS_MAX = 500
+LISTED_MAX = 100
+"""Number of values of a list in one line."""
 
 WriteLine = Callable[[str], object]
 
@@ -80,6 +86,8 @@ class AutoRecoveryDaemon:
         if event == "job":
             queue, ledger_id, ended = subject
             self._write("job", queue=queue, ledger_id=ledger_id, **fields_of(ended))
+        elif is_dataclass(subject) and not isinstance(subject, type):
+            self._write(_in_snake_case(event), **_as_json(asdict(subject)))
         else:
             self._write(event, about=_short(subject))
 
@@ -97,6 +105,23 @@ def fields_of(ended: JobEnded) -> dict[str, Any]:
         "bytes_copied": ended.bytes_copied,
         "replaced": ended.replaced,
     }
+
+
+def _in_snake_case(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def _as_json(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an event: numbers, short texts, and lists of at most LISTED_MAX of them."""
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, (int, float)):
+            found[name] = value
+        elif isinstance(value, (tuple, list, set, frozenset)):
+            found[name] = [_short(one) for one in islice(value, LISTED_MAX)]
+        else:
+            found[name] = _short(value.value if isinstance(value, Enum) else value)
+    return found
 
 
 def _short(subject: object) -> str:
