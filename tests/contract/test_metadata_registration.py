@@ -85,9 +85,9 @@ async def test_initializing_again_changes_nothing(
 
 async def test_initializing_over_a_layout_of_others_is_refused(world: World) -> None:
     stores = MetadataStores.on(await world.session(), world.root)
-    foreign = b"2\norg.apache.bookkeeper.meta.FlatLedgerManagerFactory:1"
+    foreign = b"2\norg.apache.bookkeeper.meta.MSLedgerManagerFactory:1"
     await stores.tree.create(f"{world.root}/LAYOUT", foreign, make_parents=True)
-    with pytest.raises(MetadataFormatError, match="FlatLedgerManagerFactory"):
+    with pytest.raises(MetadataFormatError, match="MSLedgerManagerFactory"):
         await stores.initialize()
     assert await stores.tree.children(world.root) == ["LAYOUT"]
     await stores.close()
