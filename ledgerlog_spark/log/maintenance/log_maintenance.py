@@ -11,7 +11,12 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from ledgerlog_spark.client.arguments import check_callback, check_optional, check_type
+from ledgerlog_spark.client.arguments import (
+    check_callback,
+    check_iterable,
+    check_optional,
+    check_type,
+)
 from ledgerlog_spark.errors import (
     ConcurrentCommitError,
     LedgerLogError,
@@ -260,6 +265,8 @@ class LogMaintenance:
             MetadataError: The store failed.
         """
         check_callback(on_progress, "on_progress")
+        if own_ledgers is not None:
+            check_iterable("own_ledgers", own_ledgers)
         return await LogChecker(self._host, own_ledgers).check(
             every_entry=every_entry, reads_entries=reads_entries, on_progress=on_progress
         )

@@ -6,6 +6,7 @@ names the fault. Otherwise it succeeds.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -135,6 +136,7 @@ def world(blocking_world: BlockingWorld, monkeypatch: pytest.MonkeyPatch) -> Blo
         leader = await log.lead(ClientSettings())
         for number in range(RECORDS):
             await leader.append(b"%d" % number)
+        await asyncio.sleep(1)  # the last add confirmed is announced
         ledger = await client.create_ledger()
         await ledger.append_batch([b"%d" % number for number in range(RECORDS)])
         await ledger.close()

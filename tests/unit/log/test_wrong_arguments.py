@@ -46,6 +46,7 @@ NOT_CALLED = {
 
 INTERNAL = {
     ReadHandle: {"take_rise"},
+    WriteHandle: {"member_lost"},
     LedgerClient: {"create_registered_ledger", "check_bookies", "entry_copies"},
 }
 """Calls that only other classes of the package use."""
