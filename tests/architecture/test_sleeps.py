@@ -56,7 +56,7 @@ MARKED = "pytestmark = pytest.mark.virtual_time"
 GIVEN_TIME = {
     "tests/fixtures/counted_tree.py": "for worlds in virtual time",
     "tests/sim/": "each simulator runs its processes on a clock of its own",
-    "tests/unit/datasource/test_faulty_bookies.py": "the loop of a `BlockingWorld` has virtual time",
+    "tests/unit/datasource/test_faulty_bookies.py": "a `BlockingWorld` has virtual time",
 }
 """Modules and folders whose coroutines run in virtual time in other modules."""
 
