@@ -46,6 +46,7 @@ class Cluster:
         self.connections: dict[str, int] = {}
         self.add_codes: dict[str, Code] = {}
         self.conflicts = 0
+        self.busy_reads = 0  # number of reads that are refused from now on
         self.deleted = 0
         self.reports: list[tuple[r.UnreadableEntries, ...]] = []
         self.sent: list[Any] = []
@@ -103,6 +104,9 @@ class Cluster:
         return r.EntriesListed(n, Code.OK, tuple((one, one) for one in held))
 
     def read(self, n: int, name: str, first: int, count: int) -> r.CopiesRead:
+        if self.busy_reads:
+            self.busy_reads -= 1
+            return r.CopiesRead(n, Code.BUSY)
         copies = []
         for entry_id in range(first, first + count):
             if entry_id not in self.held.get(name, ()):
@@ -233,6 +237,31 @@ def test_a_target_without_lists_must_keep_its_connection() -> None:
     cluster.connections = {"b3": 1, "b4": 1}
     assert cluster.run().outcome is r.JobOutcome.TARGET_FAILED
     assert not cluster.asked(r.CasRecord)
+
+
+@pytest.mark.parametrize("unlisted", [set(), {"b3", "b4"}], ids=["lists", "no lists"])
+def test_a_target_that_got_only_a_part_is_not_named(unlisted: set[str]) -> None:
+    cluster = Cluster(last=5_000)
+    cluster.unlisted = unlisted
+    cluster.busy_reads = 2 * (UNREADABLE_MAX + 1)  # both sources, until the copy is cut
+    assert cluster.run().outcome is r.JobOutcome.WAITING
+    assert not cluster.asked(r.CasRecord)
+    assert not cluster.deleted
+    assert cluster.run().outcome is r.JobOutcome.HEALED
+    assert cluster.held[cluster.ledger.fragments[0].ensemble[2]] == set(range(5_001))
+
+
+def test_damaged_copies_stay_a_task_until_all_are_written() -> None:
+    cluster = Cluster(last=5_000)
+    cluster.registered.add("b2")
+    damaged = (r.DamagedCopies("b2", r.WHOLE_LEDGER),)
+    cluster.task = r.Task(r.TaskQueue.HOLE, Version(1, 0), damaged=damaged)
+    cluster.busy_reads = 2 * (UNREADABLE_MAX + 1)
+    assert cluster.run().outcome is r.JobOutcome.WAITING
+    assert not cluster.deleted
+    assert cluster.run().outcome is r.JobOutcome.HEALED
+    (*_, whole) = cluster.asked(r.AddCopies)
+    assert whole.copies[-1].entry_id == 5_000
 
 
 def test_after_a_conflict_the_target_is_listed_again_and_conflicts_are_bounded() -> None:

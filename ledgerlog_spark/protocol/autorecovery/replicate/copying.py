@@ -38,7 +38,7 @@ Steps = Generator[Any, Any, T]
 """Part of the machine: requests that are sent together, and the handling of their replies."""
 
 UNREADABLE_MAX = 1_000
-"""Number of unreadable entries of one index after which a pass copies no more of this index."""
+"""Number of entries of one index whose reads may fail. After that, a pass copies no more of it."""
 SINGLE_READS_MAX = 64
 """Number of entries of a striped ledger that are read together."""
 
@@ -72,11 +72,13 @@ class Copied:
         connections: Numbers of the connections that carried the adds.
         unreadable: Entries that no bookie returned.
         last_entry_id: An entry that the target stored; None if it got none.
+        is_cut: Whether too many reads failed, so that the rest of the index was not read.
     """
 
     connections: set[int] = field(default_factory=set)
     unreadable: list[UnreadableEntries] = field(default_factory=list)
     last_entry_id: int | None = None
+    is_cut: bool = False
 
     @property
     def holes(self) -> list[EntryRange]:
@@ -145,6 +147,7 @@ class CopyRun:
         for chunk in chunks:
             yield from self._read_chunk(fragment, chunk, suspects)
             if len(suspects) > UNREADABLE_MAX:
+                self._copied.is_cut = True
                 break
         yield from self._flush()
         if suspects:

@@ -15,7 +15,6 @@ from ledgerlog_spark.model import (
     Versioned,
 )
 from ledgerlog_spark.protocol.autorecovery.replicate.copying import (
-    UNREADABLE_MAX,
     Copied,
     CopyRun,
     RecordChangedError,
@@ -71,10 +70,7 @@ from ledgerlog_spark.protocol.ledger.messages import (
 )
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
-Choose = Callable[
-    [int, Quorum, Fragment, int, RegisteredListed, frozenset[str]],
-    str | None,
-]
+Choose = Callable[[int, Quorum, Fragment, int, RegisteredListed, frozenset[str]], str | None]
 
 REPORTED_MAX = 1_000
 """Number of unreadable ranges that a report contains."""
@@ -309,7 +305,7 @@ class LedgerReplication:
                 return JobOutcome.TARGET_FAILED, f"{need.member}: {forced.code.value}"
         if need.damaged or (need.kind is Kind.PROBE and copied.last_entry_id is None):
             self._settled.add((need.member, need.fragment.first_entry_id))
-        return self._note_unreadable(copied)
+        return self._failure_of(copied)
 
     def _probe(self, need: LackingCopies) -> Steps[list[EntryRange]]:
         """Read which entries a member holds that cannot list them."""
@@ -378,7 +374,7 @@ class LedgerReplication:
             raise TargetError(target, listed.code)
         held = list(listed.ranges)
         copied = yield from copying.copy(need.fragment, target, missing_runs(metadata, need, held))
-        failure = self._note_unreadable(copied)
+        failure = self._failure_of(copied)
         if failure is not None and not self._may_split(need, copied):
             return failure
         yield from self._require_held(need, target, copied, can_list=can_list)
@@ -393,7 +389,7 @@ class LedgerReplication:
         return (
             len(holes) <= self._settings.splits_max
             and not is_everything
-            and len(copied.unreadable) <= UNREADABLE_MAX
+            and not copied.is_cut
             and all(is_settled(one, registered) for one in copied.unreadable)
             and all(high < end for _, high in holes)
         )
@@ -436,9 +432,11 @@ class LedgerReplication:
             return JobOutcome.UNAVAILABLE, ""
         return JobOutcome.CONFLICTS, f"the write of the record: {written.outcome.value}"
 
-    def _note_unreadable(self, copied: Copied) -> tuple[JobOutcome, str] | None:
+    def _failure_of(self, copied: Copied) -> tuple[JobOutcome, str] | None:
+        """Why an index lacks entries; None if all were copied. Unreadable ones are reported."""
         if not copied.unreadable:
-            return None
+            is_cut = (JobOutcome.WAITING, "too many reads failed; the next attempt goes on")
+            return is_cut if copied.is_cut else None
         self._unreadable.extend(copied.unreadable)
         first = copied.unreadable[0].first_entry_id
         return JobOutcome.UNREADABLE, f"{len(copied.unreadable)} entries from {first} on"
