@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -23,6 +23,7 @@ from ledgerlog_spark.autorecovery.replicate.bookie_requests import (
     CopyTransport,
 )
 from ledgerlog_spark.autorecovery.replicate.job_runner import run_job
+from ledgerlog_spark.autorecovery.replicate.places import JobPlace, JobPlaces
 from ledgerlog_spark.autorecovery.replicate.quiet import QuietLedgers
 from ledgerlog_spark.autorecovery.replicate.store_requests import (
     FencePace,
@@ -60,7 +61,8 @@ class WorkerSettings:
     """Limits of a worker.
 
     Attributes:
-        jobs_max: Number of ledgers that are healed at the same time.
+        jobs_max: Number of ledgers that are healed at the same time. Jobs that wait for a writer
+            are not counted.
         bytes_per_second_max: Bytes that are copied in a second; 0 sets no limit.
         request_timeout_ms: Deadline of each request to a bookie.
         job: Limits of each job.
@@ -148,6 +150,7 @@ class ReplicationWorker:
         self._random = Random()  # noqa: S311 - for the order of ledgers, not for secrets
         self._jobs: dict[asyncio.Task[None], tuple[TaskKey, LedgerReplication]] = {}
         self._wake = asyncio.Event()
+        self._places = JobPlaces(self._settings.jobs_max, self._wake.set)
         self._candidates: list[TaskKey] = []  # tasks that the newest walk found, and none took
         self._walked_at = -POLL_SECONDS
         self._is_changed = True
@@ -218,18 +221,20 @@ class ReplicationWorker:
         if not await self._parts.stores.recovery_switch.is_enabled():
             self.state = "disabled"
             return
-        if not self._fill() and self._is_walk_due():
+        if not await self._fill() and self._is_walk_due():
             self._candidates = await self._queued()
-            self._fill()
+            await self._fill()
         self.state = "working" if self._jobs else "idle"
 
-    def _fill(self) -> bool:
+    async def _fill(self) -> bool:
         """Begin with the candidates that are due. Return whether all places are taken."""
-        free = self._settings.jobs_max - len(self._jobs)
-        for key in list(islice(self._schedule.due(self._candidates, _now_ms()), free)):
+        for key in list(self._schedule.due(self._candidates, _now_ms())):
+            if self._places.are_taken:
+                return True
+            await self._places.take()
             self._candidates.remove(key)
             self._begin(key)
-        return len(self._jobs) >= self._settings.jobs_max
+        return self._places.are_taken
 
     def _is_walk_due(self) -> bool:
         """Whether the queues are walked now: a ledger of a queue needs a request of its own."""
@@ -256,17 +261,19 @@ class ReplicationWorker:
     def _begin(self, key: TaskKey) -> None:
         self._schedule.begin(key)
         machine = LedgerReplication(key[1], self._settings.job)
-        task = asyncio.create_task(self._run_job(key, machine))
+        place = JobPlace(self._places)
+        task = asyncio.create_task(self._run_job(key, machine, place))
         self._jobs[task] = key, machine
-        task.add_done_callback(self._on_done)
+        task.add_done_callback(partial(self._on_done, place))
 
-    def _on_done(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, place: JobPlace, task: asyncio.Task[None]) -> None:
         self._jobs.pop(task, None)
+        place.give()
         self._wake.set()
         if not task.cancelled() and task.exception() is not None:
             self._report("job_crashed", task.exception())
 
-    async def _run_job(self, key: TaskKey, machine: LedgerReplication) -> None:
+    async def _run_job(self, key: TaskKey, machine: LedgerReplication, place: JobPlace) -> None:
         queue, ledger_id = key
         requests = StoreRequests(
             self._parts.stores,
@@ -288,7 +295,7 @@ class ReplicationWorker:
         performers = {**requests.performs, **self._requests.performs(ledger_id, metadata)}
         outcome: JobOutcome | None = None
         try:
-            ended = await run_job(machine, performers)
+            ended = await run_job(machine, performers, place.wait)
             outcome = ended.outcome
         finally:
             failures = self._schedule.end(key, outcome, _now_ms())
