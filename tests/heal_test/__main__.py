@@ -38,6 +38,7 @@ from tests.limbo_test.losses import finish_files, flip_stored
 BOOKIES = 5
 DAEMONS = 3
 BROKEN_MAX = 40
+PAIR_ROUNDS_MAX = 5
 SETTINGS: dict[str, object] = {
     "file_size_bytes": 8 * MEBIBYTE,
     "free_bytes_min": 0,
@@ -101,11 +102,7 @@ class Scenes:
 
     def _two(self, name: str, lost: tuple[str, str]) -> Healed:
         """Kill two bookies. The ledgers that only they have are reported, and are not closed."""
-        before = self._records.found()
-        gone = before.only_on(lost)
-        closed = {one for one in gone if before.ledgers[one].is_closed}
-        assert closed, f"no closed ledger has all its copies on {lost}"
-        assert gone - closed, f"no open ledger has all its copies on {lost}"
+        gone, closed = self._with_only_copies(lost)
         begun = time.monotonic()
         for one in lost:
             self._stage.bookies[one].kill()
@@ -130,6 +127,17 @@ class Scenes:
             lambda found: is_whole(found, ()) and not found.unreadable,
         )
         return self._read(healed, ())
+
+    def _with_only_copies(self, names: tuple[str, str]) -> tuple[frozenset[int], set[int]]:
+        """Write pairs until two bookies alone have closed and open ledgers; return these."""
+        for _ in range(PAIR_ROUNDS_MAX):
+            self.ledgers.write_pairs(self._stage.uri)
+            found = self._records.found()
+            gone = found.only_on(names)
+            closed = {one for one in gone if found.ledgers[one].is_closed}
+            if closed and gone - closed:
+                return gone, closed
+        raise AssertionError(f"no ledger has all its copies on {names}")
 
     def _flipped(self, name: str, bookie: str) -> Healed:
         """Flip bytes of a bookie that serves on. The digest check must find the damaged copies."""

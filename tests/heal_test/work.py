@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 THREE: dict[str, Any] = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
 TWO: dict[str, Any] = {"ensemble_size": 2, "write_quorum": 2, "ack_quorum": 2}
 THREADS = 8
+PAIRS = 40
 TURN_SECONDS = 0.05
 LOGS = ("busy", "idle")
 
@@ -178,17 +179,17 @@ class Ledgers:
 
     @classmethod
     def written(cls, uri: str, count: int) -> Ledgers:
-        """Write `count` ledgers: 1 of 10 has two copies, and the writer of 1 of 20 is dead."""
-        pairs, dead = max(40, count // 10), max(20, count // 80)
-        dead_pairs = max(40, count // 40)
-        closed = max(1, count - pairs - dead - dead_pairs)
+        """Write `count` ledgers. The writers of some of them are dead."""
+        dead = max(20, count // 40)
         with ll.connect(uri) as client:
-            return cls(
-                closed_ledgers(client, closed, THREE),
-                closed_ledgers(client, pairs, TWO),
-                left_open(uri, dead, 3),
-                left_open(uri, dead_pairs, 2),
-            )
+            closed = closed_ledgers(client, max(1, count - dead), THREE)
+        return cls(closed, [], left_open(uri, dead, 3), [])
+
+    def write_pairs(self, uri: str) -> None:
+        """Write more ledgers with two copies."""
+        with ll.connect(uri) as client:
+            self.pairs += closed_ledgers(client, PAIRS, TWO)
+        self.dead_pairs += left_open(uri, PAIRS, 2)
 
     @property
     def all(self) -> list[int]:
