@@ -14,27 +14,17 @@ Performers = Mapping[type, Callable[[Any], Awaitable[Any]]]
 """For each effect type, a coroutine function that returns the reply."""
 
 
-async def run_job(
-    machine: LedgerReplication,
-    performers: Performers,
-    wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> JobEnded:
-    """Run a machine to its end. If it is cancelled, the lock is still held.
-
-    Args:
-        machine: The job.
-        performers: They send its requests.
-        wait: Waits for a number of seconds.
-    """
-
-    async def wait_for(effect: StartTimer) -> TimerFired:
-        await wait(effect.delay_ms / 1e3)
-        return TimerFired(effect.request)
-
-    perform: Performers = {StartTimer: wait_for, **performers}
+async def run_job(machine: LedgerReplication, performers: Performers) -> JobEnded:
+    """Run a machine to its end. If it is cancelled, the lock is still held."""
+    perform: Performers = {StartTimer: _wait, **performers}
     effects: list[Effect] = machine.begin()
     while not isinstance(effects[-1], JobEnded):
         replies = await asyncio.gather(*(perform[type(one)](one) for one in effects))
         for reply in replies:
             effects = machine.handle(reply)
     return effects[-1]
+
+
+async def _wait(effect: StartTimer) -> TimerFired:
+    await asyncio.sleep(effect.delay_ms / 1e3)
+    return TimerFired(effect.request)

@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -23,7 +23,6 @@ from ledgerlog_spark.autorecovery.replicate.bookie_requests import (
     CopyTransport,
 )
 from ledgerlog_spark.autorecovery.replicate.job_runner import run_job
-from ledgerlog_spark.autorecovery.replicate.places import JobPlace, JobPlaces
 from ledgerlog_spark.autorecovery.replicate.quiet import QuietLedgers
 from ledgerlog_spark.autorecovery.replicate.store_requests import (
     FencePace,
@@ -61,8 +60,7 @@ class WorkerSettings:
     """Limits of a worker.
 
     Attributes:
-        jobs_max: Number of ledgers that are healed at the same time. Jobs that wait for a writer
-            are not counted.
+        jobs_max: Number of ledgers that are healed at the same time.
         bytes_per_second_max: Bytes that are copied in a second; 0 sets no limit.
         request_timeout_ms: Deadline of each request to a bookie.
         job: Limits of each job.
@@ -150,7 +148,6 @@ class ReplicationWorker:
         self._random = Random()  # noqa: S311 - for the order of ledgers, not for secrets
         self._jobs: dict[asyncio.Task[None], tuple[TaskKey, LedgerReplication]] = {}
         self._wake = asyncio.Event()
-        self._places = JobPlaces(self._settings.jobs_max, self._wake.set)
         self._candidates: list[TaskKey] = []  # tasks that the newest walk found, and none took
         self._walked_at = -POLL_SECONDS
         self._is_changed = True
@@ -221,20 +218,18 @@ class ReplicationWorker:
         if not await self._parts.stores.recovery_switch.is_enabled():
             self.state = "disabled"
             return
-        if not await self._fill() and self._is_walk_due():
+        if not self._fill() and self._is_walk_due():
             self._candidates = await self._queued()
-            await self._fill()
+            self._fill()
         self.state = "working" if self._jobs else "idle"
 
-    async def _fill(self) -> bool:
+    def _fill(self) -> bool:
         """Begin with the candidates that are due. Return whether all places are taken."""
-        for key in list(self._schedule.due(self._candidates, _now_ms())):
-            if self._places.are_taken:
-                return True
-            await self._places.take()
+        free = self._settings.jobs_max - len(self._jobs)
+        for key in list(islice(self._schedule.due(self._candidates, _now_ms()), free)):
             self._candidates.remove(key)
             self._begin(key)
-        return self._places.are_taken
+        return len(self._jobs) >= self._settings.jobs_max
 
     def _is_walk_due(self) -> bool:
         """Whether the queues are walked now: a ledger of a queue needs a request of its own."""
@@ -261,19 +256,17 @@ class ReplicationWorker:
     def _begin(self, key: TaskKey) -> None:
         self._schedule.begin(key)
         machine = LedgerReplication(key[1], self._settings.job)
-        place = JobPlace(self._places)
-        task = asyncio.create_task(self._run_job(key, machine, place))
+        task = asyncio.create_task(self._run_job(key, machine))
         self._jobs[task] = key, machine
-        task.add_done_callback(partial(self._on_done, place))
+        task.add_done_callback(self._on_done)
 
-    def _on_done(self, place: JobPlace, task: asyncio.Task[None]) -> None:
+    def _on_done(self, task: asyncio.Task[None]) -> None:
         self._jobs.pop(task, None)
-        place.give()
         self._wake.set()
         if not task.cancelled() and task.exception() is not None:
             self._report("job_crashed", task.exception())
 
-    async def _run_job(self, key: TaskKey, machine: LedgerReplication, place: JobPlace) -> None:
+    async def _run_job(self, key: TaskKey, machine: LedgerReplication) -> None:
         queue, ledger_id = key
         requests = StoreRequests(
             self._parts.stores,
@@ -295,7 +288,7 @@ class ReplicationWorker:
         performers = {**requests.performs, **self._requests.performs(ledger_id, metadata)}
         outcome: JobOutcome | None = None
         try:
-            ended = await run_job(machine, performers, place.wait)
+            ended = await run_job(machine, performers)
             outcome = ended.outcome
         finally:
             failures = self._schedule.end(key, outcome, _now_ms())
