@@ -66,7 +66,7 @@ def test_a_failed_task_waits_longer_each_time_and_a_new_bookie_makes_it_due() ->
         tasks.end(KEY, JobOutcome.NO_SPARE, now_ms)
         pauses.append(tasks.pause_ms(KEY) // 1_000)
         assert not list(tasks.due([KEY], now_ms))
-        due_ms = tasks.next_due_ms()
+        due_ms = tasks.next_due_ms([KEY])
         assert due_ms is not None
         now_ms = due_ms
     assert pauses == [5, 10, 20, 40, 80, 160, 300, 300, 300]
@@ -87,8 +87,29 @@ def test_a_ledger_has_one_job_and_a_taken_one_is_no_failure() -> None:
     tasks.begin(KEY)
     assert tasks.end(KEY, JobOutcome.UNAVAILABLE, 5_000) == 1
     assert tasks.end(KEY, JobOutcome.HEALED, 6_000) == 0
-    assert tasks.next_due_ms() is None
+    assert tasks.next_due_ms([KEY, other_queue]) is None
     assert tasks.end(KEY, None, 6_000) == 0
+
+
+def test_failures_of_tasks_that_a_queue_has_no_more_are_forgotten() -> None:
+    tasks = TaskSchedule()
+    keys = [(TaskQueue.MARK, one) for one in (1, 5, 6, 9)]
+    for key in (*keys, (TaskQueue.HOLE, 5)):
+        tasks.end(key, JobOutcome.NO_SPARE, 0)
+    tasks.scanned(TaskQueue.MARK, 4, 8, [6])
+    assert [key for key in keys if tasks.pause_ms(key)] == [(TaskQueue.MARK, o) for o in (1, 6, 9)]
+    assert tasks.pause_ms((TaskQueue.HOLE, 5))
+    tasks.scanned(TaskQueue.MARK, -1, None, [6])
+    assert [key for key in keys if tasks.pause_ms(key)] == [(TaskQueue.MARK, 6)]
+
+
+def test_a_ledger_with_a_job_wakes_nobody() -> None:
+    tasks = TaskSchedule()
+    tasks.end(KEY, JobOutcome.NO_SPARE, 0)
+    assert tasks.next_due_ms([(TaskQueue.MARK, 8)]) is None
+    assert tasks.next_due_ms([KEY]) == 5_000
+    tasks.begin((TaskQueue.HOLE, 7))
+    assert tasks.next_due_ms([KEY]) is None
 
 
 def test_the_number_of_remembered_failures_is_bounded() -> None:
