@@ -60,9 +60,11 @@ class LedgerLocks(Protocol):
     """
 
     async def acquire(self, ledger_id: int, holder: str) -> HeldLock | None:
-        """Take the lock if it is free; None if another session, or another caller of this one, has it.
+        """Take the lock if it is free; None if another session or another caller holds it.
 
-        After an error, the same caller may take it again. `holder` is an id of a bookie or of a daemon, for Apache's tools.
+        After an error, the same caller may take it again.
+
+        `holder` is an id of a bookie or of a daemon, for Apache's tools.
         """
         ...
 

@@ -153,7 +153,8 @@ async def test_a_job_that_fails_by_a_defect_is_tried_again_after_longer_pauses(
         assert 4 <= len(crashes) <= 6
         assert str(crashes[0]) == "a defect"
         note = await host.stores.attempts.load(7)
-        assert note is not None and note.value.refusal == "crashed"
+        assert note is not None
+        assert note.value.refusal == "crashed"
         assert "a defect" in note.value.detail
         assert await host.stores.replication_locks.holder(7) is None
 
