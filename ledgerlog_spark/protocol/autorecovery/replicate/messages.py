@@ -357,11 +357,16 @@ class EntriesListed:
     """OK: the ranges of the entries, ascending. BAD_REQUEST: the bookie cannot list them.
 
     After each other code, it is unknown what the bookie holds.
+
+    Attributes:
+        given_up: The entries that an operator gave up, ascending. `ranges` contain them, so they
+            are not missing, but no bookie may be able to return them.
     """
 
     request: int
     code: Code
     ranges: Sequence[EntryRange] = ()
+    given_up: Sequence[EntryRange] = ()
 
 
 @dataclass(frozen=True, slots=True)
