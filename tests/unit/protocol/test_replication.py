@@ -350,7 +350,7 @@ def test_a_target_is_named_without_entries_that_were_given_up(accepted: set[int]
     cluster = Cluster()
     cluster.accepted = accepted
     for held in cluster.held.values():
-        held -= accepted
+        held.difference_update(accepted)
     assert cluster.run().outcome is r.JobOutcome.HEALED
     (name,) = set(cluster.ledger.fragments[0].ensemble) - {"b0", "b1"}
     assert cluster.held.get(name, set()) == {0, 1, 2, 3} - accepted
@@ -362,7 +362,7 @@ def test_bookies_without_lists_may_lack_entries_that_were_given_up() -> None:
     cluster = Cluster()
     cluster.accepted, cluster.unlisted = {0, 2}, set(NAMES)
     for held in cluster.held.values():
-        held -= cluster.accepted
+        held.difference_update(cluster.accepted)
     assert cluster.run().outcome is r.JobOutcome.HEALED
     (name,) = set(cluster.ledger.fragments[0].ensemble) - {"b0", "b1"}
     assert cluster.held[name] == {1, 3}

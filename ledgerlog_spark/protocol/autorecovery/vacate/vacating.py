@@ -175,7 +175,8 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         walk.ledgers += len(event.unreadable)
         walk.blocked_count += len(event.unreadable)
         walk.unreadable = [*walk.unreadable, *event.unreadable][:BLOCKED_MAX]
-        walk.after = max(walk.after, *(i for i, _ in event.ledgers[-1:]), *event.unreadable[-1:])
+        last = (walk.after, *(i for i, _ in event.ledgers[-1:]), *event.unreadable[-1:])
+        walk.after = max(last)
         walk.is_last = event.is_last
         if named or event.unreadable:
             self.phase = VacatingPhase.QUEUEING
