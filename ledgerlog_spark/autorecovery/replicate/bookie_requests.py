@@ -170,10 +170,10 @@ class BookieRequests:
         began_ms = _now_ms()
         (code,) = await self._reply(partial(self._transport.add, bookie_id, run))
         if code is Code.OK:
-            now_ms = _now_ms()
-            self._pace.add_took(now_ms - began_ms, now_ms)
+            now_ms, size_bytes = _now_ms(), sum(len(one.stored) for one in copies)
+            self._pace.add_took(now_ms - began_ms, now_ms, size_bytes)
             self._counters.entries_copied += len(copies)
-            self._counters.bytes_copied += sum(len(one.stored) for one in copies)
+            self._counters.bytes_copied += size_bytes
         connection = self._transport.recovery_connections(bookie_id)
         return m.CopiesAdded(effect.request, code, connection)
 
