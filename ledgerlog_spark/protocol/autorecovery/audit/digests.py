@@ -76,10 +76,11 @@ class DigestCheck(CheckMachine):
     def _run(self) -> Steps[None]:
         while True:
             after = yield from self._due_after()
-            if after is None:
-                yield from self._wait(self._settings.poll_ms)
-            else:
+            if after is not None:
                 yield from self._pass(after)
+            # Also after a pass: its end is stored meanwhile. Otherwise the next look finds the old
+            # position, and all copies are read once more.
+            yield from self._wait(self._settings.poll_ms)
 
     def _due_after(self) -> Steps[int | None]:
         """The position from which a check is due; None if none is due."""
