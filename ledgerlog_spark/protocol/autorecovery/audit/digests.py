@@ -19,8 +19,8 @@ from ledgerlog_spark.protocol.autorecovery.audit.check_machine import (
 )
 from ledgerlog_spark.protocol.autorecovery.audit.messages import (
     CheckEnded,
-    CheckLate,
     CheckKind,
+    CheckLate,
     CheckTimeRead,
     CopiesVerified,
     FoundHole,
