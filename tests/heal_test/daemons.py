@@ -65,6 +65,10 @@ class Daemons:
         """Number of ended jobs by their outcome."""
         return Counter(str(event["outcome"]) for event in self._events("job"))
 
+    def marks(self) -> int:
+        """Number of marks that all auditors have written."""
+        return sum(int(event["marks"]) for event in self._events("walk_ended"))
+
     def digest_checks(self) -> list[int]:
         """The ledgers with damaged or missing copies that each ended digest check found."""
         ended = self._events("check_ended")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerlog_spark.metadata.replication.ports import Walk, WalkPosition
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
@@ -19,6 +18,8 @@ from tests.kill_test.payload import payload
 
 if TYPE_CHECKING:
     from tests.fixtures.bookie_process import BookieProcess
+
+T = TypeVar("T")
 
 HEALED_SECONDS_MAX = 900.0
 COPIES_SECONDS_MAX = 120.0
@@ -71,55 +72,47 @@ class Records:
 
     def found(self) -> Found:
         """The present records and queues."""
-        return asyncio.run(self._found())
+        return self.read(found_in)
 
     def auditor(self) -> str | None:
         """The elected auditor."""
+        return self.read(lambda stores: stores.auditor_election.current())
 
-        async def current() -> str | None:
-            async with self._stores() as stores:
-                return await stores.auditor_election.current()
-
-        return asyncio.run(current())
+    def writable(self) -> Sequence[str]:
+        """The bookies that are registered as writable."""
+        return self.read(lambda stores: stores.registration.writable())
 
     def set_no_delay(self) -> None:
         """Mark the ledgers of one lost bookie without a delay."""
-
-        async def set_delay() -> None:
-            async with self._stores() as stores:
-                await stores.recovery_switch.set_lost_bookie_delay(0)
-
-        asyncio.run(set_delay())
+        self.read(lambda stores: stores.recovery_switch.set_lost_bookie_delay(0))
 
     def read_all_digests(self) -> None:
         """Let the next digest check begin at once, with the first ledger."""
+        self.read(lambda stores: stores.check_times.set_position(Walk.DIGESTS, WalkPosition()))
 
-        async def reset() -> None:
-            async with self._stores() as stores:
-                await stores.check_times.set_position(Walk.DIGESTS, WalkPosition())
+    def read(self, work: Callable[[MetadataStores], Coroutine[Any, Any, T]]) -> T:
+        """Work with the stores, and return the result."""
 
-        asyncio.run(reset())
+        async def run() -> T:
+            stores = await open_metadata(self._uri)
+            try:
+                return await work(stores)
+            finally:
+                await stores.close()
 
-    @asynccontextmanager
-    async def _stores(self) -> AsyncIterator[MetadataStores]:
-        stores = await open_metadata(self._uri)
-        try:
-            yield stores
-        finally:
-            await stores.close()
+        return asyncio.run(run())
 
-    async def _found(self) -> Found:
-        async with self._stores() as stores:
-            await stores.ledgers.sync()
-            queues = (stores.marks, stores.holes, stores.unreadable)
-            marks, holes, unreadable = [
-                frozenset([one async for one in queue.walk()]) for queue in queues
-            ]
-            ledgers = {}
-            async for walked in stores.ledgers.walk():
-                assert isinstance(walked.found, Versioned), walked.found
-                ledgers[walked.ledger_id] = walked.found.value
-            return Found(ledgers, marks, holes, unreadable)
+
+async def found_in(stores: MetadataStores) -> Found:
+    """The present records and queues of a cluster."""
+    await stores.ledgers.sync()
+    queues = (stores.marks, stores.holes, stores.unreadable)
+    marks, holes, unreadable = [frozenset([one async for one in queue.walk()]) for queue in queues]
+    ledgers = {}
+    async for walked in stores.ledgers.walk():
+        assert isinstance(walked.found, Versioned), walked.found
+        ledgers[walked.ledger_id] = walked.found.value
+    return Found(ledgers, marks, holes, unreadable)
 
 
 @dataclass(slots=True)
