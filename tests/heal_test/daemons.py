@@ -69,10 +69,9 @@ class Daemons:
         """Number of marks that all auditors have written."""
         return sum(int(event["marks"]) for event in self._events("walk_ended"))
 
-    def digest_checks(self) -> list[int]:
-        """The ledgers with damaged or missing copies that each ended digest check found."""
-        ended = self._events("check_ended")
-        return [int(event["holes"]) for event in ended if event["kind"] == "digests"]
+    def digest_checks(self) -> int:
+        """Number of digest checks of all copies that have ended."""
+        return sum(event["kind"] == "digests" for event in self._events("check_ended"))
 
     def _events(self, kind: str) -> Iterator[dict[str, Any]]:
         for log in self._logs:
