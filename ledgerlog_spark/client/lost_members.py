@@ -57,6 +57,7 @@ class LostMembers:
         self._writers = writers
         self._since: dict[str, float] = {}  # bookie -> time of the look that missed it first
         self._quiet_until = 0.0
+        self._writable: frozenset[str] = frozenset()  # of the newest look that found lost bookies
         self._was_connected = True
         self._task: asyncio.Task[None] | None = None
 
@@ -108,7 +109,19 @@ class LostMembers:
         registered = {*writable, *await registration.read_only()}
         lost = [name for name in due if name not in registered]
         self._since |= dict.fromkeys(lost, now_s)  # the notice is repeated after the same time
-        return lost if set(writable) - members else []
+        self._writable = frozenset(writable)
+        return [name for name in lost if self._writers_of(name)]
+
+    def _writers_of(self, bookie_id: str) -> list[WatchedMember]:
+        """The writers that name a bookie, and for which a spare is registered.
+
+        A spare of one writer may be a member of another one.
+        """
+        return [
+            one
+            for one in self._writers()
+            if bookie_id in one.ensemble and self._writable.difference(one.ensemble)
+        ]
 
     def _store_is_back(self, now_s: float) -> bool:
         """Whether the session is connected. After its return, nothing is lost for a while."""
@@ -126,7 +139,7 @@ class LostMembers:
         self._since.clear()
 
     async def _notify(self, bookie_id: str) -> None:
-        writers = [one for one in self._writers() if bookie_id in one.ensemble]
+        writers = self._writers_of(bookie_id)
         _logger.warning(
             "bookie %s has not been registered for %g s: %d open ledgers replace it",
             bookie_id,

@@ -200,6 +200,21 @@ async def test_without_a_spare_a_lost_bookie_changes_nothing(
     assert notified == []
 
 
+@pytest.mark.world(bookies=5)
+async def test_a_spare_of_one_writer_may_be_a_member_of_another_one(world: ClientWorld) -> None:
+    """Many writers together use every bookie. The idle one replaces its lost bookie all the same."""
+    client = world.client()
+    ledgers = [await client.create_ledger() for _ in range(12)]
+    for ledger in ledgers:
+        assert await ledger.append(b"x") == 0
+    assert {name for one in ledgers for name in one.ensemble} == {f"bookie-{n}" for n in range(5)}
+    victim = ledgers[0].ensemble[1]
+    await world.kill(victim)
+    await asyncio.sleep(60)
+    assert [victim in one.ensemble for one in ledgers] == [False] * 12
+    assert {len(one.metadata.fragments) for one in ledgers} == {1, 2}
+
+
 @pytest.mark.world(bookies=4)
 async def test_nothing_is_lost_while_the_store_is_away_and_shortly_after(
     world: ClientWorld,
