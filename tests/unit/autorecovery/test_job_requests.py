@@ -1,4 +1,4 @@
-"""The requests of replication jobs to stores and bookies (AUTORECOVERY.md#X2, #X6, #X7, #X9, #X10)."""
+"""The requests of replication jobs to stores and bookies (AUTORECOVERY.md#X2)."""
 
 from __future__ import annotations
 

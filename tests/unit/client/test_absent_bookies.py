@@ -202,7 +202,7 @@ async def test_without_a_spare_a_lost_bookie_changes_nothing(
 
 @pytest.mark.world(bookies=5)
 async def test_a_spare_of_one_writer_may_be_a_member_of_another_one(world: ClientWorld) -> None:
-    """Many writers together use every bookie. The idle one replaces its lost bookie all the same."""
+    """Many writers together use every bookie. An idle one replaces its lost bookie all the same."""
     client = world.client()
     ledgers = [await client.create_ledger() for _ in range(12)]
     for ledger in ledgers:
