@@ -12,14 +12,23 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.protocol.states import EventType, KazooState
+from kazoo.protocol.serialization import (
+    Create2,
+    Delete,
+    Exists,
+    GetChildren,
+    GetData,
+    SetData,
+    Sync,
+)
+from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from ledgerlog_spark.errors import (
     MetadataUnavailableError,
@@ -30,10 +39,13 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.store_clock import StoreClock
 from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
+from ledgerlog_spark.metadata.zookeeper.loop_calls import LoopCalls
 from ledgerlog_spark.metadata.zookeeper.probe import newest_transaction_id, stop
+from ledgerlog_spark.metadata.zookeeper.request_result import RequestResult
 from ledgerlog_spark.metadata.zookeeper.requests import (
     LOST,
     error_of,
+    flags_of,
     multi_of,
     number_of,
     outcomes_of,
@@ -51,6 +63,8 @@ RECONNECT_DELAY_SECONDS = 0.05
 RECONNECT_DELAY_SECONDS_MAX = 1.0
 SESSION_ID_SIZE_BYTES = 8
 PROBE_SECONDS = 2.0
+MANY_PENDING = 32
+"""From this number of pending requests on, the answers of one millisecond wake the loop once."""
 
 # kazoo logs each failed attempt to connect. Without a handler, Python would print these lines, so
 # this handler drops them. The failures that matter reach the callers as errors.
@@ -63,12 +77,20 @@ class _Client(KazooClient):  # type: ignore[misc]
 
     The client sends this id to the server. A server without this transaction refuses the session.
     Otherwise a read could return an older state than a read of an earlier session.
+
+    When the connection breaks, the client reports this before it fails the pending requests. So a
+    caller that tries again waits for the next connection.
     """
 
     def _reset(self) -> None:
         seen = getattr(self, "last_zxid", 0)
         super()._reset()
         self.last_zxid = seen
+
+    def _notify_pending(self, state: str) -> None:
+        if state == KeeperState.CONNECTING:
+            self._make_state_change(KazooState.SUSPENDED)
+        super()._notify_pending(state)
 
 
 class ZookeeperSession:
@@ -92,9 +114,7 @@ class ZookeeperSession:
         self._pending: set[asyncio.Future[Any]] = set()
         self._session_watches: dict[int, OnChange] = {}
         self._keys = itertools.count()
-        # What kazoo's threads hand over, at most one call for each request, watch and change.
-        self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
-        self._is_woken = False
+        self._on_loop = LoopCalls(self._loop, lambda: len(self._pending) >= MANY_PENDING).add
         self.clock = StoreClock()
         handler = SequentialThreadingHandler()
         self._client = _Client(
@@ -192,19 +212,19 @@ class ZookeeperSession:
     async def get(self, path: str) -> Versioned[bytes]:
         """Implements `ZnodeTree.get`."""
         znodes.checked_path(path)
-        data, stat = await self._read(path, lambda: self._client.get_async(path))
+        data, stat = await self._read(path, GetData(path, None))
         return Versioned(bytes(data), version_of(stat))
 
     async def stat(self, path: str) -> znodes.NodeStat | None:
         """Implements `ZnodeTree.stat`."""
         znodes.checked_path(path)
-        stat = await self._read(path, lambda: self._client.exists_async(path))
+        stat = await self._read(path, Exists(path, None))
         return None if stat is None else stat_of(stat)
 
     async def children(self, path: str) -> list[str]:
         """Implements `ZnodeTree.children`."""
         znodes.checked_path(path)
-        return sorted(await self._read(path, lambda: self._client.get_children_async(path)))
+        return sorted(await self._read(path, GetChildren(path, None)))
 
     async def create(
         self,
@@ -220,14 +240,7 @@ class ZookeeperSession:
         if make_parents:
             await znodes.make_persistent(self, znodes.parent_of(path))
         created, stat = await self._write(
-            path,
-            lambda: self._client.create_async(
-                path,
-                data,
-                ephemeral=kind.is_ephemeral,
-                sequence=kind.is_sequential,
-                include_data=True,
-            ),
+            path, Create2(path, data, OPEN_ACL_UNSAFE, flags_of(kind))
         )
         self.clock.note(stat.mtime)
         return znodes.Created(created, version_of(stat))
@@ -237,9 +250,7 @@ class ZookeeperSession:
         znodes.checked_path(path)
         znodes.checked_size(path, len(data))
         await self._refuse_later_incarnation(path, version)
-        stat = await self._write(
-            path, lambda: self._client.set_async(path, data, number_of(version))
-        )
+        stat = await self._write(path, SetData(path, data, number_of(version)))
         if version is not None and stat.czxid != version.incarnation:
             raise RemoteProtocolError(
                 f"{path} was deleted and created again while it was written, so the write changed "
@@ -254,7 +265,7 @@ class ZookeeperSession:
         """Implements `ZnodeTree.delete`."""
         znodes.checked_path(path)
         await self._refuse_later_incarnation(path, version)
-        await self._write(path, lambda: self._client.delete_async(path, number_of(version)))
+        await self._write(path, Delete(path, number_of(version)))
 
     async def transact(
         self, operations: Sequence[znodes.NodeOperation]
@@ -266,14 +277,7 @@ class ZookeeperSession:
         for operation in operations:
             znodes.checked_path(operation.path)
         znodes.checked_size(path, znodes.operations_size_bytes(operations))
-        request = multi_of(operations)
-
-        def send() -> Any:
-            result = self._client.handler.async_result()
-            self._client._call(request, result)  # noqa: SLF001 (kazoo's transactions call it too)
-            return result
-
-        results = await self._write(path, send)
+        results = await self._write(path, multi_of(operations))
         outcomes = outcomes_of(operations, results)
         written_ms = written_ms_of(results)
         if written_ms is not None:
@@ -283,7 +287,7 @@ class ZookeeperSession:
     async def sync(self, path: str = "/") -> None:
         """Implements `ZnodeTree.sync`."""
         znodes.checked_path(path)
-        await self._read(path, lambda: self._client.sync_async(path))
+        await self._read(path, Sync(path))
 
     def watch(self, path: str, on_change: OnChange) -> CancelWatch:
         """Implements `ZnodeTree.watch`."""
@@ -307,7 +311,7 @@ class ZookeeperSession:
 
         self._pending.add(happened)
         try:
-            await self._read(path, lambda: self._client.get_async(path, watch=fired))
+            await self._read(path, GetData(path, fired))
             return await forever(happened, "callers have a deadline")
         except znodes.NodeMissingError:
             return True
@@ -378,13 +382,13 @@ class ZookeeperSession:
                 found=stat.version,
             )
 
-    async def _read(self, path: str, send: Callable[[], Any]) -> Any:
+    async def _read(self, path: str, request: Any) -> Any:
         """Send a request that changes nothing, and return the answer; retry if replies are lost."""
         deadline = self._loop.time() + self._request_timeout
         while True:
             await self._wait_until_connected(deadline)
             try:
-                return await self._answer(path, send, deadline)
+                return await self._answer(path, request, deadline)
             except LOST:
                 # The request may fail shortly before kazoo changes the connection's state, so wait
                 # for this change.
@@ -392,11 +396,11 @@ class ZookeeperSession:
             except (TimeoutError, KazooTimeoutError):
                 raise self._unavailable(self._request_timeout) from None
 
-    async def _write(self, path: str, send: Callable[[], Any]) -> Any:
+    async def _write(self, path: str, request: Any) -> Any:
         deadline = self._loop.time() + self._request_timeout
         await self._wait_until_connected(deadline)
         try:
-            return await self._answer(path, send, deadline)
+            return await self._answer(path, request, deadline)
         except (*LOST, TimeoutError, KazooTimeoutError) as loss:
             raise MetadataUnknownError(
                 f"a write of {path} was sent to ZooKeeper at {self._hosts}, but no answer came "
@@ -406,12 +410,13 @@ class ZookeeperSession:
                 address=self._hosts,
             ) from None
 
-    async def _answer(self, path: str, send: Callable[[], Any], deadline: float) -> Any:
+    async def _answer(self, path: str, request: Any, deadline: float) -> Any:
         self._requests_sent += 1
         future: asyncio.Future[Any] = self._loop.create_future()
         self._pending.add(future)
         future.add_done_callback(self._pending.discard)
-        send().rawlink(lambda result: self._on_loop(_settle, future, result))
+        # kazoo's methods would pass each answer through two of its threads.
+        self._client._call(request, RequestResult(self._on_loop, future))  # noqa: SLF001 (no public way)
         try:
             async with asyncio.timeout_at(deadline):
                 return await future
@@ -442,25 +447,6 @@ class ZookeeperSession:
             address=self._hosts,
         )
 
-    def _on_loop(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call `function` on the loop, from any thread. Do nothing if the loop is closed.
-
-        To wake the loop is a system call, so calls that come together wake it once. They keep their
-        order.
-        """
-        self._calls.append((function, arguments))
-        if not self._is_woken:
-            self._is_woken = True
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._begin_calls)
-
-    def _begin_calls(self) -> None:
-        # A call that is added after this line wakes the loop again.
-        self._is_woken = False
-        while self._calls:
-            function, arguments = self._calls.popleft()
-            self._loop.call_soon(function, *arguments)
-
     def _state_changed(self, state: str) -> None:
         """Handle a change of the connection's state. kazoo calls this on its connection thread."""
         client_id = self._client.client_id if state == KazooState.CONNECTED else None
@@ -484,12 +470,3 @@ class ZookeeperSession:
 def _first_result(future: asyncio.Future[bool], result: bool) -> None:
     if not future.done():
         future.set_result(result)
-
-
-def _settle(future: asyncio.Future[Any], result: Any) -> None:
-    if future.done():
-        return
-    if result.exception is None:
-        future.set_result(result.value)
-    else:
-        future.set_exception(result.exception)

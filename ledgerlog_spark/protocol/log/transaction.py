@@ -48,6 +48,9 @@ R = TypeVar("R")
 ATTEMPTS_MAX = 100
 """Number of conflicts and unknown outcomes after which a change fails."""
 
+PAGE_WRITES_UNKNOWN_MAX = 10
+"""Limit of page writes of one machine without an answer. Beyond the limit, the machine fails."""
+
 _MAY_HAVE_PASSED = {MetadataOutcome.OK, MetadataOutcome.UNKNOWN}
 
 Build = Callable[[str, Loaded], tuple[LogHead, tuple[bytes, ...]]]
@@ -86,6 +89,7 @@ class HeadTransaction(LogMachine[R]):
         super().__init__(log, numbers=numbers)
         self._token = token
         self._attempts = 0
+        self._page_writes_unknown = 0
         self._is_unsure = False
         """Whether an attempt got no answer, and may still succeed."""
 
@@ -144,9 +148,17 @@ class HeadTransaction(LogMachine[R]):
         reply = yield from self._reply_to(WritePages(self._token, new_pages))
         if reply.outcome is MetadataOutcome.OK:
             return self._write(change, head, reply.version)
-        if reply.outcome in {MetadataOutcome.CONFLICT, MetadataOutcome.UNKNOWN}:
-            return None  # the pages may exist, and the sweeper may have touched them
-        raise self._read_error(reply.outcome)
+        if reply.outcome is MetadataOutcome.UNKNOWN:
+            self._count_unknown_pages()
+        elif reply.outcome is not MetadataOutcome.CONFLICT:
+            raise self._read_error(reply.outcome)
+        return None  # the pages may exist, and the sweeper may have touched them
+
+    def _count_unknown_pages(self) -> None:
+        """Nothing was overtaken, so without an end this would fail with a wrong cause."""
+        self._page_writes_unknown += 1
+        if self._page_writes_unknown > PAGE_WRITES_UNKNOWN_MAX:
+            raise self._read_error(MetadataOutcome.UNAVAILABLE)
 
     def _write(
         self, change: HeadChange[R], head: LogHead, pages_version: Version | None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SCHEDULES = played(40)
-SCHEDULES_TO_CATCH_MAX = 300
+SCHEDULES_TO_CATCH_MAX = 700
 
 pytestmark = [
     pytest.mark.usefixtures("small_heads"),

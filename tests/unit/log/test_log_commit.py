@@ -25,7 +25,7 @@ from ledgerlog_spark.protocol.log.commit.commit import UNKNOWN_MAX, CommitMachin
 from ledgerlog_spark.protocol.log.commit.plan import CommitRequest
 from ledgerlog_spark.protocol.log.commit.result import CommitStatus
 from ledgerlog_spark.protocol.log.state.records import LogKind, ProducerRecord, WriteMode
-from ledgerlog_spark.protocol.log.transaction import ATTEMPTS_MAX
+from ledgerlog_spark.protocol.log.transaction import ATTEMPTS_MAX, PAGE_WRITES_UNKNOWN_MAX
 from tests.unit.log.log_values import OneLog, staged, token
 
 REQUEST = CommitRequest(app="app", run="run", batch_id=3, ranges=(staged(7), staged(8)))
@@ -233,6 +233,19 @@ def test_pages_that_may_be_there_already_are_written_under_another_token(outcome
     second = session.until(m.WritePages)
     assert (first.token, second.token) == (token(50), token(51))
     assert session.result().status is CommitStatus.COMMITTED
+
+
+def test_pages_that_are_never_confirmed_end_the_commit_with_the_error_of_the_store() -> None:
+    ranges = tuple(staged(7, statistics=bytes(3)) for _ in range(200))
+    session = Session(replace(REQUEST, ranges=ranges))
+    for _ in range(PAGE_WRITES_UNKNOWN_MAX + 1):
+        pages = session.until(m.WritePages)
+        session.answer(m.PagesWritten(pages.request, Outcome.UNKNOWN))
+    error = session.error()
+    assert isinstance(error, MetadataUnavailableError)
+    assert error.definite
+    assert error.retriable
+    assert session.log.heads_written == 0
 
 
 def test_unknown_write_whose_pages_were_swept_is_committed_with_new_pages() -> None:

@@ -1,0 +1,46 @@
+"""Calls that threads pass to the event loop, in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+BUSY_WAIT_SECONDS = 0.001
+
+
+class LoopCalls:
+    """Calls functions on a loop, for other threads.
+
+    To wake the loop is a system call and a change of the thread that Python runs. So calls that
+    come together wake the loop once. While the loop is busy, it takes calls at most once in
+    `BUSY_WAIT_SECONDS`, so that more calls come together. The owner bounds the number of calls: it
+    has one for each request, watch and change of the connection.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, is_busy: Callable[[], bool]) -> None:
+        """`is_busy` returns whether many calls are expected. The loop calls it."""
+        self._loop = loop
+        self._is_busy = is_busy
+        self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._is_woken = False
+
+    def add(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call `function` on the loop, from any thread. Do nothing if the loop is closed."""
+        self._calls.append((function, arguments))
+        if not self._is_woken:
+            self._is_woken = True
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._begin)
+
+    def _begin(self) -> None:
+        if self._calls and self._is_busy():
+            self._loop.call_later(BUSY_WAIT_SECONDS, self._begin)
+        else:
+            # A call that is added after this line wakes the loop again.
+            self._is_woken = False
+        while self._calls:
+            function, arguments = self._calls.popleft()
+            self._loop.call_soon(function, *arguments)
