@@ -97,15 +97,20 @@ class Cluster:
                     m.StartTimer: lambda: m.TimerFired(n),
                     r.MeasureQuiet: lambda: r.QuietMeasured(n, self.quiet_ms),
                     r.ReadFloor: lambda: r.FloorRead(n, OK, -1),
-                    r.RecoverForCopies: lambda: r.LedgerRecovered(n, self.recovered()),
+                    r.RecoverForCopies: lambda: self.recovered(n),
                     r.DeleteTask: lambda: r.TaskDeleted(n, OK, is_deleted=True),
                 }
                 reply = replies[type(effect)]()
         return reply
 
-    def recovered(self) -> None:
+    def recovered(self, request: int) -> r.LedgerRecovered:
         self.ledger = self.ledger.closed(last_entry_id=self.last, length=1)
         self.version += 1
+        return r.LedgerRecovered(request, None)
+
+    @property
+    def is_closed(self) -> bool:
+        return self.ledger.is_closed
 
     def forced(self, effect: r.ForceEntries) -> Code:
         """A bookie answers the read that forces as any other one."""
@@ -397,9 +402,9 @@ def test_a_ledger_is_closed_although_an_earlier_fragment_finds_no_spare() -> Non
     cluster.ledger, cluster.registered = metadata, {"b0", "b1"}
     ended = cluster.run()
     assert ended.outcome is r.JobOutcome.NO_SPARE
-    assert not cluster.ledger.is_closed
+    assert not cluster.is_closed
     cluster.quiet_ms = ReplicationSettings().quiet_ms
     assert cluster.run().outcome is r.JobOutcome.NO_SPARE
-    assert cluster.ledger.is_closed
+    assert cluster.is_closed
     waits = [one.delay_ms for one in cluster.sent if isinstance(one, m.StartTimer)]
     assert waits == [ReplicationSettings().grace_ms] * 2
