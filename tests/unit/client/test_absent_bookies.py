@@ -216,6 +216,44 @@ async def test_a_spare_of_one_writer_may_be_a_member_of_another_one(world: Clien
 
 
 @pytest.mark.world(bookies=4)
+async def test_a_lost_bookie_is_announced_each_ten_seconds(
+    world: ClientWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that does not replace it, because it may not change, is not notified at each look."""
+    notified: list[str] = []
+    monkeypatch.setattr(WriteHandle, "member_lost", lambda _, name: notified.append(name))
+    ledger = await world.client().create_ledger()
+    victim = ledger.ensemble[1]
+    await world.kill(victim)
+    await asyncio.sleep(61)
+    assert notified[:1] == [victim]
+    assert 4 <= len(notified) <= 6
+
+
+@pytest.mark.world(bookies=4)
+async def test_a_loss_is_decided_after_a_sync(
+    world: ClientWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = world.client()
+    ledger = await client.create_ledger()
+    registration = client.services.registration
+    sync, synced = registration.sync, list[bool]()
+
+    async def noted() -> None:
+        synced.append(True)
+        await sync()
+
+    monkeypatch.setattr(registration, "sync", noted)
+    await asyncio.sleep(30)
+    assert not synced, "a look reads from memory while all bookies are writable"
+    await world.kill(ledger.ensemble[1])
+    await asyncio.sleep(9)
+    assert not synced
+    await asyncio.sleep(6)
+    assert synced
+
+
+@pytest.mark.world(bookies=4)
 async def test_nothing_is_lost_while_the_store_is_away_and_shortly_after(
     world: ClientWorld,
 ) -> None:
