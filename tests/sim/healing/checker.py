@@ -59,7 +59,7 @@ class HealingChecker(ReleaseChecker):
 
     def emptied(self, bookie: str) -> None:
         """Record that a bookie that no record names has lost its directory."""
-        self.copies.release(bookie)
+        self.copies.forget(bookie)
         self._held.pop(bookie, None)
         self.fenced.pop(bookie, None)
         for holders in self.stored.values():

@@ -274,6 +274,10 @@ class HealingWorld(ReleaseWorld):
         if name not in self.dead:
             super().restart(name)
 
+    def end_read_only(self) -> None:
+        """All bookies accept writes again."""
+        self.read_only.clear()
+
     def wipe_spare(self, name: str, *, is_fix: bool, is_in_doubt: bool) -> bool:
         """Replace the directory of a bookie that no record names. Return whether this was done."""
         is_named = any(
@@ -312,7 +316,7 @@ class HealingAudit(Audit):
     def check_ledger(self, ledger_id: int, metadata: LedgerMetadata) -> None:
         """Wait until the workers have healed the ledger."""
         world = self.world
-        world.read_only.clear()
+        world.end_read_only()
         if not any(healer.is_alive for healer in world.healers):
             world.start_healers(1)
         world.note_holes()

@@ -34,6 +34,11 @@ class ReleasedCopies(Copies):
             if name == bookie:
                 copies[:] = [one for one in copies if one.acked == NEVER]
 
+    def forget(self, bookie: str) -> None:
+        """Record that a bookie has lost its directory. Unlike a release, this loses LACs too."""
+        self.release(bookie)
+        self._lac.pop(bookie, None)
+
 
 class ReleaseChecker(LossChecker):
     """All invariants of one ledger.
