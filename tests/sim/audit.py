@@ -225,7 +225,7 @@ class Audit:
             for index in write_set(quorum, entry_id):
                 bookie = self.world.bookies[fragment.ensemble[index]]
                 is_absent = bookie.name in writer.machine.absent_bookies
-                if bookie.is_rotten or is_absent:
+                if bookie.is_rotten or bookie.is_in_limbo or is_absent:
                     continue
                 held = bookie.peek(writer.ledger_id, entry_id)
                 require(

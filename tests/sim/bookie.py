@@ -91,6 +91,7 @@ class SimBookie:
         boots: Number of starts.
         directories: Its directories and their disks.
         is_rotten: Whether a bit of its files has flipped.
+        is_in_limbo: Whether it began in limbo after it had lost its directories.
         unanswered: Number of requests that its storage got and has not answered.
         last_adds: The newest adds of writers that it got.
         refuses_adds: Whether it answers all adds with BUSY.
@@ -108,7 +109,7 @@ class SimBookie:
         self.collector: Collector | None = None
         self.latency_us = (20, 400)
         self.settings = replace(SETTINGS, pieces_max=world.options.pieces_max)
-        self.is_rotten = False
+        self.is_rotten = self.is_in_limbo = False
         self.down_us = -1 << 60
         self.unanswered = 0
         self.last_adds: deque[StoredAdd] = deque(maxlen=3)
@@ -492,6 +493,6 @@ class SimBookie:
         )
         self.world.scheduler.run_until(lambda: bool(found))
         code, stored = found[0]
-        is_known = code is Code.OK or code.is_absent or self.is_rotten
+        is_known = code is Code.OK or code.is_absent or self.is_rotten or self.is_in_limbo
         assert is_known, f"{self.name} cannot say: {code}"
         return stored

@@ -16,6 +16,7 @@ from ledgerlog_spark.model import Code, LedgerMetadata
 from ledgerlog_spark.protocol.autorecovery.replicate import messages as r
 from tests.sim.audit import HEALTHY_MS, Audit
 from tests.sim.checker import require
+from tests.sim.directories import DISK_SEEDS
 from tests.sim.disk import SimDisk
 from tests.sim.healing.checker import HealingCheckers
 from tests.sim.healing.jobs import SETTINGS, Job
@@ -147,12 +148,13 @@ class HealingBookie(ReleaseBookie):
         super().add(add, lambda _: None)
 
     def empty(self, *, is_in_doubt: bool) -> None:
-        """Replace the directory by an empty one. The process is down."""
+        """Replace all directories by empty ones. The process is down."""
         self.wipes += 1
-        number = int(self.name.lstrip("b"))
-        disk = SimDisk(Random(self.world.draws.seed * 64 + number + 1_000 * self.wipes))
+        self.is_in_limbo = is_in_doubt
+        seed = self.world.draws.seed * 64 + int(self.name.lstrip("b")) + 1_000 * self.wipes
         first = Manifest(doubt=Doubt(epoch=self.wipes)) if is_in_doubt else None
-        self.directories.empty(0, disk, first)
+        for number in range(len(self.directories.disks)):
+            self.directories.empty(number, SimDisk(Random(seed + DISK_SEEDS * number)), first)
 
 
 class HealingWorld(ReleaseWorld):

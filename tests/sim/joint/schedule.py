@@ -23,6 +23,9 @@ def drawn_joint(draws: Draws) -> JointOptions:
     )
     is_apache = healing.apache_healers > 0
     vacation = draws.pick(VACATIONS, "vacation")
+    # A bookie that leaves takes no copies, and one in limbo needs another place for its copies.
+    spares = 2 if vacation else 1
+    healing = replace(healing, bookies=max(healing.bookies, healing.quorum.ensemble_size + spares))
     return joint_options(
         healing,
         audit_delay_ms=draws.pick((0, 20, 60), "audit delay"),
@@ -90,7 +93,7 @@ def run_joint(
     def play() -> None:
         JointPlan(world).arm()
         Workload(world).run()
-        world.run_for(AFTER_MS + 4 * options.wait_ms)
+        world.run_for(AFTER_MS + options.wait_ms)
         world.audit()
         world.is_over = True
 

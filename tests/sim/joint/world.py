@@ -152,7 +152,6 @@ class JointWorld(HealingWorld):
         self.audits: Audits | None = None
         self.stage: VacationStage | None = None
         super().__init__(seed, options, **rest)
-        self.in_limbo: set[str] = set()
         self.audits = Audits(self)
         self.stage = VacationStage(self)
 
@@ -195,12 +194,6 @@ class JointWorld(HealingWorld):
         if name == BOOKIE and self.stage is not None and self.bookies[name].boots != before:
             self.stage.returns()
 
-    def wipe_spare(self, name: str, *, is_fix: bool, is_in_doubt: bool) -> bool:
-        is_wiped = super().wipe_spare(name, is_fix=is_fix, is_in_doubt=is_in_doubt)
-        if is_wiped:
-            self.in_limbo.discard(name)
-        return is_wiped
-
     def end_read_only(self) -> None:
         """A bookie that leaves stays read-only until its vacation ends."""
 
@@ -213,7 +206,6 @@ class JointWorld(HealingWorld):
         self.store.format_bookie(name, is_fix=True)
         self.checkers.lost(name)
         self.checkers.mark("lost in limbo")
-        self.in_limbo.add(name)
         self.restart(name)
 
     def audit(self) -> None:
@@ -241,8 +233,8 @@ class JointAudit(HealingAudit):
         world = self.world
         if not any(healer.is_alive for healer in world.healers):
             world.start_healers(1)
-        for name in sorted(world.in_limbo):
-            if any(name in fragment.ensemble for fragment in metadata.fragments):
+        for name, bookie in world.bookies.items():
+            if bookie.is_in_limbo and any(name in fragment.ensemble for fragment in metadata.fragments):
                 world.store.note("move", ledger_id, frozenset({name}))
         super().check_ledger(ledger_id, world.store.records[ledger_id].value)
 
