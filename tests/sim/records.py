@@ -25,14 +25,30 @@ class RecordsFromStore:
         self._world = world
         self._name = name
         self._host = host
+        self._sent = self._delivered = 0
+        self._left: set[int] = set()  # locks that may be held after a failure
 
     async def lock(self, ledger_id: int) -> bool:
-        return (
-            await self._ask("lock", lambda: self._world.store.lock(ledger_id, self._host)) is True
-        )
+        answer = await self._ask("lock", lambda: self._world.store.lock(ledger_id, self._host))
+        self._note(ledger_id, is_left=answer is None)
+        return answer is True
 
     async def unlock(self, ledger_id: int) -> None:
-        await self._ask("unlock", lambda: self._world.store.unlock(ledger_id, self._host))
+        def act() -> bool:
+            self._world.store.unlock(ledger_id, self._host)
+            return True
+
+        self._note(ledger_id, is_left=await self._ask("unlock", act) is None)
+
+    async def give_back_left(self) -> None:
+        for ledger_id in sorted(self._left):
+            await self.unlock(ledger_id)
+
+    def _note(self, ledger_id: int, *, is_left: bool) -> None:
+        if is_left:
+            self._left.add(ledger_id)
+        else:
+            self._left.discard(ledger_id)
 
     async def peek(self, ledger_id: int) -> Versioned[LedgerMetadata] | None:
         return await self._load(ledger_id, is_synced=False)
@@ -64,8 +80,13 @@ class RecordsFromStore:
         """Return the answer of the store, or None after a time-out."""
         answered: SimFuture[Any] = self._host.future()
         network = self._world.network
+        self._sent += 1
+        number = self._sent
 
         def arrive() -> None:
+            if number < self._delivered:
+                return  # A session delivers its requests in order: this one was lost.
+            self._delivered = number
             answer = act()
             back = Message(f"{kind}_reply", "zk", self._name, lambda: resolve(answered, answer))
             network.send(back)

@@ -167,7 +167,7 @@ class StoreRequests:
         return m.LockReleased(effect.request)
 
     async def release(self) -> None:
-        """Give the lock back, if this session holds it. An error leaves it to the session's end."""
+        """Give the lock back, if this session holds it. After an error, the worker does it later."""
         lock, self.lock = self.lock, None
         if lock is not None and self._stores.replication_locks.is_held(lock):
             try:

@@ -214,6 +214,7 @@ class ReplicationWorker:
             self._report("session_lost", self._id)
             await self._drop_jobs()
         try:
+            await self._parts.stores.replication_locks.give_back_left()
             await self._begin_jobs()
         except LedgerLogError as error:
             self._report("queue_failed", error)

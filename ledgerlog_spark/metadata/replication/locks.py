@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledgerlog_spark.errors import MetadataUnknownError
+from ledgerlog_spark.errors import LedgerLogError, MetadataUnknownError
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.held_nodes import HeldNodes
 from ledgerlog_spark.metadata.replication.decoding import decoded
@@ -11,6 +11,10 @@ from ledgerlog_spark.model import Version
 from ledgerlog_spark.wire.underreplication import LOCKS, decode_holder, encode_holder, lock_path
 
 ATTEMPTS_MAX = 8
+LEFT_MAX = 1_000
+"""Locks that are remembered without a caller. Those beyond end with the session."""
+RETURNS_MAX = 16
+"""Locks without a caller that one call gives back."""
 FIRST_VERSION = Version(0, 0)
 """The version of a node that was created and never written. Transactions compare the number."""
 
@@ -33,25 +37,43 @@ class ReplicationLocks:
         self._guarded_session = 0
         self._taken: set[int] = set()  # ledgers whose locks callers have, in `_taken_in`
         self._taken_in = 0  # the session
+        # Ledgers whose locks this session may hold without a caller, because a call failed.
+        self._left: set[int] = set()
 
     async def acquire(self, ledger_id: int, holder: str) -> HeldLock | None:
         """Implements `LedgerLocks.acquire`. After a lost reply, the owner of the node decides.
 
         All callers of this object share a session, so a set of ledgers separates them.
         """
-        if self._taken_in != self._tree.session_id:
-            self._taken, self._taken_in = set(), self._tree.session_id
+        self._begin_session()
         taken = self._taken
         if ledger_id in taken:
             return None
         taken.add(ledger_id)
         lock: HeldLock | None = None
+        is_known = False
         try:
             lock = await self._acquire(ledger_id, holder)
+            is_known = True
         finally:
             if lock is None:
                 taken.discard(ledger_id)
+            if taken is self._taken:
+                self._note(ledger_id, is_left=not is_known)
         return lock
+
+    def _begin_session(self) -> None:
+        """Forget the locks of an earlier session, which have ended with it."""
+        if self._taken_in != self._tree.session_id:
+            self._taken, self._taken_in = set(), self._tree.session_id
+            self._left.clear()
+
+    def _note(self, ledger_id: int, *, is_left: bool) -> None:
+        """Remember whether this session may hold a lock that no caller has."""
+        if not is_left:
+            self._left.discard(ledger_id)
+        elif len(self._left) < LEFT_MAX:
+            self._left.add(ledger_id)
 
     async def _acquire(self, ledger_id: int, holder: str) -> HeldLock | None:
         path, data = self._root + lock_path(ledger_id), encode_holder(holder)
@@ -92,8 +114,31 @@ class ReplicationLocks:
 
     async def release(self, ledger_id: int) -> None:
         """Give the lock back. Do nothing if this session does not hold the lock."""
-        self._taken.discard(ledger_id)
-        await self._held.release(self._root + lock_path(ledger_id))
+        self._begin_session()
+        taken = self._taken
+        is_known = False
+        try:
+            await self._held.release(self._root + lock_path(ledger_id))
+            is_known = True
+        finally:
+            taken.discard(ledger_id)
+            if taken is self._taken:
+                self._note(ledger_id, is_left=not is_known)
+
+    async def give_back_left(self) -> None:
+        """Implements `LedgerLocks.give_back_left`."""
+        self._begin_session()
+        taken = self._taken
+        for ledger_id in sorted(self._left)[:RETURNS_MAX]:
+            if taken is not self._taken:
+                return
+            if ledger_id in taken:
+                continue
+            taken.add(ledger_id)  # until it is given back, no caller of this session takes it
+            try:
+                await self.release(ledger_id)
+            except LedgerLogError:
+                return
 
     async def holder(self, ledger_id: int) -> str | None:
         """Implements `LedgerLocks.holder`."""

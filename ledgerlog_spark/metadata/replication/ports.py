@@ -71,6 +71,13 @@ class LedgerLocks(Protocol):
     async def release(self, ledger_id: int) -> None:
         """Give the lock back. Do nothing if this session does not hold the lock."""
 
+    async def give_back_left(self) -> None:
+        """Give back some locks that no caller has, because `acquire` or `release` failed.
+
+        A session may live for weeks, and no other worker takes these locks meanwhile. An error
+        leaves them for the next call.
+        """
+
     async def holder(self, ledger_id: int) -> str | None:
         """The id that the holder stored; None for a free lock."""
 

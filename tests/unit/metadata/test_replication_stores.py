@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from ledgerlog_spark.errors import MetadataUnknownError, MetadataVersionError
+from ledgerlog_spark.errors import MetadataError, MetadataUnknownError, MetadataVersionError
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.ordered import in_order
-from ledgerlog_spark.metadata.replication.locks import ReplicationLocks
+from ledgerlog_spark.metadata.replication.locks import LEFT_MAX, RETURNS_MAX, ReplicationLocks
 from ledgerlog_spark.metadata.replication.ports import Check, Walk, WalkPosition
 from ledgerlog_spark.metadata.settled_writes import CONFLICTS_MAX, update_node
 from ledgerlog_spark.metadata.stores import MetadataStores
@@ -20,6 +21,8 @@ from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.testing.memory.tree import Fault, MemoryTree
 from ledgerlog_spark.wire.known_bookie import KnownBookie, KnownDirectory
 from ledgerlog_spark.wire.repair_notes import Hole, Holes, Vacation, VacationKind, VacationPhase
+from ledgerlog_spark.wire.underreplication import lock_path
+from tests.fixtures.metadata_worlds import memory_tree
 
 ROOT = "/ledgers"
 BOOKIE = "b1:3181"
@@ -143,6 +146,94 @@ async def test_a_lock_whose_answers_are_all_lost_is_unknown() -> None:
     tree.inject(*[Fault.REQUEST_LOST] * 8)
     with pytest.raises(MetadataUnknownError):
         await locks.acquire(7, "w1")
+
+
+@pytest.mark.parametrize("failure", [Fault.REPLY_LOST, Fault.NOT_SENT])
+async def test_a_lock_that_could_not_be_given_back_is_given_back_later(failure: Fault) -> None:
+    nodes = MemoryNodes()
+    first, second = await stores_on(nodes), await stores_on(nodes)
+    locks = first.replication_locks
+    assert await locks.acquire(8, "w1") is not None
+    assert await locks.acquire(7, "w1") is not None
+    memory_tree(first).inject(*[Fault.REQUEST_LOST] * 3, failure, *[Fault.REQUEST_LOST] * 4)
+    with contextlib.suppress(MetadataError):
+        await locks.release(7)
+    with contextlib.suppress(MetadataError):
+        await locks.give_back_left()  # fails as well
+    await locks.give_back_left()
+    assert await second.replication_locks.acquire(7, "w2") is not None
+    assert await second.replication_locks.acquire(8, "w2") is None
+
+
+async def test_a_lock_with_an_unknown_outcome_is_given_back_or_taken_again() -> None:
+    nodes = MemoryNodes()
+    first, second = await stores_on(nodes), await stores_on(nodes)
+    locks = first.replication_locks
+    assert await locks.acquire(1, "w1") is not None
+    tree = memory_tree(first)
+    for ledger_id in (7, 8):
+        tree.inject(Fault.DELAYED, *[Fault.REQUEST_LOST] * 7)
+        with pytest.raises(MetadataUnknownError):
+            await locks.acquire(ledger_id, "w1")
+        tree.deliver_delayed()
+    assert await second.replication_locks.acquire(7, "w2") is None
+    assert await locks.acquire(8, "w1") is not None  # the caller takes it again
+    await locks.give_back_left()
+    assert await second.replication_locks.acquire(7, "w2") is not None
+    assert await second.replication_locks.acquire(8, "w2") is None
+
+
+async def test_locks_of_an_earlier_session_are_not_given_back() -> None:
+    tree = Disturbed(MemoryNodes())
+    stores = await stores_on(tree.nodes, tree)
+    locks = stores.replication_locks
+    assert await locks.acquire(7, "w1") is not None
+    tree.inject(*[Fault.REQUEST_LOST] * 4)
+    with pytest.raises(MetadataUnknownError):
+        await locks.release(7)
+    tree.expire_session()
+    assert await locks.acquire(7, "w1") is not None
+    await locks.give_back_left()
+    assert await locks.holder(7) == "w1"
+
+
+async def test_a_limited_number_of_locks_is_left_and_given_back_at_a_time() -> None:
+    tree = Disturbed(MemoryNodes())
+    stores = await stores_on(tree.nodes, tree)
+    locks = stores.replication_locks
+    for ledger_id in range(LEFT_MAX + 1):
+        assert await locks.acquire(ledger_id, "w1") is not None
+        tree.inject(*[Fault.REQUEST_LOST] * 4)
+        with pytest.raises(MetadataUnknownError):
+            await locks.release(ledger_id)
+    held = f"{ROOT}/underreplication/locks"
+    await locks.give_back_left()
+    assert len(await tree.children(held)) == LEFT_MAX + 1 - RETURNS_MAX
+    for _ in range(LEFT_MAX // RETURNS_MAX + 1):
+        await locks.give_back_left()
+    assert await tree.children(held) == [lock_path(LEFT_MAX).rpartition("/")[2]]
+
+
+async def test_the_cookie_of_a_bookie_that_returns_at_the_last_moment_stays() -> None:
+    tree = Disturbed(MemoryNodes())
+    stores = await stores_on(tree.nodes, tree)
+    bookie = await stores_on(tree.nodes)
+    await stores.registration.write_cookie("b1", b"cookie", None)
+    leaving = Vacation(VacationKind.DECOMMISSION, VacationPhase.VACATING)
+    version = await stores.vacations.write("b1", leaving, None)
+    found = await stores.registration.read_cookie("b1")
+    assert found is not None
+
+    async def come_back() -> None:
+        tree.before = None
+        await bookie.vacations.write("b1", replace(leaving, returns=1), version)
+
+    tree.before = come_back
+    with pytest.raises(MetadataVersionError):
+        await stores.vacations.write_and_delete_cookie(
+            "b1", replace(leaving, phase=VacationPhase.VACATED), version, found.version
+        )
+    assert await bookie.registration.read_cookie("b1") is not None
 
 
 async def test_conflicts_of_an_update_are_bounded() -> None:
