@@ -393,7 +393,6 @@ _IDENTITIES = [
         "znodes.SetNode(path, encode_note(vacation), version),",
         "znodes.SetNode(path, encode_note(vacation), None),",
         "the cookie of a bookie that has come back is deleted",
-        equivalent="the call reads both versions before; the window is one request of the store",
     ),
     Mutation(
         "vacated_bookie_is_not_retired",
