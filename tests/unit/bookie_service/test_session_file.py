@@ -26,6 +26,10 @@ def file_of(directory: Path) -> SessionFile:
     return SessionFile(directory, boot_id=directory.parent / "boot_id")
 
 
+def names_in(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()]
+
+
 async def killed_process(directory: Path, nodes: MemoryNodes) -> MemoryTree:
     """The session of a killed process. Its node exists, and the process will not close it."""
     tree = MemoryTree(nodes)
@@ -97,4 +101,4 @@ async def test_store_that_does_not_answer_delays_nothing(directory: Path) -> Non
 
 async def test_the_end_of_the_last_session_writes_nothing(directory: Path) -> None:
     await file_of(directory).end_last(MemoryTree())
-    assert [path.name for path in directory.iterdir()] == ["LOCK"]
+    assert names_in(directory) == ["LOCK"]
