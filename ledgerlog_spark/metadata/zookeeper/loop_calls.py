@@ -21,7 +21,7 @@ class LoopCalls:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, is_busy: Callable[[], bool]) -> None:
-        """`is_busy` tells whether many calls are expected. The loop calls it."""
+        """`is_busy` returns whether many calls are expected. The loop calls it."""
         self._loop = loop
         self._is_busy = is_busy
         self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()

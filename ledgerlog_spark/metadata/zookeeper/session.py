@@ -39,9 +39,9 @@ from ledgerlog_spark.errors import (
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.store_clock import StoreClock
 from ledgerlog_spark.metadata.tree import CancelWatch, OnChange
-from ledgerlog_spark.metadata.zookeeper.answer import Answer
 from ledgerlog_spark.metadata.zookeeper.loop_calls import LoopCalls
 from ledgerlog_spark.metadata.zookeeper.probe import newest_transaction_id, stop
+from ledgerlog_spark.metadata.zookeeper.request_result import RequestResult
 from ledgerlog_spark.metadata.zookeeper.requests import (
     LOST,
     error_of,
@@ -64,7 +64,7 @@ RECONNECT_DELAY_SECONDS_MAX = 1.0
 SESSION_ID_SIZE_BYTES = 8
 PROBE_SECONDS = 2.0
 MANY_PENDING = 32
-"""With so many pending requests, answers that come within a millisecond wake the loop once."""
+"""From this number of pending requests on, the answers of one millisecond wake the loop once."""
 
 # kazoo logs each failed attempt to connect. Without a handler, Python would print these lines, so
 # this handler drops them. The failures that matter reach the callers as errors.
@@ -416,7 +416,7 @@ class ZookeeperSession:
         self._pending.add(future)
         future.add_done_callback(self._pending.discard)
         # kazoo's methods would pass each answer through two of its threads.
-        self._client._call(request, Answer(self._on_loop, future))  # noqa: SLF001 (no public way)
+        self._client._call(request, RequestResult(self._on_loop, future))  # noqa: SLF001 (no public way)
         try:
             async with asyncio.timeout_at(deadline):
                 return await future

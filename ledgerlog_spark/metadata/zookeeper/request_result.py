@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Answer:
+class RequestResult:
     """Takes the place of kazoo's result of a request. Only the first call of it has an effect.
 
     kazoo's own result calls its callbacks on another thread, so each answer would wake two threads.
