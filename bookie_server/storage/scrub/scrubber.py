@@ -187,9 +187,7 @@ class Scrubber:
     def _note_damaged(
         self, file: FinishedFile, offset: int, ledger_id: int, entry_ids: Sequence[int]
     ) -> None:
-        # Otherwise, a cached header could hide the damage from the add that replaces an entry.
-        self._reader.forget_record(file, offset)
-        self.damaged.add(ledger_id, entry_ids)
+        self._let_repair(file, offset, ledger_id, entry_ids)
         self.on_damaged(file.entry.slot, ledger_id, entry_ids)
 
     def note_read(self, ledger_id: int, entry_id: int, error: CorruptRecordError) -> None:
@@ -203,8 +201,14 @@ class Scrubber:
             return
         for file in self._keeper.finished:
             if file.entry.slot == slot:
-                self._reader.forget_record(file, offset)
-                self.damaged.add(ledger_id, (entry_id,))
+                self._let_repair(file, offset, ledger_id, (entry_id,))
+
+    def _let_repair(
+        self, file: FinishedFile, offset: int, ledger_id: int, entry_ids: Sequence[int]
+    ) -> None:
+        # Otherwise, a cached header could hide the damage from the add that replaces an entry.
+        self._reader.forget_record(file, offset)
+        self.damaged.add(ledger_id, entry_ids)
 
     async def _keep(self, position: ScrubPosition) -> None:
         if position != self.position:
