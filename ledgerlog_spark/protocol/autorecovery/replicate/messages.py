@@ -176,7 +176,7 @@ class ListEntries:
 
 @dataclass(frozen=True, slots=True)
 class ForceEntries:
-    """Make all entries of the ledger that the bookie received before durable: `EntriesForced`.
+    """Sync all entries of the ledger that the bookie has received: `EntriesForced`.
 
     `entry_id` is an entry that the bookie holds.
     """
