@@ -466,7 +466,7 @@ class Bookie:
         self._registration.set_read_only(read_only=not self._storage.is_writable)
 
     def _note_doubt(self, record: DirectoryRecord) -> None:
-        """Date a doubt that the storage has raised while the bookie serves."""
+        """Store a date for a doubt that the storage has raised while the bookie serves."""
         assert self._storage is not None, "storage reports before it is open"
         _logger.warning("doubt_raised", epoch=self._storage.doubt.epoch)
         record.note_doubt(self._tasks)

@@ -2,7 +2,8 @@
 
 After each event, the process writes one JSON object as a line of standard output. Events are its
 start and its end, its election, each ledger that was healed or could not be healed, a lost session,
-and an unreachable ZooKeeper. Several such processes may run. One of them audits, and all heal.
+and an unreachable ZooKeeper. Several such processes may run. One of them audits, and all of them
+heal ledgers.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class ControlReads(Protocol):
 
 @dataclass(slots=True)
 class CopyCounters:
-    """What the jobs of a worker have copied."""
+    """The number of entries and bytes that the jobs of a worker have copied."""
 
     entries_copied: int = 0
     bytes_copied: int = 0
@@ -124,7 +124,7 @@ class BookieRequests:
     async def _force(self, ledger_id: int, effect: m.ForceEntries) -> m.EntriesForced:
         """Read an entry as a recovery does. The bookie answers after all earlier adds are durable.
 
-        A bookie without a control service has none of these reads, and gets no request.
+        A bookie without a control service does not support this read, so it gets no request.
         """
         request = ReadEntry(ledger_id, effect.entry_id, is_recovery=True)
         code, _ = await self._reply(partial(self._control.read, effect.bookie_id, request))
@@ -203,7 +203,7 @@ def verified_copies(
 
 
 def _ids_of(copies: tuple[m.Copy, ...]) -> range | tuple[int, ...]:
-    """The ids of the copies; a range if they are consecutive, which is encoded shorter."""
+    """The ids of the copies; as a range if they are consecutive, because it is encoded shorter."""
     first, last = copies[0].entry_id, copies[-1].entry_id
     if last - first + 1 == len(copies):
         return range(first, last + 1)
