@@ -1,7 +1,9 @@
-"""How fast does a worker copy the entries of a dead bookie, compared with appends in the same run?
+"""How fast are the entries of a lost bookie copied, compared with appends in the same run?
 
-A client writes ledgers with entries of 64 KiB to three of four bookies. Then a bookie is killed
-with SIGKILL, the ledgers that name it are marked, and a worker of a process of its own heals them.
+In each round, a client writes ledgers with entries of 64 KiB to three of four bookies. Then a
+bookie is killed with SIGKILL, and the ledgers that name it are marked. `ledgerlog autorecovery run`
+heals them in a process of its own. It has no limit of bytes per second. The time runs from the
+moment when auto-recovery is enabled until the last of these ledgers is healed.
 """
 
 from __future__ import annotations
@@ -10,34 +12,29 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import ledgerlog_spark as ll
 from benchmarks.machine import median
 from benchmarks.options import parsed
 from benchmarks.report import Figure, show
-from ledgerlog_spark.metadata.stores import open_metadata
+from ledgerlog_spark.composition import metadata
 
 if TYPE_CHECKING:
     from ledgerlog_spark.client.blocking.client import BlockingClient
-    from ledgerlog_spark.local.cluster import LocalCluster
 
-LEDGERS = 16
+LEDGERS = 32
 ENTRIES = 256
 ENTRY_SIZE_BYTES = 1 << 16
-PENDING = 64
-WORKER = """
-import asyncio, sys
-from ledgerlog_spark.autorecovery.daemon import AutoRecoveryDaemon
-from ledgerlog_spark.autorecovery.replicate.worker import WorkerSettings
-
-def write_line(line):
-    sys.stdout.write(line + chr(10))
-    sys.stdout.flush()
-
-asyncio.run(AutoRecoveryDaemon(sys.argv[1], "worker:1", write_line, WorkerSettings()).run())
-"""
+PENDING_MAX = 64
+LOST = "bookie-1"
+RATIO_MIN = 0.5
+SECONDS_MAX = 120.0
+"""For each wait: until a registration ends, until the worker begins, until all are healed."""
 
 
 def appended(client: BlockingClient) -> tuple[list[int], float]:
@@ -49,7 +46,7 @@ def appended(client: BlockingClient) -> tuple[list[int], float]:
             pending = []
             for _ in range(ENTRIES):
                 pending.append(ledger.append_async(payload))
-                if len(pending) > PENDING:
+                if len(pending) > PENDING_MAX:
                     pending.pop(0).result()
             for one in pending:
                 one.result()
@@ -58,72 +55,100 @@ def appended(client: BlockingClient) -> tuple[list[int], float]:
     return ids, LEDGERS * ENTRIES * ENTRY_SIZE_BYTES / seconds
 
 
-async def mark(uri: str, ids: list[int], name: str) -> int:
-    """Mark the ledgers that name a bookie, after its registration has ended. Count them."""
-    stores = await open_metadata(uri)
-    try:
+async def marked(uri: str, ids: list[int], name: str) -> set[int]:
+    """Disable auto-recovery, and mark the ledgers that name a bookie when it is not registered."""
+    async with metadata(uri) as stores:
+        await stores.recovery_switch.disable()
+        end = time.monotonic() + SECONDS_MAX
         while name in await stores.registration.writable():
+            if time.monotonic() > end:
+                sys.exit(f"rereplicate: {name} is registered {SECONDS_MAX:.0f} s after its death")
             await asyncio.sleep(0.1)
-        count = 0
+        found = set()
         for ledger_id in ids:
-            metadata = (await stores.ledgers.load(ledger_id)).value
-            if any(name in fragment.ensemble for fragment in metadata.fragments):
+            record = (await stores.ledgers.load(ledger_id)).value
+            if any(name in fragment.ensemble for fragment in record.fragments):
                 await stores.marks.mark(ledger_id, [name])
-                count += 1
-        return count
-    finally:
-        await stores.close()
+                found.add(ledger_id)
+        return found
 
 
-def copied(uri: str, cluster: LocalCluster, ids: list[int], name: str) -> float:
-    """Kill a bookie, and heal its ledgers. Return the copied bytes in a second.
-
-    The time begins with the first mark, so the last mark is written while the worker copies.
-    """
-    worker = subprocess.Popen(
-        [sys.executable, "-c", WORKER, uri], stdout=subprocess.PIPE, text=True
+@contextmanager
+def recovery(uri: str) -> Iterator[Iterator[dict[str, Any]]]:
+    """Yield the events of auto-recovery in a process of its own, which ends after SECONDS_MAX."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ledgerlog_spark.cli", "autorecovery", "run", "-u", uri],
+        stdout=subprocess.PIPE,
+        text=True,
     )
+    ending = threading.Timer(SECONDS_MAX, process.kill)
+    ending.start()
+    assert process.stdout is not None
     try:
-        assert worker.stdout is not None
-        while json.loads(worker.stdout.readline())["event"] != "started":
-            pass
-        cluster.kill(name)
-        begun, size_bytes = time.perf_counter(), 0
-        left = asyncio.run(mark(uri, ids, name))
-        while left:
-            event = json.loads(worker.stdout.readline())
-            if event["event"] == "job" and event["outcome"] == "healed":
-                size_bytes += event["bytes_copied"]
-                left -= 1
-        return size_bytes / (time.perf_counter() - begun)
+        yield map(json.loads, process.stdout)
     finally:
-        worker.terminate()
-        worker.wait()
+        ending.cancel()
+        process.terminate()
+        process.wait(SECONDS_MAX)
+        process.stdout.close()
+
+
+async def enabled(uri: str) -> float:
+    """Enable auto-recovery. Return the time just before, in ms of the wall clock."""
+    async with metadata(uri) as stores:
+        begun_ms = time.time_ns() / 1e6
+        await stores.recovery_switch.enable()
+        return begun_ms
+
+
+def copied(uri: str, ids: list[int], name: str) -> float:
+    """Heal the ledgers that name a lost bookie. Return the copied bytes in a second."""
+    left, size_bytes = asyncio.run(marked(uri, ids, name)), 0
+    with recovery(uri) as events:
+        next(events)  # it has started
+        begun_ms = asyncio.run(enabled(uri))
+        for event in events:
+            if event["event"] == "job" and event["ledger_id"] in left:
+                size_bytes += event["bytes_copied"]
+                if event["outcome"] == "healed":
+                    left.remove(event["ledger_id"])
+                if not left:
+                    return 1e3 * size_bytes / (event["time_ms"] - begun_ms)
+    sys.exit(f"rereplicate: {len(left)} ledgers are not healed after {SECONDS_MAX:.0f} s")
 
 
 def main() -> None:
     """Measure appends and copies in turn. Each round has a cluster of its own."""
-    options = parsed(__doc__, rounds=3)
+    options = parsed(__doc__, rounds=5)
     appends, copies = [], []
     for _ in range(options.rounds):
         with (
-            ll.local_cluster(bookies=4, directory=options.directory) as cluster,
+            ll.local_cluster(bookies=4, directory=options.directory, upkeep=False) as cluster,
             ll.connect(cluster.metadata_service_uri) as client,
         ):
-            uri = cluster.metadata_service_uri
             ids, rate = appended(client)
             appends.append(rate / 1e6)
-            copies.append(copied(uri, cluster, ids, "bookie-0") / 1e6)
-    figure = Figure(
-        "re-replication, 64 KiB entries",
-        median(copies),
-        "MB/s",
-        tuple(copies),
-        goal=0.5 * median(appends),
-        limit=median(appends),
-        limit_of="appends",
-    )
-    show("rereplicate", [figure], as_json=options.json)
+            cluster.kill(LOST)
+            copies.append(copied(cluster.metadata_service_uri, ids, LOST) / 1e6)
+    ratios = tuple(copy / append for copy, append in zip(copies, appends, strict=True))
+    figures = [
+        Figure(
+            "re-replication, 64 KiB entries",
+            median(copies),
+            "MB/s",
+            tuple(copies),
+            limit=median(appends),
+            limit_of="MB/s, appends by a client",
+        ),
+        Figure(
+            "re-replication, divided by the rate of appends",
+            median(list(ratios)),
+            "x",
+            ratios,
+            goal=RATIO_MIN,
+        ),
+    ]
+    show("rereplicate", figures, as_json=options.json)
 
 
 if __name__ == "__main__":
