@@ -43,9 +43,18 @@ class Copying:
         self._worker_free_ms = 0.0
         self._free_ms = [0.0] * targets
         self._events: list[tuple[float, int, Callable[[int], None]]] = []
+        self._ending: set[int] = set()
         self._adding: dict[int, tuple[float, AddLoad, ExitStack]] = {}
-        for job in range(jobs):
+        self.start(range(jobs))
+
+    def start(self, jobs: range) -> None:
+        """Let more jobs copy."""
+        for job in jobs:
             heappush(self._events, (self.now_ms, job, self._read))
+
+    def end_after_add(self, jobs: range) -> None:
+        """Let these jobs end when their add has ended."""
+        self._ending.update(jobs)
 
     def run(self, seconds: float) -> float:
         """Copy for some seconds. Return the runs that targets stored in a second."""
@@ -73,7 +82,8 @@ class Copying:
         begun_ms, load, stack = self._adding.pop(job)
         stack.close()
         self.pace.add_took(self.now_ms - begun_ms, self.now_ms, load)
-        self._read(job)
+        if job not in self._ending:
+            self._read(job)
 
 
 def test_a_limit_spreads_the_bytes_over_the_time() -> None:
@@ -160,6 +170,25 @@ def test_adds_that_only_wait_for_each_other_are_not_slow(jobs: int, targets: int
     busy = Copying(jobs, targets, worker_run_ms=8)
     busy.run(10)
     assert busy.factor_min == 1
+
+
+@pytest.mark.parametrize("worker_run_ms", [1, 50])
+def test_more_or_fewer_jobs_do_not_make_targets_slow(worker_run_ms: float) -> None:
+    """The targets limit the rate in the first case, and the worker in the second."""
+    copying = Copying(1, 8, worker_run_ms)
+    copying.run(10)
+    copying.start(range(1, 8))
+    copying.run(10)
+    copying.end_after_add(range(1, 8))
+    copying.run(10)
+    assert copying.factor_min == 1
+
+
+def test_one_fast_add_is_not_the_usual_time() -> None:
+    pace = CopyPace()
+    for step in range(100):
+        took(pace, 1 if step == 0 else 5, 1e6 + 100 * step)
+        assert pace.factor == 1
 
 
 @pytest.mark.parametrize("targets", [1, 3])
