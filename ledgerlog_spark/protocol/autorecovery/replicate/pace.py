@@ -25,7 +25,7 @@ cluster that stays slower counts as usual after some minutes."""
 FIRST_ADDS = 32
 """The usual time is the mean of so many adds, before targets may be slow."""
 FIXED_BYTES = 64 << 10
-"""An add takes at least the time of so many bytes: small and large runs are compared by this."""
+"""An add takes at least the time of this number of bytes, so runs of all sizes are compared."""
 UNLIMITED_RATE_MIN = 1 << 20
 """Without a limit, bytes per second that are always copied."""
 
