@@ -146,6 +146,7 @@ sim-heal: $(STAMP) ## Run HEAL_SCHEDULES random schedules of replication workers
 	$(BIN)/python -m tests.sim.auditor --schedules $(HEAL_SCHEDULES) --seed $(SEED)
 	$(BIN)/python -m tests.sim.auditor --copies --schedules $(HEAL_SCHEDULES) --seed $(SEED)
 	$(BIN)/python -m tests.sim.vacate --schedules $(HEAL_SCHEDULES) --seed $(SEED)
+	$(BIN)/python -m tests.sim.joint --schedules $(HEAL_SCHEDULES) --seed $(SEED) --workers $(CORES)
 
 sim-coverage: $(STAMP) ## Show what the schedules of the simulators reach, and what they never reach and why
 	$(BIN)/python -m tests.sim --coverage --workers $(CORES)

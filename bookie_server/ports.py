@@ -304,8 +304,8 @@ class LockableRecords(Protocol):
     async def unlock(self, ledger_id: int) -> None:
         """Give the lock back, if this bookie holds it."""
 
-    async def give_back_left(self) -> None:
-        """Give back some locks that this bookie may hold because `lock` or `unlock` failed."""
+    async def release_left(self) -> None:
+        """Release some locks that this bookie may hold because `lock` or `unlock` failed."""
 
     async def peek(self, ledger_id: int) -> Versioned[LedgerMetadata] | None:
         """Return a record that may be old, or None if it does not exist or cannot be read."""

@@ -63,7 +63,7 @@ class Releaser:
     async def release_some(self) -> Released:
         """Look up the next ledgers that got no add for a long time, and release some of them."""
         looked_up = released = kept = 0
-        await self._records.give_back_left()
+        await self._records.release_left()
         for ledger_id in await self._next_ledgers():
             if self._is_stopped or released + kept >= RELEASES_PER_PASS_MAX:
                 break

@@ -51,7 +51,7 @@ class AutoRecovery:
         Args:
             member_id: The id of the bookie, or `host:port` of the daemon.
             stores: The stores of the cluster, which this object does not close.
-            report: Gets what happens.
+            report: Called with each event.
             worker: The limits of the worker.
             audit: The settings of the auditor.
             vacating: The times of vacations.
@@ -97,7 +97,7 @@ class AutoRecovery:
 async def _for_ever(name: str, run: Callable[[], Awaitable[None]], report: Report) -> None:
     """Run a part, and restart it after an unexpected error, which is reported.
 
-    Without this, a defect of one part would end all three, in a bookie even without a message.
+    Otherwise a defect of one part would end all three parts, and in a bookie without a message.
     """
     now_s = asyncio.get_running_loop().time
     failures = 0

@@ -256,7 +256,7 @@ _JOB = [
     Mutation(
         "an_unavailable_store_is_a_conflict",
         JOB,
-        '        if written.outcome is MetadataOutcome.UNAVAILABLE:\n            return '
+        "        if written.outcome is MetadataOutcome.UNAVAILABLE:\n            return "
         'JobOutcome.UNAVAILABLE, ""\n        return JobOutcome.CONFLICTS',
         "        return JobOutcome.CONFLICTS",
         "a worker copies again and again while the store is away",
@@ -487,7 +487,7 @@ _OTHERS = [
         "        if not is_left:\n            self._left.discard(ledger_id)\n        elif",
         "        if not is_left:\n            pass\n        elif",
         "a lock is deleted under the job that has it",
-        equivalent="`give_back_left` leaves out what a caller has, and a second return does nothing",
+        equivalent="`release_left` leaves out what a caller has, and a second return does nothing",
     ),
     Mutation(
         "locks_of_an_old_session_are_given_back",
@@ -500,14 +500,14 @@ _OTHERS = [
     Mutation(
         "a_pass_gives_no_left_locks_back",
         "bookie_server/service/releaser.py",
-        "        await self._records.give_back_left()\n",
+        "        await self._records.release_left()\n",
         "",
         "a lost answer of a bookie keeps a ledger from all workers for weeks",
     ),
     Mutation(
         "a_worker_gives_no_left_locks_back",
         "ledgerlog_spark/autorecovery/replicate/worker.py",
-        "            await self._parts.stores.replication_locks.give_back_left()\n",
+        "            await self._parts.stores.replication_locks.release_left()\n",
         "",
         "a lost answer of a worker keeps a ledger from all others for weeks",
     ),

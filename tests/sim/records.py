@@ -40,7 +40,7 @@ class RecordsFromStore:
 
         self._note(ledger_id, is_left=await self._ask("unlock", act) is None)
 
-    async def give_back_left(self) -> None:
+    async def release_left(self) -> None:
         for ledger_id in sorted(self._left):
             await self.unlock(ledger_id)
 

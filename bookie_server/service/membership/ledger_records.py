@@ -109,15 +109,15 @@ class StoreLedgerRecords:
             return False
 
     async def unlock(self, ledger_id: int) -> None:
-        """Give the lock back. After a failure, a later `give_back_left` does this."""
+        """Give the lock back. After a failure, a later `release_left` does this."""
         try:
             await self._locks.release(ledger_id)
         except MetadataError as error:
             _log_failed_release(ledger_id, error)
 
-    async def give_back_left(self) -> None:
-        """Give back some locks that are left after failures."""
-        await self._locks.give_back_left()
+    async def release_left(self) -> None:
+        """Release some locks that are left after failures."""
+        await self._locks.release_left()
 
     async def peek(self, ledger_id: int) -> Versioned[LedgerMetadata] | None:
         """Return the record of a ledger without a sync."""

@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 async def run_vacations(
     member_id: str, stores: MetadataStores, settings: VacatingSettings | None = None
 ) -> None:
-    """Look for vacations, and run each of them to its end. Runs until the caller cancels it.
+    """Run each vacation to its end, and look for further ones, until this call is cancelled.
 
     The lease only saves work: a process that has lost it may still run, because each write compares
     versions. One vacation runs at a time, in the order of the bookies' ids.

@@ -1,4 +1,4 @@
-"""The locks of ledgers that re-replication takes, Apache's and that of ledgerlog."""
+"""The locks of ledgers, which re-replication of Apache and of ledgerlog takes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ATTEMPTS_MAX = 8
 LEFT_MAX = 1_000
 """Locks that are remembered without a caller. Those beyond end with the session."""
 RETURNS_MAX = 16
-"""Locks without a caller that one call gives back."""
+"""Locks without a caller that one call releases."""
 FIRST_VERSION = Version(0, 0)
 """The version of a node that was created and never written. Transactions compare the number."""
 
@@ -26,7 +26,8 @@ class ReplicationLocks:
     worker that has lost its session may still write: only versions protect the metadata.
 
     Each session with a lock also has a *guard*, an ephemeral node whose name is the session's id.
-    Transactions check it. So a change that was decided in one session is never made in another one.
+    Transactions check it. So a change that was decided in one session is never made in another
+    session.
     """
 
     def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
@@ -113,7 +114,7 @@ class ReplicationLocks:
         return None if stat is None else stat.owner
 
     async def release(self, ledger_id: int) -> None:
-        """Give the lock back. Do nothing if this session does not hold the lock."""
+        """Release the lock. Do nothing if this session does not hold the lock."""
         self._begin_session()
         taken = self._taken
         is_known = False
@@ -125,8 +126,8 @@ class ReplicationLocks:
             if taken is self._taken:
                 self._note(ledger_id, is_left=not is_known)
 
-    async def give_back_left(self) -> None:
-        """Implements `LedgerLocks.give_back_left`."""
+    async def release_left(self) -> None:
+        """Implements `LedgerLocks.release_left`."""
         self._begin_session()
         taken = self._taken
         for ledger_id in sorted(self._left)[:RETURNS_MAX]:
@@ -134,7 +135,7 @@ class ReplicationLocks:
                 return
             if ledger_id in taken:
                 continue
-            taken.add(ledger_id)  # until it is given back, no caller of this session takes it
+            taken.add(ledger_id)  # until it is released, no caller of this session takes it
             try:
                 await self.release(ledger_id)
             except LedgerLogError:

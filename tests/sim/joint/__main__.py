@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.sim.healing.mutations import MUTATIONS, applied
+from tests.sim.joint.mutations import MUTATIONS, applied
 from tests.sim.joint.schedule import run_joint
 from tests.sim.search import Search
 

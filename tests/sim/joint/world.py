@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 from ledgerlog_spark.model import Code, LedgerMetadata, Version, Versioned
+from tests.sim.audit import HEALTHY_MS
 from tests.sim.checker import require
 from tests.sim.copies import Promise
 from tests.sim.faults import Faults
-from tests.sim.audit import HEALTHY_MS
 from tests.sim.healing.checker import HealingChecker, HealingCheckers
 from tests.sim.healing.store import HealingStore
-from tests.sim.healing.world import HealingAudit, HealingBookie, HealingOptions, HealingWorld
+from tests.sim.healing.world import HealingAudit, HealingOptions, HealingWorld
 from tests.sim.joint.audits import Audits
 from tests.sim.joint.vacation import VacationStage
 from tests.sim.vacate.world import BOOKIE
@@ -234,7 +234,9 @@ class JointAudit(HealingAudit):
         if not any(healer.is_alive for healer in world.healers):
             world.start_healers(1)
         for name, bookie in world.bookies.items():
-            if bookie.is_in_limbo and any(name in fragment.ensemble for fragment in metadata.fragments):
+            if bookie.is_in_limbo and any(
+                name in fragment.ensemble for fragment in metadata.fragments
+            ):
                 world.store.note("move", ledger_id, frozenset({name}))
         super().check_ledger(ledger_id, world.store.records[ledger_id].value)
 

@@ -19,12 +19,15 @@ from ledgerlog_spark.autorecovery.replicate.worker import (
     WorkerSettings,
 )
 from ledgerlog_spark.client.bookies import BookieChoice
+from ledgerlog_spark.errors import MetadataUnknownError
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import BookieInfo, Fragment, LedgerMetadata, LedgerState, Quorum
 from ledgerlog_spark.protocol.autorecovery.replicate.messages import JobOutcome
 from ledgerlog_spark.testing.cluster import memory_metadata
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes
+from ledgerlog_spark.testing.memory.tree import Fault
 from ledgerlog_spark.wire.repair_notes import Hole, Holes
+from tests.fixtures.metadata_worlds import memory_tree
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -241,6 +244,20 @@ async def test_a_worker_that_ends_gives_its_locks_back(host: Host) -> None:
         assert "w" in await host.stores.worker_reports.all()
     assert [await host.stores.replication_locks.holder(one) for one in range(5)] == [None] * 5
     assert "w" not in await host.stores.worker_reports.all()
+
+
+async def test_a_lock_that_is_left_after_a_failure_is_released_by_the_next_turn(
+    host: Host, other: MetadataStores
+) -> None:
+    locks = host.stores.replication_locks
+    assert await locks.acquire(7, "w") is not None
+    memory_tree(host.stores).inject(*[Fault.REQUEST_LOST] * 4)
+    with pytest.raises(MetadataUnknownError):
+        await locks.release(7)
+    assert await other.replication_locks.acquire(7, "w2") is None
+    async with host.running():
+        await asyncio.sleep(2 * POLL_SECONDS)
+        assert await other.replication_locks.acquire(7, "w2") is not None
 
 
 async def test_a_new_bookie_makes_failed_ledgers_due(host: Host) -> None:

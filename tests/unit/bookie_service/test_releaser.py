@@ -128,6 +128,19 @@ async def test_the_locks_are_given_back(world: World) -> None:
     await other.close()
 
 
+async def test_a_lock_that_is_left_after_a_failure_is_released_by_the_next_pass(
+    world: World,
+) -> None:
+    assert await world.records.lock(1)
+    memory_tree(world.stores).inject(*[Fault.REQUEST_LOST] * 4)
+    await world.records.unlock(1)
+    other = memory_metadata(memory_tree(world.stores).nodes)
+    assert await other.replication_locks.acquire(1, OTHER) is None
+    await world.releaser.release_some()
+    assert await other.replication_locks.acquire(1, OTHER)
+    await other.close()
+
+
 async def test_a_ledger_whose_lock_is_held_stays_for_the_next_pass(world: World) -> None:
     await world.new_ledger(1, CLOSED)
     await world.wait()

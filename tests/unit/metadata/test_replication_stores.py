@@ -159,8 +159,8 @@ async def test_a_lock_that_could_not_be_given_back_is_given_back_later(failure: 
     with contextlib.suppress(MetadataError):
         await locks.release(7)
     with contextlib.suppress(MetadataError):
-        await locks.give_back_left()  # fails as well
-    await locks.give_back_left()
+        await locks.release_left()  # fails as well
+    await locks.release_left()
     assert await second.replication_locks.acquire(7, "w2") is not None
     assert await second.replication_locks.acquire(8, "w2") is None
 
@@ -178,7 +178,7 @@ async def test_a_lock_with_an_unknown_outcome_is_given_back_or_taken_again() -> 
         tree.deliver_delayed()
     assert await second.replication_locks.acquire(7, "w2") is None
     assert await locks.acquire(8, "w1") is not None  # the caller takes it again
-    await locks.give_back_left()
+    await locks.release_left()
     assert await second.replication_locks.acquire(7, "w2") is not None
     assert await second.replication_locks.acquire(8, "w2") is None
 
@@ -193,7 +193,7 @@ async def test_locks_of_an_earlier_session_are_not_given_back() -> None:
         await locks.release(7)
     tree.expire_session()
     assert await locks.acquire(7, "w1") is not None
-    await locks.give_back_left()
+    await locks.release_left()
     assert await locks.holder(7) == "w1"
 
 
@@ -207,10 +207,10 @@ async def test_a_limited_number_of_locks_is_left_and_given_back_at_a_time() -> N
         with pytest.raises(MetadataUnknownError):
             await locks.release(ledger_id)
     held = f"{ROOT}/underreplication/locks"
-    await locks.give_back_left()
+    await locks.release_left()
     assert len(await tree.children(held)) == LEFT_MAX + 1 - RETURNS_MAX
     for _ in range(LEFT_MAX // RETURNS_MAX + 1):
-        await locks.give_back_left()
+        await locks.release_left()
     assert await tree.children(held) == [lock_path(LEFT_MAX).rpartition("/")[2]]
 
 
