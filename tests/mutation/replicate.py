@@ -30,15 +30,15 @@ _NEEDS = [
     Mutation(
         "a_drained_member_of_an_open_ledger_is_done",
         NEEDS,
-        '                found.waits_for[name] = "is still in the last fragment of an open ledger"\n',
-        "                pass\n",
+        'found.waits_for[name] = "is still in the last fragment of an open ledger"',
+        "pass",
         "a move ends although the open ledger names the bookie",
     ),
     Mutation(
         "a_move_fences_an_open_ledger",
         NEEDS,
-        '                found.waits_for[name] = "is still in the last fragment of an open ledger"\n',
-        "                found.mends_last = True\n",
+        'found.waits_for[name] = "is still in the last fragment of an open ledger"',
+        "found.mends_last = True",
         "a drained bookie closes the ledgers of live writers",
     ),
     Mutation(

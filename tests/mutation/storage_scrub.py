@@ -131,9 +131,9 @@ MUTATIONS = [
     Mutation(
         "scrub_keeps_a_cached_header",
         f"{SCRUB}/scrubber.py",
-        "        # Otherwise, a cached header could hide the damage from the add that replaces an entry.\n"
+        "damage from the add that replaces an entry.\n"
         "        self._reader.forget_record(file, offset)\n",
-        "",
+        "damage from the add that replaces an entry.\n",
         "the repair of an entry counts as a repeat, and the next start loses the entry again",
     ),
     Mutation(
