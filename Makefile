@@ -141,7 +141,7 @@ sim-loss: $(STAMP) ## Run LOSS_SCHEDULES random schedules in which bookies lose 
 			--workers $(CORES) || exit 1; \
 	done
 
-sim-heal: $(STAMP) ## Run HEAL_SCHEDULES random schedules of replication workers, of auditors, of their checks and of vacations
+sim-heal: $(STAMP) ## Run HEAL_SCHEDULES random schedules of workers, auditors, their checks, vacations, and all of them together
 	$(BIN)/python -m tests.sim.healing --schedules $(HEAL_SCHEDULES) --seed $(SEED) --workers $(CORES)
 	$(BIN)/python -m tests.sim.auditor --schedules $(HEAL_SCHEDULES) --seed $(SEED)
 	$(BIN)/python -m tests.sim.auditor --copies --schedules $(HEAL_SCHEDULES) --seed $(SEED)
