@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 
-from benchmarks.options import positive
+from benchmarks.options import above_zero, positive
 from tests.sim.schedule import Outcome
 
 
@@ -52,6 +52,7 @@ class Search:
         )
         parser.add_argument("--replay", action="store_true", help="print the story of --seed")
         parser.add_argument("--workers", type=positive, default=1, help="processes")
+        parser.add_argument("--minutes", type=above_zero, help="end after this time")
         return parser.parse_args(arguments)
 
     def _replay(self, seed: int) -> int:
@@ -69,11 +70,13 @@ class Search:
             for outcome in pool.imap(partial(self.run), seeds, chunksize=4):
                 done += 1
                 marks.update(outcome.marks)
+                is_late = options.minutes and time.monotonic() - began > 60 * options.minutes
                 if outcome.violation is not None:
                     violations = 1
                     again = f"python -m {self.name} --seed {outcome.seed} --replay"
                     mutation = f" --mutation {options.mutation}" if options.mutation else ""
                     sys.stdout.write(f"{outcome.violation}\n  replay: {again}{mutation}\n")
+                if violations or is_late:
                     break
         for name in sorted(marks):
             sys.stdout.write(f"  {marks[name]:6} times: {name}\n")
