@@ -195,9 +195,12 @@ class Scrubber:
     def note_read(self, ledger_id: int, entry_id: int, error: CorruptRecordError) -> None:
         """Let the entry be repaired, because a read found it damaged.
 
-        The newest entries are in files that the scrub does not read yet. A start checks them.
+        The newest entries are in files that the scrub does not read yet. A start checks them. A
+        damaged index has no offset; it is rebuilt.
         """
-        slot, offset = error.fields["path"], error.fields["offset_bytes"]
+        slot, offset = error.fields.get("path"), error.fields.get("offset_bytes")
+        if offset is None:
+            return
         for file in self._keeper.finished:
             if file.entry.slot == slot:
                 self._reader.forget_record(file, offset)
