@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from bookie_server.config import BookieSettings
@@ -40,7 +41,9 @@ def _write_line(event: str, subject: Any) -> None:
     if event == "job":
         queue, ledger_id, ended = subject
         _logger.info("replicated", queue=queue, ledger_id=ledger_id, **fields_of(ended))
-    elif isinstance(subject, LedgerLogError):
-        _logger.warning("autorecovery_failed", what=event, error=str(subject))
+    elif isinstance(subject, BaseException):
+        error = f"{type(subject).__name__}: {subject}"[:500]
+        level = logging.WARNING if isinstance(subject, LedgerLogError) else logging.ERROR
+        _logger.log(level, "autorecovery_failed", what=event, error=error)
     else:
         _logger.info("autorecovery", what=event, about=str(subject)[:500])

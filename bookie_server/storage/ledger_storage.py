@@ -82,6 +82,7 @@ class LedgerStorage:
         keeper.on_short = self.disk.on_full = self.compactor.compact_when_short
         self.scrubber = Scrubber(shared, keeper, self._reader)
         self.take_damaged = self.scrubber.damaged.take
+        shared.on_damaged_read = self.scrubber.note_read
         fences = Fences(shared, keeper, journal)
         reads = ReadAnswers(shared, journal, self._reader, fences, denials)
         adds = AddPath(shared, keeper, journal, self._reader, fences, denials)

@@ -12,7 +12,7 @@ from bookie_server.core.directory_identity import FoundOutside
 from bookie_server.core.ledger_gate import Health
 from bookie_server.core.ledger_state import HeldLedger, HeldLedgers
 from bookie_server.core.settings import StorageSettings
-from bookie_server.errors import StorageError
+from bookie_server.errors import CorruptRecordError, StorageError
 from bookie_server.ports import Clock, FileSystem, MetadataCheck, Tasks
 from bookie_server.storage.files.manifest import ManifestStore
 from bookie_server.storage.files.pool import FilePool
@@ -105,6 +105,8 @@ class Shared:
         # limits their number.
         self.newer: OrderedDict[int, int] = OrderedDict()
         self.on_failed_read: OnFailure = lambda *_: None  # for each read that an error ended
+        # For each read of a damaged entry: the ledger, the entry, and the error.
+        self.on_damaged_read: Callable[[int, int, CorruptRecordError], None] = lambda *_: None
         # This is called for each add that an error ended before the journal. Its outcome is
         # unknown.
         self.on_failed_add: OnFailure = lambda *_: None

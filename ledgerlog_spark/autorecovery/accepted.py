@@ -34,12 +34,20 @@ class AcceptedEntries:
         Raises:
             MetadataError: The store did not answer, or a record is damaged.
         """
+        given_up = await self.of_ledger(ledger_id)
+        return tuple(joined([*ranges, *given_up])) if given_up else tuple(ranges)
+
+    async def of_ledger(self, ledger_id: int) -> tuple[EntryRange, ...]:
+        """The entries of a ledger that were given up, as ascending ranges.
+
+        Raises:
+            MetadataError: The store did not answer, or a record is damaged.
+        """
         now = time.monotonic()
         if self._read_at is None or now - self._read_at >= REFRESH_SECONDS:
             self._ledgers = await self._losses.ledger_ids()
             self._read_at = now
         if ledger_id not in self._ledgers:
-            return tuple(ranges)
+            return ()
         losses = await self._losses.of_ledger(ledger_id)
-        given_up = [] if losses is None else losses.ranges
-        return tuple(joined([*ranges, *given_up]))
+        return () if losses is None else tuple(joined(losses.ranges))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ledgerlog_spark.autorecovery.audit.service import AuditService, AuditServiceSettings
@@ -17,8 +17,13 @@ from ledgerlog_spark.composition import log_client_on, services_on
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.autorecovery.vacate.vacating import VacatingSettings
+from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 from ledgerlog_spark.transport.grpc.transport import GrpcTransport
 from ledgerlog_spark.transport.v2.transport import V2Transport
+
+RETRY = RetryPolicy(first_delay_ms=1_000, delay_max_ms=60_000, attempts_max=NO_LIMIT)
+LONG_SECONDS = 600.0
+"""A part that ran for so long begins again after the first pause."""
 
 Report = Callable[[str, Any], None]
 """Called with the name of an event, and with its subject."""
@@ -52,6 +57,7 @@ class AutoRecovery:
             vacating: The times of vacations.
         """
         self._id, self._stores, self._vacating = member_id, stores, vacating
+        self._report = report
         self._transport = V2Transport(stores.registration.info)
         self._control = GrpcTransport(stores.registration.info)
         self._client = client = log_client_on(stores, self._transport)
@@ -73,12 +79,33 @@ class AutoRecovery:
 
     async def run(self) -> None:
         """Audit, heal and run vacations until this call is cancelled. Then close everything."""
+
+        async def vacate() -> None:
+            await run_vacations(self._id, self._stores, self._vacating)
+
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.auditor.run())
-                group.create_task(self.worker.run())
-                group.create_task(run_vacations(self._id, self._stores, self._vacating))
+                group.create_task(_for_ever("auditor", self.auditor.run, self._report))
+                group.create_task(_for_ever("worker", self.worker.run, self._report))
+                group.create_task(_for_ever("vacations", vacate, self._report))
         finally:
             await self._client.aclose()
             await self._control.aclose()
             await self._transport.aclose()
+
+
+async def _for_ever(name: str, run: Callable[[], Awaitable[None]], report: Report) -> None:
+    """Run a part, and begin again after an unexpected error, which is reported.
+
+    Without this, a defect of one part would end all three, in a bookie even without a message.
+    """
+    now_s = asyncio.get_running_loop().time
+    failures = 0
+    while True:
+        began_s = now_s()
+        try:
+            await run()
+        except Exception as error:  # noqa: BLE001 - every defect is reported
+            failures = 1 if now_s() - began_s >= LONG_SECONDS else failures + 1
+            report(f"{name}_crashed", error)
+        await asyncio.sleep(RETRY.pause_ms(max(1, failures)) / 1e3)

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
+from ledgerlog_spark.autorecovery.vacate.runner import UNREADABLE
 from ledgerlog_spark.autorecovery.vacate.survey import holdings, surroundings
 from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, Yes, confirm, metadata
 from ledgerlog_spark.cli.output import AsJson, console, counted, print_fields, print_json
@@ -276,17 +277,28 @@ def progress_text(vacation: Vacation, rate: VacatingRate) -> str:
         f"{vacation.phase.value}: {vacation.ledgers_left:,} of {vacation.ledgers_total:,} ledgers "
         f"and {vacation.bytes_left:,} of {vacation.bytes_total:,} bytes are left"
     )
-    if vacation.blocked_count:
-        ids = ", ".join(str(one.ledger_id) for one in vacation.blocked[:BLOCKED_SHOWN_MAX])
-        more = ", ..." if vacation.blocked_count > BLOCKED_SHOWN_MAX else ""
+    unreadable = [one.ledger_id for one in vacation.blocked if one.reason == UNREADABLE]
+    waiting = [one.ledger_id for one in vacation.blocked if one.reason != UNREADABLE]
+    if waiting:
+        count = vacation.blocked_count - len(unreadable)
         text += (
-            f"; {counted(vacation.blocked_count, 'open ledger waits', 'open ledgers wait')} for "
-            f"a writer that replaces the bookie ({ids}{more}): if the writer has ended, run "
+            f"; {counted(count, 'open ledger waits', 'open ledgers wait')} for a writer that "
+            f"replaces the bookie ({_some(waiting)}): if the writer has ended, run "
             "`ledgerlog ledgers seal`"
+        )
+    if unreadable:
+        text += (
+            f"; the metadata of ledgers {_some(unreadable)} cannot be read and may name the "
+            "bookie, so this does not end: run `ledgerlog ledgers check`"
         )
     if rate.left_s is None:
         return text
     return f"{text}, {rate.bytes_per_s / 1e6:,.1f} MB/s, about {_duration(rate.left_s)} to go"
+
+
+def _some(ledger_ids: list[int]) -> str:
+    more = ", ..." if len(ledger_ids) > BLOCKED_SHOWN_MAX else ""
+    return ", ".join(map(str, ledger_ids[:BLOCKED_SHOWN_MAX])) + more
 
 
 def _duration(seconds: float) -> str:

@@ -84,7 +84,7 @@ class LostMembers:
                 await self._notify(bookie_id)
 
     async def look(self, now_s: float) -> list[str]:
-        """Return the bookies that are lost now, and that a spare bookie can replace.
+        """Return the bookies that are lost now, and that a spare bookie of a writer can replace.
 
         Args:
             now_s: The local monotonic time, in seconds.
@@ -108,7 +108,15 @@ class LostMembers:
         registered = {*writable, *await registration.read_only()}
         lost = [name for name in due if name not in registered]
         self._since |= dict.fromkeys(lost, now_s)  # the notice is repeated after the same time
-        return lost if set(writable) - members else []
+        return [name for name in lost if self._writers_with_spare(name, writable)]
+
+    def _writers_with_spare(self, bookie_id: str, writable: Collection[str]) -> list[WatchedMember]:
+        """The writers of a lost bookie that do not use all writable bookies yet."""
+        return [
+            writer
+            for writer in self._writers()
+            if bookie_id in writer.ensemble and set(writable).difference(writer.ensemble)
+        ]
 
     def _store_is_back(self, now_s: float) -> bool:
         """Whether the session is connected. After its return, nothing is lost for a while."""
@@ -126,7 +134,7 @@ class LostMembers:
         self._since.clear()
 
     async def _notify(self, bookie_id: str) -> None:
-        writers = [one for one in self._writers() if bookie_id in one.ensemble]
+        writers = self._writers_with_spare(bookie_id, await self._services.bookies.writable.known())
         _logger.warning(
             "bookie %s has not been registered for %g s: %d open ledgers replace it",
             bookie_id,

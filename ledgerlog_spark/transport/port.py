@@ -68,6 +68,10 @@ class ReadEntry:
     is_recovery: bool = False
 
 
+NO_BATCHES = (Code.BAD_REQUEST, Code.BAD_VERSION)
+"""The answers of a bookie that has no batch reads, such as an old one of Apache."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadBatch:
     """A request for consecutive entries from `first_entry_id` (inclusive) on.

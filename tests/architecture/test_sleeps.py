@@ -22,6 +22,7 @@ LONG_CHECKS = {
     "tests/exactly_once": "kills real processes at random moments",
     "tests/interop": "processes of Apache's, which are asked whether they are up",
     "tests/kill_test": "kills real processes at random moments",
+    "tests/heal_test": "prints how long each healing took",
     "tests/limbo_test": "prints how long each repair took",
     "tests/many_ledgers": "measures how long a bookie's event loop is held up",
     "tests/mutation": "prints how long each verdict took",

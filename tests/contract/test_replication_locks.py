@@ -33,12 +33,26 @@ async def test_a_free_lock_is_taken_with_apaches_path_and_data(two: Two) -> None
     assert stat.owner == first.tree.session_id
 
 
-async def test_a_held_lock_is_refused_to_others_and_confirmed_to_its_holder(two: Two) -> None:
+async def test_a_held_lock_is_refused_to_other_sessions_and_to_others_of_its_session(
+    two: Two,
+) -> None:
     first, second = two
     assert await first.replication_locks.acquire(LEDGER, "b1")
     assert not await second.replication_locks.acquire(LEDGER, "b2")
-    assert await first.replication_locks.acquire(LEDGER, "b1")
+    # A worker and the collector of a bookie share a session, or two jobs of a worker.
+    assert not await first.replication_locks.acquire(LEDGER, "b1")
     assert await second.replication_locks.acquire(8, "b2")
+    await first.replication_locks.release(LEDGER)
+    assert await first.replication_locks.acquire(LEDGER, "b1")
+
+
+async def test_a_cancelled_caller_keeps_no_lock_from_the_next_one(two: Two) -> None:
+    first, _ = two
+    task = asyncio.create_task(first.replication_locks.acquire(LEDGER, "b1"))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert await first.replication_locks.acquire(LEDGER, "b1")
 
 
 async def test_of_many_that_ask_one_gets_the_lock(two: Two) -> None:

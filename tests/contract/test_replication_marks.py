@@ -141,6 +141,7 @@ async def test_a_deletion_with_a_lost_answer_is_settled(world: World, two: Two) 
         lose(first.tree)
         assert await marks.delete(LEDGER, version, lock)
         assert await second.marks.load(LEDGER) is None
+        await first.replication_locks.release(LEDGER)
 
 
 async def test_a_lock_of_another_ledger_deletes_nothing(two: Two) -> None:

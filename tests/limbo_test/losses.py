@@ -90,6 +90,12 @@ def finish_files(bookie: BookieProcess) -> None:
 def flip_bytes(bookie: BookieProcess, random: Random) -> None:
     """Flip bytes in the finished files of a bookie that serves."""
     finish_files(bookie)
+    flip_stored(bookie, random)
+    scrub(bookie)
+
+
+def flip_stored(bookie: BookieProcess, random: Random) -> None:
+    """Flip bytes where the bookie last wrote that its files have data."""
     files = [file for file in bookie.manifest()["files"] if file["data_end"] > 512]
     for _ in range(FLIPPED_BYTES):
         file = random.choices(files, [file["data_end"] for file in files])[0]
@@ -99,7 +105,6 @@ def flip_bytes(bookie: BookieProcess, random: Random) -> None:
             byte = slot.read(1)[0]
             slot.seek(offset)
             slot.write(bytes([byte ^ (1 << random.randrange(8))]))
-    scrub(bookie)
 
 
 def scrub(bookie: BookieProcess) -> None:

@@ -1,4 +1,4 @@
-"""The ledgers with damaged entries, which the scrub reported, and when each is repaired."""
+"""The ledgers with damaged entries, which the scrub or a read reported, and their repairs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ class DamagedLedgers:
     """Ledgers whose damaged entries must be fetched from other bookies.
 
     If a repair is not complete, it is tried again after a pause, which doubles each time. After
-    `TRIES_MAX` attempts, the next scrub must report the entries again.
+    `TRIES_MAX` attempts, the next scrub or read must report the entries again. Reads may report a
+    ledger often, so its next repair begins at least `RETRY_PAUSE_MS` after the end of the last one.
     """
 
     def __init__(self) -> None:
         self._due: dict[int, tuple[int, int]] = {}  # time and number of the next attempt
+        self._ended: dict[int, int] = {}  # time of the end of the last repair, oldest first
 
     @property
     def has_room(self) -> bool:
-        """Whether the scrub may report more ledgers. It reports at most as many at a time."""
+        """Whether more ledgers may be reported."""
         return len(self._due) < LEDGERS_MAX
 
     def add(self, ledger_ids: Iterable[int], now_ms: int) -> None:
-        """Repair ledgers as soon as possible."""
-        self._due.update(dict.fromkeys(ledger_ids, (now_ms, 1)))
+        """Repair ledgers as soon as possible. Ledgers that wait for another attempt wait on."""
+        for ledger_id in ledger_ids:
+            ended_ms = self._ended.get(ledger_id)
+            due_ms = now_ms if ended_ms is None else max(now_ms, ended_ms + RETRY_PAUSE_MS)
+            self._due.setdefault(ledger_id, (due_ms, 1))
 
     def due(self, now_ms: int) -> list[int]:
         """Return the ledgers that must be repaired now."""
@@ -38,3 +43,8 @@ class DamagedLedgers:
         if not is_over and tries < TRIES_MAX:
             pause_ms = RETRY_PAUSE_MS << (tries - 1)
             self._due[ledger_id] = (now_ms + pause_ms, tries + 1)
+            return
+        self._ended.pop(ledger_id, None)
+        self._ended[ledger_id] = now_ms
+        if len(self._ended) > LEDGERS_MAX:
+            del self._ended[next(iter(self._ended))]

@@ -22,7 +22,12 @@ from bookie_server.core.requests import (
     StoredReads,
     StoredSliceRead,
 )
-from bookie_server.errors import StorageError, unknown_entries
+from bookie_server.errors import (
+    CorruptRecordError,
+    FreedFileError,
+    StorageError,
+    unknown_entries,
+)
 from bookie_server.ports import Future
 from bookie_server.storage.fences import Fences
 from bookie_server.storage.files.entry_log_file import Need
@@ -50,6 +55,8 @@ class FailedRead:
     def code_of(self, error: StorageError) -> Code:
         """Report an error, and return the code of the answer."""
         self.shared.on_failed_read(self.ledger_id, self.entry_id, self.peer, error)
+        if isinstance(error, CorruptRecordError) and not isinstance(error, FreedFileError):
+            self.shared.on_damaged_read(self.ledger_id, self.entry_id, error)
         return code_of_failure(error)
 
     def code_unless_certain(self, code: Code) -> Code:

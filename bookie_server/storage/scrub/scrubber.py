@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bookie_server.core.background.scrub import TRIES_MAX, DamagedEntries, ScrubPosition
+from bookie_server.errors import CorruptRecordError
 from bookie_server.ports import Future, Priority
 from bookie_server.storage.compaction.pace import Pace
 from bookie_server.storage.files.entry_log_file import FinishedFile
@@ -190,6 +191,17 @@ class Scrubber:
         self._reader.forget_record(file, offset)
         self.damaged.add(ledger_id, entry_ids)
         self.on_damaged(file.entry.slot, ledger_id, entry_ids)
+
+    def note_read(self, ledger_id: int, entry_id: int, error: CorruptRecordError) -> None:
+        """Let the entry be repaired, because a read found it damaged.
+
+        The newest entries are in files that the scrub does not read yet. A start checks them.
+        """
+        slot, offset = error.fields["path"], error.fields["offset_bytes"]
+        for file in self._keeper.finished:
+            if file.entry.slot == slot:
+                self._reader.forget_record(file, offset)
+                self.damaged.add(ledger_id, (entry_id,))
 
     async def _keep(self, position: ScrubPosition) -> None:
         if position != self.position:

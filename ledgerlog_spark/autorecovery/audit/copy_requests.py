@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
@@ -11,7 +12,14 @@ from ledgerlog_spark.autorecovery.accepted import AcceptedEntries
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import BookieInfo, Code, DigestType, LedgerMetadata
 from ledgerlog_spark.protocol.autorecovery.audit import messages as m
-from ledgerlog_spark.transport.port import BookieTransport, EntryLister, ReadBatch
+from ledgerlog_spark.protocol.autorecovery.replicate.ranges import covers
+from ledgerlog_spark.transport.port import (
+    NO_BATCHES,
+    BookieTransport,
+    EntryLister,
+    ReadBatch,
+    ReadEntry,
+)
 from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.entry import EntryCodec
 
@@ -72,7 +80,26 @@ class CopyRequests:
         return m.CopiesListed(effect.request, outcome)
 
     async def _verify(self, effect: m.VerifyCopies) -> m.CopiesVerified:
-        """Read the first consecutive ids, which of a stripe are only a few."""
+        """Read the first consecutive ids. An entry that was given up is neither absent nor damaged.
+
+        A stripe has only a few consecutive ids.
+        """
+        read = await self._read(effect)
+        if not (read.absent or read.damaged):
+            return read
+        try:
+            given_up = await self._accepted.of_ledger(effect.record.ledger_id)
+        except LedgerLogError:
+            return m.CopiesVerified(effect.request, effect.entry_ids[0] - 1, is_unknown=True)
+        if not given_up:
+            return read
+        return replace(
+            read,
+            absent=tuple(one for one in read.absent if not covers(given_up, one)),
+            damaged=tuple(one for one in read.damaged if not covers(given_up, one)),
+        )
+
+    async def _read(self, effect: m.VerifyCopies) -> m.CopiesVerified:
         first = effect.entry_ids[0]
         count = next(
             (n for n, one in enumerate(effect.entry_ids) if one != first + n),
@@ -83,6 +110,11 @@ class CopyRequests:
         code, entries = await self._reply(
             partial(self._transport.read_batch, effect.bookie_id, request)
         )
+        if code in NO_BATCHES:
+            # A bookie of an older make. Otherwise all its copies would count as damaged.
+            single = ReadEntry(ledger_id, first)
+            code, one = await self._reply(partial(self._transport.read, effect.bookie_id, single))
+            entries = [one] if code is Code.OK and one is not None else []
         if code.is_absent:
             return m.CopiesVerified(effect.request, first, absent=(first,))
         if code is Code.DIGEST_MISMATCH:

@@ -233,7 +233,8 @@ class AuditStoreRequests:
             position = await self._stores.times.position(Walk.DIGESTS)
             is_under_way = position.ledger_id >= 0
             self._digests_begun_ms = position.begun_ms if is_under_way else now_ms
-            elapsed_ms = now_ms - position.begun_ms if position.passes else None
+            has_begun = position.passes or is_under_way
+            elapsed_ms = now_ms - position.begun_ms if has_begun else None
             return m.CheckTimeRead(effect.request, True, elapsed_ms, position.ledger_id)
         ended_ms = await self._stores.times.time_ms(_CHECKS[effect.kind])
         elapsed = None if ended_ms is None else now_ms - ended_ms

@@ -14,7 +14,9 @@ from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.model import NO_ENTRY, BookieInfo, Code, DigestType, LedgerMetadata
 from ledgerlog_spark.protocol.autorecovery.replicate import messages as m
 from ledgerlog_spark.protocol.autorecovery.replicate.pace import CopyPace
+from ledgerlog_spark.protocol.autorecovery.replicate.ranges import joined
 from ledgerlog_spark.transport.port import (
+    NO_BATCHES,
     AddRun,
     BookieTransport,
     EntryLister,
@@ -28,7 +30,6 @@ from ledgerlog_spark.wire.entry import EntryCodec
 
 READ_SIZE_BYTES_MAX = 1 << 20
 """Size of one answer. A larger entry is read alone."""
-_NO_BATCHES = (Code.BAD_REQUEST, Code.BAD_VERSION)
 
 
 class CopyTransport(BookieTransport, EntryLister, Protocol):
@@ -107,20 +108,18 @@ class BookieRequests:
         number = effect.request
         try:
             info = await self._info_of(effect.bookie_id)
+            given_up = await self._accepted.of_ledger(ledger_id)
         except LedgerLogError:
             return m.EntriesListed(number, Code.UNAVAILABLE)
         if info.grpc_port is None:
-            return m.EntriesListed(number, Code.BAD_REQUEST)
+            return m.EntriesListed(number, Code.BAD_REQUEST, (), given_up)
         send = partial(self._transport.list_entries, effect.bookie_id, ledger_id)
         code, ranges = await self._reply(send)
         if not (code.is_absent or code is Code.OK):
-            return m.EntriesListed(number, code)
-        listed = () if code.is_absent else tuple(ranges)
-        try:
-            listed = await self._accepted.added_to(ledger_id, listed)
-        except LedgerLogError:
-            return m.EntriesListed(number, Code.UNAVAILABLE)
-        return m.EntriesListed(number, Code.OK, listed)
+            return m.EntriesListed(number, code, (), given_up)
+        held = () if code.is_absent else tuple(ranges)
+        listed = tuple(joined([*held, *given_up])) if given_up else held
+        return m.EntriesListed(number, Code.OK, listed, given_up)
 
     async def _force(self, ledger_id: int, effect: m.ForceEntries) -> m.EntriesForced:
         """Read an entry as a recovery does. The bookie answers after all earlier adds are durable.
@@ -142,7 +141,7 @@ class BookieRequests:
             send = partial(self._transport.read_batch, bookie_id, request)
             code, found = await self._reply(send)
             stored = list(found) if code is Code.OK else []
-        if count == 1 or code in _NO_BATCHES or (code is Code.OK and not stored):
+        if count == 1 or code in NO_BATCHES or (code is Code.OK and not stored):
             send_one = partial(self._transport.read, bookie_id, ReadEntry(ledger_id, first))
             code, one = await self._reply(send_one)
             stored = [one] if code is Code.OK and one is not None else []
@@ -171,10 +170,10 @@ class BookieRequests:
         began_ms = _now_ms()
         (code,) = await self._reply(partial(self._transport.add, bookie_id, run))
         if code is Code.OK:
-            now_ms = _now_ms()
-            self._pace.add_took(now_ms - began_ms, now_ms)
+            now_ms, size_bytes = _now_ms(), sum(len(one.stored) for one in copies)
+            self._pace.add_took(now_ms - began_ms, now_ms, size_bytes)
             self._counters.entries_copied += len(copies)
-            self._counters.bytes_copied += sum(len(one.stored) for one in copies)
+            self._counters.bytes_copied += size_bytes
         connection = self._transport.recovery_connections(bookie_id)
         return m.CopiesAdded(effect.request, code, connection)
 

@@ -41,13 +41,21 @@ from ledgerlog_spark.protocol.autorecovery.replicate.job import (
 from ledgerlog_spark.protocol.autorecovery.replicate.messages import JobEnded, JobOutcome, TaskQueue
 from ledgerlog_spark.protocol.autorecovery.replicate.pace import CopyPace
 from ledgerlog_spark.protocol.autorecovery.replicate.schedule import TaskKey, TaskSchedule
+from ledgerlog_spark.protocol.ledger.messages import StartTimer, TimerFired
 from ledgerlog_spark.wire.repair_notes import FailedAttempts, WorkerReport, WorkerTask
 
 POLL_SECONDS = 10.0
 """A queue is walked again after this time, even if no watch reported a change."""
+NEXT_PART_SECONDS = 1.0
+"""The next part of a long queue is walked after this time, if no task of the last part is due."""
 REPORT_SECONDS = 2.0
 LOOK_MAX = 1_000
-"""Number of ledgers of each queue that one look considers."""
+"""Number of ledgers of each queue that one look considers. The next look considers the next ones.
+"""
+JOBS_OPEN_MAX = 1_000
+"""Number of jobs, including those that only wait for the writer of an open ledger."""
+DETAIL_MAX = 500
+"""Characters of an unexpected error that a note contains."""
 NOTED_FAILURES = 3
 """From this number of failures in a row on, a note states why a ledger is not healed."""
 
@@ -149,7 +157,10 @@ class ReplicationWorker:
         self._jobs: dict[asyncio.Task[None], tuple[TaskKey, LedgerReplication]] = {}
         self._wake = asyncio.Event()
         self._candidates: list[TaskKey] = []  # tasks that the newest walk found, and none took
-        self._walked_at = -POLL_SECONDS
+        self._places = asyncio.Semaphore(self._settings.jobs_max)
+        self._waiting = 0  # jobs in their grace, which need no place
+        self._looked_to: dict[TaskQueue, int] = {}  # the last ledger of the newest look at a queue
+        self._walk_due = 0.0
         self._is_changed = True
         self._is_lost = False
         self._bytes_before = 0
@@ -206,10 +217,10 @@ class ReplicationWorker:
             await self._begin_jobs()
         except LedgerLogError as error:
             self._report("queue_failed", error)
-        due_ms = self._schedule.next_due_ms()
-        wait_seconds = POLL_SECONDS
-        if due_ms is not None:
-            wait_seconds = min(POLL_SECONDS, max(0.05, (due_ms - _now_ms()) / 1e3))
+        due_ms = self._schedule.next_due_ms(self._candidates)
+        wait_seconds = min(POLL_SECONDS, max(0.05, self._walk_due - _now_ms() / 1e3))
+        if due_ms is not None and self._free_places() > 0:
+            wait_seconds = min(wait_seconds, max(0.05, (due_ms - _now_ms()) / 1e3))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_seconds):
                 await self._wake.wait()
@@ -223,24 +234,34 @@ class ReplicationWorker:
             self._fill()
         self.state = "working" if self._jobs else "idle"
 
+    def _free_places(self) -> int:
+        """Number of jobs that may begin now."""
+        places = self._settings.jobs_max - len(self._jobs) + self._waiting
+        return max(0, min(places, JOBS_OPEN_MAX - len(self._jobs)))
+
     def _fill(self) -> bool:
         """Begin with the candidates that are due. Return whether all places are taken."""
-        free = self._settings.jobs_max - len(self._jobs)
-        for key in list(islice(self._schedule.due(self._candidates, _now_ms()), free)):
+        due = self._schedule.due(tuple(self._candidates), _now_ms())
+        # `due` sees each job that has begun: a ledger of two queues has one job at a time.
+        for key in islice(due, self._free_places()):
             self._candidates.remove(key)
             self._begin(key)
-        return len(self._jobs) >= self._settings.jobs_max
+        return not self._free_places()
 
     def _is_walk_due(self) -> bool:
         """Whether the queues are walked now: a ledger of a queue needs a request of its own."""
-        now = time.monotonic()
-        if not self._is_changed and now - self._walked_at < POLL_SECONDS:
+        now = _now_ms() / 1e3
+        if not self._is_changed and now < self._walk_due:
             return False
-        self._is_changed, self._walked_at = False, now
+        self._is_changed, self._walk_due = False, now + POLL_SECONDS
         return True
 
     async def _queued(self) -> list[TaskKey]:
-        """The tasks of the queues, marks first. Workers look at them in different orders."""
+        """The next tasks of the queues, marks first. Workers look at them in different orders.
+
+        A look at a long queue goes on where the last one ended. So failed tasks, which wait, hide
+        no other task.
+        """
         stores = self._parts.stores
         found: list[TaskKey] = []
         for queue, notes in (
@@ -248,9 +269,15 @@ class ReplicationWorker:
             (TaskQueue.HOLE, stores.holes),
             (TaskQueue.MOVE, stores.moves),
         ):
-            some = [(queue, one) async for one in _first(notes.walk(), LOOK_MAX)]
+            after = self._looked_to.pop(queue, -1)
+            some = [one async for one in _first(notes.walk(after), LOOK_MAX)]
+            is_part = len(some) == LOOK_MAX
+            if is_part:
+                self._looked_to[queue] = some[-1]
+                self._walk_due = _now_ms() / 1e3 + NEXT_PART_SECONDS
+            self._schedule.scanned(queue, after, some[-1] if is_part else None, some)
             self._random.shuffle(some)
-            found += some
+            found += [(queue, one) for one in some]
         return found
 
     def _begin(self, key: TaskKey) -> None:
@@ -265,6 +292,18 @@ class ReplicationWorker:
         self._wake.set()
         if not task.cancelled() and task.exception() is not None:
             self._report("job_crashed", task.exception())
+
+    async def _wait_in_grace(self, effect: StartTimer) -> TimerFired:
+        """Wait for a writer or a recovery. Meanwhile another job has the place of this one."""
+        self._waiting += 1
+        self._places.release()
+        self._wake.set()
+        try:
+            await asyncio.sleep(effect.delay_ms / 1e3)
+        finally:
+            await self._places.acquire()
+            self._waiting -= 1
+        return TimerFired(effect.request)
 
     async def _run_job(self, key: TaskKey, machine: LedgerReplication) -> None:
         queue, ledger_id = key
@@ -285,15 +324,25 @@ class ReplicationWorker:
             assert requests.record is not None, "copies are read after the record"
             return requests.record.value
 
-        performers = {**requests.performs, **self._requests.performs(ledger_id, metadata)}
-        outcome: JobOutcome | None = None
+        performers = {
+            **requests.performs,
+            **self._requests.performs(ledger_id, metadata),
+            StartTimer: self._wait_in_grace,
+        }
+        ended: JobEnded | None = None
         try:
-            ended = await run_job(machine, performers)
-            outcome = ended.outcome
+            async with self._places:
+                ended = await run_job(machine, performers)
+        except Exception as error:  # noqa: BLE001 - a defect must not end the other jobs
+            self._report("job_crashed", error)
+            ended = JobEnded(JobOutcome.CRASHED, f"{type(error).__name__}: {error}"[:DETAIL_MAX])
         finally:
+            outcome = None if ended is None else ended.outcome
             failures = self._schedule.end(key, outcome, _now_ms())
-            if outcome is None:
+            if ended is None or outcome is JobOutcome.CRASHED:
                 await asyncio.shield(requests.release())
+        if not outcome.ends_task and key not in self._candidates:
+            self._candidates.append(key)
         await self._take_end(key, ended, failures)
 
     async def _take_end(self, key: TaskKey, ended: JobEnded, failures: int) -> None:
@@ -331,13 +380,17 @@ class ReplicationWorker:
     async def _report_for_ever(self) -> None:
         """Publish the progress every two seconds."""
         while True:
-            with contextlib.suppress(LedgerLogError):
+            try:
                 await self._parts.stores.worker_reports.publish(self._id, self.progress())
+            except LedgerLogError:
+                pass  # the next report is as good
+            except Exception as error:  # noqa: BLE001 - a defect must not end all later reports
+                self._report("report_failed", error)
             await asyncio.sleep(REPORT_SECONDS)
 
     def progress(self) -> WorkerReport:
         """What the worker does now. The rate is measured since the last call."""
-        counters, now = self.counters, time.monotonic()
+        counters, now = self.counters, _now_ms() / 1e3
         elapsed = now - self._reported_at
         rate = int((counters.bytes_copied - self._bytes_before) / elapsed) if elapsed > 0 else 0
         self._bytes_before, self._reported_at = counters.bytes_copied, now
@@ -367,4 +420,4 @@ async def _first(walk: AsyncIterator[int], count_max: int) -> AsyncIterator[int]
 
 
 def _now_ms() -> float:
-    return time.monotonic() * 1e3
+    return asyncio.get_running_loop().time() * 1e3

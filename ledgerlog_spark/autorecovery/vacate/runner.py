@@ -35,6 +35,7 @@ from ledgerlog_spark.wire.repair_notes import (
 PAGE = 256
 """Number of ledgers whose metadata are read at once, and of moves that are written at once."""
 BLOCKED = "the ledger is open, and its writer has not replaced the bookie"
+UNREADABLE = "the metadata of the ledger cannot be read, and may name the bookie"
 
 _logger = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class VacationRunner:
         self._events: deque[m.Event] = deque([m.VacationBegun()])
         self._came = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._defect: BaseException | None = None
         self._performers: dict[type, Callable[[Any], Awaitable[m.Event]]] = {
             m.LoadVacation: self._load,
             m.LookAtBookie: self._look,
@@ -76,6 +78,8 @@ class VacationRunner:
                         self._begin(effect)
                 self._came.clear()
                 await forever(self._came.wait(), "each request and each pause ends")
+                if self._defect is not None:
+                    raise self._defect
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -84,7 +88,14 @@ class VacationRunner:
     def _begin(self, effect: m.Request) -> None:
         task = asyncio.get_running_loop().create_task(self._perform(effect))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_performed)
+
+    def _on_performed(self, task: asyncio.Task[None]) -> None:
+        """Let `run` raise an unexpected error, which no event can report."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._defect = error
+            self._came.set()
 
     async def _perform(self, effect: m.Request) -> None:
         try:
@@ -119,13 +130,15 @@ class VacationRunner:
         if effect.after == -1 or self._ledgers is None:
             self._ledgers = ledgers.walk()
         page: list[tuple[int, LedgerMetadata]] = []
+        unreadable: list[int] = []
         async for walked in self._ledgers:
             if isinstance(walked.found, MetadataFormatError):
-                raise walked.found  # the ledger may name the bookie, so the walk ends
-            page.append((walked.ledger_id, walked.found.value))
-            if len(page) == PAGE:
-                return m.LedgersWalked(effect.request, page, is_last=False)
-        return m.LedgersWalked(effect.request, page, is_last=True)
+                unreadable.append(walked.ledger_id)
+            else:
+                page.append((walked.ledger_id, walked.found.value))
+            if len(page) + len(unreadable) == PAGE:
+                return m.LedgersWalked(effect.request, page, False, unreadable)
+        return m.LedgersWalked(effect.request, page, True, unreadable)
 
     async def _queue(self, effect: m.QueueMoves) -> m.Event:
         assert self._vacation is not None, "it was loaded before this walk"
@@ -200,7 +213,8 @@ def departure_of(vacation: Vacation) -> Departure:
         bytes_total=max(0, vacation.bytes_total),
         ledgers_left=max(0, vacation.ledgers_left),
         bytes_left=max(0, vacation.bytes_left),
-        blocked=tuple(one.ledger_id for one in vacation.blocked),
+        blocked=tuple(one.ledger_id for one in vacation.blocked if one.reason != UNREADABLE),
+        unreadable=tuple(one.ledger_id for one in vacation.blocked if one.reason == UNREADABLE),
         blocked_count=vacation.blocked_count,
     )
 
@@ -216,9 +230,25 @@ def with_departure(vacation: Vacation, departure: Departure) -> Vacation:
         bytes_total=departure.bytes_total,
         ledgers_left=departure.ledgers_left,
         bytes_left=departure.bytes_left,
-        blocked=tuple(BlockedLedger(ledger_id, BLOCKED) for ledger_id in departure.blocked),
+        blocked=(
+            *(BlockedLedger(ledger_id, BLOCKED) for ledger_id in departure.blocked),
+            *(BlockedLedger(ledger_id, UNREADABLE) for ledger_id in departure.unreadable),
+        ),
         blocked_count=departure.blocked_count,
     )
+
+
+async def remove_stray_moves(stores: MetadataStores) -> None:
+    """Remove the moves of vacations that were cancelled while no process ran them."""
+    named: set[str] = set()
+    async for ledger_id in stores.moves.walk():
+        found = await stores.moves.load(ledger_id)
+        if found is not None:
+            moves = found.value.moves
+            named |= {one.bookie_id for one in moves if one.reason is not MoveReason.PLACEMENT}
+    # A vacation is written before its moves, so it is read after them.
+    for bookie_id in sorted(named - set(await stores.vacations.all() if named else ())):
+        await remove_moves(stores, bookie_id)
 
 
 async def remove_moves(stores: MetadataStores, bookie_id: str) -> None:

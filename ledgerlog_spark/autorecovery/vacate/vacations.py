@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 
-from ledgerlog_spark.autorecovery.vacate.runner import VacationRunner
+from ledgerlog_spark.autorecovery.vacate.runner import VacationRunner, remove_stray_moves
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.protocol.autorecovery.vacate.vacating import VacatingSettings
@@ -29,7 +29,7 @@ async def run_vacations(
     The lease only saves work: a process that has lost it may still run, because each write compares
     versions. One vacation runs at a time, in the order of the bookies' ids.
     """
-    pause = 0.0
+    pause, swept_in = 0.0, 0
     try:
         while True:
             await asyncio.sleep(pause)
@@ -37,6 +37,9 @@ async def run_vacations(
             try:
                 if await stores.leases.acquire(LEASE, {"id": member_id}):
                     pause = LOOK_SECONDS
+                    if swept_in != stores.tree.session_id:
+                        await remove_stray_moves(stores)
+                        swept_in = stores.tree.session_id
                     await _run_next(stores, settings)
             except LedgerLogError as error:
                 _logger.warning("vacations cannot be read: %s", error)

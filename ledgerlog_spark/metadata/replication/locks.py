@@ -31,9 +31,29 @@ class ReplicationLocks:
         self._guards = f"{root}-repair/sessions"
         self._held = HeldNodes(tree, root + LOCKS)
         self._guarded_session = 0
+        self._taken: set[int] = set()  # ledgers whose locks callers have, in `_taken_in`
+        self._taken_in = 0  # the session
 
     async def acquire(self, ledger_id: int, holder: str) -> HeldLock | None:
-        """Implements `LedgerLocks.acquire`. After a lost reply, the owner of the node decides."""
+        """Implements `LedgerLocks.acquire`. After a lost reply, the owner of the node decides.
+
+        All callers of this object share a session, so a set of ledgers separates them.
+        """
+        if self._taken_in != self._tree.session_id:
+            self._taken, self._taken_in = set(), self._tree.session_id
+        taken = self._taken
+        if ledger_id in taken:
+            return None
+        taken.add(ledger_id)
+        lock: HeldLock | None = None
+        try:
+            lock = await self._acquire(ledger_id, holder)
+        finally:
+            if lock is None:
+                taken.discard(ledger_id)
+        return lock
+
+    async def _acquire(self, ledger_id: int, holder: str) -> HeldLock | None:
         path, data = self._root + lock_path(ledger_id), encode_holder(holder)
         lost: MetadataUnknownError | None = None
         for _ in range(ATTEMPTS_MAX):
@@ -72,6 +92,7 @@ class ReplicationLocks:
 
     async def release(self, ledger_id: int) -> None:
         """Give the lock back. Do nothing if this session does not hold the lock."""
+        self._taken.discard(ledger_id)
         await self._held.release(self._root + lock_path(ledger_id))
 
     async def holder(self, ledger_id: int) -> str | None:

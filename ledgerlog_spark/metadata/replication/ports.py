@@ -60,7 +60,9 @@ class LedgerLocks(Protocol):
     """
 
     async def acquire(self, ledger_id: int, holder: str) -> HeldLock | None:
-        """Take the lock if it is free; None if another session holds it.
+        """Take the lock if it is free; None if another session or another caller holds it.
+
+        After an error, the same caller may take it again.
 
         `holder` is an id of a bookie or of a daemon, for Apache's tools.
         """

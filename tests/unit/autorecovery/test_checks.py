@@ -13,8 +13,10 @@ from ledgerlog_spark.protocol.autorecovery.audit.check_machine import (
     HOLES_MAX,
     NOTE_ATTEMPTS_MAX,
     CheckMachine,
+    bounded,
 )
 from ledgerlog_spark.protocol.autorecovery.audit.digests import (
+    POSITION_SIZE_BYTES,
     UNKNOWN_ENTRIES_MAX,
     VERIFIED_ENTRIES_MAX,
     DigestCheck,
@@ -241,7 +243,61 @@ def test_a_note_has_a_bounded_number_of_holes() -> None:
     played = Played(replica_check(), m.LedgerRecord(1, metadata, Version(1, 0)))
     for name in NAMES:
         played.lists[name] = LISTED, []
-    assert len(played.run(m.WriteHole).holes) == HOLES_MAX
+    holes = played.run(m.WriteHole).holes
+    assert holes == tuple(m.FoundHole(name, -1, 0, HOLES_MAX) for name in NAMES)
+
+
+@pytest.mark.parametrize("step", [2, 3])
+def test_no_damaged_copy_is_left_out_of_a_note(step: int) -> None:
+    played = Played(digest_check(), record(1, last=20_000))
+    played.reads["b"] = lambda request, ids: m.CopiesVerified(
+        request, ids[-1], damaged=tuple(one for one in ids if one % step == 0), size_bytes=1
+    )
+    (hole,) = played.run(m.WriteHole).holes
+    assert hole == m.FoundHole("b", 0, 0, 20_000 // step * step, is_damaged=True)
+
+
+def test_damaged_copies_are_first_in_a_note() -> None:
+    missing = [m.FoundHole(f"m{one}", 0, 1, 1) for one in range(HOLES_MAX)]
+    damaged = [m.FoundHole("d", 0, one, one, is_damaged=True) for one in (3, 9)]
+    found = bounded([*missing, *damaged])
+    assert len(found) == HOLES_MAX
+    assert found[0] == m.FoundHole("d", -1, 3, 9, is_damaged=True)
+    assert bounded(damaged) == tuple(damaged)
+
+
+def test_a_ledger_of_days_is_left_when_auto_recovery_is_disabled() -> None:
+    played = Played(digest_check(), record(1, last=100_000))
+    played.reads["a"] = lambda request, ids: m.CopiesVerified(request, ids[-1], size_bytes=8 << 20)
+    played.run(m.VerifyCopies, times=3)
+    played.is_enabled = False
+    read = len(played.seen_of(m.VerifyCopies))
+    for _ in range(100):
+        played._take(played.machine.handle(played._reply(played.open)))
+    assert len(played.seen_of(m.VerifyCopies)) <= read + POSITION_SIZE_BYTES // (8 << 20)
+
+
+def test_a_rate_that_is_too_low_for_the_interval_is_reported_once_a_day() -> None:
+    day_ms = 86_400_000
+    settings: dict[str, Any] = {"interval_ms": 2 * day_ms, "rate_bytes_per_second": 1_000}
+    played = Played(digest_check(**settings), *[record(one) for one in range(100)])
+    for name in NAMES:
+        # A third of an hour for each copy, so an hour for each ledger.
+        played.reads[name] = lambda request, ids: m.CopiesVerified(
+            request, ids[-1], size_bytes=1_200_000
+        )
+    played.run(m.CheckEnded)
+    late = played.seen_of(m.CheckLate)
+    hours = [(one.elapsed_ms // 3_600_000, one.after) for one in late]
+    assert hours == [(49, 48), (74, 73), (99, 98)]
+    successor = Played(digest_check(**settings), *[record(one) for one in range(10)])
+    successor.elapsed_ms, successor.after = 3 * day_ms, 5
+    successor.run(m.CheckEnded)
+    assert len(successor.seen_of(m.CheckLate)) == 1
+    on_time = Played(digest_check(**settings), record(1))
+    on_time.elapsed_ms = 3 * day_ms
+    on_time.run(m.CheckEnded)
+    assert not on_time.seen_of(m.CheckLate)
 
 
 def test_a_machine_whose_session_ended_does_nothing_more() -> None:
@@ -300,8 +356,11 @@ def test_unknown_entries_are_skipped_up_to_a_limit_and_looked_at_again() -> None
 def test_reads_wait_for_the_time_that_their_bytes_are_worth() -> None:
     played = Played(digest_check(rate_bytes_per_second=10_000), record(1))
     played.run(m.CheckEnded)
-    waited_ms = sum(each.delay_ms for each in played.seen_of(StartTimer))
-    assert waited_ms == 300
+    *waits, pause = [each.delay_ms for each in played.seen_of(StartTimer)]
+    assert sum(waits) == 300
+    # After a pass, the end of it is stored before the position is read again.
+    assert pause == DigestSettings().poll_ms
+    assert len(played.seen_of(m.ReadCheckTime)) == 1
 
 
 def test_a_pass_is_due_again_only_after_its_interval() -> None:

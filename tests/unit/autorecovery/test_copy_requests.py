@@ -25,7 +25,7 @@ from ledgerlog_spark.model import (
 from ledgerlog_spark.protocol.autorecovery.audit import messages as m
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.testing.memory.tree import MemoryTree
-from ledgerlog_spark.transport.port import ReadBatch
+from ledgerlog_spark.transport.port import ReadBatch, ReadEntry
 from ledgerlog_spark.wire.entry import EntryCodec
 
 LISTED, UNKNOWN = m.ListOutcome.LISTED, m.ListOutcome.UNKNOWN
@@ -38,12 +38,18 @@ class Answers:
 
     def __init__(self, *answer: Any) -> None:
         self.answer = answer
+        self.single: tuple[Any, ...] = ()
         self.requests: list[ReadBatch] = []
 
     def list_entries(
         self, _bookie_id: str, _ledger_id: int, _timeout_ms: int, on_reply: Callable[..., None]
     ) -> None:
         asyncio.get_running_loop().call_soon(on_reply, *self.answer)
+
+    def read(
+        self, _bookie_id: str, _request: ReadEntry, _timeout_ms: int, on_reply: Callable[..., None]
+    ) -> None:
+        asyncio.get_running_loop().call_soon(on_reply, *self.single)
 
     def read_batch(
         self, _bookie_id: str, request: ReadBatch, _timeout_ms: int, on_reply: Callable[..., None]
@@ -166,3 +172,22 @@ async def test_a_batch_ends_before_the_first_gap_of_a_stripe() -> None:
     effect = m.VerifyCopies(5, "a", record(), (0, 1, 4, 5))
     await performed(requests(transport), effect)
     assert [one.count_max for one in transport.requests] == [2]
+
+
+@pytest.mark.parametrize("code", [Code.BAD_REQUEST, Code.BAD_VERSION])
+async def test_a_bookie_without_batch_reads_is_read_entry_by_entry(code: Code) -> None:
+    (entry,) = stored(1)
+    transport = Answers(code, ())
+    effect = m.VerifyCopies(5, "a", record(), (0, 1, 2))
+    found = []
+    for answer in ((Code.OK, entry), (Code.OK, flipped(entry)), (Code.NO_ENTRY, None)):
+        transport.single = answer
+        found.append(await performed(requests(transport), effect))
+    assert [(one.verified, one.is_unknown) for one in found] == [(0, False)] * 3
+    assert [(tuple(one.absent), tuple(one.damaged)) for one in found] == [
+        ((), ()),
+        ((), (0,)),
+        ((0,), ()),
+    ]
+    transport.single = (Code.TIMEOUT, None)
+    assert await performed(requests(transport), effect) == m.CopiesVerified(5, -1, is_unknown=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledgerlog_spark.autorecovery.vacate.runner import VacationRunner, remove_moves
+from ledgerlog_spark.autorecovery.vacate.runner import UNREADABLE, VacationRunner, remove_moves
 from ledgerlog_spark.autorecovery.vacate.survey import holdings, surroundings
 from ledgerlog_spark.autorecovery.vacate.vacations import run_vacations
 from ledgerlog_spark.errors import MetadataUnavailableError, MetadataUnknownError
@@ -26,7 +26,7 @@ from ledgerlog_spark.wire.repair_notes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection
 
 pytestmark = pytest.mark.virtual_time
 
@@ -61,9 +61,9 @@ async def begin(stores: MetadataStores, kind: VacationKind = VacationKind.DRAIN)
     await stores.registration.register(info, read_only=True)
 
 
-async def move_all(stores: MetadataStores) -> list[int]:
-    """Do the work of a worker: replace b0, and delete the notes."""
-    moved = [ledger_id async for ledger_id in stores.moves.walk()]
+async def move_all(stores: MetadataStores, keep: Collection[int] = ()) -> list[int]:
+    """Do the work of a worker: replace b0, and delete the notes, except for `keep`."""
+    moved = [ledger_id async for ledger_id in stores.moves.walk() if ledger_id not in keep]
     for ledger_id in moved:
         found = await stores.ledgers.load(ledger_id)
         if is_named(found.value, "b0"):
@@ -165,14 +165,59 @@ async def test_metadata_that_cannot_be_read_keeps_a_vacation_from_its_end(
     await stores.tree.set(path, b"damaged", found.version)
     await begin(stores)
     running = asyncio.ensure_future(VacationRunner(stores, "b0").run())
+    walk, walks = stores.ledgers.walk, 0
+
+    def counted(*args: Any) -> Any:
+        nonlocal walks
+        walks += 1
+        return walk(*args)
+
+    monkeypatch.setattr(stores.ledgers, "walk", counted)
+    moved: list[int] = []
     for _ in range(60):
         await asyncio.sleep(5)
-        await move_all(stores)
+        moved += await move_all(stores, keep={1})
     assert not running.done()
+    assert moved == [0, 2], "the other ledgers move all the same"
+    assert walks == 1, "the next walk is due after ten minutes"
+    blocked = await state(stores)
+    assert (blocked.ledgers_left, blocked.blocked_count) == (1, 1)
+    assert [(one.ledger_id, one.reason) for one in blocked.blocked] == [(1, UNREADABLE)]
     await stores.tree.set(path, found.value, None)
-    await asyncio.sleep(20)
-    await move_all(stores)
+    for _ in range(70):
+        await asyncio.sleep(5)
+        await move_all(stores)
     assert await asyncio.wait_for(running, 300) is VacationEnd.VACATED
+    assert (await state(stores)).blocked == ()
+
+
+async def test_a_defect_ends_the_run_of_a_vacation_with_its_error(
+    stores: MetadataStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def load(_bookie_id: str) -> Any:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(stores.vacations, "load", load)
+    with pytest.raises(RuntimeError, match="a defect"):
+        await asyncio.wait_for(VacationRunner(stores, "b0").run(), 60)
+
+
+async def test_moves_of_a_vacation_that_was_cancelled_without_a_process_are_removed(
+    stores: MetadataStores,
+) -> None:
+    """AUTORECOVERY.md#Y1."""
+    kept = (Move("b9", reason=MoveReason.DRAIN), Move("b0", 0, MoveReason.PLACEMENT))
+    await stores.vacations.write("b9", Vacation(VacationKind.DRAIN, VacationPhase.VACATED), None)
+    await stores.moves.add(0, Moves((Move("b0", reason=MoveReason.DRAIN), *kept)))
+    await stores.moves.add(2, Moves((Move("b0", reason=MoveReason.DECOMMISSION),)))
+    running = asyncio.ensure_future(run_vacations("daemon", stores))
+    await asyncio.sleep(10)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    note = await stores.moves.load(0)
+    assert note is not None
+    assert set(note.value.moves) == set(kept)
+    assert await stores.moves.load(2) is None
 
 
 @pytest.mark.parametrize("error", [MetadataUnavailableError, MetadataUnknownError])

@@ -201,6 +201,18 @@ def test_damage_under_the_page_cache_is_found_and_reads_answer_unknown() -> None
     assert not machine.serving._health.files_in_doubt, "the ledger and its entries are known"
 
 
+def test_a_read_of_a_damaged_entry_reports_it_once_and_a_repair_is_stored() -> None:
+    """The scrub may need a week to find the damage."""
+    machine = filled()
+    damage(machine, 1, 7, is_cached=False)
+    for _ in range(3):
+        assert machine.read(1, 7)[0] is Code.IO_ERROR
+    assert machine.serving.take_damaged() == [(1, (7,))]
+    assert machine.add(1, (7,), payload(1, 7), is_recovery=True) is Code.OK
+    assert machine.read(1, 7) == (Code.OK, entry(1, 7, payload(1, 7)))
+    assert machine.serving.take_damaged() == []
+
+
 def test_a_damaged_header_is_found_by_the_index() -> None:
     machine = filled()
     file, at = place_of(machine, 1, 7)

@@ -498,6 +498,27 @@ def test_a_ledger_with_a_damaged_entry_is_never_recovered_for_it() -> None:
     assert world.recovered == []
 
 
+def test_damage_that_reads_report_all_the_time_is_repaired_once_a_minute() -> None:
+    world = damaged_world()
+    world.repairs.start()
+    for _ in range(30):
+        world.storage.damaged = [(7, (1,))]
+        world.scheduler.run_for(2_000)
+    world.repairs.stop()
+    assert len(world.records.loaded) == 4, "two repairs, each loads the record twice"
+
+
+def test_reports_do_not_shorten_the_pauses_of_damage_that_cannot_be_repaired() -> None:
+    world = damaged_world()
+    world.peers.codes = dict.fromkeys(("b1", "b2"), Code.IO_ERROR)
+    world.repairs.start()
+    for _ in range(30):
+        world.storage.damaged = [(7, (1,))]
+        world.scheduler.run_for(5_000)
+    world.repairs.stop()
+    assert len(world.failures) == 2, "after 0 s and 60 s, and then after 180 s"
+
+
 def test_damage_is_repaired_when_another_bookie_answers_again() -> None:
     world = damaged_world()
     world.peers.codes = dict.fromkeys(("b1", "b2"), Code.IO_ERROR)

@@ -184,6 +184,20 @@ async def test_an_idle_writer_replaces_a_bookie_that_is_lost(world: ClientWorld)
     assert notes.notes == []
 
 
+@pytest.mark.world(bookies=4)
+async def test_idle_writers_that_use_all_bookies_together_have_spares_each(
+    world: ClientWorld,
+) -> None:
+    client = world.client()
+    ledgers = [await client.create_ledger() for _ in range(12)]
+    assert {name for one in ledgers for name in one.ensemble} == set(world.names)
+    for one in ledgers:
+        assert await one.append(b"x") == 0
+    await world.kill("bookie-1")
+    await asyncio.sleep(15)
+    assert [one.id for one in ledgers if "bookie-1" in one.ensemble] == []
+
+
 async def test_without_a_spare_a_lost_bookie_changes_nothing(
     world: ClientWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ class Cluster:
         self.registered = {"b0", "b1", "b3", "b4"}
         self.read_only: set[str] = set()
         self.unlisted: set[str] = set()  # cannot list
+        self.accepted: set[int] = set()  # given up, so the host lists them for every bookie
         self.payloads: dict[tuple[str, int], bytes] = {}
         self.connections: dict[str, int] = {}
         self.add_codes: dict[str, Code] = {}
@@ -88,7 +89,7 @@ class Cluster:
                     r.LoadTask: lambda: r.TaskLoaded(n, OK, self.task),
                     r.TakeLock: lambda: r.LockTaken(n, OK, is_mine=True),
                     r.ReleaseLock: lambda: r.LockReleased(n),
-                    r.ForceEntries: lambda: r.EntriesForced(n, Code.OK),
+                    r.ForceEntries: lambda: r.EntriesForced(n, self.forced(effect)),
                     r.ReadIdentity: lambda: r.IdentityRead(
                         n, OK, r.Identity(effect.bookie_id, effect.bookie_id)
                     ),
@@ -97,11 +98,21 @@ class Cluster:
                 reply = replies[type(effect)]()
         return reply
 
+    def forced(self, effect: r.ForceEntries) -> Code:
+        """A bookie answers the read that forces as any other one."""
+        is_held = effect.entry_id in self.held.get(effect.bookie_id, ())
+        return Code.OK if is_held else Code.NO_ENTRY
+
     def listed(self, n: int, name: str) -> r.EntriesListed:
         if name in self.unlisted:
-            return r.EntriesListed(n, Code.BAD_REQUEST)
-        held = sorted(self.held.get(name, ()))
-        return r.EntriesListed(n, Code.OK, tuple((one, one) for one in held))
+            return r.EntriesListed(n, Code.BAD_REQUEST, (), self.given_up)
+        held = sorted(self.accepted.union(self.held.get(name, ())))
+        ranges = tuple((one, one) for one in held)
+        return r.EntriesListed(n, Code.OK, ranges, self.given_up)
+
+    @property
+    def given_up(self) -> tuple[r.EntryRange, ...]:
+        return tuple((one, one) for one in sorted(self.accepted))
 
     def read(self, n: int, name: str, first: int, count: int) -> r.CopiesRead:
         if self.busy_reads:
@@ -331,3 +342,40 @@ def test_a_striped_ledger_is_copied_entry_by_entry(digest: DigestType) -> None:
     assert ended.outcome is r.JobOutcome.HEALED
     assert cluster.held["b4"] == cluster.held["b2"]
     assert len(cluster.asked(r.AddCopies)) < 10 or digest is DigestType.DUMMY
+
+
+@pytest.mark.parametrize("accepted", [{0}, {0, 1}, {3}, {0, 1, 2, 3}])
+def test_a_target_is_named_without_entries_that_were_given_up(accepted: set[int]) -> None:
+    """AUTORECOVERY.md#X13: such an entry is listed, but no bookie can be forced by a read of it."""
+    cluster = Cluster()
+    cluster.accepted = accepted
+    for held in cluster.held.values():
+        held.difference_update(accepted)
+    assert cluster.run().outcome is r.JobOutcome.HEALED
+    (name,) = set(cluster.ledger.fragments[0].ensemble) - {"b0", "b1"}
+    assert cluster.held.get(name, set()) == {0, 1, 2, 3} - accepted
+    forced = [one for one in cluster.sent if isinstance(one, r.ForceEntries)]
+    assert bool(forced) == (accepted != {0, 1, 2, 3})
+
+
+def test_bookies_without_lists_may_lack_entries_that_were_given_up() -> None:
+    cluster = Cluster()
+    cluster.accepted, cluster.unlisted = {0, 2}, set(NAMES)
+    for held in cluster.held.values():
+        held.difference_update(cluster.accepted)
+    assert cluster.run().outcome is r.JobOutcome.HEALED
+    (name,) = set(cluster.ledger.fragments[0].ensemble) - {"b0", "b1"}
+    assert cluster.held[name] == {1, 3}
+
+
+def test_a_damaged_entry_that_was_given_up_is_left_alone() -> None:
+    cluster = Cluster()
+    cluster.registered.add("b2")
+    cluster.accepted = {1}
+    cluster.task = r.Task(r.TaskQueue.HOLE, Version(1, 0), damaged=(r.DamagedCopies("b2", 0),))
+    cluster.held["b0"].discard(1)
+    cluster.held["b1"].discard(1)
+    assert cluster.run().outcome is r.JobOutcome.HEALED
+    added = [one for one in cluster.sent if isinstance(one, r.AddCopies)]
+    assert [copy.entry_id for one in added for copy in one.copies] == [0, 2, 3]
+    assert cluster.reports == [()]

@@ -7,15 +7,16 @@ with the session of its lease.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ledgerlog_spark.protocol.autorecovery.audit.messages import (
     CheckEffect,
     CheckEvent,
     ClusterRead,
     ClusterState,
+    FoundHole,
     LedgerRecord,
     LoadRecords,
     NoteWritten,
@@ -29,12 +30,10 @@ from ledgerlog_spark.protocol.autorecovery.audit.messages import (
     WriteHole,
     WriteMove,
 )
+from ledgerlog_spark.protocol.autorecovery.replicate.messages import WHOLE_LEDGER
 from ledgerlog_spark.protocol.ledger.messages import StartTimer
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
-
-if TYPE_CHECKING:
-    from ledgerlog_spark.protocol.autorecovery.audit.messages import FoundHole
 
 T = TypeVar("T")
 Steps = Generator[Any, Any, T]
@@ -42,7 +41,7 @@ Steps = Generator[Any, Any, T]
 
 PAGE_RECORDS = 256
 HOLES_MAX = 64
-"""Number of holes of one ledger that one note reports. A worker compares whole lists anyway."""
+"""Number of holes of one ledger that one note reports. More are joined to wider ones."""
 NOTE_ATTEMPTS_MAX = 20
 RETRY = RetryPolicy(first_delay_ms=500, delay_max_ms=30_000, attempts_max=NO_LIMIT)
 
@@ -147,7 +146,7 @@ class CheckMachine(ABC):
 
     def _report_holes(self, ledger_id: int, holes: list[FoundHole]) -> Steps[bool]:
         """Write the holes of a ledger to their queue, never to Apache's (AUTORECOVERY.md#N11)."""
-        return (yield from self._write(WriteHole(0, ledger_id, tuple(holes[:HOLES_MAX]))))
+        return (yield from self._write(WriteHole(0, ledger_id, bounded(holes))))
 
     def _write(self, note: WriteHole | WriteMove) -> Steps[bool]:
         """Write a note. Return False if it could not be written; the next check finds it again."""
@@ -159,3 +158,30 @@ class CheckMachine(ABC):
                 return False
             yield from self._wait(pause_ms)
         raise AssertionError("the pauses never end")
+
+
+def bounded(holes: list[FoundHole]) -> tuple[FoundHole, ...]:
+    """The same holes, or at most `HOLES_MAX` wider ones.
+
+    First the holes of one copy of a fragment are joined, and then those of one bookie. A worker
+    writes intact copies between damaged ones once more, which does no harm. So no damaged copy
+    waits for the next check. Missing copies are last: a worker compares whole lists anyway.
+    """
+    found = tuple(holes)
+    if len(found) > HOLES_MAX:
+        found = _joined(found)
+    if len(found) > HOLES_MAX:
+        found = _joined([replace(one, fragment_id=WHOLE_LEDGER) for one in found])
+    return found[:HOLES_MAX]
+
+
+def _joined(holes: Iterable[FoundHole]) -> tuple[FoundHole, ...]:
+    widest: dict[tuple[str, int, bool], FoundHole] = {}
+    for hole in holes:
+        before = widest.setdefault((hole.bookie_id, hole.fragment_id, hole.is_damaged), hole)
+        widest[hole.bookie_id, hole.fragment_id, hole.is_damaged] = replace(
+            before,
+            first_entry_id=min(before.first_entry_id, hole.first_entry_id),
+            last_entry_id=max(before.last_entry_id, hole.last_entry_id),
+        )
+    return tuple(sorted(widest.values(), key=lambda one: not one.is_damaged))

@@ -15,10 +15,12 @@ from ledgerlog_spark.protocol.autorecovery.audit.check_machine import (
     CheckMachine,
     Indicate,
     Steps,
+    bounded,
 )
 from ledgerlog_spark.protocol.autorecovery.audit.messages import (
     CheckEnded,
     CheckKind,
+    CheckLate,
     CheckTimeRead,
     CopiesVerified,
     FoundHole,
@@ -35,12 +37,15 @@ from ledgerlog_spark.protocol.ledger.quorum import owns
 if TYPE_CHECKING:
     from ledgerlog_spark.model import Fragment, Quorum
 
-INTERVAL_MS = 30 * 86_400_000
+DAY_MS = 86_400_000
+INTERVAL_MS = 30 * DAY_MS
 RATE_BYTES_PER_SECOND = 16 << 20
 VERIFIED_ENTRIES_MAX = 256
 POSITION_SIZE_BYTES = 64 << 20
 UNKNOWN_ENTRIES_MAX = 3
 """After this number of unknown entries of one copy of a fragment, the rest of it is left out."""
+COPY_HOLES_MAX = 1_000
+"""Number of holes of one copy of a fragment that are kept; more are joined to wider ones."""
 WAIT_MS_MIN = 20
 """Shorter waits are added up."""
 
@@ -72,14 +77,18 @@ class DigestCheck(CheckMachine):
         self._unstored = 0  # bytes that were read after the last stored position
         self._size_bytes = 0
         self._holes = 0
+        self._since_enabled = 0  # bytes that were read since the switch was read
+        self._elapsed_ms = 0  # of the pass, as far as it waited
+        self._is_late_from_ms = 0
 
     def _run(self) -> Steps[None]:
         while True:
             after = yield from self._due_after()
-            if after is None:
-                yield from self._wait(self._settings.poll_ms)
-            else:
+            if after is not None:
                 yield from self._pass(after)
+            # Also after a pass: its end is stored meanwhile. Otherwise the next look finds the old
+            # position, and all copies are read once more.
+            yield from self._wait(self._settings.poll_ms)
 
     def _due_after(self) -> Steps[int | None]:
         """The position from which a check is due; None if none is due."""
@@ -87,6 +96,8 @@ class DigestCheck(CheckMachine):
         if not time.is_read:
             return None
         is_under_way = time.after >= 0
+        self._elapsed_ms = time.elapsed_ms or 0 if is_under_way else 0
+        self._is_late_from_ms = self._settings.interval_ms
         is_due = time.elapsed_ms is None or time.elapsed_ms >= self._settings.interval_ms
         return time.after if is_under_way or is_due else None
 
@@ -104,6 +115,7 @@ class DigestCheck(CheckMachine):
                     self._unstored = 0
                     state = yield from self._enabled_cluster(self._settings.poll_ms)
                     yield Indicate(StoreCheckTime(CheckKind.DIGESTS, record.ledger_id))
+                yield from self._report_if_late(record.ledger_id)
             after, is_end = page.last, page.is_end
             if not is_end:
                 yield Indicate(StoreCheckTime(CheckKind.DIGESTS, after))
@@ -139,10 +151,17 @@ class DigestCheck(CheckMachine):
         while ids := owned_from(quorum, index, position, end):
             read: CopiesVerified = yield VerifyCopies(0, bookie_id, record, ids)
             first = fragment.first_entry_id
-            bad += [FoundHole(bookie_id, first, one, one) for one in read.absent]
-            bad += [FoundHole(bookie_id, first, one, one, is_damaged=True) for one in read.damaged]
-            bad = joined(bad, quorum)
+            newest = [FoundHole(bookie_id, first, one, one) for one in read.absent]
+            newest += [FoundHole(bookie_id, first, n, n, is_damaged=True) for n in read.damaged]
+            # Only the last hole of the copy may be next to the newest ones.
+            bad[-1:] = joined([*bad[-1:], *newest], quorum)
+            if len(bad) > COPY_HOLES_MAX:
+                bad = list(bounded(bad))
             yield from self._pay(read.size_bytes)
+            if self._since_enabled >= POSITION_SIZE_BYTES:
+                # A ledger may take days. Meanwhile auto-recovery may be disabled.
+                self._since_enabled = 0
+                yield from self._enabled_cluster(self._settings.poll_ms)
             position = max(position, read.verified + 1)
             if read.is_unknown:
                 entry_id = next(one for one in ids if one >= position)
@@ -157,10 +176,19 @@ class DigestCheck(CheckMachine):
         self._size_bytes += size_bytes
         self._debt += size_bytes
         self._unstored += size_bytes
+        self._since_enabled += size_bytes
         wait_ms = self._debt * 1_000 // self._settings.rate_bytes_per_second
         if wait_ms >= WAIT_MS_MIN:
             self._debt = 0
+            self._elapsed_ms += wait_ms
             yield from self._wait(wait_ms)
+
+    def _report_if_late(self, ledger_id: int) -> Steps[None]:
+        """Report each day that the rate is too low for the interval (AUTORECOVERY.md#N13)."""
+        if self._elapsed_ms > self._is_late_from_ms:
+            self._is_late_from_ms = self._elapsed_ms + DAY_MS
+            interval_ms = self._settings.interval_ms
+            yield Indicate(CheckLate(CheckKind.DIGESTS, self._elapsed_ms, interval_ms, ledger_id))
 
 
 def joined(holes: list[FoundHole], quorum: Quorum) -> list[FoundHole]:

@@ -298,7 +298,7 @@ class FoundHole:
 
     Attributes:
         bookie_id: The bookie.
-        fragment_id: The first entry of the fragment.
+        fragment_id: The first entry of the fragment, or `WHOLE_LEDGER`.
         first_entry_id: The first missing copy. Some of the copies up to the last one may be there.
         last_entry_id: The last missing copy, inclusive.
         is_damaged: Whether the bookie holds the copy, but it cannot be read. Its list has it then.
@@ -423,6 +423,22 @@ class CheckEnded:
     unreadable: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class CheckLate:
+    """A check of all ledgers takes longer than its interval. It goes on.
+
+    Attributes:
+        elapsed_ms: Time since its begin, without pauses.
+        interval_ms: The interval.
+        after: The ledger that it has come to.
+    """
+
+    kind: CheckKind
+    elapsed_ms: int
+    interval_ms: int
+    after: int
+
+
 CheckEffect = (
     ReadCluster
     | ReadRecords
@@ -436,6 +452,7 @@ CheckEffect = (
     | StoreCheckTime
     | StartTimer
     | CheckEnded
+    | CheckLate
     | SteppedDown
 )
 CheckReply = (

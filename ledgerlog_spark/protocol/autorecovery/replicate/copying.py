@@ -72,12 +72,14 @@ class Copied:
         connections: Numbers of the connections that carried the adds.
         unreadable: Entries that no bookie returned.
         last_entry_id: An entry that the target stored; None if it got none.
+        given_up: Entries that an operator gave up, which no bookie may have.
         is_cut: Whether too many reads failed, so that the rest of the index was not read.
     """
 
     connections: set[int] = field(default_factory=set)
     unreadable: list[UnreadableEntries] = field(default_factory=list)
     last_entry_id: int | None = None
+    given_up: Sequence[EntryRange] = ()
     is_cut: bool = False
 
     @property

@@ -60,7 +60,11 @@ from ledgerlog_spark.protocol.autorecovery.replicate.needs import (
     members_to_list,
     missing_runs,
 )
-from ledgerlog_spark.protocol.autorecovery.replicate.ranges import lacking_runs, replaced
+from ledgerlog_spark.protocol.autorecovery.replicate.ranges import (
+    joined,
+    lacking_runs,
+    replaced,
+)
 from ledgerlog_spark.protocol.autorecovery.replicate.targets import choose_target
 from ledgerlog_spark.protocol.autorecovery.replicate.unreadable import as_ranges
 from ledgerlog_spark.protocol.ledger.messages import (
@@ -291,7 +295,8 @@ class LedgerReplication:
         """Give a member the entries that it lacks. The record stays (AUTORECOVERY.md#X5)."""
         held: Sequence[EntryRange]
         if need.kind is Kind.PROBE:
-            held = yield from self._probe(need)
+            probed = yield from self._probe(need)
+            held = joined([*probed, *self._lists[need.member].given_up])
         else:
             held = self._lists[need.member].ranges
         runs = missing_runs(self._record.value, need, held)
@@ -372,8 +377,9 @@ class LedgerReplication:
         can_list = listed.code is Code.OK
         if not (can_list or listed.code is Code.BAD_REQUEST):
             raise TargetError(target, listed.code)
-        held = list(listed.ranges)
+        held = joined([*listed.ranges, *listed.given_up])
         copied = yield from copying.copy(need.fragment, target, missing_runs(metadata, need, held))
+        copied.given_up = listed.given_up
         failure = self._failure_of(copied)
         if failure is not None and not self._may_split(need, copied):
             return failure
@@ -397,13 +403,16 @@ class LedgerReplication:
     def _require_held(
         self, need: LackingCopies, target: str, copied: Copied, *, can_list: bool
     ) -> Steps[None]:
-        """Force, then list. A bookie without lists must have kept its connection throughout."""
+        """Force, then list. A bookie without lists must have kept its connection throughout.
+
+        Entries that were given up are listed, but cannot be read to force.
+        """
         metadata = self._record.value
         if not can_list:
             if len(copied.connections) > 1:
                 raise TargetError(target, Code.UNAVAILABLE)
             return
-        entry_id = next(self._owed_except(need, copied.holes), None)
+        entry_id = next(self._owed_except(need, joined([*copied.holes, *copied.given_up])), None)
         if entry_id is None:
             return
         (forced,) = yield (ForceEntries(target, entry_id),)

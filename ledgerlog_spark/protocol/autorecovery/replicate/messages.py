@@ -115,7 +115,6 @@ class JobOutcome(Enum):
     LOCKED = "another worker has the ledger"
     NO_SPARE = "no bookie can take a copy"
     WAITING = "a member of the ledger is away, or it is unknown what it holds"
-    GRACE = "the writer or the recovery of the ledger is at work"
     UNREADABLE = "entries could not be read from any bookie"
     COPIES_DIFFER = "copies without a digest differ"
     NO_KEY = "the metadata has no password, so no entry can be added"
@@ -125,6 +124,7 @@ class JobOutcome(Enum):
     UNAVAILABLE = "the metadata store did not answer"
     UNREADABLE_RECORD = "the metadata of the ledger cannot be read"
     CHANGED = "the task has changed meanwhile"
+    CRASHED = "a defect of the worker ended the job"
 
     @property
     def ends_task(self) -> bool:
@@ -357,11 +357,16 @@ class EntriesListed:
     """OK: the ranges of the entries, ascending. BAD_REQUEST: the bookie cannot list them.
 
     After each other code, it is unknown what the bookie holds.
+
+    Attributes:
+        given_up: The entries that an operator gave up, ascending. `ranges` contain them, so they
+            are not missing, but no bookie may be able to return them.
     """
 
     request: int
     code: Code
     ranges: Sequence[EntryRange] = ()
+    given_up: Sequence[EntryRange] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,10 @@ def _compare(
 ) -> None:
     name, fragment = need.member, need.fragment
     listed = lists[name]
-    damaged = () if is_settled else tuple(damaged_runs(metadata, task, need))
+    damaged: tuple[EntryRange, ...] = ()
+    if not is_settled:
+        runs = damaged_runs(metadata, task, need)
+        damaged = tuple(part for low, high in runs for part in gaps(low, high + 1, listed.given_up))
     if listed.code is Code.OK:
         if damaged or has_gap(metadata, need, listed.ranges):
             found.items.append(LackingCopies(Kind.FILL, fragment, need.end, need.index, damaged))

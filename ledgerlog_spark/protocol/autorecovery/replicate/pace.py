@@ -14,6 +14,13 @@ STEP_MS = 1_000
 FACTOR_MIN = 1 / 64
 NEWEST_WEIGHT = 0.2
 USUAL_WEIGHT = 0.01
+GROWTH = 1.02
+"""While targets are slow, their usual time rises by this factor a second, so the slowness of a
+cluster that stays slower counts as usual after some minutes."""
+FIXED_BYTES = 64 << 10
+"""An add takes at least the time of so many bytes: small and large runs are compared by this."""
+UNLIMITED_RATE_MIN = 1 << 20
+"""Without a limit, bytes per second that are always copied."""
 
 
 @dataclass(slots=True)
@@ -34,6 +41,8 @@ class CopyPace:
     _measured: float = 0.0  # bytes per second, without a limit
     _measured_from_ms: float = 0.0
     _measured_bytes: int = 0
+    _taken_ms: float = 0.0
+    _grown_ms: float = 0.0
 
     def take(self, size_bytes: int, now_ms: float) -> float:
         """Take bytes from the bucket. Return for how long to wait before the next copy, in ms."""
@@ -48,17 +57,21 @@ class CopyPace:
         """The bytes per second that may be copied now; 0 without a limit."""
         if self.bytes_per_second_max:
             return self.bytes_per_second_max * self.factor
-        return self._measured * self.factor if self.factor < 1 else 0.0
+        return max(UNLIMITED_RATE_MIN, self._measured * self.factor) if self.factor < 1 else 0.0
 
-    def add_took(self, duration_ms: float, now_ms: float) -> None:
+    def add_took(self, duration_ms: float, now_ms: float, size_bytes: int = 0) -> None:
         """Note how long a target took for an add. Halve the rate while targets are slow."""
+        taken_ms = duration_ms * FIXED_BYTES / (FIXED_BYTES + size_bytes)
         if not self._usual_ms:
-            self._usual_ms = self._newest_ms = duration_ms
+            self._usual_ms = self._newest_ms = taken_ms
             return
-        self._newest_ms += NEWEST_WEIGHT * (duration_ms - self._newest_ms)
+        self._newest_ms += NEWEST_WEIGHT * (taken_ms - self._newest_ms)
         is_slow = self._newest_ms > SLOWER_FACTOR * self._usual_ms
         if not is_slow:
-            self._usual_ms += USUAL_WEIGHT * (duration_ms - self._usual_ms)
+            self._usual_ms += USUAL_WEIGHT * (taken_ms - self._usual_ms)
+        elif now_ms - self._grown_ms >= STEP_MS:
+            self._usual_ms *= GROWTH
+            self._grown_ms = now_ms
         if now_ms - self._changed_ms >= STEP_MS:
             before = self.factor
             self.factor = max(FACTOR_MIN, before / 2) if is_slow else min(1.0, 2 * before)
@@ -66,7 +79,13 @@ class CopyPace:
                 self._changed_ms = now_ms
 
     def _measure(self, size_bytes: int, now_ms: float) -> None:
-        """Measure the rate without a limit, from which the rate of a slow target is derived."""
+        """Measure the rate without a limit, from which the rate of a slow target is derived.
+
+        A time in which nothing is copied is not measured.
+        """
+        if now_ms - self._taken_ms >= STEP_MS:
+            self._measured_bytes, self._measured_from_ms = 0, now_ms
+        self._taken_ms = now_ms
         self._measured_bytes += size_bytes
         elapsed_ms = now_ms - self._measured_from_ms
         if elapsed_ms >= STEP_MS:

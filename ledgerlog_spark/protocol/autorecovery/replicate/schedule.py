@@ -44,9 +44,31 @@ class TaskSchedule:
             if is_due and key[1] not in self._running:
                 yield key
 
-    def next_due_ms(self) -> float | None:
-        """When the first failed task is due; None without one."""
-        return min((one.due_ms for one in self._failed.values()), default=None)
+    def next_due_ms(self, keys: Iterable[TaskKey]) -> float | None:
+        """When the first of these tasks is due that failed and whose ledger has no job; or None."""
+        failed = (self._failed.get(key) for key in keys if key[1] not in self._running)
+        return min((one.due_ms for one in failed if one is not None), default=None)
+
+    def scanned(self, queue: TaskQueue, after: int, last: int | None, found: Iterable[int]) -> None:
+        """Forget the failures of tasks that a queue does not contain any more.
+
+        Args:
+            queue: The queue.
+            after: Only ledgers above this id were looked for.
+            last: Only ledgers up to this id were looked for; None: up to the end of the queue.
+            found: The ledgers that the queue has between them.
+        """
+        kept = {(queue, ledger_id) for ledger_id in found}
+        gone = [
+            key
+            for key in self._failed
+            if key[0] is queue
+            and key not in kept
+            and key[1] > after
+            and (last is None or key[1] <= last)
+        ]
+        for key in gone:
+            del self._failed[key]
 
     def begin(self, key: TaskKey) -> None:
         """A job of this task begins."""

@@ -24,7 +24,9 @@ class Departure:
         blocked: The first ledgers that wait for their writers, at most `BLOCKED_MAX`. Their open
             last fragment names the bookie, and a worker never closes a ledger because of a bookie
             that is registered.
-        blocked_count: Number of all these ledgers.
+        unreadable: The first ledgers whose metadata cannot be read, at most `BLOCKED_MAX`. They
+            may name the bookie.
+        blocked_count: Number of all ledgers of both kinds.
     """
 
     deletes_cookie: bool = False
@@ -36,4 +38,5 @@ class Departure:
     ledgers_left: int = 0
     bytes_left: int = 0
     blocked: tuple[int, ...] = ()
+    unreadable: tuple[int, ...] = ()
     blocked_count: int = 0

@@ -147,6 +147,7 @@ class LedgersWalked:
     request: int
     ledgers: Sequence[tuple[int, LedgerMetadata]]
     is_last: bool  # whether there is no ledger after these
+    unreadable: Sequence[int] = ()  # ledgers between them whose metadata cannot be read
 
 
 @dataclass(frozen=True, slots=True)

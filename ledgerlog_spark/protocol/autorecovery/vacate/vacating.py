@@ -65,6 +65,7 @@ class _Walk:
     ledgers: int = 0
     size_bytes: int = 0
     blocked: list[int] = field(default_factory=list)  # at most `BLOCKED_MAX`
+    unreadable: list[int] = field(default_factory=list)  # at most `BLOCKED_MAX`
     blocked_count: int = 0
     is_last: bool = False  # whether the last page was read
 
@@ -170,11 +171,16 @@ class Vacating(TableMachine[m.Event, m.Effect]):
             if not metadata.is_closed and bookie_id in metadata.last_fragment.ensemble:
                 walk.blocked_count += 1
                 walk.blocked += [ledger_id] if len(walk.blocked) < BLOCKED_MAX else []
-        walk.after = event.ledgers[-1][0] if event.ledgers else walk.after
+        # Ledgers that cannot be read may name the bookie, so they count and get a move too.
+        walk.ledgers += len(event.unreadable)
+        walk.blocked_count += len(event.unreadable)
+        walk.unreadable = [*walk.unreadable, *event.unreadable][:BLOCKED_MAX]
+        last = (walk.after, *(i for i, _ in event.ledgers[-1:]), *event.unreadable[-1:])
+        walk.after = max(last)
         walk.is_last = event.is_last
-        if named:
+        if named or event.unreadable:
             self.phase = VacatingPhase.QUEUEING
-            return [m.QueueMoves(self._next(), tuple(named))]
+            return [m.QueueMoves(self._next(), (*named, *event.unreadable))]
         return self._walk_on()
 
     def _on_queued(self, event: m.MovesQueued) -> list[m.Effect]:
@@ -198,6 +204,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
                 ledgers_left=walk.ledgers,
                 bytes_left=walk.size_bytes,
                 blocked=tuple(walk.blocked),
+                unreadable=tuple(walk.unreadable),
                 blocked_count=walk.blocked_count,
             )
         )

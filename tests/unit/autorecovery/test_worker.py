@@ -1,0 +1,243 @@
+"""The host of replication jobs, on stores in memory and in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledgerlog_spark.autorecovery.replicate import worker as module
+from ledgerlog_spark.autorecovery.replicate.worker import (
+    POLL_SECONDS,
+    ReplicationWorker,
+    WorkerParts,
+    WorkerSettings,
+)
+from ledgerlog_spark.client.bookies import BookieChoice
+from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.model import BookieInfo, Fragment, LedgerMetadata, LedgerState, Quorum
+from ledgerlog_spark.protocol.autorecovery.replicate.messages import JobOutcome
+from ledgerlog_spark.testing.cluster import memory_metadata
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes
+from ledgerlog_spark.wire.repair_notes import Hole, Holes
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.virtual_time
+
+CLOSED = LedgerMetadata(
+    Quorum(3, 3, 2), (Fragment(0, ("b0", "b1", "b2")),), has_password=True
+).closed(last_entry_id=9, length=1_000)
+
+
+class Host:
+    """A worker of a cluster in which b2 is lost and nobody can replace it.
+
+    So each ledger of `CLOSED` ends with NO_SPARE, before any request to a bookie.
+    """
+
+    def __init__(self, nodes: MemoryNodes) -> None:
+        self.nodes = nodes
+        self.stores = memory_metadata(nodes)
+        self.events: list[tuple[str, Any]] = []
+        self.looks = 0
+
+    async def prepare(self) -> None:
+        await self.stores.initialize()
+        for name in ("b0", "b1"):
+            await self.stores.registration.register(BookieInfo(name, f"h-{name}", 3181))
+
+    def worker(self, **settings: Any) -> ReplicationWorker:
+        stores = self.stores
+        choice = BookieChoice(stores.registration, stores.topologies, None, Random(0))
+        unused: Any = None
+        parts = WorkerParts(stores, unused, unused, choice, unused, unused)
+        return ReplicationWorker(
+            "w", parts, lambda *event: self.events.append(event), WorkerSettings(**settings)
+        )
+
+    @contextlib.asynccontextmanager
+    async def running(self, **settings: Any) -> AsyncIterator[ReplicationWorker]:
+        worker = self.worker(**settings)
+        task = asyncio.create_task(worker.run())
+        try:
+            yield worker
+            assert not task.done(), "the worker ended by itself"
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def outcomes(self) -> Counter[JobOutcome]:
+        return Counter(subject[2].outcome for event, subject in self.events if event == "job")
+
+    async def marked(self) -> list[int]:
+        return [one async for one in self.stores.marks.walk()]
+
+    def count_looks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        switch = self.stores.recovery_switch
+        is_enabled = switch.is_enabled
+
+        async def counted() -> bool:
+            self.looks += 1
+            return await is_enabled()
+
+        monkeypatch.setattr(switch, "is_enabled", counted)
+
+
+@pytest.fixture
+async def host() -> AsyncIterator[Host]:
+    made = Host(MemoryNodes())
+    await made.prepare()
+    yield made
+    await made.stores.close()
+
+
+@pytest.fixture
+async def other(host: Host) -> AsyncIterator[MetadataStores]:
+    """The session of another worker."""
+    stores = memory_metadata(host.nodes)
+    yield stores
+    await stores.close()
+
+
+async def test_a_ledger_that_another_worker_heals_causes_no_further_looks(
+    host: Host, other: MetadataStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await host.stores.ledgers.create(7, CLOSED)
+    mark = await host.stores.marks.mark(7, ["b2"])
+    lock = await other.replication_locks.acquire(7, "other")
+    assert lock is not None
+    async with host.running():
+        await asyncio.sleep(1)  # the worker finds the lock
+        assert await other.marks.delete(7, mark, lock)
+        await other.replication_locks.release(7)
+        await asyncio.sleep(30)
+        host.count_looks(monkeypatch)
+        await asyncio.sleep(60)
+    assert host.looks <= 60 / POLL_SECONDS + 1
+
+
+async def test_failed_tasks_that_wait_hide_no_other_task(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_MAX", 10)
+    for ledger_id in range(12):
+        await host.stores.ledgers.create(ledger_id, CLOSED)
+        await host.stores.marks.mark(ledger_id, ["b2"])
+    await host.stores.marks.mark(99, ["b2"])  # its ledger was deleted, so the mark can go
+    async with host.running():
+        await asyncio.sleep(30)
+        assert await host.marked() == list(range(12))
+    assert host.outcomes()[JobOutcome.NO_SPARE] >= 12
+
+
+async def test_a_job_that_fails_by_a_defect_is_tried_again_after_longer_pauses(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await host.stores.marks.mark(7, ["b2"])
+
+    async def load(_ledger_id: int) -> Any:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(host.stores.ledgers, "load", load)
+    async with host.running():
+        await asyncio.sleep(160)
+        crashes = [subject for event, subject in host.events if event == "job_crashed"]
+        # After 5, 10, 20, 40 and 80 s.
+        assert 4 <= len(crashes) <= 6
+        assert str(crashes[0]) == "a defect"
+        note = await host.stores.attempts.load(7)
+        assert note is not None
+        assert note.value.refusal == "crashed"
+        assert "a defect" in note.value.detail
+        assert await host.stores.replication_locks.holder(7) is None
+
+
+async def test_reports_go_on_after_a_defect(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    reports = host.stores.worker_reports
+    publish, calls = reports.publish, 0
+
+    async def failing(*args: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise RuntimeError("a defect")
+        await publish(*args)
+
+    monkeypatch.setattr(reports, "publish", failing)
+    async with host.running():
+        await asyncio.sleep(10)
+        assert "w" in await reports.all()
+    assert [event for event, _ in host.events] == ["report_failed"]
+
+
+async def test_a_ledger_of_two_queues_has_one_job_at_a_time(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await host.stores.ledgers.create(7, CLOSED)
+    await host.stores.marks.mark(7, ["b2"])
+    await host.stores.holes.add(7, Holes((Hole("b0"),)))
+    load, at_once, most = host.stores.ledgers.load, 0, 0
+
+    async def slow(ledger_id: int) -> Any:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(1)
+        at_once -= 1
+        return await load(ledger_id)
+
+    monkeypatch.setattr(host.stores.ledgers, "load", slow)
+    async with host.running():
+        await asyncio.sleep(60)
+    assert most == 1
+    assert {subject[0] for event, subject in host.events if event == "job"} == {"mark", "hole"}
+
+
+async def test_open_ledgers_in_their_grace_delay_no_other_ledger(host: Host) -> None:
+    open_ledger = replace(CLOSED, state=LedgerState.OPEN, last_entry_id=-1, length=0)
+    for ledger_id in range(5):
+        await host.stores.ledgers.create(ledger_id, open_ledger)
+        await host.stores.marks.mark(ledger_id, ["b2"])
+    async with host.running(jobs_max=2) as worker:
+        await asyncio.sleep(20)  # of a grace of 30 s
+        assert len(worker.progress().tasks) == 5
+        await host.stores.marks.mark(99, ["b2"])
+        await asyncio.sleep(5)
+        assert await host.marked() == list(range(5))
+        await asyncio.sleep(10)  # then each job is tried
+        assert host.events
+
+
+async def test_the_end_of_the_session_drops_jobs_in_their_grace(host: Host) -> None:
+    open_ledger = replace(CLOSED, state=LedgerState.OPEN, last_entry_id=-1, length=0)
+    for ledger_id in range(5):
+        await host.stores.ledgers.create(ledger_id, open_ledger)
+        await host.stores.marks.mark(ledger_id, ["b2"])
+    async with host.running(jobs_max=2) as worker:
+        await asyncio.sleep(20)
+        session_id = host.stores.tree.session_id
+        host.stores.tree.expire_session()  # type: ignore[attr-defined]
+        await asyncio.sleep(15)
+        assert ("session_lost", "w") in host.events
+        assert host.stores.tree.session_id != session_id
+        assert len(worker.progress().tasks) == 5  # taken again, in the new session
+
+
+async def test_a_worker_that_ends_gives_its_locks_back(host: Host) -> None:
+    open_ledger = replace(CLOSED, state=LedgerState.OPEN, last_entry_id=-1, length=0)
+    for ledger_id in range(5):
+        await host.stores.ledgers.create(ledger_id, open_ledger)
+        await host.stores.marks.mark(ledger_id, ["b2"])
+    async with host.running(jobs_max=2):
+        await asyncio.sleep(20)
+        assert await host.stores.replication_locks.holder(3) == "w"
+        assert "w" in await host.stores.worker_reports.all()
+    assert [await host.stores.replication_locks.holder(one) for one in range(5)] == [None] * 5
+    assert "w" not in await host.stores.worker_reports.all()
