@@ -43,11 +43,11 @@ class Gaps(threading.Thread):
         now_s = time.monotonic()
         self._gaps = {name: Gap(counter, now_s) for name, counter in counters.items()}
         self._lock = threading.Lock()
-        self._is_stopped = threading.Event()
+        self._must_end = threading.Event()
 
     def run(self) -> None:
         """Look until `stop`."""
-        while not self._is_stopped.wait(POLL_SECONDS):
+        while not self._must_end.wait(POLL_SECONDS):
             with self._lock:
                 for gap in self._gaps.values():
                     gap.look(time.monotonic())
@@ -59,5 +59,5 @@ class Gaps(threading.Thread):
 
     def stop(self) -> None:
         """End the thread."""
-        self._is_stopped.set()
+        self._must_end.set()
         self.join()

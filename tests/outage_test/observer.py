@@ -15,6 +15,7 @@ from tests.fixtures.lossy_proxy import LossyProxy
 from tests.fixtures.owners import owners
 
 if TYPE_CHECKING:
+    from ledgerlog_spark.model import Version
     from collections.abc import Coroutine, Iterable
 
 T = TypeVar("T")
@@ -35,7 +36,7 @@ class Observer:
     _watching: asyncio.Task[None]
 
     def __init__(self, zookeeper_port: int) -> None:
-        self.marked: set[tuple[int, int]] = set()
+        self.marked: set[tuple[int, Version]] = set()
         self._port = zookeeper_port
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="observer")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 COPY = "copy"
 POLL_SECONDS = 0.1
+RESTART_SECONDS = 1.0
 ENDINGS_MAX = 100
 
 
@@ -35,12 +36,12 @@ class Streaming(threading.Thread):
         self.endings: list[str] = []
         self._spark: SparkSession = session(uri)
         self._checkpoint = directory / "checkpoint"
-        self._is_stopped = threading.Event()
+        self._must_end = threading.Event()
 
     def run(self) -> None:
         """Copy until `stop`."""
-        query, last = self._begin(), -1
-        while not self._is_stopped.wait(POLL_SECONDS) and len(self.endings) < ENDINGS_MAX:
+        last, query = -1, self._begin()
+        while not self._must_end.wait(POLL_SECONDS) and len(self.endings) < ENDINGS_MAX:
             progress = query.lastProgress
             if progress is not None and progress["batchId"] > last:
                 last = progress["batchId"]
@@ -48,12 +49,13 @@ class Streaming(threading.Thread):
                 self.rows += progress["numInputRows"]
             if not query.isActive:
                 self.endings.append(str(query.exception()))
+                self._must_end.wait(RESTART_SECONDS)
                 query = self._begin()
         query.stop()
 
     def stop(self) -> None:
         """End the query between two batches or within one."""
-        self._is_stopped.set()
+        self._must_end.set()
         self.join()
 
     def finish(self) -> list[bytes]:

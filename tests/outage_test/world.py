@@ -184,7 +184,7 @@ class World:
         """Raise the error of a thread of the load that has ended."""
         if self.load.failures:
             raise self.load.failures[0]
-        assert self._stream_lives(), "the thread of the stream has ended"
+        assert self._stream_lives(), f"the stream has ended: {self.streaming.endings[-1:]}"
 
     def _stream_lives(self) -> bool:
         streaming = getattr(self, "streaming", None)
