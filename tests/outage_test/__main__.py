@@ -42,14 +42,20 @@ def run(name: str, world: World, play: Callable[[World], dict[str, float]]) -> t
     for sentence in world.broken:
         print(f"broken: {name}: {sentence}", flush=True)
     copies = world.copies
+    marks = len(world.observer.marked) if hasattr(world, "observer") else 0
     gaps = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in longest.items())
     line = (
-        f"{name} away: gaps {gaps or 'unknown'}; {copies.entries:,} entries, {copies.read:,} copies, "
-        f"{copies.absent} absent, {copies.wrong} wrong, healed after {world.seconds_to_heal:.0f} s, "
-        f"{len(world.observer.marked) if hasattr(world, 'observer') else 0:,} marks"
+        f"{name} away: gaps {gaps or 'unknown'}; {copies.entries:,} entries, "
+        f"{copies.read:,} copies, {copies.absent} absent, {copies.wrong} wrong, "
+        f"healed after {world.seconds_to_heal:.0f} s, {marks:,} marks"
     )
-    print(line, flush=True)
+    note(line)
     return line, len(world.broken)
+
+
+def note(sentence: str) -> None:
+    """Print what has happened at once."""
+    print(sentence, flush=True)
 
 
 def main() -> int:
@@ -77,7 +83,7 @@ def main() -> int:
         directory = chosen.directory or Path(temporary)
         for name in [chosen.only] if chosen.only else PARTS:
             delay, play = plays[name]
-            line, broken = run(name, World(directory / name, chosen.seed, delay), play)
+            line, broken = run(name, World(directory / name, chosen.seed, delay, note), play)
             lines.append(line)
             violations += broken
     print(f"{len(lines)} outages, {violations} violations: {'; '.join(lines)}")

@@ -60,7 +60,7 @@ def expect_shown(world: World) -> None:
     queued = ledgerlog_json("autorecovery", "status", *uri)["queues"]["marks"]["ledgers"]
     if not queued:
         world.fail("autorecovery status: no ledger is marked")
-    print(f"{VICTIM} is away: logs show names it, {queued:,} ledgers are marked", flush=True)
+    world.note(f"{VICTIM} is away: logs show names it, {queued:,} ledgers are marked")
 
 
 def expect_return_shown(world: World) -> None:

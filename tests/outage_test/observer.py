@@ -15,8 +15,9 @@ from tests.fixtures.lossy_proxy import LossyProxy
 from tests.fixtures.owners import owners
 
 if TYPE_CHECKING:
-    from ledgerlog_spark.model import Version
     from collections.abc import Coroutine, Iterable
+
+    from ledgerlog_spark.model import Version
 
 T = TypeVar("T")
 

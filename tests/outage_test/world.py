@@ -19,6 +19,7 @@ from tests.outage_test.observer import Observer
 from tests.outage_test.streaming import COPY, Streaming
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
@@ -49,7 +50,11 @@ class World:
     streaming: Streaming
     gaps: Gaps
 
-    def __init__(self, directory: Path, seed: int, delay_seconds: int) -> None:
+    def __init__(
+        self, directory: Path, seed: int, delay_seconds: int, note: Callable[[str], object]
+    ) -> None:
+        """Start nothing before the context begins. `note` gets what has happened."""
+        self.note = note
         self.broken: list[str] = []
         self.copies = Copies()
         self.seconds_to_heal = float("inf")
@@ -127,7 +132,7 @@ class World:
         return {name: status.queues[name].ledgers for name in ("marks", "holes", "moves")}
 
     def finish(self) -> None:
-        """End the load, and read everything back: the log, its copy by the stream, and each copy."""
+        """End the load. Read back the log, what the stream copied, and each copy of each entry."""
         self.load.stop()
         self.streaming.stop()
         self.load.check_log()
@@ -195,7 +200,7 @@ class World:
         return queued is not None and not any(queued.values())
 
     def _check_copies(self) -> None:
-        """Read each copy of each ledger from its bookie. The reader shares no code with the worker."""
+        """Read each copy of each ledger from its bookie, without code of the worker."""
         single = set(self.load.closed())
         with ll.connect(self.stage.uri) as client:
             of_logs = [

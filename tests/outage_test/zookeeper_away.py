@@ -31,7 +31,7 @@ def play(world: World, away_seconds: float, settled_seconds: float) -> dict[str,
     world.stage.zookeeper.kill()
     world.run_for(away_seconds)
     away = world.gaps.take()
-    print(f"ZooKeeper is away for {away_seconds:g} s: {_gaps(away)}", flush=True)
+    world.note(f"ZooKeeper is away for {away_seconds:g} s: {_gaps(away)}")
     world.stage.zookeeper.start()
     expect_back(world, names, {})
     report(world, away_seconds)
@@ -53,7 +53,7 @@ def play(world: World, away_seconds: float, settled_seconds: float) -> dict[str,
 
 
 def expect_back(world: World, names: list[str], before: Mapping[str, int]) -> None:
-    """Wait until all bookies are registered, by other sessions than before, and the load goes on."""
+    """Wait until all bookies are registered by new sessions, and the load goes on."""
 
     def registered() -> bool:
         now = world.observer.owners(names)
@@ -61,7 +61,7 @@ def expect_back(world: World, names: list[str], before: Mapping[str, int]) -> No
 
     until(registered, seconds=BACK_SECONDS_MAX, what="the registration of all bookies")
     seconds = world.expect_progress(BACK_SECONDS_MAX)
-    print(f"all bookies are registered, the load goes on after {seconds:.1f} s", flush=True)
+    world.note(f"all bookies are registered, the load goes on after {seconds:.1f} s")
 
 
 def report(world: World, away_seconds: float) -> dict[str, float]:
@@ -72,7 +72,7 @@ def report(world: World, away_seconds: float) -> dict[str, float]:
             world.fail(f"{name}: nothing for {seconds:.1f} s")
     errors = world.load.findings.errors
     failed = ", ".join(f"{count} {name}" for name, count in sorted(errors.items()))
-    print(f"the longest gaps: {_gaps(longest)}; failed: {failed or 'none'}", flush=True)
+    world.note(f"the longest gaps: {_gaps(longest)}; failed: {failed or 'none'}")
     return longest
 
 
@@ -85,7 +85,7 @@ def expect_one_auditor(world: World) -> None:
     auditing = [name for name, one in world.stage.bookies.items() if is_auditing(one)]
     if len(auditing) != 1:
         world.fail(f"{auditing} audit, not one bookie")
-    print(f"{', '.join(auditing)} audits; {len(world.observer.marked)} marks were seen", flush=True)
+    world.note(f"{', '.join(auditing)} audits; {len(world.observer.marked)} marks were seen")
 
 
 def is_auditing(bookie: BookieProcess) -> bool:
