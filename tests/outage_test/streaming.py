@@ -40,18 +40,21 @@ class Streaming(threading.Thread):
 
     def run(self) -> None:
         """Copy until `stop`."""
-        last, query = -1, self._begin()
+        last, query = -1, None
         while not self._must_end.wait(POLL_SECONDS) and len(self.endings) < ENDINGS_MAX:
+            query = query or self._begin_or_note()
+            if query is None:
+                continue
             progress = query.lastProgress
             if progress is not None and progress["batchId"] > last:
                 last = progress["batchId"]
                 self.batches += progress["numInputRows"] > 0
                 self.rows += progress["numInputRows"]
             if not query.isActive:
-                self.endings.append(str(query.exception()))
-                self._must_end.wait(RESTART_SECONDS)
-                query = self._begin()
-        query.stop()
+                self._note_ending(query.exception())
+                query = None
+        if query is not None:
+            query.stop()
 
     def stop(self) -> None:
         """End the query between two batches or within one."""
@@ -68,6 +71,17 @@ class Streaming(threading.Thread):
     def close(self) -> None:
         """End Spark, and with it the writers of the query."""
         self._spark.stop()
+
+    def _begin_or_note(self) -> StreamingQuery | None:
+        try:
+            return self._begin()
+        except Exception as error:  # noqa: BLE001 - Spark wraps errors of Python and of Java
+            self._note_ending(error)
+            return None
+
+    def _note_ending(self, error: object) -> None:
+        self.endings.append(str(error))
+        self._must_end.wait(RESTART_SECONDS)
 
     def _begin(self, *, all_available: bool = False) -> StreamingQuery:
         source = self._spark.readStream.format("ledger").option("startingOffsets", "earliest")

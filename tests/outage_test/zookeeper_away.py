@@ -29,10 +29,12 @@ def play(world: World, away_seconds: float, settled_seconds: float) -> dict[str,
     world.gaps.take()
 
     world.stage.zookeeper.kill()
-    world.run_for(away_seconds)
+    try:
+        world.run_for(away_seconds)
+    finally:
+        world.stage.zookeeper.start()
     away = world.gaps.take()
     world.note(f"ZooKeeper is away for {away_seconds:g} s: {_gaps(away)}")
-    world.stage.zookeeper.start()
     expect_back(world, names, {})
     report(world, away_seconds)
 
