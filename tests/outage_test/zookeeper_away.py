@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 BLOCKED_SECONDS = 25.0
 """Longer than the longest session (10 s) and than the granularity of ZooKeeper's expiry (2 s)."""
 BACK_SECONDS_MAX = 60.0
+WRITING = ("appends", "leaders")
+"""Calls that need only bookies, so an outage of ZooKeeper must not leave their outcome open."""
 MARKS_MAX = 0
 """No bookie was lost, so an auditor that marks anything was deceived by the outage."""
 
@@ -47,6 +49,9 @@ def play(world: World, away_seconds: float, settled_seconds: float) -> dict[str,
     expect_back(world, names, before)
     world.run_for(settled_seconds)
     longest = report(world, BLOCKED_SECONDS)
+    for name, count in world.load.findings.errors.items():
+        if name.startswith(WRITING) and name.endswith("unknown"):
+            world.fail(f"{count} calls failed without a definite error ({name})")
     expect_one_auditor(world)
     if len(world.observer.marked) > MARKS_MAX:
         world.fail(f"{len(world.observer.marked)} marks, although no bookie was lost")
