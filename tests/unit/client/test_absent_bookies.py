@@ -107,7 +107,7 @@ async def test_new_ledgers_name_a_bookie_that_is_away_and_use_it_when_it_is_back
     ledger = await client.create_ledger()
     assert set(ledger.metadata.last_fragment.ensemble) == set(world.names)
     assert ledger.absent_bookies == ("bookie-2",)
-    assert "names bookie-2, which is not registered" in of_this_thread(caplog)[0].getMessage()
+    assert "name bookie-2, which is not registered" in of_this_thread(caplog)[0].getMessage()
     world.transport.asked.clear()
     assert [await ledger.append(b"x") for _ in range(3)] == [0, 1, 2]
     assert ("add", "bookie-2") not in world.transport.asked
@@ -369,3 +369,18 @@ async def test_a_read_only_bookie_is_not_away(world: ClientWorld) -> None:
     with pytest.raises(NotEnoughBookiesError):
         await client.create_ledger()
     assert await client.services.absent_bookies() == ()
+
+
+async def test_new_ledgers_without_a_bookie_are_logged_once(
+    world: ClientWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = world.client()
+    await world.kill(world.names[0])
+    for _ in range(3):
+        await client.create_ledger()
+    assert caplog.text.count(f"new ledgers name {world.names[0]}, which is not registered") == 1
+    await world.join(world.names[0])
+    await client.create_ledger()
+    await world.kill(world.names[0])
+    await client.create_ledger()
+    assert caplog.text.count(f"new ledgers name {world.names[0]}, which is not registered") == 2
