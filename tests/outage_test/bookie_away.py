@@ -33,9 +33,10 @@ def play(world: World, away_seconds: float) -> dict[str, float]:
     world.run_for(away_seconds - (time.monotonic() - began))
     expect_shown(world)
     victim.start()
+    returned = time.monotonic()
     world.expect_progress(GAP_SECONDS_MAX)
+    world.wait_until_healed(returned)
     world.run_for(RETURNED_SECONDS)
-    world.wait_until_healed()
     expect_return_shown(world)
     longest = world.gaps.take()
     for name, seconds in longest.items():

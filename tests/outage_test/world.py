@@ -116,13 +116,13 @@ class World:
             self._check_load()
             time.sleep(min(PAUSE_SECONDS, left))
 
-    def wait_until_healed(self) -> None:
-        """Wait until nothing is queued for auto-recovery."""
-        began = time.monotonic()
+    def wait_until_healed(self, since: float | None = None) -> None:
+        """Wait until nothing is queued for auto-recovery. Note the time since a moment."""
         until(
             self._nothing_is_queued, seconds=HEAL_SECONDS_MAX, what="empty queues of auto-recovery"
         )
-        self.seconds_to_heal = time.monotonic() - began
+        if since is not None:
+            self.seconds_to_heal = time.monotonic() - since
 
     def queued(self) -> dict[str, int] | None:
         """The number of ledgers in the queues of auto-recovery; None if it could not be read."""

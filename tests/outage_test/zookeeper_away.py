@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ def play(world: World, away_seconds: float, settled_seconds: float) -> dict[str,
     if left := set(world.observer.owners(names)):
         world.fail(f"the sessions of {left} have not expired after {BLOCKED_SECONDS:g} s")
     world.observer.block(is_blocked=False)
+    returned = time.monotonic()
     expect_back(world, names, before)
     world.run_for(settled_seconds)
     longest = report(world, BLOCKED_SECONDS)
@@ -55,7 +57,7 @@ def play(world: World, away_seconds: float, settled_seconds: float) -> dict[str,
     expect_one_auditor(world)
     if len(world.observer.marked) > MARKS_MAX:
         world.fail(f"{len(world.observer.marked)} marks, although no bookie was lost")
-    world.wait_until_healed()
+    world.wait_until_healed(returned)
     return longest
 
 
