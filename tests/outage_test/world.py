@@ -197,7 +197,10 @@ class World:
 
     def _nothing_is_queued(self) -> bool:
         queued = self.queued()
-        return queued is not None and not any(queued.values())
+        if queued is not None and not any(queued.values()):
+            return True
+        time.sleep(PAUSE_SECONDS)  # each look counts the queues
+        return False
 
     def _check_copies(self) -> None:
         """Read each copy of each ledger from its bookie, without code of the worker."""
