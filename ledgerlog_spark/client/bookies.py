@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from ledgerlog_spark.client.seldom import Seldom
 from ledgerlog_spark.errors import (
     BookieUnavailableError,
     ConfigurationError,
@@ -116,7 +117,7 @@ class BookieChoice:
         self._read_at: float | None = None
         self._reading = asyncio.Lock()
         self._reported: tuple[str, ...] = ()
-        self._reported_absent: frozenset[str] = frozenset()
+        self.absence_lines = Seldom()  # about bookies that nobody can replace
 
     async def candidates(self, *, is_fresh: bool) -> Candidates:
         """List the writable bookies, from the cache if `is_fresh` is false."""
@@ -175,18 +176,6 @@ class BookieChoice:
                 found,
             )
         self._reported = found.broken
-
-    def report_absent(self, names: Sequence[str]) -> None:
-        """Log a warning if a new ledger names other absent bookies than the last one did."""
-        if names and set(names) != self._reported_absent:
-            _logger.warning(
-                "new ledgers name %s, which %s not registered, because there are too few other "
-                "bookies. Entries have fewer copies until %s back: start the missing bookies",
-                " and ".join(sorted(names)),
-                "is" if len(names) == 1 else "are",
-                "it is" if len(names) == 1 else "they are",
-            )
-        self._reported_absent = frozenset(names)
 
     def _free_bytes(self, name: str) -> int | None:
         info = self._infos.get(name)

@@ -261,7 +261,8 @@ class StoreRequests:
             *(self._read_lac(name, self._ledger_id) for name in effect.bookies)
         )
         last = max(lacs, default=NO_ENTRY)
-        quiet_ms = self._quiet.measure(self._ledger_id, last, time.monotonic() * 1e3)
+        now_ms = asyncio.get_running_loop().time() * 1e3
+        quiet_ms = self._quiet.measure(self._ledger_id, last, now_ms)
         return m.QuietMeasured(effect.request, quiet_ms)
 
     async def _read_floor(self, effect: m.ReadFloor) -> m.FloorRead:

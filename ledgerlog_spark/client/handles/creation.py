@@ -6,6 +6,7 @@ No bookie is contacted, because the first add creates the ledger on a bookie.
 from __future__ import annotations
 
 import difflib
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from ledgerlog_spark.protocol.placement.absent_members import place_new
 from ledgerlog_spark.protocol.placement.place import Unplaceable
 from ledgerlog_spark.wire.znodes import LEDGER_ID_MAX
 
+_logger = logging.getLogger(__name__)
 
 CreateRecord = Callable[[int, LedgerMetadata], Awaitable[Versioned[LedgerMetadata]]]
 """Creates the metadata of the ledger with this id, and other nodes in the same transaction.
@@ -205,7 +207,16 @@ async def placed(services: Services, quorum: Quorum) -> Chosen:
         raise not_enough_bookies(quorum, found, result)
     services.bookies.report(result.ensemble, quorum)
     named = tuple(name for name in result.ensemble if name in absent)
-    services.bookies.report_absent(named)
+    others = services.bookies.absence_lines.suffix(("new", named)) if named else None
+    if others is not None:
+        _logger.warning(
+            "a new ledger names %s, which %s not registered, because there are too few other "
+            "bookies. Entries have fewer copies until %s back: start the missing bookies%s",
+            " and ".join(named),
+            "is" if len(named) == 1 else "are",
+            "it is" if len(named) == 1 else "they are",
+            others,
+        )
     return Chosen(result.ensemble, named)
 
 

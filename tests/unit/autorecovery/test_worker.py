@@ -241,3 +241,19 @@ async def test_a_worker_that_ends_gives_its_locks_back(host: Host) -> None:
         assert "w" in await host.stores.worker_reports.all()
     assert [await host.stores.replication_locks.holder(one) for one in range(5)] == [None] * 5
     assert "w" not in await host.stores.worker_reports.all()
+
+
+async def test_a_new_bookie_makes_failed_ledgers_due(host: Host) -> None:
+    """AUTORECOVERY.md#X12."""
+    await host.stores.ledgers.create(7, CLOSED)
+    await host.stores.marks.mark(7, ["b2"])
+    async with host.running():
+        await asyncio.sleep(200)
+        before = sum(host.outcomes().values())
+        await asyncio.sleep(20)
+        assert sum(host.outcomes().values()) == before, "the pause is longer"
+        info = BookieInfo("b0", "h-b0", 3181)
+        await host.stores.registration.unregister("b0")
+        await host.stores.registration.register(info)
+        await asyncio.sleep(1)
+        assert sum(host.outcomes().values()) > before

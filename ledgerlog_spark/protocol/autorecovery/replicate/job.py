@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ledgerlog_spark.model import (
@@ -60,11 +60,7 @@ from ledgerlog_spark.protocol.autorecovery.replicate.needs import (
     members_to_list,
     missing_runs,
 )
-from ledgerlog_spark.protocol.autorecovery.replicate.ranges import (
-    joined,
-    lacking_runs,
-    replaced,
-)
+from ledgerlog_spark.protocol.autorecovery.replicate.ranges import joined, lacking_runs, replaced
 from ledgerlog_spark.protocol.autorecovery.replicate.targets import choose_target
 from ledgerlog_spark.protocol.autorecovery.replicate.unreadable import as_ranges
 from ledgerlog_spark.protocol.ledger.messages import (
@@ -200,10 +196,13 @@ class LedgerReplication:
             replaced_before, failed = self._replaced, None
             if needs.items:
                 failed = yield from self._work(needs)
+                is_stuck = failed is not None and failed[0] is not JobOutcome.CONFLICTS
+                if needs.mends_last and is_stuck and self._replaced == replaced_before:
+                    failed = yield from self._mend_last()
             elif needs.mends_last:
                 failed = yield from self._mend_last()
             elif needs.waits_for:
-                return JobOutcome.WAITING, _as_text(needs.waits_for)
+                return JobOutcome.WAITING, needs.reason
             else:
                 return (yield from self._finish(JobOutcome.HEALED))
             if self._replaced != replaced_before:
@@ -403,16 +402,14 @@ class LedgerReplication:
     def _require_held(
         self, need: LackingCopies, target: str, copied: Copied, *, can_list: bool
     ) -> Steps[None]:
-        """Force, then list. A bookie without lists must have kept its connection throughout.
-
-        Entries that were given up are listed, but cannot be read to force.
-        """
+        """Force, then list. A bookie without lists must have kept its connection throughout."""
         metadata = self._record.value
         if not can_list:
             if len(copied.connections) > 1:
                 raise TargetError(target, Code.UNAVAILABLE)
             return
-        entry_id = next(self._owed_except(need, joined([*copied.holes, *copied.given_up])), None)
+        absent = joined([*copied.holes, *copied.given_up])  # a read of these forces nothing
+        entry_id = next(self._owed_except(need, absent), None)
         if entry_id is None:
             return
         (forced,) = yield (ForceEntries(target, entry_id),)
@@ -501,7 +498,3 @@ class LedgerReplication:
                 return False
             taken.add(spare)
         return True
-
-
-def _as_text(waits_for: Mapping[str, str]) -> str:
-    return "; ".join(f"{name} {why}" for name, why in list(waits_for.items())[:3])

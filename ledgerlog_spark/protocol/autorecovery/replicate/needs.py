@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 
 from ledgerlog_spark.model import Code, Fragment, LedgerMetadata
 from ledgerlog_spark.protocol.autorecovery.replicate.messages import (
@@ -66,6 +67,11 @@ class LackingByLists:
     items: list[LackingCopies] = field(default_factory=list)
     waits_for: dict[str, str] = field(default_factory=dict)
     mends_last: bool = False
+
+    @property
+    def reason(self) -> str:
+        """What the pass waits for, for an operator."""
+        return "; ".join(f"{name} {why}" for name, why in islice(self.waits_for.items(), 3))
 
 
 def members_to_list(

@@ -18,7 +18,7 @@ GROWTH = 1.02
 """While targets are slow, their usual time rises by this factor a second, so the slowness of a
 cluster that stays slower counts as usual after some minutes."""
 FIXED_BYTES = 64 << 10
-"""An add takes at least the time of so many bytes: small and large runs are compared by this."""
+"""An add takes at least the time of this number of bytes, so runs of all sizes are compared."""
 UNLIMITED_RATE_MIN = 1 << 20
 """Without a limit, bytes per second that are always copied."""
 
