@@ -39,8 +39,6 @@ def run(name: str, world: World, play: Callable[[World], dict[str, float]]) -> t
     except Exception as error:  # noqa: BLE001 - the other part runs too
         traceback.print_exc()
         world.fail(f"{type(error).__name__}: {str(error)[:500]}")
-    for sentence in world.broken:
-        print(f"broken: {name}: {sentence}", flush=True)
     copies = world.copies
     marks = len(world.observer.marked) if hasattr(world, "observer") else 0
     gaps = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in longest.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tests.fixtures.command_line import ledgerlog, ledgerlog_json
@@ -32,19 +33,29 @@ def play(world: World, away_seconds: float) -> dict[str, float]:
     )
     world.run_for(away_seconds - (time.monotonic() - began))
     expect_shown(world)
+    longest = expect_no_stop(world)
     victim.start()
     returned = time.monotonic()
     world.expect_progress(GAP_SECONDS_MAX)
     world.wait_until_healed(returned)
     world.run_for(RETURNED_SECONDS)
     expect_return_shown(world)
+    for name, seconds in expect_no_stop(world).items():
+        longest[name] = max(longest[name], seconds)
+    return longest
+
+
+def expect_no_stop(world: World) -> dict[str, float]:
+    """Check gaps and errors since the last call, and return the longest gaps."""
     longest = world.gaps.take()
     for name, seconds in longest.items():
         if seconds > GAP_SECONDS_MAX:
             world.fail(f"{name}: nothing for {seconds:.1f} s")
-    for name, count in world.load.findings.errors.items():
+    errors, world.load.findings.errors = world.load.findings.errors, Counter()
+    for name, count in errors.items():
         world.fail(f"{count} calls failed ({name})")
-    for reason in world.streaming.endings:
+    endings, world.streaming.endings = world.streaming.endings, []
+    for reason in endings:
         world.fail(f"the stream ended: {reason[:300]}")
     return longest
 

@@ -95,8 +95,9 @@ class World:
         }
 
     def fail(self, sentence: str) -> None:
-        """Note what must not happen."""
+        """Note at once what must not happen: a later wait may take long."""
         self.broken.append(sentence)
+        self.note(f"broken: {sentence}")
 
     def expect_progress(self, seconds: float) -> float:
         """Wait until each part of the load has gone on, and return the time."""
@@ -145,7 +146,8 @@ class World:
         self.wait_until_healed()
         self._check_copies()
         findings = self.load.findings
-        self.broken += findings.broken + self.copies.broken
+        for sentence in (*findings.broken, *self.copies.broken):
+            self.fail(sentence)
         for name in ("lost", "invented", "wrong", "unclosed"):
             if count := getattr(findings, name):
                 self.fail(f"single ledgers and the log: {count} {name}")
