@@ -103,7 +103,7 @@ def is_auditing(bookie: BookieProcess) -> bool:
     for line in bookie.log().splitlines():
         if '"autorecovery"' in line:
             counts[json.loads(line).get("what", "")] += 1
-    return counts["elected"] > counts["SteppedDown"]
+    return counts["elected"] > counts["stepped_down"]
 
 
 def _gaps(longest: Mapping[str, float]) -> str:
