@@ -154,10 +154,10 @@ def test_the_rate_before_a_pause_counts_after_it() -> None:
     pace = CopyPace()
     for now_ms in range(0, 3_000, 10):
         pace.take(100_000, now_ms)
-        pace.add_took(5, now_ms)
+        took(pace, 5, now_ms)
     pace.take(100_000, 63_000)
     for now_ms in range(63_000, 63_900, 10):
-        pace.add_took(50, now_ms)
+        took(pace, 50, now_ms)
     assert 4e6 < pace.rate() < 6e6
 
 
