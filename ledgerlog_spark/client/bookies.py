@@ -117,7 +117,7 @@ class BookieChoice:
         self._read_at: float | None = None
         self._reading = asyncio.Lock()
         self._reported: tuple[str, ...] = ()
-        self.absence_lines = Seldom()  # about bookies that nobody can replace
+        self.absence_lines = Seldom()  # about bookies that no other bookie can replace
 
     async def candidates(self, *, is_fresh: bool) -> Candidates:
         """List the writable bookies, from the cache if `is_fresh` is false."""

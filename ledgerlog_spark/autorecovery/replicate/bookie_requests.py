@@ -167,11 +167,12 @@ class BookieRequests:
             master_key(metadata().password),
             is_recovery=True,
         )
-        began_ms = _now_ms()
-        (code,) = await self._reply(partial(self._transport.add, bookie_id, run))
+        began_ms, size_bytes = _now_ms(), sum(len(one.stored) for one in copies)
+        with self._pace.adding(bookie_id, size_bytes) as load:
+            (code,) = await self._reply(partial(self._transport.add, bookie_id, run))
         if code is Code.OK:
-            now_ms, size_bytes = _now_ms(), sum(len(one.stored) for one in copies)
-            self._pace.add_took(now_ms - began_ms, now_ms, size_bytes)
+            now_ms = _now_ms()
+            self._pace.add_took(now_ms - began_ms, now_ms, load)
             self._counters.entries_copied += len(copies)
             self._counters.bytes_copied += size_bytes
         connection = self._transport.recovery_connections(bookie_id)

@@ -234,11 +234,13 @@ class StoreRequests:
 
     async def _delete(self, effect: m.DeleteTask) -> bool:
         assert self.lock is not None, "a task is deleted under its lock"
-        if self._queue is m.TaskQueue.MARK:
-            return await self._stores.marks.delete(self._ledger_id, effect.version, self.lock)
-        if self._queue is m.TaskQueue.HOLE:
-            return await self._stores.holes.delete(self._ledger_id, effect.version, self.lock)
-        return await self._stores.moves.delete(self._ledger_id, effect.version, self.lock)
+        stores = self._stores
+        queues = {
+            m.TaskQueue.MARK: stores.marks.delete,
+            m.TaskQueue.HOLE: stores.holes.delete,
+            m.TaskQueue.MOVE: stores.moves.delete,
+        }
+        return await queues[self._queue](self._ledger_id, effect.version, self.lock)
 
     async def _report(self, effect: m.ReportUnreadable) -> m.Reported:
         notes = self._stores.unreadable

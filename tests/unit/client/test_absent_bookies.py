@@ -233,7 +233,7 @@ async def test_a_spare_of_one_writer_may_be_a_member_of_another_one(world: Clien
 async def test_a_lost_bookie_is_announced_each_ten_seconds(
     world: ClientWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A writer that does not replace it, because it may not change, is not notified at each look."""
+    """A writer that may not change, and so does not replace it, is not notified at each look."""
     notified: list[str] = []
     monkeypatch.setattr(WriteHandle, "member_lost", lambda _, name: notified.append(name))
     ledger = await world.client().create_ledger()
