@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Final
+from typing import Final, Protocol
 
 from bookie_server.core.requests import ID_MAX
 from bookie_server.errors import StorageError
@@ -21,11 +21,18 @@ TEXT_MAX: Final = 2_000
 """Maximum characters of a text in a reply."""
 
 
+class DoubtStorage(RepairStorage, Protocol):
+    """A storage whose doubt an operator may raise."""
+
+    async def raise_doubt(self) -> None:
+        """Begin a new epoch, because records may be lost. The epoch is durable on return."""
+
+
 class LimboCalls:
     """Answers the calls about the limbo of one bookie. One loss is accepted at a time."""
 
     def __init__(
-        self, storage: RepairStorage, progress: RepairProgress, acceptance: LossAcceptance
+        self, storage: DoubtStorage, progress: RepairProgress, acceptance: LossAcceptance
     ) -> None:
         self._storage = storage
         self._progress = progress

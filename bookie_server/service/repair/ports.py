@@ -16,9 +16,6 @@ class RepairStorage(Protocol):
     def doubt(self) -> Doubt:
         """The doubt of the directory that is durable."""
 
-    async def raise_doubt(self) -> None:
-        """Begin a new epoch, because records may be lost. The epoch is durable on return."""
-
     async def end_doubt(self, epoch: int) -> None:
         """Write `Doubt.ended` with this epoch. It is durable on return."""
 

@@ -127,7 +127,9 @@ class AuditService:
             if not candidacy.lost.is_set():
                 await self._elected(candidacy)
         finally:
-            self.is_elected = False
+            if self.is_elected:
+                self.is_elected = False
+                self._report("stepped_down", self._id)
             with contextlib.suppress(LedgerLogError):
                 await candidacy.leave()
 

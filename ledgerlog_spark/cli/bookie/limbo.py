@@ -170,7 +170,7 @@ def accept(
 )
 def raise_doubt(
     reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="What may be lost; the bookie logs it.")
+        str, typer.Option(metavar="TEXT", help="Reason of the doubt; the bookie logs it.")
     ],
     bookie_id: BookieId = None,
     grpc: Grpc = None,
@@ -180,13 +180,13 @@ def raise_doubt(
 ) -> None:
     """Put all ledgers of a running bookie in limbo, because it may have lost records.
 
-    A bookie finds most losses at its start. Use this command if you know of a
-    loss that it cannot find, such as a restored file. The bookie then compares
-    all its ledgers with other bookies, and fetches what it lacks. Meanwhile
-    it does not deny that an entry exists.
+    A bookie detects most losses at its start. Use this command after a loss
+    that it cannot detect, such as a restored file. The bookie then compares
+    all its ledgers with other bookies, and fetches the entries that it lacks.
+    Until the end, it does not deny that an entry exists.
     """
     if not reason.strip():
-        raise ConfigurationError("--reason is empty: write what may be lost")
+        raise ConfigurationError("--reason is empty: describe the possible loss")
     if not yes:
         typer.echo("the bookie compares all its ledgers with other bookies", err=True)
         confirm("put all ledgers of the bookie in limbo", otherwise="nothing was changed")

@@ -196,10 +196,20 @@ async def test_a_ledger_of_two_queues_has_one_job_at_a_time(
         at_once -= 1
         return await load(ledger_id)
 
+    locks = host.stores.replication_locks
+    acquire, refused = locks.acquire, 0
+
+    async def counted(*args: Any) -> Any:
+        nonlocal refused
+        lock = await acquire(*args)
+        refused += lock is None
+        return lock
+
     monkeypatch.setattr(host.stores.ledgers, "load", slow)
+    monkeypatch.setattr(locks, "acquire", counted)
     async with host.running():
         await asyncio.sleep(60)
-    assert most == 1
+    assert (most, refused) == (1, 0)
     assert {subject[0] for event, subject in host.events if event == "job"} == {"mark", "hole"}
 
 

@@ -150,6 +150,17 @@ def test_time_in_which_nothing_is_copied_makes_no_rate_small() -> None:
     assert waited_ms < 1_000 * 6 * 900_000 / UNLIMITED_RATE_MIN
 
 
+def test_the_rate_before_a_pause_counts_after_it() -> None:
+    pace = CopyPace()
+    for now_ms in range(0, 3_000, 10):
+        pace.take(100_000, now_ms)
+        took(pace, 5, now_ms)
+    pace.take(100_000, 63_000)
+    for now_ms in range(63_000, 63_900, 10):
+        took(pace, 50, now_ms)
+    assert 4e6 < pace.rate() < 6e6
+
+
 def test_a_large_run_after_a_small_one_is_not_slow() -> None:
     pace = CopyPace()
     for now_ms in range(0, 5_000, 100):

@@ -474,10 +474,7 @@ class LedgerReplication:
         return None
 
     def _has_waited(self) -> bool:
-        """Whether the last fragment has not changed during the grace.
-
-        If a recovery is under way, it must have made no progress either.
-        """
+        """Whether the last fragment, and a recovery, have not changed during the grace."""
         before, now = self._waited_at, self._record
         if before is None or before.value.state is not now.value.state:
             return False

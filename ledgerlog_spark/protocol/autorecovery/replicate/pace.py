@@ -23,7 +23,7 @@ GROWTH = 1.02
 """While targets are slow, their usual time rises by this factor a second, so the slowness of a
 cluster that stays slower counts as usual after some minutes."""
 FIRST_ADDS = 32
-"""The usual time is the mean of so many adds, before targets may be slow."""
+"""The usual time is the mean of this number of adds. Before that, no target counts as slow."""
 FIXED_BYTES = 64 << 10
 """An add takes at least the time of this number of bytes, so runs of all sizes are compared."""
 UNLIMITED_RATE_MIN = 1 << 20
