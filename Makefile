@@ -21,6 +21,7 @@ STATES ?= 12000
 KILLS ?= 20
 SECONDS ?= 600
 CASES ?= 2000
+AWAY ?= 300
 ONLY ?=
 CORES ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 # The tests of a file share processes that start slowly, so they run together. The files run in the
@@ -33,14 +34,14 @@ COVERAGE ?=
 FAST := tests/unit tests/transcripts tests/architecture tests/docs/test_tutorials.py
 PYTEST := $(BIN)/python -m pytest $(if $(filter 1,$(COVERAGE)),--cov --cov-report=term) $(PYTEST_ARGS)
 # What `make soak` runs, the short ones first.
-SOAK ?= fuzz ack-audit crash-test corruption-test disk-errors kill-test limbo-test heal-test bookie-soak many-ledgers abuse-test metadata-size leader-stream differential \
+SOAK ?= fuzz ack-audit crash-test corruption-test disk-errors kill-test limbo-test heal-test outage-test bookie-soak many-ledgers abuse-test metadata-size leader-stream differential \
 	complete-mode tpch sim-loss sim-heal sim-coverage exactly-once interop mutation-score matrix
 
 # The tests start hundreds of Python processes: compiled modules halve the CPU time of each start.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-loss sim-heal sim-coverage fuzz crash-test corruption-test disk-errors kill-test limbo-test heal-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test bookie-soak many-ledgers ack-audit mutation-score random-search matrix interop bench docs tutorials proto lock clean
+.PHONY: help setup demo check test shim jar soak lint types pytest sim sim-handles sim-log sim-leader sim-service sim-transport sim-loss sim-heal sim-coverage fuzz crash-test corruption-test disk-errors kill-test limbo-test heal-test outage-test exactly-once differential leader-stream complete-mode metadata-size sql-table tpch abuse-test bookie-soak many-ledgers ack-audit mutation-score random-search matrix interop bench docs tutorials proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -172,6 +173,9 @@ limbo-test: $(STAMP) ## Let bookies of a cluster under load lose records in seve
 
 heal-test: $(STAMP) ## Kill bookies, the auditor and a worker under load; wait until every copy is back, and compare all copies
 	$(BIN)/python -m tests.heal_test --seed $(SEED)
+
+outage-test: $(STAMP) ## Kill one of three bookies for AWAY seconds, and ZooKeeper, under a leader, a stream and ledgers; compare all copies
+	$(BIN)/python -m tests.outage_test --away-s $(AWAY) --seed $(SEED)
 
 exactly-once: $(STAMP) ## During two streaming queries, kill drivers, workers, bookies and ZooKeeper KILLS times
 	$(BIN)/python -m tests.exactly_once --kills $(KILLS) --seed $(SEED)

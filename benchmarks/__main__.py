@@ -1,4 +1,4 @@
-"""Runs all benchmarks, with the same options: `python -m benchmarks [OPTIONS]`."""
+"""Runs the benchmarks of a release, with the same options: `python -m benchmarks [OPTIONS]`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ SCRIPTS = (
     "recovery",
     "bookie_cost",
     "compaction",
+    "rereplicate",
     "log_append",
     "tail_latency",
     "spark_write",

@@ -21,7 +21,7 @@ class Figure:
         limit: The limit of the machine in the same run, in `unit`. `limit_of` describes the work
             for which the limit was measured.
         peer: The figure of the peer in the same run, in `unit`; None if the peer did not run.
-        goal_to_peer: The goal for the ratio to the peer in the same run, in place of `goal`.
+        goal_to_peer: A goal for the ratio to the peer of the same run. It replaces `goal`.
     """
 
     question: str

@@ -167,7 +167,7 @@ def warm_cpu(query: StreamingQuery, cluster: Cluster, *, first_batch: int) -> fl
 
 
 def milliseconds(name: str, query: StreamingQuery) -> list[float]:
-    """The time of each batch of a start that has ended, in ms."""
+    """The time of each batch of an ended query, in ms."""
     took = [p["durationMs"] for p in query.recentProgress if p["numInputRows"]]
     if len(took) != BATCHES:
         raise SystemExit(f"{name}: {len(took)} batches instead of {BATCHES}")

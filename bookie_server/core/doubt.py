@@ -132,8 +132,8 @@ def denial(cleared_epoch: int | None, doubt: Doubt, compared_epoch: int) -> Deni
     Args:
         cleared_epoch: The epoch up to which the ledger is cleared; None without a state.
         doubt: The doubt about the directory.
-        compared_epoch: The epoch in which the bookie, since its start, last compared the ledger's
-            creation.
+        compared_epoch: The epoch of the last comparison with the creation of the ledger since the
+            start of the bookie.
     """
     if not is_in_limbo(cleared_epoch, doubt):
         return Denial.ABSENT

@@ -1,7 +1,8 @@
 """The file IDENTITY, with keys of a MANIFEST that a downgrade keeps (FORMATS.md#identity).
 
-The version before has no identity, no counters and no doubt of a directory, and no place for them.
-Without this file, the next start of this release would take the directory for another one.
+A MANIFEST of the version before has no fields for the identity, the counters and the doubt of a
+directory. Without this file, the next start of this release would take the directory for another
+one.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class RepairEnded:
         missing: Ids of entries that no other bookie returned, at most `MISSING_MAX`.
         missing_count: Number of these entries.
         record: The record that the ledger had at the end; None if it was not read.
-        silent_peers: Number of bookies of an open last fragment that did not answer for their LAC.
+        silent_peers: Number of bookies of the open last fragment that did not return their LAC.
     """
 
     outcome: RepairOutcome

@@ -8,8 +8,8 @@
 - `limits`: limits of the memory held for peers. `metrics`: counters and gauges. `admin`: the HTTP
   server, which shows them, and the routes of administrators.
 - `membership`: access to the metadata store. `collector`: deletes the entries of deleted ledgers.
-  `releaser`: deletes those of ledgers that no longer name the bookie. `background_clock`: starts
-  the compactions and scrubs that are due.
+  `releaser`: deletes the entries of ledgers that no longer name the bookie. `background_clock`:
+  starts the compactions and scrubs that are due.
 - `repair`: fetches lost entries. `auto_recovery`: the auditor and a replication worker in the
   bookie's process.
 """

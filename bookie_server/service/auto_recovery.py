@@ -9,7 +9,7 @@ from typing import Any
 from bookie_server.config import BookieSettings
 from bookie_server.service.logging import get_logger
 from ledgerlog_spark.autorecovery.composed import AutoRecovery
-from ledgerlog_spark.autorecovery.daemon import fields_of
+from ledgerlog_spark.autorecovery.events import described
 from ledgerlog_spark.autorecovery.replicate.worker import WorkerSettings
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.metadata.stores import MetadataStores
@@ -28,6 +28,7 @@ class BookieAutoRecovery:
     def start(self) -> None:
         """Begin to audit and to heal."""
         self._task = asyncio.create_task(self._recovery.run())
+        self._task.add_done_callback(_report_crash)
 
     async def stop(self) -> None:
         """Drop all work, and close the connections. A second call does nothing."""
@@ -37,13 +38,18 @@ class BookieAutoRecovery:
             await asyncio.gather(task, return_exceptions=True)
 
 
+def _report_crash(task: asyncio.Task[None]) -> None:
+    """Report an unexpected exception, which is a bug. The bookie still serves."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _logger.error("autorecovery_crashed", exc_info=error)
+
+
 def _write_line(event: str, subject: Any) -> None:
-    if event == "job":
-        queue, ledger_id, ended = subject
-        _logger.info("replicated", queue=queue, ledger_id=ledger_id, **fields_of(ended))
+    name, fields = described(event, subject)
+    if name == "job":
+        _logger.info("replicated", **fields)
     elif isinstance(subject, BaseException):
-        error = f"{type(subject).__name__}: {subject}"[:500]
         level = logging.WARNING if isinstance(subject, LedgerLogError) else logging.ERROR
-        _logger.log(level, "autorecovery_failed", what=event, error=error)
+        _logger.log(level, "autorecovery_failed", what=name, **fields)
     else:
-        _logger.info("autorecovery", what=event, about=str(subject)[:500])
+        _logger.info("autorecovery", what=name, **fields)

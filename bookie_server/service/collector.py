@@ -90,7 +90,10 @@ class Collector:
         self._wake()
 
     async def collect(self, live_percent: int = 0) -> Collected:
-        """Request a pass as `request` does, and wait for it, but not for the compaction."""
+        """Request a pass like `request`, and wait for its end.
+
+        The compaction may continue after it.
+        """
         request: Future[Collected] = self._tasks.future()
         self._waiting.append(request)
         self.request(live_percent)

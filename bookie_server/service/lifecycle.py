@@ -139,6 +139,7 @@ class Bookie:
             self._claim_grpc_port()
             self._open_admin_port()
             stores = await self._reach_metadata()
+            await self._require_alone(stores)
             self._vacation = OwnVacation(stores.vacations, self.bookie_id)
             await self._vacation.note_return()
             checked = await self._check_cookies(stores, directories)
@@ -220,6 +221,15 @@ class Bookie:
         self._closers.push_async_callback(stores.close)
         await stores.initialize()
         return stores
+
+    async def _require_alone(self, stores: MetadataStores) -> None:
+        """Wait until no other process is registered with this bookie id, before anything changes.
+
+        Otherwise, a copy of the directory of a running bookie would raise the counters. Then the
+        copy would count as the newest directory, although it lacks later entries.
+        """
+        await SessionFile(self.settings.places[0].path).end_last(stores.tree)
+        await stores.registration.wait_until_alone(self.bookie_id)
 
     async def _check_cookies(
         self, stores: MetadataStores, directories: Sequence[OsFileSystem]
@@ -416,8 +426,7 @@ class Bookie:
 
     async def _register(self, stores: MetadataStores, storage: BookieStorage) -> None:
         settings = self.settings
-        forget = await SessionFile(settings.places[0].path).take_over(stores.tree)
-        self._closers.callback(forget)
+        self._closers.callback(SessionFile(settings.places[0].path).follow(stores.tree))
         registration = BookieRegistration(
             stores.registration,
             BookieInfo(
@@ -457,7 +466,7 @@ class Bookie:
         self._registration.set_read_only(read_only=not self._storage.is_writable)
 
     def _note_doubt(self, record: DirectoryRecord) -> None:
-        """Date a doubt that the storage has raised while the bookie serves."""
+        """Store a date for a doubt that the storage has raised while the bookie serves."""
         assert self._storage is not None, "storage reports before it is open"
         _logger.warning("doubt_raised", epoch=self._storage.doubt.epoch)
         record.note_doubt(self._tasks)

@@ -5,5 +5,6 @@
 - `composed`: all of them in one process. `daemon`: the process.
 
 The machines are in `protocol/autorecovery`. docs/AUTORECOVERY.md lists the rules.
-`accepted` reads the entries that an operator gave up.
+`events` describes what happens, for log lines. `accepted` reads the entries that an operator gave
+up.
 """

@@ -1,7 +1,7 @@
 """The entries that an operator gave up for the whole cluster (AUTORECOVERY.md#X13).
 
-Auto-recovery treats them as if every bookie listed them. So it reports no hole for them, does not
-look for copies, and names a target that lacks only them.
+Auto-recovery treats them as if every bookie listed them. So it reports no hole for them, and looks
+for no copies of them. A target that lacks only these entries is named.
 """
 
 from __future__ import annotations

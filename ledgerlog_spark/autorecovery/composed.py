@@ -23,7 +23,7 @@ from ledgerlog_spark.transport.v2.transport import V2Transport
 
 RETRY = RetryPolicy(first_delay_ms=1_000, delay_max_ms=60_000, attempts_max=NO_LIMIT)
 LONG_SECONDS = 600.0
-"""A part that ran for so long begins again after the first pause."""
+"""A part that ran for this time is restarted after the first pause."""
 
 Report = Callable[[str, Any], None]
 """Called with the name of an event, and with its subject."""
@@ -51,7 +51,7 @@ class AutoRecovery:
         Args:
             member_id: The id of the bookie, or `host:port` of the daemon.
             stores: The stores of the cluster, which this object does not close.
-            report: Gets what happens.
+            report: Called with each event.
             worker: The limits of the worker.
             audit: The settings of the auditor.
             vacating: The times of vacations.
@@ -95,9 +95,9 @@ class AutoRecovery:
 
 
 async def _for_ever(name: str, run: Callable[[], Awaitable[None]], report: Report) -> None:
-    """Run a part, and begin again after an unexpected error, which is reported.
+    """Run a part, and restart it after an unexpected error, which is reported.
 
-    Without this, a defect of one part would end all three, in a bookie even without a message.
+    Otherwise a defect of one part would end all three parts, and in a bookie without a message.
     """
     now_s = asyncio.get_running_loop().time
     failures = 0

@@ -2,7 +2,8 @@
 
 After each event, the process writes one JSON object as a line of standard output. Events are its
 start and its end, its election, each ledger that was healed or could not be healed, a lost session,
-and an unreachable ZooKeeper. Several such processes may run. One of them audits, and all heal.
+and an unreachable ZooKeeper. Several such processes may run. One of them audits, and all of them
+heal ledgers.
 """
 
 from __future__ import annotations
@@ -10,27 +11,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict, is_dataclass
-from enum import Enum
-from itertools import islice
 from typing import Any
 
 from ledgerlog_spark.autorecovery.composed import AutoRecovery
+from ledgerlog_spark.autorecovery.events import described, short
 from ledgerlog_spark.autorecovery.replicate.worker import WorkerSettings
 from ledgerlog_spark.composition import metadata
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.protocol.autorecovery.replicate.messages import JobEnded
 from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 
 RETRY = RetryPolicy(first_delay_ms=1_000, delay_max_ms=60_000, attempts_max=NO_LIMIT)
-TEXT_CHARACTERS_MAX = 500
-LISTED_MAX = 100
-"""Number of values of a list in one line."""
 
 WriteLine = Callable[[str], object]
 
@@ -69,7 +63,7 @@ class AutoRecoveryDaemon:
                         await recovery.run()
                 except LedgerLogError as error:
                     retry_seconds = next(pauses_ms) / 1e3
-                    self._write("unreachable", error=_short(error), retry_seconds=retry_seconds)
+                    self._write("unreachable", error=short(error), retry_seconds=retry_seconds)
                     await asyncio.sleep(retry_seconds)
         except asyncio.CancelledError:
             if not self._is_stopped:
@@ -83,48 +77,9 @@ class AutoRecoveryDaemon:
             running.cancel()
 
     def _report(self, event: str, subject: Any) -> None:
-        if event == "job":
-            queue, ledger_id, ended = subject
-            self._write("job", queue=queue, ledger_id=ledger_id, **fields_of(ended))
-        elif is_dataclass(subject) and not isinstance(subject, type):
-            self._write(_in_snake_case(event), **_as_json(asdict(subject)))
-        else:
-            self._write(event, about=_short(subject))
+        name, fields = described(event, subject)
+        self._write(name, **fields)
 
     def _write(self, event: str, **fields: Any) -> None:
         now_ms = time.time_ns() // 1_000_000
         self._write_line(json.dumps({"time_ms": now_ms, "event": event, **fields}))
-
-
-def fields_of(ended: JobEnded) -> dict[str, Any]:
-    """The fields of a log line about the end of a job."""
-    return {
-        "outcome": ended.outcome.name.lower(),
-        "detail": ended.detail[:TEXT_CHARACTERS_MAX],
-        "entries_copied": ended.entries_copied,
-        "bytes_copied": ended.bytes_copied,
-        "replaced": ended.replaced,
-    }
-
-
-def _in_snake_case(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-
-
-def _as_json(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an event: numbers, short texts, and lists of at most LISTED_MAX of them."""
-    found: dict[str, Any] = {}
-    for name, value in fields.items():
-        if isinstance(value, (int, float)):
-            found[name] = value
-        elif isinstance(value, (tuple, list, set, frozenset)):
-            found[name] = [_short(one) for one in islice(value, LISTED_MAX)]
-        else:
-            found[name] = _short(value.value if isinstance(value, Enum) else value)
-    return found
-
-
-def _short(subject: object) -> str:
-    is_error = isinstance(subject, BaseException)
-    text = f"{type(subject).__name__}: {subject}" if is_error else str(subject)
-    return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[: TEXT_CHARACTERS_MAX - 3]}..."

@@ -291,6 +291,8 @@ def progress_text(vacation: Vacation, rate: VacatingRate) -> str:
             f"; the metadata of ledgers {_some(unreadable)} cannot be read and may name the "
             "bookie, so this does not end: run `ledgerlog ledgers check`"
         )
+    if not vacation.ledgers_left and not vacation.is_over:
+        return f"{text}; waiting about a minute, until no client has an old list of the bookies"
     if rate.left_s is None:
         return text
     return f"{text}, {rate.bytes_per_s / 1e6:,.1f} MB/s, about {_duration(rate.left_s)} to go"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from ledgerlog_spark.client.seldom import Seldom
 from ledgerlog_spark.errors import (
     BookieUnavailableError,
     ConfigurationError,
@@ -116,6 +117,7 @@ class BookieChoice:
         self._read_at: float | None = None
         self._reading = asyncio.Lock()
         self._reported: tuple[str, ...] = ()
+        self.absence_lines = Seldom()  # about bookies that no other bookie can replace
 
     async def candidates(self, *, is_fresh: bool) -> Candidates:
         """List the writable bookies, from the cache if `is_fresh` is false."""

@@ -57,6 +57,7 @@ class LostMembers:
         self._writers = writers
         self._since: dict[str, float] = {}  # bookie -> time of the look that missed it first
         self._quiet_until = 0.0
+        self._writable: frozenset[str] = frozenset()  # of the newest look that found lost bookies
         self._was_connected = True
         self._task: asyncio.Task[None] | None = None
 
@@ -84,7 +85,7 @@ class LostMembers:
                 await self._notify(bookie_id)
 
     async def look(self, now_s: float) -> list[str]:
-        """Return the bookies that are lost now, and that a spare bookie of a writer can replace.
+        """Return the bookies that are lost now, and that a spare bookie can replace.
 
         Args:
             now_s: The local monotonic time, in seconds.
@@ -108,14 +109,18 @@ class LostMembers:
         registered = {*writable, *await registration.read_only()}
         lost = [name for name in due if name not in registered]
         self._since |= dict.fromkeys(lost, now_s)  # the notice is repeated after the same time
-        return [name for name in lost if self._writers_with_spare(name, writable)]
+        self._writable = frozenset(writable)
+        return [name for name in lost if self._writers_of(name)]
 
-    def _writers_with_spare(self, bookie_id: str, writable: Collection[str]) -> list[WatchedMember]:
-        """The writers of a lost bookie that do not use all writable bookies yet."""
+    def _writers_of(self, bookie_id: str) -> list[WatchedMember]:
+        """The writers that name a bookie, and for which a spare is registered.
+
+        A spare of one writer may be a member of another one.
+        """
         return [
-            writer
-            for writer in self._writers()
-            if bookie_id in writer.ensemble and set(writable).difference(writer.ensemble)
+            one
+            for one in self._writers()
+            if bookie_id in one.ensemble and self._writable.difference(one.ensemble)
         ]
 
     def _store_is_back(self, now_s: float) -> bool:
@@ -134,7 +139,7 @@ class LostMembers:
         self._since.clear()
 
     async def _notify(self, bookie_id: str) -> None:
-        writers = self._writers_with_spare(bookie_id, await self._services.bookies.writable.known())
+        writers = self._writers_of(bookie_id)
         _logger.warning(
             "bookie %s has not been registered for %g s: %d open ledgers replace it",
             bookie_id,

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from ledgerlog_spark.errors import (
     BookieUnavailableError,
@@ -56,30 +56,8 @@ class Announcement:
         the session's timeout. Raises LocalProtocolError if a node of another session is not deleted
         in time.
         """
-        loop = asyncio.get_running_loop()
-        patience_seconds = self._tree.session_timeout_ms * 1.5 / 1000 + 0.5
-        deadline = loop.time() + patience_seconds
-        changed = asyncio.Event()
-        cancels = [self._tree.watch(p, changed.set) for p in (self._place, self._other_place)]
-        try:
-            while True:
-                changed.clear()
-                foreign = await self._try()
-                if foreign is None:
-                    return
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(deadline):
-                        await changed.wait()
-                        continue
-                raise LocalProtocolError(
-                    f"bookie {self._bookie_id} is registered by another session ({foreign:#x}), "
-                    f"which did not end within {patience_seconds:g} s: stop the other bookie, or "
-                    "give this bookie another id",
-                    bookie_id=self._bookie_id,
-                )
-        finally:
-            for cancel in cancels:
-                cancel()
+        places = (self._place, self._other_place)
+        await _until_alone(self._tree, self._bookie_id, places, self._try)
 
     async def withdraw(self) -> None:
         """Delete the nodes of this bookie that belong to this session."""
@@ -160,6 +138,44 @@ class Announcement:
         return operations
 
 
+async def _until_alone(
+    tree: znodes.ZnodeTree,
+    bookie_id: str,
+    places: Sequence[str],
+    attempt: Callable[[], Awaitable[int | None]],
+) -> None:
+    """Call `attempt` until it finds no node of another session at `places`.
+
+    `attempt` returns the id of the other session, or None. It is called again after each change.
+
+    Raises:
+        LocalProtocolError: The other session did not end within 1.5 session timeouts.
+    """
+    patience_seconds = tree.session_timeout_ms * 1.5 / 1000 + 0.5
+    deadline = asyncio.get_running_loop().time() + patience_seconds
+    changed = asyncio.Event()
+    cancels = [tree.watch(place, changed.set) for place in places]
+    try:
+        while True:
+            changed.clear()
+            foreign = await attempt()
+            if foreign is None:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await changed.wait()
+                    continue
+            raise LocalProtocolError(
+                f"bookie {bookie_id} is registered by another session ({foreign:#x}), "
+                f"which did not end within {patience_seconds:g} s: stop the other bookie, or "
+                "give this bookie another id",
+                bookie_id=bookie_id,
+            )
+    finally:
+        for cancel in cancels:
+            cancel()
+
+
 READ_ONLY = "readonly"
 DELETING = "deleting "
 """The data of INSTANCEID begins with this word while the cluster is being deleted."""
@@ -197,6 +213,24 @@ class Registration:
         await announcement.announce()
         self._announcements[name] = announcement
         announcement.keep()
+
+    async def wait_until_alone(self, bookie_id: str) -> None:
+        """Wait until no other session announces the bookie. This changes nothing.
+
+        Raises:
+            LocalProtocolError: The other session did not end within 1.5 session timeouts.
+        """
+        name = checked_bookie_id(bookie_id)
+        places = (f"{self._available}/{name}", f"{self._read_only}/{name}")
+
+        async def foreign() -> int | None:
+            for place in places:
+                stat = await znodes.synced_stat(self._tree, place)
+                if stat is not None and stat.owner != self._tree.session_id:
+                    return stat.owner
+            return None
+
+        await _until_alone(self._tree, name, places, foreign)
 
     async def unregister(self, bookie_id: str) -> None:
         """Withdraw the announcement of a bookie. Do nothing if the bookie is not announced."""

@@ -279,3 +279,19 @@ class AcceptLossReply(_message.Message):
     entry_ids: _containers.RepeatedScalarFieldContainer[int]
     entries_count: int
     def __init__(self, refusal: _Optional[str] = ..., is_retriable: bool = ..., is_lost: bool = ..., entry_ids: _Optional[_Iterable[int]] = ..., entries_count: _Optional[int] = ...) -> None: ...
+
+class RaiseDoubtRequest(_message.Message):
+    __slots__ = ("reason", "raised_by")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RAISED_BY_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    raised_by: str
+    def __init__(self, reason: _Optional[str] = ..., raised_by: _Optional[str] = ...) -> None: ...
+
+class RaiseDoubtReply(_message.Message):
+    __slots__ = ("refusal", "epoch")
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    refusal: str
+    epoch: int
+    def __init__(self, refusal: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...

@@ -89,6 +89,11 @@ class BookieStub(object):
                 request_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.AcceptLossRequest.SerializeToString,
                 response_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.AcceptLossReply.FromString,
                 _registered_method=True)
+        self.RaiseDoubt = channel.unary_unary(
+                '/ledgerlog.v1.Bookie/RaiseDoubt',
+                request_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.RaiseDoubtRequest.SerializeToString,
+                response_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.RaiseDoubtReply.FromString,
+                _registered_method=True)
 
 
 class BookieServicer(object):
@@ -174,6 +179,14 @@ class BookieServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RaiseDoubt(self, request, context):
+        """Puts all ledgers of the bookie in limbo, because an operator knows of a possible loss that the
+        bookie cannot find.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BookieServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -231,6 +244,11 @@ def add_BookieServicer_to_server(servicer, server):
                     servicer.AcceptLoss,
                     request_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.AcceptLossRequest.FromString,
                     response_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.AcceptLossReply.SerializeToString,
+            ),
+            'RaiseDoubt': grpc.unary_unary_rpc_method_handler(
+                    servicer.RaiseDoubt,
+                    request_deserializer=ledgerlog__spark_dot_transport_dot_control__pb2.RaiseDoubtRequest.FromString,
+                    response_serializer=ledgerlog__spark_dot_transport_dot_control__pb2.RaiseDoubtReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -530,6 +548,33 @@ class Bookie(object):
             '/ledgerlog.v1.Bookie/AcceptLoss',
             ledgerlog__spark_dot_transport_dot_control__pb2.AcceptLossRequest.SerializeToString,
             ledgerlog__spark_dot_transport_dot_control__pb2.AcceptLossReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RaiseDoubt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerlog.v1.Bookie/RaiseDoubt',
+            ledgerlog__spark_dot_transport_dot_control__pb2.RaiseDoubtRequest.SerializeToString,
+            ledgerlog__spark_dot_transport_dot_control__pb2.RaiseDoubtReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -78,7 +78,7 @@ def _types(kind: type) -> dict[str, Any]:
 
 
 def _decoded(kind: Any, value: Any) -> Any:
-    """`value` as the type `kind`. Raises ValueError or TypeError."""
+    """Convert `value` to the type `kind`. Raises ValueError or TypeError."""
     if is_dataclass(kind) and isinstance(kind, type):
         types = _types(kind)
         if not isinstance(value, dict) or value.keys() != types.keys():

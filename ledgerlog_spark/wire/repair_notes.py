@@ -100,7 +100,7 @@ class Moves:
 
     @classmethod
     def of(cls, moves: Iterable[Move]) -> Moves:
-        """The union of moves, within the bounds of a note.
+        """The union of both notes, with at most the number of moves that a note may have.
 
         Above `MOVES_MAX` moves, each bookie has one move of the whole ledger. If these are too many
         too, the first ones stay, and the next walk of the vacation makes the others again.
@@ -125,8 +125,8 @@ class UnreadableRange:
     Attributes:
         first_entry_id: First entry.
         last_entry_id: Last entry, inclusive.
-        is_lost: Whether every bookie of the write set answered twice, around a sync, that it does
-            not have the entry. False: it is unknown whether a copy exists.
+        is_lost: Whether every bookie of the write set denied the entry twice: before and after a
+            sync. False: it is unknown whether a copy exists.
         answers: The code of each bookie's answer, as pairs of bookie id and `Code` by value.
     """
 
@@ -239,7 +239,7 @@ class BlockedLedger:
 
 @dataclass(frozen=True, slots=True)
 class Vacation:
-    """The state of a bookie that leaves: a node in `<root>-repair/bookies`.
+    """The state of a bookie that is taken out of service: a node in `<root>-repair/bookies`.
 
     Attributes:
         kind: The command that began it.

@@ -39,6 +39,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 NO_RETRIES = {
     "ledgerlog_spark/client/lost_members.py _look_regularly": "the next look; the text has it",
     "bookie_server/service/v2/sweeper.py run": "the exception is the end of its period",
+    "ledgerlog_spark/autorecovery/replicate/worker.py _report_for_ever": "the next report",
     "ledgerlog_spark/upkeep/service.py keep_up": "the next pass; the text above the table has it",
 }
 """Functions that sleep in a loop with an exception handler, and repeat no failed operation."""

@@ -25,6 +25,7 @@ LONG_CHECKS = {
     "tests/heal_test": "prints how long each healing took",
     "tests/limbo_test": "prints how long each repair took",
     "tests/many_ledgers": "measures how long a bookie's event loop is held up",
+    "tests/outage_test": "lets a bookie and ZooKeeper be away for a while",
     "tests/mutation": "prints how long each verdict took",
     "tests/tpch": "prints how long each query took",
 }

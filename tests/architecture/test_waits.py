@@ -60,7 +60,7 @@ ANY_DEADLINE = {
     "client/host/effects.py _load": "whosever: no answer came",
     "client/users.py leave": "waits for tasks that are not looked at",
     "log/reading/end_watch.py _follow": "waits for an event",
-    "metadata/registration.py announce": "waits for an event",
+    "metadata/registration.py _until_alone": "waits for an event",
     "metadata/zookeeper/session.py _answer": "passes them on",
     "metadata/zookeeper/session.py _read": "whosever, kazoo's too: no answer came",
     "metadata/zookeeper/session.py _write": "whosever, kazoo's too: no answer came",

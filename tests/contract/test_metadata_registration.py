@@ -191,19 +191,38 @@ async def test_watch_tells_of_bookies_that_come_change_and_go(
     cancel()
 
 
+@pytest.mark.parametrize("read_only", [False, True])
 async def test_second_live_registrant_of_a_bookie_id_is_refused(
-    stores: MetadataStores, reader: MetadataStores
+    stores: MetadataStores, reader: MetadataStores, read_only: bool
 ) -> None:
-    await stores.registration.register(BOOKIE)
+    await stores.registration.register(BOOKIE, read_only=read_only)
     refusals = await asyncio.gather(
         *(reader.registration.register(BOOKIE, read_only=r) for r in (False, True)),
+        reader.registration.wait_until_alone(BOOKIE.bookie_id),
         return_exceptions=True,
     )
     for refusal in refusals:
         assert isinstance(refusal, LocalProtocolError)
         assert "registered by another session" in str(refusal)
-    assert await reader.registration.writable() == [BOOKIE.bookie_id]
-    assert await reader.registration.read_only() == []
+    assert await reader.registration.sight(BOOKIE.bookie_id) is not None
+    assert await reader.registration.read_only() == [BOOKIE.bookie_id] * read_only
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_a_wait_for_other_sessions_announces_nothing(
+    world: World, stores: MetadataStores, reader: MetadataStores, read_only: bool
+) -> None:
+    older = MetadataStores.on(await world.session(), world.root)
+    await older.registration.register(BOOKIE, read_only=read_only)
+    waiting = asyncio.create_task(stores.registration.wait_until_alone(BOOKIE.bookie_id))
+    await stores.tree.sync()
+    assert not waiting.done()
+    await older.close()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await waiting
+    assert await reader.registration.sight(BOOKIE.bookie_id) is None
+    await stores.registration.register(BOOKIE)
+    await stores.registration.wait_until_alone(BOOKIE.bookie_id)  # its own session counts not
 
 
 async def test_node_left_by_an_older_session_is_waited_out(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from ledgerlog_spark.client.blocking.client import BlockingClient
+    from ledgerlog_spark.log.blocking.leader import BlockingLeader
 
 QUORUM: dict[str, Any] = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
 ENTRIES_MAX = 20
@@ -55,7 +56,14 @@ class Findings:
     wrong: int = 0
     unclosed: int = 0
     counts: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
     broken: list[str] = field(default_factory=list)
+
+    def fail(self, what: str, error: LedgerLogError) -> None:
+        """Count a call that failed, and its kind of error."""
+        self.counts[f"failed {what}"] += 1
+        outcome = "definite" if error.definite else "unknown"
+        self.errors[f"{what}: {type(error).__name__}, {outcome}"] += 1
 
     def note(self, sentence: str) -> None:
         """Keep one of the first sentences about a finding."""
@@ -66,11 +74,21 @@ class Findings:
 class Load:
     """All threads of the load. Each ledger's payloads depend on the ledger's id."""
 
-    def __init__(self, uri: str, seed: int, writers: int = 3) -> None:
+    def __init__(
+        self,
+        uri: str,
+        seed: int,
+        writers: int = 3,
+        pause_seconds: float = PAUSE_SECONDS,
+        log_properties: dict[str, str] | None = None,
+    ) -> None:
         self.uri = uri
+        self.log_properties = log_properties
+        self.pause_seconds = pause_seconds
         self.ledgers: dict[int, Written] = {}
         self.findings = Findings()
         self.led: list[int] = []
+        self.refused: set[int] = set()
         self._seed = seed
         self._lock = threading.Lock()
         self._is_stopped = threading.Event()
@@ -163,7 +181,7 @@ class Load:
             while not self._is_stopped.is_set():
                 self._wait_while_paused()
                 self._write_one(client, opened)
-                time.sleep(PAUSE_SECONDS)
+                time.sleep(self.pause_seconds)
             for ledger in opened:
                 self._close(ledger)
 
@@ -171,8 +189,8 @@ class Load:
         dice = self._dice
         try:
             ledger = client.create_ledger(**QUORUM)
-        except LedgerLogError:
-            self.findings.counts["failed creations"] += 1
+        except LedgerLogError as error:
+            self.findings.fail("creations", error)
             time.sleep(10 * PAUSE_SECONDS)
             return
         with self._lock:
@@ -202,16 +220,17 @@ class Load:
                 written.last_sent = entry_id
             for each in pending:
                 written.last_acknowledged = max(written.last_acknowledged, each.result())
-        except LedgerLogError:
-            self.findings.counts["failed appends"] += 1
+        except LedgerLogError as error:
+            self.findings.fail("appends", error)
             return False
+        self.findings.counts["ledgers appended to"] += 1
         return True
 
     def _close(self, ledger: ll.BlockingWriteHandle) -> None:
         try:
             last = ledger.close().last_entry_id
-        except LedgerLogError:
-            self.findings.counts["failed closes"] += 1
+        except LedgerLogError as error:
+            self.findings.fail("closes", error)
             self._to_seal.put(ledger.id)
         else:
             self._check_end(ledger.id, last)
@@ -246,7 +265,7 @@ class Load:
             try:
                 sealed = client.seal(ledger_id)
             except LedgerLogError as error:
-                self.findings.counts["failed recoveries"] += 1
+                self.findings.fail("recoveries", error)
                 if time.monotonic() > deadline:
                     self.findings.unclosed += 1
                     self.findings.note(f"ledger {ledger_id} is not closed: {error}")
@@ -278,7 +297,7 @@ class Load:
             if error.definite and "exist" in str(error):
                 findings.lost += 1
                 findings.note(f"ledger {ledger_id}: {error}")
-            findings.counts["failed reads"] += 1
+            findings.fail("reads", error)
 
     def _lead(self) -> None:
         """Append numbers to a leader log. A deposed leader leads again, and skips a number."""
@@ -286,25 +305,44 @@ class Load:
         while not self._is_stopped.is_set():
             self._wait_while_paused()
             try:
-                with ll.connect(self.uri) as client, client.open_log(LOG, lead=True) as log:
+                with (
+                    ll.connect(self.uri) as client,
+                    client.open_log(LOG, lead=True, properties=self.log_properties) as log,
+                ):
                     while not self._is_stopped.is_set():
                         self._wait_while_paused()
                         number = next(numbers)
-                        log.append(b"%d" % number)
+                        self._append_number(log, number)
                         self.led.append(number)
                         time.sleep(PAUSE_SECONDS)
-            except LedgerLogError:
-                self.findings.counts["failed leaders"] += 1
+            except LedgerLogError as error:
+                self.findings.fail("leaders", error)
                 time.sleep(10 * PAUSE_SECONDS)
 
+    def _append_number(self, log: BlockingLeader, number: int) -> None:
+        try:
+            log.append(b"%d" % number)
+        except LedgerLogError as error:
+            if error.definite:
+                self.refused.add(number)
+            raise
+
     def check_log(self) -> None:
-        """Read the leader log: each acknowledged number is in it, and all numbers are ascending."""
+        """Read the leader log.
+
+        Each acknowledged number is in it, no number that was refused with a definite error is in
+        it, and all numbers are ascending.
+        """
         with ll.connect(self.uri) as client:
             found = [int(record.value) for record in client.open_log(LOG).read(0)]
         lost = set(self.led) - set(found)
         self.findings.lost += len(lost)
         if lost:
             self.findings.note(f"{len(lost)} records of the leader log are lost")
+        stored = self.refused.intersection(found)
+        self.findings.wrong += len(stored)
+        if stored:
+            self.findings.note(f"{len(stored)} records are stored after a definite error")
         if found != sorted(set(found)):
             self.findings.wrong += 1
             self.findings.note("the leader log has records twice or in another order")

@@ -114,8 +114,8 @@ MUTATIONS = [
     Mutation(
         "lost_bookies_without_a_spare_are_announced",
         f"{CLIENT}/lost_members.py",
-        "if bookie_id in writer.ensemble and set(writable).difference(writer.ensemble)",
-        "if bookie_id in writer.ensemble",
+        "if bookie_id in one.ensemble and self._writable.difference(one.ensemble)",
+        "if bookie_id in one.ensemble",
         "all idle writers list the bookies every 10 s",
     ),
     Mutation(

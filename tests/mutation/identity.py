@@ -356,4 +356,27 @@ MUTATIONS = [
         "                    pass\n            try:\n",
         "two processes serve with the same directory, each without the entries of the other",
     ),
+    Mutation(
+        "copies_compare_the_first_directory",
+        "bookie_server/core/directory_identity.py",
+        "    if counters.get(local.directory_id) != local.changes:\n",
+        "    if list(counters.values())[:1] != [local.changes]:\n",
+        "two processes serve with the same second directory",
+    ),
+    Mutation(
+        "copies_are_found_only_after_a_conflict",
+        RECORD,
+        "                if error := equal_copy(path, self._bookie_id, identity, known):\n",
+        "                if attempt and (\n"
+        "                    error := equal_copy(path, self._bookie_id, identity, known)\n"
+        "                ):\n",
+        "a copy that wrote the record between the check and the start serves too",
+    ),
+    Mutation(
+        "a_wait_ignores_read_only_bookies",
+        "ledgerlog_spark/metadata/registration.py",
+        "            for place in places:\n                stat = await",
+        "            for place in places[:1]:\n                stat = await",
+        "a copy of the directory of a read-only bookie counts as the newest directory",
+    ),
 ]

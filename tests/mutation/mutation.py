@@ -119,6 +119,20 @@ _AUDIT_TESTS = (
         "tests/transcripts",
     ),
 )
+_WORKER = Suite(
+    (),
+    (
+        (
+            f"{_UNIT}/autorecovery/test_worker.py",
+            f"{_UNIT}/autorecovery/test_job_requests.py",
+            f"{_UNIT}/autorecovery/test_accepted.py",
+            f"{_UNIT}/protocol/test_replication.py",
+            f"{_UNIT}/protocol/test_replication_pace.py",
+            f"{_UNIT}/protocol/test_replication_ranges.py",
+        ),
+        ("tests/sim/healing",),
+    ),
+)
 _PLACEMENT_TESTS = ((f"{_UNIT}/protocol/test_placement.py", "tests/properties/test_placement.py"),)
 _CONTRACT = "tests/contract"
 _REPLICATION = Suite(
@@ -206,6 +220,8 @@ SUITES = {
     ),
     "ledgerlog_spark/protocol/autorecovery/audit/": Suite(("audits", "copies"), _AUDIT_TESTS),
     "ledgerlog_spark/autorecovery/audit/": Suite((), _AUDIT_TESTS),
+    "ledgerlog_spark/autorecovery/replicate/": _WORKER,
+    "ledgerlog_spark/protocol/autorecovery/replicate/": _WORKER,
     "ledgerlog_spark/protocol/placement/replacement": Suite(
         ("ledger", "ledger scripts"), _PLACEMENT_TESTS
     ),

@@ -98,8 +98,22 @@ MUTATIONS = [
     Mutation(
         "accepted_entries_are_no_longer_listed",
         "ledgerlog_spark/autorecovery/accepted.py",
-        "        return tuple(joined([*ranges, *given_up]))\n",
-        "        return tuple(ranges)\n",
+        "return tuple(joined([*ranges, *given_up])) if given_up else tuple(ranges)",
+        "return tuple(ranges)",
+        "an auditor reports an accepted loss again",
+    ),
+    Mutation(
+        "workers_list_no_accepted_entries",
+        "ledgerlog_spark/autorecovery/replicate/bookie_requests.py",
+        "listed = tuple(joined([*held, *given_up])) if given_up else held",
+        "listed = held",
         "a worker reports an accepted loss again",
+    ),
+    Mutation(
+        "accepted_entries_are_read_to_force",
+        "ledgerlog_spark/protocol/autorecovery/replicate/job.py",
+        "absent = joined([*copied.holes, *copied.given_up])",
+        "absent = joined([*copied.holes])",
+        "a ledger with an accepted loss is never healed again",
     ),
 ]

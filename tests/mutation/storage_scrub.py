@@ -87,6 +87,13 @@ MUTATIONS = [
         "entries stay unreadable, although their records are intact",
     ),
     Mutation(
+        "scrub_ignores_pointers_after_the_last_record",
+        f"{SCRUB}/file_check.py",
+        "        is_wrong = self._is_wrong(pointers.rest())\n",
+        "        is_wrong = self._is_wrong(pointers.rest()[:0])\n",
+        "entries stay unreadable, although their records are intact",
+    ),
+    Mutation(
         "scrub_reports_replaced_entries",
         f"{SCRUB}/file_check.py",
         "                if not self._is_replaced(ledger_id, each, piece.origin)\n",

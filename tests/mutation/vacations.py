@@ -123,7 +123,7 @@ MUTATIONS = [
     Mutation(
         "unreadable_ledger_is_walked_over",
         f"{HOST}/runner.py",
-        "                raise walked.found  # the ledger may name the bookie, so the walk ends\n",
+        "                unreadable.append(walked.ledger_id)\n",
         "                continue\n",
         "a bookie is taken out of service although a damaged record may name it",
     ),

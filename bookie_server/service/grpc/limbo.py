@@ -1,28 +1,38 @@
-"""The calls about limbo: the list of ledgers, and the acceptance of a loss."""
+"""The calls about limbo: the list of ledgers, the acceptance of a loss, and a new doubt."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Final
+from typing import Final, Protocol
 
 from bookie_server.core.requests import ID_MAX
 from bookie_server.errors import StorageError
+from bookie_server.service.logging import get_logger
 from bookie_server.service.repair.acceptance import Acceptance, LossAcceptance
 from bookie_server.service.repair.ports import RepairStorage
 from bookie_server.service.repair.progress import LimboLedger, RepairProgress
 from ledgerlog_spark.errors import LedgerLogError, MetadataError
 from ledgerlog_spark.transport import control_pb2 as pb
 
+_logger = get_logger("limbo")
+
 LEDGERS_MAX: Final = 1_000
 TEXT_MAX: Final = 2_000
 """Maximum characters of a text in a reply."""
+
+
+class DoubtStorage(RepairStorage, Protocol):
+    """A storage whose doubt an operator may raise."""
+
+    async def raise_doubt(self) -> None:
+        """Begin a new epoch, because records may be lost. The epoch is durable on return."""
 
 
 class LimboCalls:
     """Answers the calls about the limbo of one bookie. One loss is accepted at a time."""
 
     def __init__(
-        self, storage: RepairStorage, progress: RepairProgress, acceptance: LossAcceptance
+        self, storage: DoubtStorage, progress: RepairProgress, acceptance: LossAcceptance
     ) -> None:
         self._storage = storage
         self._progress = progress
@@ -72,6 +82,19 @@ class LimboCalls:
         return pb.AcceptLossReply(
             is_lost=True, entry_ids=loss.entry_ids, entries_count=loss.entries_count
         )
+
+    async def raise_doubt(self, request: pb.RaiseDoubtRequest) -> pb.RaiseDoubtReply:
+        """Put all ledgers in limbo, or return why not."""
+        if not request.reason.strip():
+            return pb.RaiseDoubtReply(refusal="the request needs a reason")
+        reason, raised_by = request.reason[:TEXT_MAX], request.raised_by[:TEXT_MAX]
+        try:
+            await self._storage.raise_doubt()
+        except StorageError as error:
+            return pb.RaiseDoubtReply(refusal=str(error)[:TEXT_MAX])
+        epoch = self._storage.doubt.epoch
+        _logger.warning("doubt_raised", epoch=epoch, reason=reason, raised_by=raised_by)
+        return pb.RaiseDoubtReply(epoch=epoch)
 
 
 def _refused(why: str, is_retriable: bool = False) -> pb.AcceptLossReply:

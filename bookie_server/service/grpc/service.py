@@ -349,6 +349,13 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
         del context
         return await self._limbo.accept(request)
 
+    async def RaiseDoubt(  # noqa: N802
+        self, request: pb.RaiseDoubtRequest, context: object
+    ) -> pb.RaiseDoubtReply:
+        """Put all ledgers in limbo."""
+        del context
+        return await self._limbo.raise_doubt(request)
+
     async def _serve(
         self, stream: ReplyStream[Any, T], requests: AsyncIterator[Any], context: Context
     ) -> AsyncIterator[T]:

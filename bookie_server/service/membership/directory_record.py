@@ -257,8 +257,9 @@ class DirectoryRecord:
     async def _accept_change(self, local: Sequence[DirectoryIdentity]) -> None:
         """Let the next call replace the changed record, if a start would accept it.
 
-        An operator has changed the record, or another process serves with this bookie id. Without a
-        record of its own, this process could not date a later doubt.
+        An operator has changed the record, or another process serves with this bookie id. Without
+        this call, the record would not be that of this process, and a later doubt would get no
+        date.
         """
         try:
             found = await self._known.read(self._bookie_id)

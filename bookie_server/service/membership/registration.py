@@ -129,11 +129,10 @@ class SessionFile:
         self._lock_path = directory / LOCK_NAME
         self._boot_id = boot_id
 
-    async def take_over(self, tree: ZnodeTree) -> Callable[[], None]:
-        """End the session of this bookie's last process, and store the session of `tree`.
+    async def end_last(self, tree: ZnodeTree) -> None:
+        """End the session of this bookie's last process. The file does not change.
 
-        Each later session of `tree` is also stored, until the returned function is called. A
-        failure only causes a delay, because the old session ends after its timeout.
+        A failure only causes a delay, because the old session ends after its timeout.
         """
         secret = self._recall()
         if secret is not None:
@@ -141,6 +140,9 @@ class SessionFile:
                 await tree.end_session(secret)
             except LedgerLogError as error:
                 _session_logger.warning("old_session_not_ended", **fields_of(error))
+
+    def follow(self, tree: ZnodeTree) -> Callable[[], None]:
+        """Store the session of `tree` and each later one, until the returned function is called."""
         self._remember(tree)
         return tree.watch_session(lambda: self._remember(tree))
 

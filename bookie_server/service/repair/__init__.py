@@ -1,13 +1,14 @@
-"""Repair: fetches from other bookies what this bookie may have lost (ADR 41).
+"""Repair: fetches the entries that this bookie may have lost from other bookies (ADR 41).
 
-- `ports`: what a repair needs from the storage, the metadata store and other bookies.
+- `ports`: the interfaces to the storage, the metadata store and other bookies.
 - `one_ledger`: performs the effects of the repair of one ledger. `held_bytes`: the digests of its
   entries. `pace`: the limit of bytes per second, and of the copies that are being stored.
 - `repairs`: decides which ledger is repaired next, and recovers ledgers that stay open.
   `damaged`: the ledgers whose damaged entries the scrub found.
-  `progress`: what administrators see of it.
+  `progress`: the state of the repair, for administrators.
 - `adapters`: the ports on the metadata stores and on the transport of clients.
-- `acceptance`: ends the limbo of a ledger whose entries are lost, by the word of an operator.
+- `acceptance`: ends the limbo of a ledger whose entries are lost, when an operator accepts the
+  loss.
   `audit`: the file with these decisions. `composed`: connects all parts.
 
 `Repairs` and its parts use only ports, so the simulator of losses (`tests/sim/loss`) runs them.

@@ -1,4 +1,4 @@
-"""Ends the limbo of a ledger whose entries are lost, by the word of an operator.
+"""Ends the limbo of a ledger whose entries are lost, when an operator accepts the loss.
 
 A bookie never gives up an entry by itself. If an operator accepts the loss, the ledger is repaired
 once more. The entries that are still missing are written to the file AUDIT and to the metadata
@@ -26,13 +26,13 @@ _logger = get_logger("repair")
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """An operator's word.
+    """The decision of an operator to accept a loss.
 
     Attributes:
         reason: Why the loss is accepted.
         accepted_by: Name of the operator.
-        is_forced: Whether entries may be given up that another bookie may still have, because it
-            does not answer, or has lost entries too.
+        is_forced: Whether the operator also gives up entries that another bookie may still have: a
+            bookie that does not answer, or that has lost entries too.
         is_unclosed: Whether a ledger in recovery may be given up too. The bookie then denies
             entries that only it may have had, so the recovery may close the ledger before them.
     """

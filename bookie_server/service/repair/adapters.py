@@ -19,8 +19,8 @@ IDS_IN_TURN_MAX = 500
 class StoreRecords:
     """Implements `LedgerRecords`.
 
-    If the store has no cookie of this bookie, it has lost its data or is another store. Then a
-    ledger without metadata is not deleted, and a listing is not whole.
+    If the store has no cookie of this bookie, the store has lost its data or is another store. Then
+    missing metadata does not prove that a ledger was deleted, and a listing is not whole.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The file AUDIT of a directory: a line for each loss that an operator accepted.
 
-Nothing reads the file but people and their tools, and no start needs it. A crash may leave the last
-line incomplete. The next line then begins after a line feed.
+The file is only for people and their tools. No start reads it. A crash may leave the last line
+incomplete. The next line then begins after a line feed.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ class BookieRepair:
 
     Attributes:
         repairs: Repairs the ledgers in the background.
-        progress: What administrators see.
-        acceptance: Gives entries up by the word of an operator.
+        progress: The state of the repair, for administrators.
+        acceptance: Gives entries up when an operator accepts their loss.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ class DamagedLedgers:
         return len(self._due) < LEDGERS_MAX
 
     def add(self, ledger_ids: Iterable[int], now_ms: int) -> None:
-        """Repair ledgers as soon as possible. Ledgers that wait for another attempt wait on."""
+        """Repair ledgers as soon as possible. A ledger that waits for a retry continues to wait."""
         for ledger_id in ledger_ids:
             ended_ms = self._ended.get(ledger_id)
             due_ms = now_ms if ended_ms is None else max(now_ms, ended_ms + RETRY_PAUSE_MS)
@@ -38,7 +38,7 @@ class DamagedLedgers:
         return [ledger_id for ledger_id, (due_ms, _) in self._due.items() if due_ms <= now_ms]
 
     def note(self, ledger_id: int, now_ms: int, *, is_over: bool) -> None:
-        """Note the end of a repair. Unless it is over, it is tried again."""
+        """Note the end of a repair attempt. If the repair is not complete, it is tried again."""
         _, tries = self._due.pop(ledger_id)
         if not is_over and tries < TRIES_MAX:
             pause_ms = RETRY_PAUSE_MS << (tries - 1)

@@ -10,9 +10,9 @@ from ledgerlog_spark.wire.entry import EntryCodec, decode_entry_header
 class Digests:
     """The digests of one ledger.
 
-    Old metadata of BookKeeper has no password. Without it, a digest of the type HMAC cannot be
-    checked. Then an entry of the directory counts as intact if its header is right, because its
-    checksum in the file is right too. But an entry of another bookie counts as damaged.
+    Old metadata of BookKeeper has no password. Without a password, a digest of the type HMAC cannot
+    be checked. Then an entry of the directory counts as intact if its header is right, because the
+    file also has a checksum of the entry. An entry of another bookie counts as damaged.
     """
 
     def __init__(self, ledger_id: int, metadata: LedgerMetadata) -> None:

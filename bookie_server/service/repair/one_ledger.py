@@ -1,8 +1,8 @@
 """Repairs one ledger: performs the effects of `LedgerRepair`.
 
 Missing entries that follow each other are read from another bookie together, and several entries
-are stored at a time. The machine learns the outcome of the stores only at the end: before it loads
-the record again, all stores have ended, and a failed store ends the repair.
+are stored at a time. The machine does not wait for each store. Before it loads the record again,
+all stores have ended. If one of them failed, the repair ends.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LOADS = RetryPolicy(first_delay_ms=1_000, delay_max_ms=1_000, attempts_max=3)
 
 @dataclass(slots=True)
 class RepairCounters:
-    """What repairs have done since the start of the bookie."""
+    """The work of repairs since the start of the bookie."""
 
     entries_fetched: int = 0
     bytes_fetched: int = 0
@@ -66,7 +66,7 @@ class RepairReport:
 
 @dataclass(slots=True)
 class RepairParts:
-    """What all repairs of a bookie share.
+    """The parts that all repairs of a bookie share.
 
     Attributes:
         silent_ms: Time for which a bookie that did not answer counts as silent.
@@ -188,7 +188,7 @@ class _Repair:
         return RecordLoaded(is_read=True, record=record)
 
     async def _load_again_and_again(self) -> Versioned[LedgerMetadata] | None:
-        """Load the record. A short outage of the store does not end a pass over all ledgers."""
+        """Load the record, and retry, so that a short outage of the store does not end a pass."""
         parts, failures = self._parts, 0
         while True:
             try:

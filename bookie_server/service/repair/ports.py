@@ -1,4 +1,4 @@
-"""What a repair needs from the storage, the metadata store and other bookies."""
+"""The interfaces of a repair to the storage, the metadata store and other bookies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RepairStorage(Protocol):
 
     @property
     def doubt(self) -> Doubt:
-        """The durable doubt about the directory."""
+        """The doubt of the directory that is durable."""
 
     async def end_doubt(self, epoch: int) -> None:
         """Write `Doubt.ended` with this epoch. It is durable on return."""
@@ -50,7 +50,7 @@ class RepairStorage(Protocol):
 
 
 class LedgerRecords(Protocol):
-    """The metadata of ledgers, with all changes before each call."""
+    """The metadata of ledgers. Each call returns the newest state."""
 
     async def load(self, ledger_id: int) -> Versioned[LedgerMetadata] | None:
         """Return the metadata of a ledger; None if the ledger does not exist.

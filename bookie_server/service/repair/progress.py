@@ -1,4 +1,4 @@
-"""What administrators see of the repair of a bookie."""
+"""The state of the repair of a bookie, for administrators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MISSING_SHOWN_MAX = 10
 
 
 class RepairState(Enum):
-    """What the repair does now."""
+    """The present work of the repair."""
 
     NOTHING_TO_DO = "nothing to do"
     WAITS_FOR_STORE = "waits until the metadata store has the doubt"
@@ -30,7 +30,7 @@ class LimboLedger:
 
     Attributes:
         outcome: How the repair ended.
-        problem: The last answer of another bookie that was no help; empty if there was none.
+        problem: The last answer of another bookie that did not contain an entry; empty without one.
         state: The state of the ledger in its metadata; None if it was not read.
         missing: The first entries that no other bookie returned.
         missing_count: Number of these entries.

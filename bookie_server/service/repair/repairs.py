@@ -1,10 +1,10 @@
 """Decides which ledger is repaired next, until nothing of the bookie is in limbo.
 
-A ledger for which a client got the answer "unknown" is repaired first, also in the middle of other
-work. While the doubt is not over, passes over all ledgers run until one is whole. After that,
-rounds over the ledgers that are still in limbo run, with longer and longer pauses while they clear
-nothing. An idle ledger that stays open is recovered. The repair does not wait for clients, and
-clients do not wait for the repair.
+A ledger for which a client got the answer "unknown" is repaired first, also during other work. As
+long as the doubt lasts, passes over all ledgers run, until a pass is whole. After that, rounds
+repair the ledgers that are still in limbo. The pauses between rounds become longer while the rounds
+clear nothing. An idle ledger that stays open is recovered. The repair does not wait for clients,
+and clients do not wait for the repair.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Repairs:
         self._epoch = -1
         self._may_be_in_limbo = True
         self._next_ms = 0  # of the next pass or round
-        self._failures = 0  # rounds and passes in a row that brought nothing
+        self._failures = 0  # consecutive rounds and passes that cleared nothing
         self._asked: dict[int, None] = {}
         self._tried_ms: dict[int, int] = {}  # of ledgers that clients wait for
         self._quiet_since: dict[int, tuple[object, int]] = {}
@@ -172,8 +172,8 @@ class Repairs:
     async def _repair_asked(self, doubt: Doubt, count_max: int = ASKED_MAX) -> None:
         """Repair ledgers that clients wait for.
 
-        A pass limits their number: clients may request many ledgers in limbo all the time, and the
-        pass must end too.
+        During a pass, their number is limited. Otherwise, if clients always requested ledgers in
+        limbo, the pass would never end.
         """
         now_ms, again_ms = self._clock.monotonic_ms(), self._times.asked_again_ms
         if len(self._tried_ms) > ASKED_MAX:
@@ -193,8 +193,8 @@ class Repairs:
     async def _repair_damaged(self, doubt: Doubt) -> None:
         """Fetch the entries that the scrub found damaged.
 
-        The ledgers need not be in limbo. So they are never recovered for this, and an open ledger
-        stays open. Its entries up to the LAC of the other bookies are fetched.
+        The ledgers need not be in limbo. So no ledger is recovered for this, and an open ledger
+        stays open. The entries up to the LAC of the other bookies are fetched.
         """
         if self._damaged.has_room:
             reported = self._storage.take_damaged()
@@ -269,9 +269,10 @@ class Repairs:
     async def _list(self) -> tuple[array[int], bool]:
         """Return the ids of all ledgers that are not certainly clear, and whether these are all.
 
-        If a ledger has a state first, and is not in limbo afterwards, it is clear. In the other
-        order, a state that an add made meanwhile would look clear, although new states are in limbo
-        and this one may not be durable.
+        A ledger is clear if it has a state, and this state is not in limbo. The order of these two
+        checks matters, because an add may create a state between them. New states are in limbo, and
+        may not be durable. If limbo were checked first, the ledger would not be in limbo before the
+        add, and would have a state after it. So it would count as clear.
         """
         unknown, is_whole = array("q"), True
         try:
@@ -327,7 +328,7 @@ class Repairs:
         report = await repair_ledger(self._parts, ledger_id, doubt, has_state=has_state)
         self.progress.note(ledger_id, report)
         if report.ended.outcome is RepairOutcome.DELETED:
-            # A client may read any id that no ledger has. Only a state is to be dropped.
+            # A client may read an id that no ledger has. Only an existing state must be dropped.
             if self._storage.is_known(ledger_id):
                 self._on_deleted(ledger_id)
         elif report.ended.outcome is RepairOutcome.WAITING:

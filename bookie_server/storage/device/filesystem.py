@@ -209,7 +209,7 @@ class OsFileSystem:
             raise translated(error, name, verb) from error
 
     def thread_of(self, priority: Priority) -> OrderedThread:
-        """Return the thread that writes, except for groups of records."""
+        """Return the thread for all writes except those of groups of records."""
         return self.keeper if priority is Priority.FOREGROUND else self._background
 
     def allocate(self, descriptor: int, size: int) -> None:

@@ -45,7 +45,7 @@ class JoinedLosses:
 
     @property
     def durable(self) -> Doubt:
-        """The doubt on the devices."""
+        """The doubt that is durable on the devices of all directories."""
         return joined_doubt(directory.doubt for directory in self._serving or self._directories)
 
     @property

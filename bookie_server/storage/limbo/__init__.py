@@ -1,4 +1,4 @@
-"""Doubt and limbo: what the storage does after a possible loss (ADR 39).
+"""Doubt and limbo: the behaviour of the storage after a possible loss (ADR 39).
 
 - `denials`: answers "unknown" for ledgers in limbo, unless their metadata is newer than the loss.
 - `record_checks`: reads the metadata of a ledger, for a limited time.

@@ -53,11 +53,11 @@ class Denials:
         return rules.denial(cleared, health.doubt, compared) is Denial.COMPARE
 
     def code(self, ledger_id: int, *, was_certain: bool = True) -> Code:
-        """Return the code for a look that found nothing, after any comparison.
+        """Return the code after a look that found no entry. Call this after any comparison.
 
-        `was_certain` is the value of `may_deny` before the look. While the look lasted, a repair
-        or a rebuild of an index may have ended. So the bookie denies that an entry exists only if
-        it might do this both before and after the look.
+        `was_certain` is the value of `may_deny` before the look. During the look, a repair or a
+        rebuild of an index may have ended. So the bookie denies that an entry exists only if
+        `may_deny` was true before the look and is true after it.
         """
         state, newer = self._states.get(ledger_id), self._shared.newer.get(ledger_id, 0)
         if self._is_in_limbo(ledger_id):
@@ -72,7 +72,7 @@ class Denials:
         *,
         was_certain: bool = True,
     ) -> None:
-        """Decide on the answer for a look that found nothing.
+        """Decide on the answer after a look that found no entry.
 
         If the record of the ledger is to be compared first, call `again` after the comparison,
         because the ledger may have got the entry meanwhile. Otherwise call `then` with the code. If
@@ -117,7 +117,7 @@ class Denials:
         if state is None:
             newer[ledger_id] = max(newer.pop(ledger_id, 0), epoch)
             if len(newer) > COMPARED_MAX:
-                # The ledger returns to limbo. Its next denial reads its record.
+                # The ledger returns to limbo. Before its next denial, its record is read.
                 ledger_id, _ = newer.popitem(last=False)
                 self._compared.pop(ledger_id, None)
         elif epoch > state.cleared_epoch:

@@ -1,7 +1,7 @@
 """Raises, dates and ends the doubt of a directory.
 
-A raised doubt takes effect at once: from this moment, no answer denies that an entry exists.
-Nothing else acts on an epoch before it is durable, because a crash must not forget it.
+A raised doubt takes effect at once: from this moment, no answer denies that an entry exists. All
+other work uses only epochs that are durable, because a crash may remove an epoch that is not.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Losses:
         self.on_raised()
 
     async def _try(self, epoch: int) -> None:
-        # After a failure, the next start finds the loss again.
+        # After a failure, the next start detects the loss again.
         with contextlib.suppress(StorageError):
             await self._make_durable(epoch)
 

@@ -23,7 +23,7 @@ from ledgerlog_spark.model import NO_ENTRY, Code
 
 
 class RepairedLedgers:
-    """What a repair of this directory reads and writes."""
+    """The reads and writes of a repair in this directory."""
 
     def __init__(
         self, shared: Shared, keeper: FileKeeper, journal: Journal, reader: Reader, adds: AddPath
@@ -39,8 +39,8 @@ class RepairedLedgers:
     def in_limbo(self) -> list[int]:
         """Return the ids of the ledgers with a state that need a repair, ascending.
 
-        A deleted ledger needs none, and stays in limbo until it is forgotten. A released ledger may
-        exist, and its record may name this bookie again for entries that are lost.
+        A deleted ledger needs no repair, and stays in limbo until its state is removed. A released
+        ledger may exist, and its record may name this bookie again for entries that are lost.
         """
         doubt = self._shared.health.doubt
         if doubt.epoch == 0:

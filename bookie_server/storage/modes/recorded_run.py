@@ -1,4 +1,4 @@
-"""Records whether a run without syncs may have acknowledged records that are not synced.
+"""For runs that acknowledge before the sync: stores whether unsynced records may be acknowledged.
 
 Such a run acknowledges a record before its sync. If the power fails while the MANIFEST lists the
 run with its own mode, the next start is in doubt. So while all acknowledged records are synced, the

@@ -147,7 +147,7 @@ class FileCheck:
                 await self._check_body(window, record, found)
                 await self._pace.spend(max(0, RECORD_COST_BYTES - (end - offset)))
             offset = end
-        is_wrong = self._is_wrong(pointers.before(offset + entry.size_bytes))
+        is_wrong = self._is_wrong(pointers.rest())
         return FileOutcome.INDEX_DAMAGED if is_wrong else FileOutcome.WHOLE
 
     def _is_wrong(self, wrong: list[Pointer]) -> bool:

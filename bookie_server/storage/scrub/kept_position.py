@@ -21,7 +21,7 @@ from bookie_server.storage.files.pool import FilePool
 
 
 async def load_position(files: FilePool) -> ScrubPosition:
-    """Return the stored position, or that before the first pass."""
+    """Return the stored position; without one, the position before the first pass."""
     with contextlib.suppress(StorageError):
         handle = await files.open(NAME)
         try:

@@ -74,6 +74,12 @@ class Pointers:
             self._next = next(self._sorted, None)
         return found
 
+    def rest(self) -> list[Pointer]:
+        """Return all pointers that `before` has not returned."""
+        found = [] if self._next is None else [self._next, *self._sorted]
+        self._next = None
+        return found
+
     def _in_order(self) -> Iterator[Pointer]:
         """Yield all pointers, and free the memory of each region before its pointers."""
         for number in sorted(self._regions):

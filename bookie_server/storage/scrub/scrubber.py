@@ -187,21 +187,28 @@ class Scrubber:
     def _note_damaged(
         self, file: FinishedFile, offset: int, ledger_id: int, entry_ids: Sequence[int]
     ) -> None:
-        # Otherwise, a cached header could hide the damage from the add that replaces an entry.
-        self._reader.forget_record(file, offset)
-        self.damaged.add(ledger_id, entry_ids)
+        self._let_repair(file, offset, ledger_id, entry_ids)
         self.on_damaged(file.entry.slot, ledger_id, entry_ids)
 
     def note_read(self, ledger_id: int, entry_id: int, error: CorruptRecordError) -> None:
         """Let the entry be repaired, because a read found it damaged.
 
-        The newest entries are in files that the scrub does not read yet. A start checks them.
+        The newest entries are in files that the scrub does not read yet. A start checks them. A
+        damaged index has no offset; it is rebuilt.
         """
-        slot, offset = error.fields["path"], error.fields["offset_bytes"]
+        slot, offset = error.fields.get("path"), error.fields.get("offset_bytes")
+        if offset is None:
+            return
         for file in self._keeper.finished:
             if file.entry.slot == slot:
-                self._reader.forget_record(file, offset)
-                self.damaged.add(ledger_id, (entry_id,))
+                self._let_repair(file, offset, ledger_id, (entry_id,))
+
+    def _let_repair(
+        self, file: FinishedFile, offset: int, ledger_id: int, entry_ids: Sequence[int]
+    ) -> None:
+        # Otherwise, a cached header could hide the damage from the add that replaces an entry.
+        self._reader.forget_record(file, offset)
+        self.damaged.add(ledger_id, entry_ids)
 
     async def _keep(self, position: ScrubPosition) -> None:
         if position != self.position:

@@ -111,7 +111,7 @@ class CopyRequests:
             partial(self._transport.read_batch, effect.bookie_id, request)
         )
         if code in NO_BATCHES:
-            # A bookie of an older make. Otherwise all its copies would count as damaged.
+            # A bookie of an older release. Otherwise all its copies would count as damaged.
             single = ReadEntry(ledger_id, first)
             code, one = await self._reply(partial(self._transport.read, effect.bookie_id, single))
             entries = [one] if code is Code.OK and one is not None else []

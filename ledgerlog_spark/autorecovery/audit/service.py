@@ -1,6 +1,6 @@
-"""The auditor of one process: it queues for the election, and for the lease of the checks.
+"""The auditor of one process: takes part in the election, and takes the lease of the checks.
 
-The auditor that is elected marks the ledgers of lost bookies. It may be Apache's. The checks of
+The elected auditor marks the ledgers of lost bookies. It may be an auditor of Apache. The checks of
 replicas, digests and placement run in the process that holds the lease, which only ledgerlog takes
 (AUTORECOVERY.md#N15).
 """
@@ -85,7 +85,7 @@ class AuditService:
             stores: The stores of the cluster.
             services: The services of a client on these stores.
             transport: Sends the requests to bookies.
-            report: Gets what happens.
+            report: Called with each event.
             settings: The settings of the machines.
         """
         self._id = candidate_id
@@ -106,7 +106,7 @@ class AuditService:
         await _all([self._for_ever("auditor", self._audit), self._for_ever("checks", self._check)])
 
     async def _for_ever(self, name: str, turn: Callable[[], Any]) -> None:
-        """Repeat a turn. An error of the store only delays the next one."""
+        """Repeat a turn. An error of the store only delays the next turn."""
         failures = 0
         while True:
             try:
@@ -127,7 +127,9 @@ class AuditService:
             if not candidacy.lost.is_set():
                 await self._elected(candidacy)
         finally:
-            self.is_elected = False
+            if self.is_elected:
+                self.is_elected = False
+                self._report("stepped_down", self._id)
             with contextlib.suppress(LedgerLogError):
                 await candidacy.leave()
 
@@ -220,7 +222,7 @@ class AuditService:
     async def _running(
         self, host: AuditMachineHost, requests: AuditStoreRequests, lost: asyncio.Event
     ) -> AsyncIterator[None]:
-        """Notify the machine when the connection is lost or back, and when the session ends."""
+        """Notify the machine when the connection is lost or returns, and when the session ends."""
         watching = asyncio.create_task(self._watch_session(host, lost))
         try:
             yield
@@ -256,7 +258,7 @@ def stores_of(stores: MetadataStores) -> AuditStores:
 
 
 async def _all(works: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run all works. After an error of one of them, cancel the others and raise the error."""
+    """Run all coroutines. After an error of one of them, cancel the others and raise the error."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await forever(

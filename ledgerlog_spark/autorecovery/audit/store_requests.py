@@ -79,7 +79,7 @@ class AuditStoreRequests:
         self._may_write = may_write
         self._report = report
         self._walk: tuple[int, AsyncIterator[Any]] | None = None  # the open walk and its position
-        self._is_walk_old = False  # the cluster was read after the walk had been opened
+        self._is_walk_old = False  # the cluster was read after the walk was opened
         self._digests_begun_ms = 0
         self.performs: Mapping[type, Callable[[Any], Any]] = {
             m.ReadCluster: self._read_cluster,
@@ -110,7 +110,7 @@ class AuditStoreRequests:
             return m.ClusterRead(effect.request, None)
 
     async def _cluster(self) -> m.ClusterState:
-        """Read the state after a sync. Records that were read ahead before it are not used."""
+        """Read the state after a sync. Records that were read before it are not used."""
         self._is_walk_old = True
         registration = self._stores.registration
         await registration.sync()
@@ -258,7 +258,7 @@ class AuditStoreRequests:
         await self._stores.times.set_position(walk, WalkPosition(after, begun_ms, passes))
 
     async def _stored(self, write: Any) -> None:
-        """Await a write that only saves a successor work."""
+        """Await a write whose only use is to save work for a successor."""
         if not self._may_write():
             write.close()
             return

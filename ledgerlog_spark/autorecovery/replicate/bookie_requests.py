@@ -48,7 +48,7 @@ class ControlReads(Protocol):
 
 @dataclass(slots=True)
 class CopyCounters:
-    """What the jobs of a worker have copied."""
+    """The number of entries and bytes that the jobs of a worker have copied."""
 
     entries_copied: int = 0
     bytes_copied: int = 0
@@ -124,7 +124,7 @@ class BookieRequests:
     async def _force(self, ledger_id: int, effect: m.ForceEntries) -> m.EntriesForced:
         """Read an entry as a recovery does. The bookie answers after all earlier adds are durable.
 
-        A bookie without a control service has none of these reads, and gets no request.
+        A bookie without a control service does not support this read, so it gets no request.
         """
         request = ReadEntry(ledger_id, effect.entry_id, is_recovery=True)
         code, _ = await self._reply(partial(self._control.read, effect.bookie_id, request))
@@ -167,11 +167,12 @@ class BookieRequests:
             master_key(metadata().password),
             is_recovery=True,
         )
-        began_ms = _now_ms()
-        (code,) = await self._reply(partial(self._transport.add, bookie_id, run))
+        began_ms, size_bytes = _now_ms(), sum(len(one.stored) for one in copies)
+        with self._pace.adding(bookie_id, size_bytes) as load:
+            (code,) = await self._reply(partial(self._transport.add, bookie_id, run))
         if code is Code.OK:
-            now_ms, size_bytes = _now_ms(), sum(len(one.stored) for one in copies)
-            self._pace.add_took(now_ms - began_ms, now_ms, size_bytes)
+            now_ms = _now_ms()
+            self._pace.add_took(now_ms - began_ms, now_ms, load)
             self._counters.entries_copied += len(copies)
             self._counters.bytes_copied += size_bytes
         connection = self._transport.recovery_connections(bookie_id)
@@ -203,7 +204,7 @@ def verified_copies(
 
 
 def _ids_of(copies: tuple[m.Copy, ...]) -> range | tuple[int, ...]:
-    """The ids of the copies; a range if they are consecutive, which is encoded shorter."""
+    """The ids of the copies; as a range if they are consecutive, because it is encoded shorter."""
     first, last = copies[0].entry_id, copies[-1].entry_id
     if last - first + 1 == len(copies):
         return range(first, last + 1)

@@ -1,4 +1,4 @@
-"""Measures for how long open ledgers have got no entry, by the monotonic clock of one worker."""
+"""Measures the time since open ledgers got an entry, by the monotonic clock of one worker."""
 
 from __future__ import annotations
 

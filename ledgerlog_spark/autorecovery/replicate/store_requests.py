@@ -43,7 +43,7 @@ class FencePace:
         self._turn = asyncio.Lock()
 
     async def recover(self, recover: Callable[[], Awaitable[LedgerMetadata]]) -> None:
-        """Recover a ledger after the earlier callers."""
+        """Recover a ledger when the recoveries of earlier callers have ended."""
         async with self._turn:
             await recover()
             await asyncio.sleep(RECOVERY_PAUSE_SECONDS)
@@ -78,7 +78,7 @@ class StoreRequests:
             queue: The queue of the task.
             ledger_id: The ledger.
             worker_id: The id in the lock, for Apache's tools.
-            bookies: Where bookies stand, and the policy for targets.
+            bookies: The places of the bookies, and the policy for targets.
             floor_of: Reads the last entry of a ledger that a log lists.
             recover: Closes a ledger.
             read_lac: Reads the LAC of a ledger on a bookie.
@@ -167,7 +167,7 @@ class StoreRequests:
         return m.LockReleased(effect.request)
 
     async def release(self) -> None:
-        """Give the lock back, if this session holds it. An error leaves it to the session's end."""
+        """Release the lock if this session holds it. After an error, it ends with the session."""
         lock, self.lock = self.lock, None
         if lock is not None and self._stores.replication_locks.is_held(lock):
             try:
@@ -234,11 +234,13 @@ class StoreRequests:
 
     async def _delete(self, effect: m.DeleteTask) -> bool:
         assert self.lock is not None, "a task is deleted under its lock"
-        if self._queue is m.TaskQueue.MARK:
-            return await self._stores.marks.delete(self._ledger_id, effect.version, self.lock)
-        if self._queue is m.TaskQueue.HOLE:
-            return await self._stores.holes.delete(self._ledger_id, effect.version, self.lock)
-        return await self._stores.moves.delete(self._ledger_id, effect.version, self.lock)
+        stores = self._stores
+        queues = {
+            m.TaskQueue.MARK: stores.marks.delete,
+            m.TaskQueue.HOLE: stores.holes.delete,
+            m.TaskQueue.MOVE: stores.moves.delete,
+        }
+        return await queues[self._queue](self._ledger_id, effect.version, self.lock)
 
     async def _report(self, effect: m.ReportUnreadable) -> m.Reported:
         notes = self._stores.unreadable
@@ -261,7 +263,8 @@ class StoreRequests:
             *(self._read_lac(name, self._ledger_id) for name in effect.bookies)
         )
         last = max(lacs, default=NO_ENTRY)
-        quiet_ms = self._quiet.measure(self._ledger_id, last, time.monotonic() * 1e3)
+        now_ms = asyncio.get_running_loop().time() * 1e3
+        quiet_ms = self._quiet.measure(self._ledger_id, last, now_ms)
         return m.QuietMeasured(effect.request, quiet_ms)
 
     async def _read_floor(self, effect: m.ReadFloor) -> m.FloorRead:

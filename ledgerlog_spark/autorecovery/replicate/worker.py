@@ -1,7 +1,7 @@
 """A replication worker: takes ledgers from the three queues, and heals several at a time.
 
-The worker keeps no state that another worker needs. After a crash, another worker takes the ledgers
-when the session has ended, and copies only what the bookies lack.
+The worker keeps no state that another worker needs. If it crashes, its session ends. Then another
+worker takes its ledgers, and copies only the entries that the bookies lack.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class WorkerSettings:
 
 @dataclass(slots=True)
 class WorkerCounters(CopyCounters):
-    """What a worker has done since it began."""
+    """The work that a worker has done since its begin."""
 
     ledgers_healed: int = 0
     jobs_failed: int = 0
@@ -91,7 +91,7 @@ class WorkerCounters(CopyCounters):
 
 @dataclass(frozen=True, slots=True)
 class WorkerParts:
-    """What a worker needs.
+    """The stores, transports and functions that a worker uses.
 
     Attributes:
         stores: The stores of the cluster, with the session of the worker.
@@ -114,7 +114,7 @@ class ReplicationWorker:
     """Heals ledgers while `run` runs.
 
     Attributes:
-        counters: What it has done.
+        counters: The work that it has done.
         state: `working`, `idle` or `disabled`.
     """
 
@@ -130,7 +130,7 @@ class ReplicationWorker:
         Args:
             worker_id: The id of the bookie, or `host:port` of the daemon.
             parts: Its stores and transports.
-            report: Gets what happens.
+            report: Called with each event.
             settings: Its limits.
         """
         self._id = worker_id
@@ -156,7 +156,7 @@ class ReplicationWorker:
         self._random = Random()  # noqa: S311 - for the order of ledgers, not for secrets
         self._jobs: dict[asyncio.Task[None], tuple[TaskKey, LedgerReplication]] = {}
         self._wake = asyncio.Event()
-        self._candidates: list[TaskKey] = []  # tasks that the newest walk found, and none took
+        self._candidates: list[TaskKey] = []  # found by the newest walk, without a job
         self._places = asyncio.Semaphore(self._settings.jobs_max)
         self._waiting = 0  # jobs in their grace, which need no place
         self._looked_to: dict[TaskQueue, int] = {}  # the last ledger of the newest look at a queue
@@ -202,7 +202,7 @@ class ReplicationWorker:
         self._on_queue()
 
     def _on_session(self) -> None:
-        """Another session has begun: the locks are gone, so all jobs are dropped."""
+        """Cancel all jobs when another session begins, because their locks have ended."""
         self._is_lost = True
         self._wake.set()
 
@@ -242,14 +242,14 @@ class ReplicationWorker:
     def _fill(self) -> bool:
         """Begin with the candidates that are due. Return whether all places are taken."""
         due = self._schedule.due(tuple(self._candidates), _now_ms())
-        # `due` sees each job that has begun: a ledger of two queues has one job at a time.
+        # `due` omits ledgers with a job, so a ledger of two queues has one job at a time.
         for key in islice(due, self._free_places()):
             self._candidates.remove(key)
             self._begin(key)
         return not self._free_places()
 
     def _is_walk_due(self) -> bool:
-        """Whether the queues are walked now: a ledger of a queue needs a request of its own."""
+        """Whether to walk the queues now. A walk needs a request for each ledger of a queue."""
         now = _now_ms() / 1e3
         if not self._is_changed and now < self._walk_due:
             return False
@@ -259,8 +259,8 @@ class ReplicationWorker:
     async def _queued(self) -> list[TaskKey]:
         """The next tasks of the queues, marks first. Workers look at them in different orders.
 
-        A look at a long queue goes on where the last one ended. So failed tasks, which wait, hide
-        no other task.
+        A look at a long queue continues where the last look ended. So failed tasks that wait do not
+        hide the tasks after them.
         """
         stores = self._parts.stores
         found: list[TaskKey] = []
@@ -294,7 +294,7 @@ class ReplicationWorker:
             self._report("job_crashed", task.exception())
 
     async def _wait_in_grace(self, effect: StartTimer) -> TimerFired:
-        """Wait for a writer or a recovery. Meanwhile another job has the place of this one."""
+        """Wait for a writer or a recovery. Another job may use this job's place meanwhile."""
         self._waiting += 1
         self._places.release()
         self._wake.set()
@@ -356,7 +356,7 @@ class ReplicationWorker:
             await self._note(key, ended, failures)
 
     async def _note(self, key: TaskKey, ended: JobEnded, failures: int) -> None:
-        """Store why a ledger is not healed, from the third failure on. A success ends the note."""
+        """Store why a ledger is not healed after three failures. A success deletes the note."""
         notes, ledger_id = self._parts.stores.attempts, key[1]
         if failures >= NOTED_FAILURES:
             now_ms = time.time_ns() // 1_000_000
@@ -369,7 +369,7 @@ class ReplicationWorker:
                 await notes.delete(ledger_id, found.version)
 
     async def _drop_jobs(self) -> None:
-        """Cancel all jobs. Each gives its lock back, if the session that took it still lives."""
+        """Cancel all jobs. Each releases its lock if the session of the lock still lives."""
         jobs = list(self._jobs)
         for task in jobs:
             task.cancel()
@@ -383,13 +383,13 @@ class ReplicationWorker:
             try:
                 await self._parts.stores.worker_reports.publish(self._id, self.progress())
             except LedgerLogError:
-                pass  # the next report is as good
+                pass  # the next report replaces this one
             except Exception as error:  # noqa: BLE001 - a defect must not end all later reports
                 self._report("report_failed", error)
             await asyncio.sleep(REPORT_SECONDS)
 
     def progress(self) -> WorkerReport:
-        """What the worker does now. The rate is measured since the last call."""
+        """The present work of the worker. The rate is measured since the last call."""
         counters, now = self.counters, _now_ms() / 1e3
         elapsed = now - self._reported_at
         rate = int((counters.bytes_copied - self._bytes_before) / elapsed) if elapsed > 0 else 0

@@ -238,7 +238,7 @@ def with_departure(vacation: Vacation, departure: Departure) -> Vacation:
     )
 
 
-async def remove_stray_moves(stores: MetadataStores) -> None:
+async def remove_orphan_moves(stores: MetadataStores) -> None:
     """Remove the moves of vacations that were cancelled while no process ran them."""
     named: set[str] = set()
     async for ledger_id in stores.moves.walk():

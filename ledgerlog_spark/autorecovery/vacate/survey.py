@@ -1,4 +1,4 @@
-"""What the ledgers have on a bookie, and the cluster around it."""
+"""The ledgers that name a bookie with their bytes, and the cluster around the bookie."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READS_MAX = 256
 
 
 async def holdings(stores: MetadataStores, bookie_id: str) -> Holdings:
-    """Walk through all ledgers, and add up what they have on a bookie."""
+    """Walk through all ledgers, and add up the bytes that they have on a bookie."""
     found = Holdings(bookie_id)
     await stores.ledgers.sync()
     async for walked in stores.ledgers.walk():

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 
-from ledgerlog_spark.autorecovery.vacate.runner import VacationRunner, remove_stray_moves
+from ledgerlog_spark.autorecovery.vacate.runner import VacationRunner, remove_orphan_moves
 from ledgerlog_spark.errors import LedgerLogError
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.protocol.autorecovery.vacate.vacating import VacatingSettings
@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 async def run_vacations(
     member_id: str, stores: MetadataStores, settings: VacatingSettings | None = None
 ) -> None:
-    """Look for vacations, and run each of them to its end. Runs until the caller cancels it.
+    """Run each vacation to its end, and look for further ones, until this call is cancelled.
 
     The lease only saves work: a process that has lost it may still run, because each write compares
     versions. One vacation runs at a time, in the order of the bookies' ids.
@@ -38,7 +38,7 @@ async def run_vacations(
                 if await stores.leases.acquire(LEASE, {"id": member_id}):
                     pause = LOOK_SECONDS
                     if swept_in != stores.tree.session_id:
-                        await remove_stray_moves(stores)
+                        await remove_orphan_moves(stores)
                         swept_in = stores.tree.session_id
                     await _run_next(stores, settings)
             except LedgerLogError as error:

@@ -191,9 +191,10 @@ def delete(
 ) -> None:
     """Delete the cookie of a bookie whose data is lost, to take the bookie out of service.
 
-    The copies of entries on this bookie count as lost, and ledgerlog does not
-    copy them from other bookies yet. No bookie can start with this ID and an
-    empty directory. If the data comes back, `create` brings the bookie back.
+    The copies of entries on this bookie count as lost. Auto-recovery copies
+    the entries from other bookies to new bookies. No bookie can start with
+    this ID and an empty directory. If the data is found again, `create` brings
+    the bookie back.
     """
     from bookie_server.tools.cookies import delete as run_delete
     from bookie_server.tools.cookies import require_down, stored_about
@@ -204,8 +205,8 @@ def delete(
             require_down(stored)
             if not yes:
                 typer.echo(
-                    f"bookie {bookie_id} is taken out of service. Its copies of entries are lost, "
-                    "and are not copied from other bookies. Its ID cannot be used again",
+                    f"bookie {bookie_id} is taken out of service. Its copies of entries count as "
+                    "lost, and its ID cannot be used again",
                     err=True,
                 )
                 confirm(f"delete the cookie of {bookie_id}", otherwise="nothing was changed")

@@ -1,4 +1,4 @@
-"""`ledgerlog bookie limbo list|accept`: the ledgers that may have lost records on a bookie."""
+"""`ledgerlog bookie limbo list|accept|raise`: ledgers that may have lost records on a bookie."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ledgerlog_spark.cli.output import (
     print_outcome,
     print_table,
 )
-from ledgerlog_spark.errors import ConfigurationError, LedgerError
+from ledgerlog_spark.errors import ConfigurationError, LedgerError, LedgerLogError
 
 if TYPE_CHECKING:
     from ledgerlog_spark.transport import control_pb2 as pb
@@ -46,7 +46,7 @@ MEANINGS = {
 }
 
 app = group(
-    "Show the ledgers that may have lost records on a bookie, and accept losses.",
+    "Show the ledgers that may have lost records on a bookie, accept losses, and report one.",
     "ledgerlog bookie limbo list --bookie-id bookie-0",
 )
 BookieId = Annotated[
@@ -164,6 +164,39 @@ def accept(
     print_outcome(outcome, text, as_json=as_json)
 
 
+@app.command(
+    "raise",
+    epilog='Example: ledgerlog bookie limbo raise --bookie-id bookie-0 --reason "restored a disk"',
+)
+def raise_doubt(
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Reason of the doubt; the bookie logs it.")
+    ],
+    bookie_id: BookieId = None,
+    grpc: Grpc = None,
+    yes: Yes = False,
+    uri: ServiceUri = DEFAULT_URI,
+    as_json: AsJson = False,
+) -> None:
+    """Put all ledgers of a running bookie in limbo, because it may have lost records.
+
+    A bookie detects most losses at its start. Use this command after a loss
+    that it cannot detect, such as a restored file. The bookie then compares
+    all its ledgers with other bookies, and fetches the entries that it lacks.
+    Until the end, it does not deny that an entry exists.
+    """
+    if not reason.strip():
+        raise ConfigurationError("--reason is empty: describe the possible loss")
+    if not yes:
+        typer.echo("the bookie compares all its ledgers with other bookies", err=True)
+        confirm("put all ledgers of the bookie in limbo", otherwise="nothing was changed")
+    reply = asyncio.run(_raise(uri, bookie_id, grpc, reason))
+    if reply.refusal:
+        raise LedgerLogError(reply.refusal)
+    text = "all ledgers are in limbo; `ledgerlog bookie limbo list` shows the repair"
+    print_outcome({"epoch": reply.epoch}, text, as_json=as_json)
+
+
 def _print_accepted(uri: str, bookie_id: str | None, *, as_json: bool) -> None:
     if bookie_id is None:
         raise ConfigurationError("--accepted needs --bookie-id")
@@ -211,13 +244,28 @@ async def _accept(
     request = messages.AcceptLossRequest(
         ledger_id=ledger_id,
         reason=reason,
-        accepted_by=f"{getpass.getuser()}@{socket.gethostname()}",
+        accepted_by=_operator(),
         is_forced=is_forced,
         is_unclosed=is_unclosed,
     )
     async with control_stub(uri, bookie_id, grpc) as stub:
         reply: pb.AcceptLossReply = await stub.AcceptLoss(request, timeout=ACCEPT_SECONDS)
         return reply
+
+
+async def _raise(
+    uri: str, bookie_id: str | None, grpc: str | None, reason: str
+) -> pb.RaiseDoubtReply:
+    from ledgerlog_spark.transport import control_pb2 as messages
+
+    request = messages.RaiseDoubtRequest(reason=reason, raised_by=_operator())
+    async with control_stub(uri, bookie_id, grpc) as stub:
+        reply: pb.RaiseDoubtReply = await stub.RaiseDoubt(request, timeout=CALL_SECONDS)
+        return reply
+
+
+def _operator() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def _fields(ledger: pb.LimboLedger) -> dict[str, Any]:

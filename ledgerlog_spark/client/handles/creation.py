@@ -207,13 +207,15 @@ async def placed(services: Services, quorum: Quorum) -> Chosen:
         raise not_enough_bookies(quorum, found, result)
     services.bookies.report(result.ensemble, quorum)
     named = tuple(name for name in result.ensemble if name in absent)
-    if named:
+    others = services.bookies.absence_lines.suffix(("new", named)) if named else None
+    if others is not None:
         _logger.warning(
             "a new ledger names %s, which %s not registered, because there are too few other "
-            "bookies. Entries have fewer copies until %s back: start the missing bookies",
+            "bookies. Entries have fewer copies until %s back: start the missing bookies%s",
             " and ".join(named),
             "is" if len(named) == 1 else "are",
             "it is" if len(named) == 1 else "they are",
+            others,
         )
     return Chosen(result.ensemble, named)
 

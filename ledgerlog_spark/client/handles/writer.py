@@ -317,15 +317,21 @@ class WriteHandle:
     def _warn_of_missing(self, missing: NoReplacement) -> None:
         self._bookies.failed(bookie_id for bookie_id, _ in missing.answers)
         size, copies = missing.wanted, self.metadata.quorum.ack_quorum
+        names = tuple(bookie_id for bookie_id, _ in missing.answers)
+        others = self._bookies.absence_lines.suffix(names)
+        if others is None:
+            return
         _logger.warning(
             "ledger %d continues without %s, because no other bookie can replace it. Entries are "
             "acknowledged with %d copies, and appends stop if fewer bookies answer: start the "
-            "bookie again, or another one (with an ensemble of %d, a replacement needs %d bookies)",
+            "bookie again, or another one (with an ensemble of %d, a replacement needs %d bookies)"
+            "%s",
             self.id,
             " and ".join(f"{bookie_id} ({code.value})" for bookie_id, code in missing.answers),
             copies,
             size,
             size + 1,
+            others,
         )
 
     def _on_ledger_failed(self, failed: LedgerFailed) -> None:

@@ -1,12 +1,13 @@
 """The stores of auto-recovery, which the auditor, the workers and the commands share.
 
-- `ports`: what the stores promise, without paths.
+- `ports`: the interfaces of the stores, without paths.
 - `marks`: Apache's queue of ledgers with lost bookies. `locks`: the lock of each ledger. `switch`:
-  the settings for the whole cluster. `election`: the choice of the auditor. `check_times`: when the
-  checks ran. Apache's daemons share these nodes.
-- `notes`: holes, moves, unreadable entries and attempts. `vacations`: bookies that leave.
+  the settings for the whole cluster. `election`: the choice of the auditor. `check_times`: the
+  times of the checks. Apache's daemons share these nodes.
+- `notes`: holes, moves, unreadable entries and attempts. `vacations`: bookies that are taken out of
+  service.
   `reports`: the progress of workers. Only ledgerlog reads and writes these nodes.
 - `stores`: all of these stores of one cluster.
-- `identities`: the versions that show that a bookie is the same one.
+- `identities`: the versions that show whether a bookie is still the same one.
 - `guarded`: deletions under a lock. `decoding`: the error for damaged nodes.
 """

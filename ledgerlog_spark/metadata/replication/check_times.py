@@ -1,4 +1,4 @@
-"""When the checks of the auditor ran last, in Apache's nodes, and how far the walks are."""
+"""The times of the auditor's last checks, in Apache's nodes, and the positions of the walks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Apache's election of the auditor: the oldest of the votes in `underreplication/auditorelection`.
 
 A vote is an ephemeral node with a number, so it ends with its session. Each vote watches the one
-before it. Both makes vote here, so at most one auditor of either make leads. Two may work for a
-short time: one whose session has ended, and which has not noticed it yet, beside its successor.
+before it. Auditors of ledgerlog and of Apache vote here, so at most one of all these auditors
+leads. Two auditors may work for a short time: an auditor that has not yet noticed the end of its
+session, and its successor.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ class TreeElection:
     async def _vote(self, data: bytes) -> str:
         """Create a vote, and return its name.
 
-        A vote of this session and candidate, whose reply was lost now or in an earlier call, is
-        taken. Otherwise it could lead without an auditor.
+        The reply to a vote may be lost, in this call or in an earlier one. If this session has such
+        a vote of the candidate, the call returns it. Otherwise this vote could be elected although
+        no auditor follows it.
         """
         lost: MetadataUnknownError | None = None
         for _ in range(ATTEMPTS_MAX):
@@ -187,7 +189,7 @@ class TreeAuditorVote:
 
     async def _lead(self) -> None:
         if not self.elected.is_set():
-            # Apache stores the leader here too, for people.
+            # Apache also stores the leader here, for people to read.
             await put_node(self._tree, self._directory, self._data)
             self.elected.set()
 
@@ -220,4 +222,4 @@ async def is_own(tree: znodes.ZnodeTree, path: str, data: bytes) -> bool:
 
 
 def _nothing() -> None:
-    """Stands for the end of a watch that was not set."""
+    """Replaces the function that ends a watch, if no watch was set."""

@@ -48,7 +48,8 @@ async def remove_empty(tree: znodes.ZnodeTree, directory: str, top: str) -> None
     """Delete a directory and those above it, up to the child of `top`, while they are empty.
 
     The store refuses to delete a directory with children, so a node that another process has just
-    created stays. A process that finds its directory gone creates it again.
+    created stays. If a process finds that its directory does not exist any more, it creates the
+    directory again.
     """
     with contextlib.suppress(MetadataError):  # a directory that stays does no harm
         while directory != top:

@@ -30,8 +30,9 @@ class NodeIdentities:
 
         The store compares only the numbers of versions, so a cookie that is deleted and re-created
         after this call has the old number. But then the bookie's record has changed too, because a
-        bookie of ledgerlog writes both in one transaction. For a bookie of Apache this gap remains,
-        between the reads of this call and the transaction.
+        bookie of ledgerlog writes both in one transaction. A bookie of Apache has no record. So if
+        its cookie is re-created between the reads of this call and the transaction, this is not
+        noticed.
         """
         found = await self._read(identity.bookie_id)
         if found is None or found[0] != identity:

@@ -1,4 +1,4 @@
-"""The locks of ledgers that re-replication takes, Apache's and that of ledgerlog."""
+"""The locks of ledgers, which re-replication of Apache and of ledgerlog takes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class ReplicationLocks:
     worker that has lost its session may still write: only versions protect the metadata.
 
     Each session with a lock also has a *guard*, an ephemeral node whose name is the session's id.
-    Transactions check it. So a change that was decided in one session is never made in another one.
+    Transactions check it. So a change that was decided in one session is never made in another
+    session.
     """
 
     def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
@@ -91,7 +92,7 @@ class ReplicationLocks:
         return None if stat is None else stat.owner
 
     async def release(self, ledger_id: int) -> None:
-        """Give the lock back. Do nothing if this session does not hold the lock."""
+        """Release the lock. Do nothing if this session does not hold the lock."""
         self._taken.discard(ledger_id)
         await self._held.release(self._root + lock_path(ledger_id))
 

@@ -90,8 +90,8 @@ class ReplicationMarks:
     def watch(self, on_change: OnChange) -> CancelWatch:
         """Implements `MarkQueue.watch`: the directories of small ledger ids are watched.
 
-        The highest directory shows the first mark of an empty queue. The lowest one of these shows
-        each new mark of a ledger id below 2**32.
+        The watch of the highest directory shows the first mark of an empty queue. The watch of the
+        lowest directory shows each new mark of a ledger id below 2**32.
         """
         directories = [self._root + MARKS + "/0000" * depth for depth in range(LEVELS_COUNT)]
         cancels = [self._tree.watch_children(each, on_change) for each in directories]

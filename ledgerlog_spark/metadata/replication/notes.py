@@ -33,7 +33,7 @@ class Mergeable(Protocol):
     """A note that can be merged with a newer note."""
 
     def merged(self, other: Self) -> Self:
-        """The note that has both."""
+        """The union of both notes."""
         ...
 
 

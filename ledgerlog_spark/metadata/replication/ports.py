@@ -1,4 +1,4 @@
-"""What the stores of auto-recovery promise. The ports have no paths.
+"""The interfaces of the stores of auto-recovery. They contain no paths.
 
 All calls run on the event loop of the tree. All loads are made after a sync. Every call may raise
 the errors of the metadata store: `MetadataUnavailableError` (nothing was sent), and
@@ -32,7 +32,7 @@ class Mark:
         ledger_id: The ledger.
         replicas: Ids of the bookies that were lost, without repetition.
         created_ms: Time by the clock of the auditor; compared with nothing. None without a time.
-        version: Every mark of the ledger raises it.
+        version: Each write of the mark increases it.
     """
 
     ledger_id: int
@@ -45,8 +45,8 @@ class Mark:
 class HeldLock:
     """The lock of a ledger, and the session that took it.
 
-    After this session has ended, the lock is another worker's, and every call with this lock
-    changes nothing.
+    After this session has ended, another worker may take the lock, and no call with this object
+    changes anything.
     """
 
     ledger_id: int
@@ -100,8 +100,8 @@ class MarkQueue(Protocol):
         """Delete the mark at a version, if the session that took `lock` still lives.
 
         Returns:
-            True: the mark is deleted. False: the mark has changed or is gone, or the lock's session
-            has ended; then the worker abandons the ledger.
+            True if the mark is deleted. False if the mark has changed or does not exist, or if the
+            lock's session has ended. Then the worker abandons the ledger.
         """
         ...
 
@@ -110,9 +110,9 @@ class MarkQueue(Protocol):
         ...
 
     def watch(self, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after a mark was perhaps made. Best effort: also walk from time to time.
+        """Call `on_change` after a mark may have been created. Best effort: also walk regularly.
 
-        The call is certain when the queue was empty before.
+        If the queue was empty before, the call is certain.
         """
         ...
 
@@ -137,7 +137,8 @@ class LedgerNotes(Protocol[Note]):
         """Delete the note at a version; with `lock`, only if the lock's session still lives.
 
         Returns:
-            True: the note is deleted. False: it has changed or is gone, or the lock has ended.
+            True if the note is deleted. False if it has changed or does not exist, or if the lock
+            has ended.
         """
         ...
 
@@ -146,7 +147,7 @@ class LedgerNotes(Protocol[Note]):
         ...
 
     def watch(self, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after a note was perhaps made. Best effort, as for marks."""
+        """Call `on_change` after a note may have been created. Best effort, as for marks."""
         ...
 
 
@@ -194,8 +195,8 @@ class AuditorVote(Protocol):
 
     Attributes:
         elected: Set while this vote is the oldest one.
-        lost: Set for good after the session was replaced, the vote was deleted, or `leave`. Then
-            the auditor steps down, and joins again if it wants to.
+        lost: Set after the session was replaced, after the vote was deleted, and after `leave`. It
+            is never cleared. The auditor then steps down. It may join again.
     """
 
     elected: asyncio.Event
@@ -262,7 +263,7 @@ class VacationStore(Protocol):
         ...
 
     async def delete(self, bookie_id: str, version: Version) -> bool:
-        """Delete a vacation at a version. False: it has changed or is gone."""
+        """Delete a vacation at a version. Return False if it has changed or does not exist."""
         ...
 
     async def all(self) -> Mapping[str, Versioned[Vacation]]:
@@ -297,7 +298,7 @@ class WalkPosition:
 
     Attributes:
         ledger_id: The last ledger that was handled; -1 at the start.
-        begun_ms: When this pass began, by the clock of the store or of the auditor.
+        begun_ms: The begin of this pass, by the clock of the store or of the auditor.
         passes: Number of finished passes.
     """
 
@@ -325,14 +326,15 @@ class CheckTimes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BookieIdentity:
-    """What shows that a bookie is the same one, and that it has lost nothing since.
+    """Values that stay the same as long as a bookie is the same one and has lost nothing.
 
     Attributes:
         bookie_id: The bookie.
         cookie: The version of its cookie.
-        directories: Of its record (`KnownBookie`): the id of each directory, and how often the
-            directory may have lost entries. None for a bookie of Apache, which has no record. The
-            version of the record does not count: a bookie that stores data writes it all the time.
+        directories: The id of each directory, and how often the directory may have lost entries,
+            from its record (`KnownBookie`). None for a bookie of Apache, which has no record. The
+            version of the record is not compared, because a bookie that stores data writes its
+            record regularly.
     """
 
     bookie_id: str

@@ -42,9 +42,9 @@ class ReplicationStores:
         switch: The settings for the whole cluster.
         election: The election of the auditor.
         reports: The progress of the replication workers.
-        vacations: The bookies that leave.
-        check_times: When the checks ran, and how far the walks are.
-        identities: The versions that show that a bookie is the same one.
+        vacations: The bookies that are taken out of service.
+        check_times: The times of the checks, and the positions of the walks.
+        identities: The versions that show whether a bookie is still the same one.
     """
 
     locks: LedgerLocks

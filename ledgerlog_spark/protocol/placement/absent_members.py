@@ -1,7 +1,7 @@
 """The first ensemble of a ledger, which may name bookies that are not registered.
 
-A cluster with exactly as many bookies as an ensemble needs goes on when one of them is away: new
-ledgers name the absent bookie, and their writers send to it when it is back (PROTOCOL.md#B21).
+A cluster may have exactly as many bookies as an ensemble needs. If one of them is absent, new
+ledgers name it all the same. Their writers send it entries when it has returned (PROTOCOL.md#B21).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def place_new(
 ) -> Placed | Unplaceable:
     """Choose the bookies of a new ledger.
 
-    Only if there are too few candidates, some of `absent` are named too, in the given order. Each
-    write set keeps Qa candidates.
+    If there are too few candidates, some bookies of `absent` are named too, in the given order. At
+    least Qa bookies of each write set are candidates.
     """
     found = place(quorum, (None,) * quorum.ensemble_size, candidates, bookies, policy)
     if isinstance(found, Placed) or found.missing != "bookies":
@@ -42,9 +42,9 @@ def place_new(
 def absent_indexes(quorum: Quorum, count: int) -> tuple[int, ...] | None:
     """Indexes for `count` absent bookies of a new ledger, in ascending order.
 
-    In each write set, at most Qw - Qa bookies may be absent. The indexes are spread evenly, so no
-    other choice has fewer of them in its worst write set. The result is None if `count` bookies are
-    too many.
+    In each write set, at most Qw - Qa bookies may be absent. The indexes are spread evenly, so that
+    the write set with the most absent bookies has as few as possible. The result is None if `count`
+    bookies are too many.
     """
     size = quorum.ensemble_size
     chosen = tuple(number * size // count for number in range(count))

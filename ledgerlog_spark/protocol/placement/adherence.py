@@ -12,7 +12,7 @@ from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Over how many hosts, racks or regions the copies of an entry are spread.
+    """The number of hosts, racks or regions over which the copies of an entry are spread.
 
     `found` is the number for the entry with the fewest. `wanted` is 1 if no rule applies.
     """
@@ -41,7 +41,7 @@ class Adherence:
 
     @property
     def misplaced(self) -> tuple[str, ...]:
-        """The broken rules about places: hosts, regions, racks. Only a move of copies mends them.
+        """The broken rules about hosts, regions and racks, which only a move of copies can restore.
 
         The other rules matter only when a bookie is chosen.
         """

@@ -1,10 +1,10 @@
 """Fills the empty indexes of an ensemble.
 
 The rules that may be given up form levels: all rules, all but the quarantine, and so on. The first
-level with an ensemble wins (AUTORECOVERY.md#Z4). Within a level, the ensemble wins that takes
-preferred candidates first: no other has a candidate of higher preference at the first index where
-they differ. The search tries candidates in this order. Candidates that are interchangeable with one
-that failed are skipped, so the search is short even if the level has no ensemble.
+level with an ensemble wins (AUTORECOVERY.md#Z4). Within a level, ensembles are compared at the
+first index at which they differ: the ensemble with the preferred candidate there wins. The search
+tries candidates in this order. If a candidate failed, the search skips all candidates that are
+interchangeable with it. So the search is short even if the level has no ensemble.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Unplaceable:
     """No ensemble keeps the rules that must be kept.
 
     Attributes:
-        missing: What there is too little of: `bookies`, `hosts`, `racks`, `regions`, or bookies
+        missing: The shortage: too few `bookies`, `hosts`, `racks` or `regions`, or too few bookies
             with `free bytes` or outside of the `quarantine`.
-        wanted: How many of it an ensemble (`bookies`), or the copies of an entry, need.
-        available: How many there are, with the bookies that are kept.
+        wanted: The number that an ensemble (`bookies`) or the copies of an entry need.
+        available: The number that exists, including the bookies that are kept.
     """
 
     missing: str
@@ -46,7 +46,7 @@ class Unplaceable:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Which rules hold: the numbers of the spread, and which candidates are left out."""
+    """A set of rules: the numbers of the spread, and the candidates that are not used."""
 
     goal: Wanted
     needs_room: bool
@@ -121,7 +121,7 @@ def _shortage(
     bookies: BookieMap,
     policy: PlacementPolicy,
 ) -> Unplaceable:
-    """Find the rule without which there would be an ensemble. Hard rules are added one by one."""
+    """Add the hard rules one by one. Return the first rule that makes an ensemble impossible."""
     kept = search.kept
     if len(kept) + len(fresh) < quorum.ensemble_size:
         return Unplaceable("bookies", quorum.ensemble_size, len(kept) + len(fresh))

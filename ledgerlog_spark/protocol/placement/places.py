@@ -1,4 +1,4 @@
-"""Where bookies stand: host, rack and region, and which bookies are better avoided."""
+"""The places of bookies (host, rack and region), and which bookies are better avoided."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class BookiePlace:
-    """Where a bookie stands. None means that it is not known.
+    """The place of a bookie. None stands for an unknown part.
 
     Two racks with the same name in different regions are different racks.
     """
@@ -47,9 +47,9 @@ class BookieMap:
         return any(place.region is not None for place in self.places.values())
 
     def host_of(self, bookie_id: str) -> Hashable:
-        """The host of a bookie. Each bookie on a loopback or unknown host has one of its own.
+        """The host of a bookie. Each bookie on a loopback or unknown host has its own host.
 
-        A bookie that is not known may be named by its address.
+        If a bookie is not known, its id may be its address.
         """
         host = self.places.get(bookie_id, UNKNOWN).host or _host_in(bookie_id)
         return (bookie_id,) if host is None or _is_loopback(host) else host.lower()

@@ -154,7 +154,7 @@ class _Attempt:
         return min(goal, len(self._used(kept, part)) + len(indexes) - len(kept))
 
     def _signature(self, name: str) -> Hashable:
-        """A description that interchangeable candidates share, for the members so far."""
+        """A description for the present members. Interchangeable candidates have the same one."""
         if self._shapes is None:
             members = [self._spots[one] for one in self.members if one is not None]
             self._shapes = _Shapes([self._spots[one] for one in self._candidates], members)

@@ -155,6 +155,29 @@ def test_a_copy_of_the_same_run_is_in_doubt_after_a_rise(make_bookie: MakeBookie
     assert answer_of(bookie, 1, 3) is Code.IO_ERROR
 
 
+def test_a_copy_of_a_bookie_that_runs_is_refused_and_stays_the_older_one(
+    make_bookie: MakeBookie,
+) -> None:
+    bookie = started(make_bookie())
+    copy = copied(bookie)
+    add(bookie, 0)
+    running = bookie.directory.rename(bookie.directory.with_name("running"))
+    copy.rename(bookie.directory)
+    second = make_bookie(bookie_id=bookie_id(bookie))
+    before = second.manifest()
+    assert "is registered by another session" in refused(second)
+    # A raised counter would make the copy the newest directory.
+    assert second.manifest() == before
+    bookie.directory.rename(copy)
+    running.rename(bookie.directory)
+    assert has(bookie, 0)
+    assert bookie.stop() == 0
+    put_back(bookie, copy)
+    bookie.start()
+    assert "doubt_raised" in bookie.log()
+    assert answer_of(bookie, 1, 0) is Code.IO_ERROR
+
+
 def test_the_comparison_of_a_bookie_that_runs_is_not_disturbed_by_a_rise(
     make_bookie: MakeBookie, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,6 +121,29 @@ def test_a_wiped_bookie_is_whole_again(cluster: BookieCluster, run: Run) -> None
     check(cluster, ids)
 
 
+def test_an_operator_raises_the_doubt_of_a_bookie_that_found_no_loss(
+    cluster: BookieCluster, run: Run
+) -> None:
+    ids = written(cluster, ledgers=3)
+    bookie = cluster.bookies["bookie-1"]
+    bookie.stop()
+    restarted(bookie)
+    assert repair_of(bookie)["doubt"]["epoch"] == 0
+    refused = run("raise", "--bookie-id", "bookie-1", "--reason", " ", "--yes")
+    assert refused.code
+    raised = run("raise", "--bookie-id", "bookie-1", "--reason", "a file was restored", "--yes")
+    assert (raised.code, raised.err) == (0, "")
+    until(partial(is_whole, bookie))
+    assert repair_of(bookie)["doubt"]["epoch"] == 1
+    assert '"reason": "a file was restored"' in bookie.log()
+    check(cluster, ids)
+    # The epoch is durable: after a restart the bookie knows that this doubt is over.
+    bookie.kill()
+    bookie.start()
+    until(partial(is_whole, bookie))
+    assert repair_of(bookie)["doubt"]["epoch"] == 1
+
+
 def test_a_power_loss_of_an_unjournaled_bookie_loses_nothing_for_good(
     cluster: BookieCluster,
 ) -> None:

@@ -55,6 +55,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "bookie cookie delete": ("bookie-0", "--yes"),
     "bookie limbo list": ("--bookie-id", "bookie-0"),
     "bookie limbo accept": (LEDGER, "--bookie-id", "bookie-0", "--reason", "none", "--yes"),
+    "bookie limbo raise": ("--bookie-id", "bookie-0", "--reason", "none", "--yes"),
     "cluster init": (),
     "cluster info": (),
     "bookies list": ("--verbose",),

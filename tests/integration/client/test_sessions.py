@@ -10,10 +10,11 @@ import pytest
 
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
 from ledgerlog_spark.log.clients import BlockingLogClient
-from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
+from ledgerlog_spark.metadata.stores import open_metadata
 from ledgerlog_spark.metadata.tree import ZnodeTree
 from tests.fixtures.bookie_cluster import BookieCluster
 from tests.fixtures.bookie_process import BookieProcess
+from tests.fixtures.owners import owners
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.processes]
 
@@ -25,13 +26,6 @@ def tree_of(client: BlockingLogClient) -> ZnodeTree:
     leases = client._client.services.leases
     assert leases is not None
     return leases._tree
-
-
-async def owners(stores: MetadataStores, names: list[str]) -> dict[str, int]:
-    """The sessions of the bookies that are registered as writable."""
-    await stores.tree.sync()
-    stats = {n: await stores.tree.stat(f"{stores.root}/available/{n}") for n in names}
-    return {name: stat.owner for name, stat in stats.items() if stat is not None}
 
 
 async def end_all(cluster: BookieCluster, client: BlockingLogClient) -> None:

@@ -33,7 +33,7 @@ LAG_MS_MAX = 60
 
 
 class AuditProcess:
-    """One process: it queues for the election, and runs the machine while it is elected."""
+    """One process: it takes part in the election, and runs the machine while it is elected."""
 
     def __init__(self, world: AuditWorld, name: str) -> None:
         self.world = world
@@ -56,7 +56,8 @@ class AuditProcess:
         self.world.store.join(session, lambda: self._later(lambda: self._elected(session)))
 
     def pause(self, duration_ms: int) -> None:
-        """Stop the process for a time. Its session ends if the pause is longer than it."""
+        """Stop the process for a time. If the pause is longer than the session time, its session
+        ends."""
         now_us = self.world.scheduler.now_us
         self.paused_until_us = max(self.paused_until_us, now_us + duration_ms * US)
         if duration_ms > SESSION_MS:
@@ -72,7 +73,7 @@ class AuditProcess:
         self._send(m.StoreSuspended())
 
     def reconnect(self) -> None:
-        """The connection is back, perhaps with another session."""
+        """The connection has returned, perhaps with another session."""
         store = self.world.store
         if not store.is_up:
             return

@@ -19,8 +19,8 @@ class Observed:
     """What one elected auditor has read of the cluster.
 
     Attributes:
-        lost_since_us: For each bookie that was lost in each read since then, the time of the first
-            of these reads.
+        lost_since_us: For each bookie that is lost, the time of the first of the consecutive reads
+            in which it was lost.
         may_hurry: Bookies that were lost together with another new one, or after the operator
             requested an audit.
     """
@@ -114,7 +114,8 @@ class AuditChecker:
             self._marked_us[ledger_id, name] = self.world.scheduler.now_us
 
     def mark_deleted(self, ledger_id: int, taken_us: int) -> None:
-        """A worker deleted a mark that it took at a time: nobody marked the ledger since."""
+        """Check a mark that a worker deleted: the ledger was not marked after the worker took the
+        mark."""
         require(
             self._written_us.get(ledger_id, -1) <= taken_us,
             "N7",

@@ -46,11 +46,11 @@ class Copies:
     held: set[int]
     damaged: set[int]
     unknown_since_us: int | None = None  # in limbo since then
-    lacked_us: int = -1  # when it last lacked a copy or held a damaged one, as far as known
+    lacked_us: int = -1  # when it was last known to lack a copy, or to hold a damaged one
 
 
 class CopyWorld:
-    """Bookies with copies, and the two checks that share what is unknown."""
+    """Bookies with copies, and the two checks, which share the unknown copies."""
 
     def __init__(self, seed: int, *, keeps_trace: bool = False) -> None:
         self.draws = Draws(seed)
@@ -77,7 +77,7 @@ class CopyWorld:
             self.trace.append(f"{self.scheduler.now_us / US:9.1f} {who}: {what}")
 
     def _create(self, ledger_id: int) -> None:
-        """Create a ledger with fragments, whose copies are all there except for some holes."""
+        """Create a ledger with fragments. All copies exist, except for some holes."""
         draws, quorum = self.draws, self.quorum
         starts = [0, *(5 * n + 3 for n in range(draws.integer(0, 2, "fragments", ledger_id)))]
         ensembles = [
@@ -139,7 +139,8 @@ class CopyWorld:
                 )
 
     def _move(self, record: m.LedgerRecord, old: str, number: int) -> None:
-        """Copy what a bookie holds to another one, which replaces it. The old copies are freed."""
+        """Copy the entries of a bookie to another bookie, which replaces it. Free the old
+        copies."""
         spares = sorted(set(self.names) - record.names)
         if not spares:
             return

@@ -1,7 +1,7 @@
 """The store of the simulated cluster: sessions, registrations, records and notes.
 
-The store can be down. While it is down, requests fail. When it is back, sessions whose time is over
-have ended, and their owners learn it when they connect again.
+The store can be down. While it is down, requests fail. When it returns, sessions whose time is over
+have ended. Their owners detect this when they connect again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Note:
 class Queue:
     """A queue of notes, one for each ledger.
 
-    No number is used twice, as with the lock of a ledger, which keeps a worker from deleting a
-    note that was made again.
+    No version number is used twice. The real workers have the lock of a ledger for this: no worker
+    deletes a note that was created again.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -101,7 +101,7 @@ class AuditStore:
             self.end_session(session)
 
     def join(self, session: int, on_elected: Callable[[], None]) -> None:
-        """Queue for the election."""
+        """Take part in the election."""
         self.candidates.append((session, on_elected))
         if len(self.candidates) == 1:
             self.scheduler.call_later(US, on_elected)

@@ -90,7 +90,7 @@ class AuditWorld:
     # Faults.
 
     def stop_store(self, duration_ms: int) -> None:
-        """Stop the store for a time. All sessions end if it is away for longer than they last."""
+        """Stop the store for a time. If this is longer than the session time, all sessions end."""
         if not self.store.is_up:
             return
         self.note("store", f"down for {duration_ms} ms")
@@ -114,7 +114,7 @@ class AuditWorld:
             self.scheduler.call_later(delay_ms * US, reconnect)
 
     def expire(self, auditor: AuditProcess) -> None:
-        """End the session of an auditor, which learns it a moment later."""
+        """End the session of an auditor, which detects this a moment later."""
         if not self.store.is_up:
             return
         self.note(auditor.name, "session expires")
@@ -126,7 +126,7 @@ class AuditWorld:
     # The end.
 
     def heal(self) -> None:
-        """End all faults, wait until everything is calm, and check the end."""
+        """End all faults, wait until all work has ended, and check the final state."""
         self.is_healed = True
         self.lost_rate = 0.0
         self.scheduler.run_for(700)

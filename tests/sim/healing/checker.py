@@ -1,8 +1,8 @@
-"""The invariants of healing: those of releases, and what workers may do.
+"""The invariants of healing: the invariants of releases, and rules for workers.
 
 - HELD: a worker names a bookie only for entries that it holds durably.
-- WHOLE: a mark is deleted only when the bookies that it named hold their stripes, or are named no
-  more, or the ledger is deleted.
+- WHOLE: a mark is deleted only if the ledger is deleted, or if each bookie of the mark holds its
+  stripe or is no longer named.
 - LOST: a worker reports an entry as lost only if no bookie of its write set holds it.
 - ENDED (the audit): in the end every entry has all its copies, and no mark is left.
 """
@@ -58,7 +58,7 @@ class HealingChecker(ReleaseChecker):
             self.mark("moved while open")
 
     def emptied(self, bookie: str) -> None:
-        """Record that a bookie that no record names has lost its directory."""
+        """Record that a bookie has lost its directory. No record names this bookie."""
         self.copies.release(bookie)
         self._held.pop(bookie, None)
         self.fenced.pop(bookie, None)
@@ -66,7 +66,7 @@ class HealingChecker(ReleaseChecker):
             holders.pop(bookie, None)
 
     def mark_deleted(self, worker: str, bookies: frozenset[str], lost: frozenset[str]) -> None:
-        """Check a deleted mark. `lost` are bookies that are away for long."""
+        """Check a deleted mark. `lost`: the bookies that are away for a long time."""
         if self.is_deleted:
             return
         metadata = self.record
@@ -111,7 +111,7 @@ class HealingChecker(ReleaseChecker):
         self.mark("closed by a worker")
 
     def lacks(self, name: str, metadata: LedgerMetadata) -> list[int]:
-        """Return the entries that a bookie must hold, and did not store."""
+        """Return the entries that a bookie must hold but did not store."""
         owed = []
         for entry_id in range(metadata.last_entry_id + 1):
             ensemble = metadata.fragment_of(entry_id).ensemble

@@ -64,7 +64,7 @@ class Job:
         self._perform_all(self.machine.begin())
 
     def drop(self) -> None:
-        """Forget the job. Its requests that are under way may still arrive."""
+        """Forget the job. Its pending requests may still arrive."""
         self.is_alive = False
 
     def _perform_all(self, effects: list[r.Effect]) -> None:
@@ -93,7 +93,8 @@ class Job:
     def _ask_store(
         self, kind: str, act: Callable[[Session], Any], then: Callable[[Any], Any], lost: Any
     ) -> None:
-        """Send a request. `then` makes the reply from the answer; `lost` is the one without it."""
+        """Send a request. `then` makes the reply from the answer; `lost` is the reply without
+        one."""
         session = self.world.session_for(self)
 
         def arrive(reply: Callable[[Any], None]) -> bool:

@@ -41,7 +41,7 @@ _require_held = LedgerReplication._require_held
 
 
 def _beyond_the_end(metadata: LedgerMetadata) -> list[tuple[Fragment, int]]:
-    """Copy all that a bookie of the last fragment may hold."""
+    """Also copy entries after the end of the last fragment."""
     found = _healable(metadata)
     if not metadata.is_closed:
         return found

@@ -84,7 +84,7 @@ class Healer(HealWorker):
     targets: tuple[str, ...] = ()
 
     def _sleep(self, delay_ms: int) -> None:
-        """Take nothing by itself, until the audit."""
+        """Take no ledger by itself before the audit."""
         if self.world.faults.is_healed:
             super()._sleep(delay_ms)
 
@@ -178,14 +178,14 @@ def a_mark_of_another_time_is_not_deleted() -> HealingWorld:
 
 
 def entries_behind_the_end_are_left_over() -> HealingWorld:
-    """A worker must not look for entries behind the end, which nobody owes."""
+    """A worker must not look for entries after the end, because no bookie owes them."""
     world = closed_world()
     work(world)
     return finish(world)
 
 
 def an_open_ledger_keeps_its_last_fragment() -> HealingWorld:
-    """The writer has replaced b2 from entry 3 on. b3, its replacement, dies too."""
+    """The writer has replaced b2 by b3 from entry 3 on. Then b3 dies too."""
     world = healing_world()
     confirm(world, 3)
     world.kill("b2")
@@ -223,7 +223,7 @@ def damage_is_written_again() -> HealingWorld:
 
 
 def a_list_is_younger_than_the_force() -> HealingWorld:
-    """b4 acknowledges before a sync, and dies between the last add and the force."""
+    """b4 acknowledges adds before it syncs them. It dies between the last add and the force."""
     world = closed_world()
     bookie = world.bookies["b4"]
     bookie.is_weak = True
@@ -251,7 +251,8 @@ def a_target_loses_its_directory() -> HealingWorld:
 
 
 def a_cookie_is_made_again() -> HealingWorld:
-    """The same, but the cookie was deleted and made again, so it has version 0 again."""
+    """b4 loses its directory. Its cookie was deleted and created again, so it has version 0
+    again."""
     return _wiped(is_fix=False)
 
 
@@ -275,7 +276,7 @@ def a_target_is_outside_the_ensemble() -> HealingWorld:
 
 
 def a_conflict_is_a_release() -> HealingWorld:
-    """b4 has copies from an earlier move, and releases them. Its touch makes a conflict."""
+    """b4 has copies from an earlier move, and releases them. Its touch causes a conflict."""
     world = closed_world()
     world.answer_ms = 2_000
     hold(world, ("cas", "h0", "zk"))
@@ -301,7 +302,7 @@ def release(world: HealingWorld, name: str) -> None:
 
 
 def an_entry_that_only_the_dead_bookie_has() -> HealingWorld:
-    """Only b2 has entry 1, because b0 and b1 have lost it to a bug. The rest gets three copies."""
+    """Only b2 has entry 1, because b0 and b1 lost it. The other entries get three copies."""
     world = closed_world()
     forget(world, "b0", 1)
     forget(world, "b1", 1)
@@ -319,17 +320,17 @@ def an_entry_that_only_the_dead_bookie_has() -> HealingWorld:
 
 
 def forget(world: HealingWorld, name: str, entry_id: int) -> None:
-    """Let a bookie deny one of its entries to workers, as after a loss that nobody noticed."""
+    """Let a bookie deny one of its entries to workers, as after an unnoticed loss."""
     world.bookies[name].forgotten[entry_id] = Code.NO_ENTRY
 
 
 def a_bookie_in_limbo_may_have_the_entry() -> HealingWorld:
-    """b0 and b1 deny entry 1. b2 holds it, is registered, and answers that it is unknown."""
+    """b0 and b1 deny entry 1. b2 is registered and holds it, but is in limbo."""
     return _unknown(Code.IO_ERROR)
 
 
 def a_silent_bookie_may_have_the_entry() -> HealingWorld:
-    """The same, but b2 is busy."""
+    """b0 and b1 deny entry 1. b2 holds it, but is busy."""
     return _unknown(Code.BUSY)
 
 
@@ -399,7 +400,7 @@ def a_log_lists_more_than_the_bookies_prove() -> HealingWorld:
 
 
 def an_answer_is_garbled() -> HealingWorld:
-    """The bytes of an entry change on the way from b0 to the worker."""
+    """The bytes of an entry are changed between b0 and the worker."""
     world = closed_world()
     world.garbled.add(("b0", 1))
     work(world, "b4", for_ms=200)
@@ -443,7 +444,7 @@ def a_list_from_before_the_release_meets_the_touch() -> HealingWorld:
 
 
 def a_list_during_a_release_shows_nothing() -> HealingWorld:
-    """b4 has copies from a worker that died. It has touched the record. Another worker lists it."""
+    """b4 has copies from a dead worker, and has touched the record. Another worker lists b4."""
     world = closed_world()
     hold(world, ("cas", "h0", "zk"))
     dead = healer(world, "b4")

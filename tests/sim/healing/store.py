@@ -20,7 +20,8 @@ class Session:
 
 @dataclass(slots=True)
 class Note:
-    """A mark or a hole. As in ZooKeeper, the number of a node that is made again begins at 0."""
+    """A mark or a hole. As in ZooKeeper, the version of a node that is created again begins at
+    0."""
 
     bookies: frozenset[str]
     number: int = 0
@@ -77,7 +78,7 @@ class HealingStore(SimMetadataStore):
     def format_bookie(self, bookie: str, *, is_fix: bool) -> None:
         """The bookie begins with an empty directory: its cookie is set, or deleted and made again.
 
-        It raises its record before.
+        Before this, the bookie increases its record.
         """
         before = self.identity_of(bookie)
         cookie = before.cookie + 1 if is_fix else 0
@@ -91,7 +92,7 @@ class HealingStore(SimMetadataStore):
         version: Version,
         identity: tuple[str, object],
     ) -> tuple[MetadataOutcome, Versioned[LedgerMetadata] | None]:
-        """Write a record, if the bookie of the identity is the same (one transaction)."""
+        """Write a record if the identity of the bookie has not changed, in one transaction."""
         bookie, token = identity
         if ledger_id not in self.records:
             return MetadataOutcome.GONE, None

@@ -18,7 +18,7 @@ KINDS = ("mark", "hole", "move")
 
 
 class HealWorker:
-    """A process that takes ledgers of the queues, one after the other.
+    """A process that takes ledgers from the queues, one after the other.
 
     Attributes:
         session: Its newest session.
@@ -179,7 +179,7 @@ class ApacheWorker:
         world = self.world
         if is_whole and world.store.delete_note("mark", ledger_id, version):
             checker = world.checkers.of(ledger_id)
-            # It does not see what a bookie lacks that is registered again.
+            # It does not detect the missing entries of a bookie that is registered again.
             checker.mark_deleted(self.name, frozenset(), world.long_away())
             del bookies
         world.store.unlock(ledger_id, self.session)

@@ -37,10 +37,10 @@ class HealingOptions(ReleaseOptions):
     """The options of one schedule with workers.
 
     Attributes:
-        deaths: Number of bookies that die, and come back late or never.
-        healers, apache_healers: Number of our workers, and of models of Apache's.
-        expiries, worker_crashes: Number of sessions that end, and of workers that die.
-        spare_wipes: Number of bookies without a named ledger that lose their directory.
+        deaths: Number of bookies that die, and return late or never. healers, apache_healers:
+        Number of our workers, and of models of Apache's. expiries, worker_crashes: Number of
+        sessions that end, and of workers that die.
+        spare_wipes: Number of bookies that lose their directory while no ledger names them.
         sleep_rate: Probability that a worker sleeps before an effect.
     """
 
@@ -167,11 +167,11 @@ class HealingWorld(ReleaseWorld):
         super().__init__(seed, options, **rest)
         self.healers: list[HealWorker] = []
         self.read_only: set[str] = set()
-        self.dead: set[str] = set()  # bookies that do not come back before the audit
+        self.dead: set[str] = set()  # bookies that do not return before the audit
         self.floors: dict[int, int] = {}
         self.recoveries = 0
         self.answer_ms = 40  # for which a worker waits for an answer
-        self.garbled: set[tuple[str, int]] = set()  # entries whose bytes change on the way
+        self.garbled: set[tuple[str, int]] = set()  # entries whose bytes are changed on the network
         self.is_over = False
         self.sleep_ms: Callable[[HealWorker, Any], int] = lambda _worker, _effect: 0
         self._last_added: dict[int, tuple[int, int]] = {}
@@ -210,7 +210,7 @@ class HealingWorld(ReleaseWorld):
         worker.drop_job()
 
     def quiet_ms(self, ledger_id: int) -> int:
-        """For how long a ledger has got no entry, as a worker measures it."""
+        """The time since a ledger got an entry, as a worker measures it."""
         now_us = self.scheduler.now_us
         last = max(self.checkers.of(ledger_id).stored, default=-1)
         before = self._last_added.get(ledger_id)
@@ -261,7 +261,7 @@ class HealingWorld(ReleaseWorld):
                 self.store.note("mark", ledger_id, frozenset(named & lost))
 
     def note_holes(self) -> None:
-        """Note each ledger whose copies are not whole, as the auditor's checks and writers do."""
+        """Report each ledger that lacks copies, as writers and the auditor's checks do."""
         for ledger_id, record in self.store.records.items():
             checker = self.checkers.of(ledger_id)
             lacking = {n for n in self.bookies if checker.lacks(n, record.value)}

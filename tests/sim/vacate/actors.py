@@ -1,4 +1,4 @@
-"""What acts beside the machine: writers, workers, the bookie, the operator."""
+"""The other actors: writers, workers, the bookie, and the operator."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Workers:
 
 
 class ApacheWorker:
-    """Takes marks of lost bookies. A bookie that is registered has lost nothing: no mark stays."""
+    """Takes marks of lost bookies. If the bookie of a mark is registered, it deletes the mark."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -94,7 +94,7 @@ class Store:
         self.change(registered=place, registration=next(self._versions))
 
     def at(self, moment_ms: int) -> State:
-        """The state that a replica shows that is as old as `moment_ms`."""
+        """The state of a replica at the time `moment_ms`."""
         return next(state for when, state in reversed(self._past) if when <= moment_ms)
 
 

@@ -260,6 +260,8 @@ async def test_a_successor_is_elected_after_the_session_of_the_auditor_ended() -
         tree = world.service._stores.tree
         tree.expire_session()  # type: ignore[attr-defined]
         await world.until(lambda: _async(len(_elections(world)) == 2))
+        of_elections = [name for name, _ in world.reports if name in {"elected", "stepped_down"}]
+        assert of_elections == ["elected", "stepped_down", "elected"]
         lost = (await world.stores.ledgers.load(ledger_id)).value.last_fragment.ensemble[0]
         await world.cluster.stop_bookie(lost)
         await world.until(lambda: world.stores.marks.load(ledger_id))

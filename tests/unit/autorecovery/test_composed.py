@@ -67,4 +67,4 @@ def test_a_bookie_logs_an_error_of_auto_recovery_with_its_type(
     auto_recovery._write_line("worker_crashed", error)
     ((found, event, fields),) = lines
     assert (found, event, fields["what"]) == (level, "autorecovery_failed", "worker_crashed")
-    assert fields["error"].startswith(type(error).__name__)
+    assert fields["about"].startswith(type(error).__name__)

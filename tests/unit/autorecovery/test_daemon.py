@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ledgerlog_spark.autorecovery.daemon import LISTED_MAX, TEXT_CHARACTERS_MAX, AutoRecoveryDaemon
+from ledgerlog_spark.autorecovery.daemon import AutoRecoveryDaemon
+from ledgerlog_spark.autorecovery.events import LISTED_MAX, TEXT_CHARACTERS_MAX
 from ledgerlog_spark.autorecovery.replicate.worker import WorkerSettings
 from ledgerlog_spark.protocol.autorecovery.audit.messages import BookiesLost, CheckEnded, CheckKind
 

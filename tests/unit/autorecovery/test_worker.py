@@ -193,10 +193,20 @@ async def test_a_ledger_of_two_queues_has_one_job_at_a_time(
         at_once -= 1
         return await load(ledger_id)
 
+    locks = host.stores.replication_locks
+    acquire, refused = locks.acquire, 0
+
+    async def counted(*args: Any) -> Any:
+        nonlocal refused
+        lock = await acquire(*args)
+        refused += lock is None
+        return lock
+
     monkeypatch.setattr(host.stores.ledgers, "load", slow)
+    monkeypatch.setattr(locks, "acquire", counted)
     async with host.running():
         await asyncio.sleep(60)
-    assert most == 1
+    assert (most, refused) == (1, 0)
     assert {subject[0] for event, subject in host.events if event == "job"} == {"mark", "hole"}
 
 
@@ -241,3 +251,19 @@ async def test_a_worker_that_ends_gives_its_locks_back(host: Host) -> None:
         assert "w" in await host.stores.worker_reports.all()
     assert [await host.stores.replication_locks.holder(one) for one in range(5)] == [None] * 5
     assert "w" not in await host.stores.worker_reports.all()
+
+
+async def test_a_new_bookie_makes_failed_ledgers_due(host: Host) -> None:
+    """AUTORECOVERY.md#X12."""
+    await host.stores.ledgers.create(7, CLOSED)
+    await host.stores.marks.mark(7, ["b2"])
+    async with host.running():
+        await asyncio.sleep(200)
+        before = sum(host.outcomes().values())
+        await asyncio.sleep(20)
+        assert sum(host.outcomes().values()) == before, "the pause is longer"
+        info = BookieInfo("b0", "h-b0", 3181)
+        await host.stores.registration.unregister("b0")
+        await host.stores.registration.register(info)
+        await asyncio.sleep(1)
+        assert sum(host.outcomes().values()) > before

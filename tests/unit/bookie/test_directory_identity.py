@@ -11,6 +11,7 @@ from bookie_server.core.directory_identity import (
     DirectoryIdentity,
     compare,
     compare_directory,
+    equal_copy,
     identity_of,
     refusal,
 )
@@ -200,3 +201,21 @@ def test_other_bytes_are_no_record(text: str) -> None:
 def test_a_record_of_a_later_release_is_refused_by_its_format() -> None:
     with pytest.raises(WireFormatError, match="format 2, but this release reads format 1"):
         KnownBookie.decode(b'{"format":2,"new":[]}')
+
+
+@pytest.mark.parametrize(
+    ("local", "record", "is_equal"),
+    [
+        (LOCAL, None, False),
+        (LOCAL, known(changes=8), False),
+        (LOCAL, known(changes=9), True),
+        (LOCAL, known(B, changes=9), False),
+        # The second directory of a bookie: the counter of the first one does not matter.
+        (LOCAL, KnownBookie((KnownDirectory(B, 3, 9), KnownDirectory(A, 3, 8))), False),
+        (LOCAL, KnownBookie((KnownDirectory(B, 3, 8), KnownDirectory(A, 3, 9))), True),
+    ],
+)
+def test_a_record_with_the_same_counter_is_that_of_a_copy(
+    local: DirectoryIdentity, record: KnownBookie | None, *, is_equal: bool
+) -> None:
+    assert (equal_copy("/d", "b", local, record) is not None) == is_equal

@@ -309,7 +309,10 @@ def test_a_damaged_table_of_an_index_is_found() -> None:
     assert machine.serving.counters.scrub_damaged_indexes == 1
 
 
-def test_a_wrong_pointer_is_corrected_from_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("distance", [512, 16 * MEBIBYTE, 1 << 40], ids=["near", "end", "far"])
+def test_a_wrong_pointer_is_corrected_from_the_records(
+    distance: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The index has a valid checksum, so only a mistake of a program can write it."""
     machine = filled()
     file = next(iter(machine.serving._keeper.finished))
@@ -319,7 +322,7 @@ def test_a_wrong_pointer_is_corrected_from_the_records(monkeypatch: pytest.Monke
 
     def misdirected(pointers: Pointers, ledger_id: int, piece: object) -> None:
         if file.rebuilt is None and ledger_id == 1:
-            piece = piece._replace(target=piece.target + 512)  # type: ignore[attr-defined]
+            piece = piece._replace(target=piece.target + distance)  # type: ignore[attr-defined]
         original(pointers, ledger_id, piece)  # type: ignore[arg-type]
 
     monkeypatch.setattr(add, misdirected)

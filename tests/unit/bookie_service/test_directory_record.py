@@ -166,6 +166,16 @@ async def test_a_start_that_another_process_overtakes_is_refused(
     assert found.value == other
 
 
+async def test_a_start_is_refused_if_a_copy_wrote_the_record_before_its_first_read(
+    known: Fragile,
+) -> None:
+    await begun(known, Counting(6))
+    before = await known.read(BOOKIE_ID)
+    with pytest.raises(DirectoryIdentityError, match="started at the same time"):
+        await begun(known, Counting(6))
+    assert await known.read(BOOKIE_ID) == before
+
+
 async def test_a_start_gives_up_if_it_is_overtaken_again_and_again(
     known: Fragile, monkeypatch: pytest.MonkeyPatch
 ) -> None:

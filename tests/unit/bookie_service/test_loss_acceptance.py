@@ -247,6 +247,32 @@ def test_the_list_shows_why_a_ledger_is_not_cleared(world: World) -> None:
     ]
 
 
+def raise_doubt(world: World, reason: str) -> pb.RaiseDoubtReply:
+    request = pb.RaiseDoubtRequest(reason=reason, raised_by="me@here")
+    reply: pb.RaiseDoubtReply = world.run(world.calls.raise_doubt(request))
+    return reply
+
+
+def test_an_operator_raises_the_doubt(world: World) -> None:
+    before = world.storage.doubt.epoch
+    assert raise_doubt(world, " ").refusal
+    assert world.storage.doubt.epoch == before
+    reply = raise_doubt(world, "a file was restored")
+    assert (reply.refusal, reply.epoch) == ("", before + 1)
+    assert world.storage.doubt.epoch == before + 1
+    assert not world.storage.doubt.is_over
+
+
+def test_a_doubt_that_is_not_durable_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> None:
+        raise StorageError("the device is gone", path=".")
+
+    monkeypatch.setattr(world.storage, "raise_doubt", fail)
+    assert "the device is gone" in raise_doubt(world, "a file was restored").refusal
+
+
 def accept(world: World, ledger_id: int = 7, reason: str = "disks are gone") -> pb.AcceptLossReply:
     request = pb.AcceptLossRequest(ledger_id=ledger_id, reason=reason, accepted_by="me@here")
     reply: pb.AcceptLossReply = world.run(world.calls.accept(request))

@@ -26,10 +26,14 @@ def file_of(directory: Path) -> SessionFile:
     return SessionFile(directory, boot_id=directory.parent / "boot_id")
 
 
+def names_in(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()]
+
+
 async def killed_process(directory: Path, nodes: MemoryNodes) -> MemoryTree:
     """The session of a killed process. Its node exists, and the process will not close it."""
     tree = MemoryTree(nodes)
-    await file_of(directory).take_over(tree)
+    file_of(directory).follow(tree)
     await tree.create("/bookie", kind=NodeKind.EPHEMERAL)
     return tree
 
@@ -38,25 +42,25 @@ async def test_next_start_ends_the_session_of_the_process_before(directory: Path
     nodes = MemoryNodes()
     await killed_process(directory, nodes)
     later = MemoryTree(nodes)
-    await file_of(directory).take_over(later)
+    await file_of(directory).end_last(later)
     assert await later.stat("/bookie") is None
 
 
 async def test_session_that_replaced_a_lost_one_is_the_one_remembered(directory: Path) -> None:
     nodes = MemoryNodes()
     tree = MemoryTree(nodes)
-    stop_following = await file_of(directory).take_over(tree)
+    stop_following = file_of(directory).follow(tree)
     tree.expire_session()
     await tree.create("/bookie", kind=NodeKind.EPHEMERAL)
     assert json.loads((directory / "SESSION").read_text())["secret"] == tree.session_secret.hex()
     stop_following()
     later = MemoryTree(nodes)
-    await file_of(directory).take_over(later)
+    await file_of(directory).end_last(later)
     assert await later.stat("/bookie") is None
 
 
 async def test_file_is_readable_by_its_owner_only(directory: Path) -> None:
-    await file_of(directory).take_over(MemoryTree())
+    file_of(directory).follow(MemoryTree())
     assert (directory / "SESSION").stat().st_mode & 0o777 == 0o600
 
 
@@ -80,7 +84,7 @@ async def test_session_is_left_alone_where_its_owner_may_live(
     await killed_process(directory, nodes)
     change(directory)
     later = MemoryTree(nodes)
-    await file_of(directory).take_over(later)
+    await file_of(directory).end_last(later)
     assert await later.stat("/bookie") is not None
 
 
@@ -89,6 +93,12 @@ async def test_store_that_does_not_answer_delays_nothing(directory: Path) -> Non
     await killed_process(directory, nodes)
     later = MemoryTree(nodes)
     later.disconnect()
-    await file_of(directory).take_over(later)
+    await file_of(directory).end_last(later)
+    file_of(directory).follow(later)
     record = json.loads((directory / "SESSION").read_text())
     assert record["secret"] == later.session_secret.hex()
+
+
+async def test_the_end_of_the_last_session_writes_nothing(directory: Path) -> None:
+    await file_of(directory).end_last(MemoryTree())
+    assert names_in(directory) == ["LOCK"]

@@ -214,6 +214,59 @@ async def test_without_a_spare_a_lost_bookie_changes_nothing(
     assert notified == []
 
 
+@pytest.mark.world(bookies=5)
+async def test_a_spare_of_one_writer_may_be_a_member_of_another_one(world: ClientWorld) -> None:
+    """Many writers together use every bookie. An idle one replaces its lost bookie all the same."""
+    client = world.client()
+    ledgers = [await client.create_ledger() for _ in range(12)]
+    for ledger in ledgers:
+        assert await ledger.append(b"x") == 0
+    assert {name for one in ledgers for name in one.ensemble} == {f"bookie-{n}" for n in range(5)}
+    victim = ledgers[0].ensemble[1]
+    await world.kill(victim)
+    await asyncio.sleep(60)
+    assert [victim in one.ensemble for one in ledgers] == [False] * 12
+    assert {len(one.metadata.fragments) for one in ledgers} == {1, 2}
+
+
+@pytest.mark.world(bookies=4)
+async def test_a_lost_bookie_is_announced_each_ten_seconds(
+    world: ClientWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that may not change, and so does not replace it, is not notified at each look."""
+    notified: list[str] = []
+    monkeypatch.setattr(WriteHandle, "member_lost", lambda _, name: notified.append(name))
+    ledger = await world.client().create_ledger()
+    victim = ledger.ensemble[1]
+    await world.kill(victim)
+    await asyncio.sleep(61)
+    assert notified[:1] == [victim]
+    assert 4 <= len(notified) <= 6
+
+
+@pytest.mark.world(bookies=4)
+async def test_a_loss_is_decided_after_a_sync(
+    world: ClientWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = world.client()
+    ledger = await client.create_ledger()
+    registration = client.services.registration
+    sync, synced = registration.sync, list[bool]()
+
+    async def noted() -> None:
+        synced.append(True)
+        await sync()
+
+    monkeypatch.setattr(registration, "sync", noted)
+    await asyncio.sleep(30)
+    assert not synced, "a look reads from memory while all bookies are writable"
+    await world.kill(ledger.ensemble[1])
+    await asyncio.sleep(9)
+    assert not synced
+    await asyncio.sleep(6)
+    assert synced
+
+
 @pytest.mark.world(bookies=4)
 async def test_nothing_is_lost_while_the_store_is_away_and_shortly_after(
     world: ClientWorld,

@@ -396,6 +396,7 @@ def test_the_claim_of_a_dead_client_is_replaced_after_two_session_times() -> Non
     leader.settle()
     pauses = [ask.delay_ms for ask in leader.waiting if ask.delay_ms < SESSION_TIMEOUT_MS]
     assert pauses == [SESSION_TIMEOUT_MS // LOOKS_IN_A_SESSION_TIME]
+    assert LOOKS * pauses[0] == 2 * SESSION_TIMEOUT_MS
     look(leader, LOOKS - 1)
     assert bench.claim != claim_of(leader)
     look(leader, 1)

@@ -46,6 +46,7 @@ class Cluster:
         self.payloads: dict[tuple[str, int], bytes] = {}
         self.connections: dict[str, int] = {}
         self.add_codes: dict[str, Code] = {}
+        self.last, self.quiet_ms = last, 0
         self.conflicts = 0
         self.busy_reads = 0  # number of reads that are refused from now on
         self.deleted = 0
@@ -93,10 +94,23 @@ class Cluster:
                     r.ReadIdentity: lambda: r.IdentityRead(
                         n, OK, r.Identity(effect.bookie_id, effect.bookie_id)
                     ),
+                    m.StartTimer: lambda: m.TimerFired(n),
+                    r.MeasureQuiet: lambda: r.QuietMeasured(n, self.quiet_ms),
+                    r.ReadFloor: lambda: r.FloorRead(n, OK, -1),
+                    r.RecoverForCopies: lambda: self.recovered(n),
                     r.DeleteTask: lambda: r.TaskDeleted(n, OK, is_deleted=True),
                 }
                 reply = replies[type(effect)]()
         return reply
+
+    def recovered(self, request: int) -> r.LedgerRecovered:
+        self.ledger = self.ledger.closed(last_entry_id=self.last, length=1)
+        self.version += 1
+        return r.LedgerRecovered(request, None)
+
+    @property
+    def is_closed(self) -> bool:
+        return self.ledger.is_closed
 
     def forced(self, effect: r.ForceEntries) -> Code:
         """A bookie answers the read that forces as any other one."""
@@ -346,7 +360,7 @@ def test_a_striped_ledger_is_copied_entry_by_entry(digest: DigestType) -> None:
 
 @pytest.mark.parametrize("accepted", [{0}, {0, 1}, {3}, {0, 1, 2, 3}])
 def test_a_target_is_named_without_entries_that_were_given_up(accepted: set[int]) -> None:
-    """AUTORECOVERY.md#X13: such an entry is listed, but no bookie can be forced by a read of it."""
+    """AUTORECOVERY.md#X13: such an entry is listed, but a read of it forces no bookie."""
     cluster = Cluster()
     cluster.accepted = accepted
     for held in cluster.held.values():
@@ -379,3 +393,18 @@ def test_a_damaged_entry_that_was_given_up_is_left_alone() -> None:
     added = [one for one in cluster.sent if isinstance(one, r.AddCopies)]
     assert [copy.entry_id for one in added for copy in one.copies] == [0, 2, 3]
     assert cluster.reports == [()]
+
+
+def test_a_ledger_is_closed_although_an_earlier_fragment_finds_no_spare() -> None:
+    """AUTORECOVERY.md#X9: after an hour without an entry, so it is not open for ever."""
+    cluster = Cluster()
+    metadata = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, NAMES[:3]), Fragment(2, NAMES[:3])))
+    cluster.ledger, cluster.registered = metadata, {"b0", "b1"}
+    ended = cluster.run()
+    was_closed = cluster.is_closed
+    assert (ended.outcome, was_closed) == (r.JobOutcome.NO_SPARE, False)
+    cluster.quiet_ms = ReplicationSettings().quiet_ms
+    assert cluster.run().outcome is r.JobOutcome.NO_SPARE
+    assert cluster.is_closed
+    waits = [one.delay_ms for one in cluster.sent if isinstance(one, m.StartTimer)]
+    assert waits == [ReplicationSettings().grace_ms] * 2

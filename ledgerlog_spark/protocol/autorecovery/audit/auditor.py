@@ -1,10 +1,10 @@
 """The elected auditor: it marks the ledgers of lost bookies (AUTORECOVERY.md#auditor).
 
-After its election, it reads the cluster and walks over all records, to fill its index. From then
-on, each change of the registrations makes it read the cluster again. A loss that is ripe begins a
-walk with marks. When a walk has ended, the next one begins after a pause.
+After its election, it reads the cluster, and walks over all records to fill its index. After that,
+it reads the cluster again after each change of the registrations. When the wait of a loss is over,
+it begins a walk that writes marks. When a walk has ended, the next walk begins after a pause.
 
-The machine never ends by itself. It ends with its session, and publishes nothing afterwards.
+The machine ends only when its session ends, and publishes nothing afterwards.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Auditor:
 
         Args:
             settings: Its times and limits.
-            position: Where the walk of the predecessor was. Any number is safe.
+            position: The ledger id up to which the predecessor had walked. Any number is safe.
         """
         self._settings = settings or AuditSettings()
         self._numbers = RequestNumbers()
@@ -82,7 +82,7 @@ class Auditor:
         self._losses = BookieLosses(self._settings.session_timeout_ms)
         self._walk = MarkingWalk(self._settings.limits, self._index, self._numbers, position)
         self._reading: int | None = None
-        self._is_changed = False  # the cluster changed after the read that is open had begun
+        self._is_changed = False  # the cluster changed while it was being read
         self._wait = NO_WAIT
         self._wait_timer: int | None = None
         self._pause_timer: int | None = None  # after a failed request
@@ -192,7 +192,8 @@ class Auditor:
         if request == self._pause_timer:
             self._pause_timer = None
             self._walk.needs_pause = False
-            # A walk that failed reads the cluster first: the store may have been away.
+            # After a failed walk, read the cluster first, because the store may have been
+            # unavailable.
             self._walk.needs_cluster = True
             return self._read_cluster()
         if request == self._walk_timer:
@@ -228,7 +229,7 @@ class Auditor:
         return effects
 
     def _end_walk(self) -> list[AuditEffect]:
-        """Report the walk, and read the cluster again: records may name further lost bookies."""
+        """Report the walk, and read the cluster again: records may name more lost bookies."""
         walk = self._walk
         handled = walk.take_handled()
         self._losses.handled(handled)

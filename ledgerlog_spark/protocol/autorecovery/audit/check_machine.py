@@ -1,7 +1,7 @@
 """The base of the checks: machines that walk over all ledgers with one request at a time.
 
-`_run` is a generator, which yields requests and gets their replies. It never returns: a check ends
-with the session of its lease.
+`_run` is a generator, which yields requests and gets their replies. It never returns. A check ends
+when the session of its lease ends.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class CheckMachine(ABC):
         return (yield from self._write(WriteHole(0, ledger_id, bounded(holes))))
 
     def _write(self, note: WriteHole | WriteMove) -> Steps[bool]:
-        """Write a note. Return False if it could not be written; the next check finds it again."""
+        """Write a note. Return False if this fails; the next check finds the holes again."""
         for attempt, pause_ms in enumerate(RETRY.pauses_ms(), 1):
             written: NoteWritten = yield note
             if written.is_written:
@@ -163,9 +163,10 @@ class CheckMachine(ABC):
 def bounded(holes: list[FoundHole]) -> tuple[FoundHole, ...]:
     """The same holes, or at most `HOLES_MAX` wider ones.
 
-    First the holes of one copy of a fragment are joined, and then those of one bookie. A worker
-    writes intact copies between damaged ones once more, which does no harm. So no damaged copy
-    waits for the next check. Missing copies are last: a worker compares whole lists anyway.
+    First, holes of the same bookie in the same fragment are joined. Then all holes of the same
+    bookie are joined. A joined hole may contain intact copies, which a worker writes once more
+    without harm. So no damaged copy waits for the next check. Holes of missing copies come last,
+    because a worker compares whole lists anyway.
     """
     found = tuple(holes)
     if len(found) > HOLES_MAX:

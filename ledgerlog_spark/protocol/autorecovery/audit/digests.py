@@ -1,8 +1,8 @@
 """The digest check: each copy is read once in 30 days (AUTORECOVERY.md#N13).
 
 The position is stored after each page of records and after each `POSITION_SIZE_BYTES`, so a
-successor goes on there. The rate in bytes/s has a limit: after each read, the machine waits for the
-time that its bytes are worth.
+successor continues there. The rate in bytes/s has a limit: after each read, the machine waits as
+long as the read bytes take at this rate.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ class DigestCheck(CheckMachine):
     """Reads all copies, one after the other."""
 
     def __init__(self, unknown: UnknownCopies, settings: DigestSettings | None = None) -> None:
-        """A check that begins now. `unknown` is shared with the replica check."""
+        """A check that begins now. The replica check uses the same `unknown`."""
         super().__init__()
         self._unknown = unknown
         self._settings = settings or DigestSettings()
-        self._debt = 0  # bytes that were read and not waited for
+        self._debt = 0  # bytes that were read, and for which the check has not waited yet
         self._unstored = 0  # bytes that were read after the last stored position
         self._size_bytes = 0
         self._holes = 0
         self._since_enabled = 0  # bytes that were read since the switch was read
-        self._elapsed_ms = 0  # of the pass, as far as it waited
+        self._elapsed_ms = 0  # time of this pass, without the present wait
         self._is_late_from_ms = 0
 
     def _run(self) -> Steps[None]:
@@ -86,8 +86,8 @@ class DigestCheck(CheckMachine):
             after = yield from self._due_after()
             if after is not None:
                 yield from self._pass(after)
-            # Also after a pass: its end is stored meanwhile. Otherwise the next look finds the old
-            # position, and all copies are read once more.
+            # Wait also after a pass, while its end is stored. Otherwise the check may load the old
+            # position, and read all copies once more.
             yield from self._wait(self._settings.poll_ms)
 
     def _due_after(self) -> Steps[int | None]:
@@ -172,7 +172,7 @@ class DigestCheck(CheckMachine):
         return bad
 
     def _pay(self, size_bytes: int) -> Steps[None]:
-        """Wait for the time that the bytes are worth."""
+        """Wait as long as the bytes take at the rate of the check."""
         self._size_bytes += size_bytes
         self._debt += size_bytes
         self._unstored += size_bytes
@@ -212,6 +212,6 @@ def joined(holes: list[FoundHole], quorum: Quorum) -> list[FoundHole]:
 
 
 def owned_from(quorum: Quorum, index: int, first: int, end: int) -> tuple[int, ...]:
-    """The next entries of an index, at most `VERIFIED_ENTRIES_MAX`."""
+    """The next entries that a bookie must hold, at most `VERIFIED_ENTRIES_MAX`."""
     owned = (one for one in range(first, end) if owns(quorum, index, one))
     return tuple(islice(owned, VERIFIED_ENTRIES_MAX))

@@ -1,4 +1,4 @@
-"""Which bookies the records name, in the memory of the auditor.
+"""The index of the auditor: which bookies the records name, in memory.
 
 The index proposes ledgers. Only records that were just read decide, because a record may have
 changed since the last walk (AUTORECOVERY.md#N6).
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LedgerIndex:
-    """The names in the records of the last whole walk, and of the walk that is under way."""
+    """The bookies that records named in the last whole walk, and in the present walk."""
 
     def __init__(self) -> None:
         """Create an empty index."""
@@ -40,7 +40,7 @@ class LedgerIndex:
         self._newer = {}
 
     def note(self, ledger_id: int, names: frozenset[str]) -> None:
-        """Store what the walk has read."""
+        """Add the records that the walk has read."""
         number = self._numbers.get(names)
         if number is None:
             number = self._numbers[names] = len(self._sets)
@@ -48,7 +48,7 @@ class LedgerIndex:
         self._newer[ledger_id] = number
 
     def end(self) -> None:
-        """The walk has read all records. Sets that no record has any more are dropped."""
+        """End the walk after its last record, and drop the sets that no record has any more."""
         used = sorted(set(self._newer.values()))
         again = {number: place for place, number in enumerate(used)}
         self._sets = [self._sets[number] for number in used]

@@ -1,7 +1,7 @@
 """Which bookies are lost, and when their ledgers may be marked (AUTORECOVERY.md#N1-N5).
 
-`BookieLosses` gets the state of the cluster after each read. It has no clock: it shows the wait
-that it needs, and its machine reports when the wait is over.
+`BookieLosses` gets the state of the cluster after each read. It has no clock. It returns the wait
+that it needs, and its machine reports when this wait is over.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class BookieLosses:
     """The lost bookies."""
 
     def __init__(self, session_timeout_ms: int) -> None:
-        """Nothing is lost yet. The store counts as away before (AUTORECOVERY.md#N3).
+        """Begin without losses, as after an outage of the store (AUTORECOVERY.md#N3).
 
         Args:
             session_timeout_ms: The longest time after which a bookie that lost its session
@@ -79,18 +79,18 @@ class BookieLosses:
 
     @property
     def ripe(self) -> frozenset[str]:
-        """The lost bookies whose ledgers are marked; none while auto-recovery is disabled."""
+        """The lost bookies whose ledgers may be marked; none while auto-recovery is disabled."""
         if not self._is_enabled:
             return frozenset()
         marked = (LossStage.RIPE, LossStage.AGAIN)
         return frozenset(one for one, stage in self._stages.items() if stage in marked)
 
     def store_was_away(self) -> None:
-        """Hold all losses: bookies may not have registered again yet (AUTORECOVERY.md#N3).
+        """Hold all losses, because bookies may not have registered again yet (AUTORECOVERY.md#N3).
 
-        Meanwhile a bookie may have returned and been lost again. So losses whose ledgers were not
-        all marked wait from the start, and the ledgers of the others are marked again after the
-        hold.
+        While the store was unavailable, a bookie may have returned, and may have been lost again.
+        So a loss whose ledgers were not all marked waits for its whole delay again. After the hold,
+        the ledgers of all other losses are marked again.
         """
         self._was_away = True
         self._held.clear()
@@ -101,7 +101,7 @@ class BookieLosses:
         self.wait = NO_WAIT
 
     def observe(self, state: ClusterState, named: Iterable[str]) -> None:
-        """Decide by a read of the cluster. `named` are the bookies that records name."""
+        """Update the losses after a read of the cluster. `named`: the bookies that records name."""
         candidates = state.known.union(named)
         lost = self._lost(state, candidates)
         for bookie_id in [one for one in self._stages if one not in lost]:
@@ -146,7 +146,7 @@ class BookieLosses:
         return candidates - state.registered
 
     def _forget(self, bookie_id: str) -> None:
-        """A bookie is back: its next loss is another one (AUTORECOVERY.md#N2)."""
+        """Forget the loss of a bookie that has returned (AUTORECOVERY.md#N2)."""
         del self._stages[bookie_id]
         self._held.discard(bookie_id)
         self._waited.discard(bookie_id)
@@ -157,7 +157,7 @@ class BookieLosses:
         return [one for one, stage in self._stages.items() if stage is LossStage.NEW]
 
     def _note_delay(self, state: ClusterState) -> None:
-        """The same delay written once more requests an audit. Another delay restarts the wait."""
+        """Request an audit if the delay is the same; restart the wait if it differs."""
         before, self._delay = self._delay, (state.delay_ms, state.delay_writes)
         if before is None or before == self._delay:
             return

@@ -1,10 +1,11 @@
 """The walk over all records that marks the ledgers of lost bookies (AUTORECOVERY.md#N6-N9).
 
-Before a walk, the index proposes ledgers, whose records are loaded and marked first. After that, a
-whole walk decides. It begins where the walk of the predecessor was, and ends there too, after it
-has gone on from the smallest id.
+First, the index proposes ledgers. Their records are loaded, and the ledgers are marked. After that,
+a whole walk decides. It begins at the position of the predecessor, and continues with the smallest
+id after the largest one. It ends when it is at its first position again.
 
-One page of records is handled at a time: all its marks are written before the next page is read.
+The walk handles one page of records at a time. It writes all marks of a page before it reads the
+next page.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class MarkingWalk:
         self.is_running = self.needs_cluster = self.needs_pause = False
         self._proposals: deque[int] = deque()
         self._proposed_last = BEFORE_ALL
-        self._marked: dict[int, int] = {}  # ledger to the record's version when it was proposed
+        self._marked: dict[int, int] = {}  # ledger id to the version of the proposed record
         self._whole: frozenset[str] = frozenset()  # bookies that were ripe in the whole walk
         self._has_wrapped = False
         self._reading: int | None = None
@@ -82,7 +83,7 @@ class MarkingWalk:
         self.ledgers = self.marks = self.unreadable = 0
 
     def begin(self, ripe: frozenset[str]) -> None:
-        """Begin a walk for these bookies; perhaps none, to fill the index."""
+        """Begin a walk for these bookies. Without bookies, the walk only fills the index."""
         assert not self.is_running
         self.is_running, self._whole = True, ripe
         self._has_wrapped = self._start == BEFORE_ALL
@@ -96,7 +97,7 @@ class MarkingWalk:
         self.ledgers = self.unreadable = 0
 
     def abandon(self) -> None:
-        """Forget all open requests. The walk goes on with the page that it had begun."""
+        """Forget all open requests. The walk then continues with the page that it had begun."""
         self._reading = self._page_end = None
         self._todo.clear()
         self._open.clear()
@@ -112,7 +113,7 @@ class MarkingWalk:
         return request == self._reading or request in self._open
 
     def records_read(self, event: RecordsRead, ripe: frozenset[str]) -> None:
-        """Take a page of records, or proposed ones."""
+        """Handle a page of records, or the records of proposed ledgers."""
         self._reading = None
         if not event.is_read:
             self.needs_pause = True
@@ -130,7 +131,7 @@ class MarkingWalk:
         self._todo.extend(record for record in event.records if self._is_found(record, ripe))
 
     def mark_written(self, event: NoteWritten) -> None:
-        """Take the outcome of a mark. A mark that may be missing is repeated."""
+        """Handle the outcome of the write of a mark. If the mark may be missing, write it again."""
         record = self._open.pop(event.request)
         if not event.is_written:
             self.needs_pause = True
@@ -141,7 +142,7 @@ class MarkingWalk:
             self._marked[record.ledger_id] = record.version.number
 
     def step(self, ripe: frozenset[str]) -> list[AuditEffect]:
-        """Return the next effects. The walk has ended if it does not run afterwards."""
+        """Return the next effects. If `is_running` is False afterwards, the walk has ended."""
         self._whole &= ripe
         if not self.is_running or self.needs_pause:
             return []
@@ -155,7 +156,7 @@ class MarkingWalk:
         return self._whole
 
     def _is_found(self, record: LedgerRecord, ripe: frozenset[str]) -> bool:
-        """Whether a record is marked: not twice for the same version of the record."""
+        """Whether to mark the ledger of a record; at most once for each version of the record."""
         if self._marked.get(record.ledger_id) == record.version.number:
             return False
         return bool(record.names & ripe)
@@ -166,7 +167,7 @@ class MarkingWalk:
             record = self._todo[0]
             lost = record.names & ripe
             if not lost:
-                self._todo.popleft()  # its bookies are back, or auto-recovery is disabled
+                self._todo.popleft()  # its bookies have returned, or auto-recovery is disabled
                 continue
             if self._marks_since_read >= self._limits.marks_between_reads:
                 self.needs_cluster = True

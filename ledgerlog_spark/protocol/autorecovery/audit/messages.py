@@ -65,7 +65,7 @@ class ReadCluster:
 
 @dataclass(frozen=True, slots=True)
 class ReadRecords:
-    """Read the next records with ids larger than `after`, ascending: `RecordsRead`.
+    """Read the next records with ids larger than `after`, in ascending order: `RecordsRead`.
 
     Attributes:
         count_max: Maximum number of records.
@@ -276,8 +276,8 @@ class CopiesVerified:
     """Answer to a `VerifyCopies`.
 
     Attributes:
-        verified: The last id up to which the requested entries were read, good or bad; the id
-            before the first requested one if none was read.
+        verified: The last requested entry that was read, intact or not. If none was read: the id
+            before the first requested entry.
         absent: Ids of entries that the bookie denied.
         damaged: Ids of entries whose digest is wrong.
         is_unknown: Whether the entry after `verified` could not be read.
@@ -300,8 +300,9 @@ class FoundHole:
         bookie_id: The bookie.
         fragment_id: The first entry of the fragment, or `WHOLE_LEDGER`.
         first_entry_id: The first missing copy. Some of the copies up to the last one may be there.
-        last_entry_id: The last missing copy, inclusive.
-        is_damaged: Whether the bookie holds the copy, but it cannot be read. Its list has it then.
+        last_entry_id: The last missing copy.
+        is_damaged: Whether the bookie holds the copy but cannot read it. Then its list contains the
+            copy.
     """
 
     bookie_id: str
@@ -313,7 +314,7 @@ class FoundHole:
 
 @dataclass(frozen=True, slots=True)
 class WriteHole:
-    """Report the holes of a ledger in the queue that only our workers read: `NoteWritten`.
+    """Report the holes of a ledger in the queue for workers of ledgerlog: `NoteWritten`.
 
     Attributes:
         holes: At least one hole, at most `HOLES_MAX`.
@@ -335,7 +336,7 @@ class WriteMove:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlaces:
-    """Read where the bookies stand, and the policy of placement: `PlacesRead`."""
+    """Read the places of the bookies, and the policy of placement: `PlacesRead`."""
 
     request: int
 
@@ -359,7 +360,7 @@ class PlacesRead:
 
 
 class CheckKind(Enum):
-    """A check that is repeated after a time, which the store keeps."""
+    """A check that is repeated. The store has the time of its last run."""
 
     REPLICAS = "replicas"
     PLACEMENT = "placement"
@@ -368,7 +369,7 @@ class CheckKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReadCheckTime:
-    """Read when a check was last complete, and how far the present one is: `CheckTimeRead`."""
+    """Read the time of the last complete check, and the present position: `CheckTimeRead`."""
 
     request: int
     kind: CheckKind
@@ -380,8 +381,8 @@ class CheckTimeRead:
 
     Attributes:
         is_read: Whether the store answered.
-        elapsed_ms: Time since the last complete check began, or ended if the store has only this
-            time, by the store's clock; None if there was none.
+        elapsed_ms: Time since the begin of the last complete check, by the store's clock. If the
+            store has only the time of its end: time since this end. None without a complete check.
         after: The largest ledger id of the present check; -1 if none is under way.
     """
 
@@ -397,7 +398,8 @@ class StoreCheckTime:
 
     Attributes:
         after: The largest ledger id that was checked.
-        is_complete: Whether the check has come to the end. Then the next one begins with all.
+        is_complete: Whether all ledgers were checked. The next check then begins with the first
+            ledger.
     """
 
     kind: CheckKind
@@ -425,12 +427,12 @@ class CheckEnded:
 
 @dataclass(frozen=True, slots=True)
 class CheckLate:
-    """A check of all ledgers takes longer than its interval. It goes on.
+    """A check of all ledgers takes longer than its interval. The check continues.
 
     Attributes:
         elapsed_ms: Time since its begin, without pauses.
         interval_ms: The interval.
-        after: The ledger that it has come to.
+        after: The last ledger that was checked.
     """
 
     kind: CheckKind

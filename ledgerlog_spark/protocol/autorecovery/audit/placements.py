@@ -1,7 +1,7 @@
-"""The placement check: copies that stand where the policy does not want them (AUTORECOVERY.md#N14).
+"""The placement check: finds copies whose place breaks the policy (AUTORECOVERY.md#N14).
 
-A copy is reported only if another bookie for it breaks fewer rules. So a cluster that cannot keep
-the policy gets no endless moves. One copy of a ledger is reported at a time.
+A copy is reported only if fewer rules are broken with another bookie. So copies do not move for
+ever in a cluster that cannot keep the policy. One bookie of each fragment is reported at a time.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def misplaced_in(
 
 
 def misplaced_of(quorum: Quorum, ensemble: tuple[str, ...], places: PlacesRead) -> str | None:
-    """A bookie of an ensemble that another one should replace; None if that would not help."""
+    """A bookie of an ensemble that should be replaced; None if no replacement would help."""
     bookies, policy = places.bookies, places.policy
     if not adherence(ensemble, quorum, bookies, policy).misplaced:
         return None
@@ -127,7 +127,7 @@ def misplaced_of(quorum: Quorum, ensemble: tuple[str, ...], places: PlacesRead) 
 def spread_of(quorum: Quorum, ensemble: Sequence[str], places: PlacesRead) -> tuple[int, int, int]:
     """The numbers of hosts, regions and racks of all write sets together, the most important first.
 
-    A write set counts up to the number that the policy wants.
+    A write set counts at most up to the number that the policy requires.
     """
     bookies = places.bookies
     goal = wanted(quorum, bookies, places.policy)

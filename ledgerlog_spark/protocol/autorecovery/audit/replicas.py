@@ -1,10 +1,10 @@
-"""The replica check: the list of each member's entries against its stripe (AUTORECOVERY.md#N10).
+"""The replica check: compares each member's list of entries with its stripe (AUTORECOVERY.md#N10).
 
-All ledgers are checked once a week. Between these checks, each lap over the records checks the
-ledgers with a fragment that has ended since the last lap, and the ledgers that were closed since.
+All ledgers are checked once a week. Between these checks, the machine walks over all records, in
+*laps*. A lap checks the ledgers that were closed, or in which a fragment ended, since the last lap.
 Bookies that list no entries are left to the digest check, which reads them.
 
-Between two laps, rounds look again at the copies that are unknown.
+Between two laps, rounds check unknown copies again.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ReplicaCheck(CheckMachine):
     """Walks over all records, and checks the ledgers that are due."""
 
     def __init__(self, unknown: UnknownCopies, settings: ReplicaSettings | None = None) -> None:
-        """A check that begins now. `unknown` is shared with the digest check."""
+        """A check that begins now. The digest check uses the same `unknown`."""
         super().__init__()
         self._unknown = unknown
         self._settings = settings or ReplicaSettings()
@@ -137,7 +137,7 @@ class ReplicaCheck(CheckMachine):
             record = newest
 
     def _holes_of(self, record: LedgerRecord, registered: frozenset[str]) -> Steps[list[FoundHole]]:
-        """Compare the lists of all registered members. Unregistered ones have marks instead."""
+        """Compare the lists of the registered members. The other members have marks."""
         lists: dict[str, Sequence[tuple[int, int]]] = {}
         for bookie_id in members_of(record.metadata):
             if bookie_id not in registered:
@@ -161,7 +161,7 @@ class ReplicaCheck(CheckMachine):
         silent: Counter[str] = Counter()
         for copy in self._unknown.pending:
             if silent[copy.bookie_id] == SILENT_MAX:
-                continue  # the next round begins with the copies that this one left out
+                continue  # the next round begins with the copies that this round left out
             record = yield from self._load(copy.ledger_id)
             if (
                 record is None
@@ -210,7 +210,7 @@ class ReplicaCheck(CheckMachine):
 
 
 def shape_of(metadata: LedgerMetadata) -> int:
-    """A number that changes when a fragment ends or the ledger is closed; 0 without ended ones."""
+    """A number that changes when a fragment or the ledger ends; 0 if no fragment has ended."""
     return 2 * (len(metadata.fragments) - 1) + metadata.is_closed
 
 

@@ -1,7 +1,7 @@
 """Which copies a bookie must hold, and which of them a list of its entries lacks.
 
-The whole list is compared. The first and the last entry are not enough: a bookie that was busy may
-lack an entry between them (AUTORECOVERY.md#N10).
+The whole list is compared. A check of the first and the last entry is not enough, because a bookie
+that was busy may lack an entry between them (AUTORECOVERY.md#N10).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def confirmed_fragments(metadata: LedgerMetadata) -> Iterator[tuple[Fragment, int]]:
     """Yield the fragments whose entries are all confirmed, each with the id after its last entry.
 
-    Of a ledger that is not closed, the last fragment is left out. Of a closed one, entries after
-    the last one are left out, because no reader needs them.
+    If the ledger is not closed, its last fragment is omitted. If the ledger is closed, entries
+    after its last entry are omitted, because no reader needs them.
     """
     fragments = metadata.fragments
     ends = [(one, following.first_entry_id) for one, following in pairwise(fragments)]

@@ -1,8 +1,8 @@
-"""Copies of which it is unknown whether they are there (AUTORECOVERY.md#N12).
+"""Copies whose presence is unknown (AUTORECOVERY.md#N12).
 
-A bookie that does not answer, or that may have lost records, proves nothing about its copies. Only
-if this lasts for an hour, the copies count as missing. The time is counted in rounds, each of which
-begins at least `ROUND_MS` after the last one. So no clock is needed.
+If a bookie does not answer, or may have lost records, it is unknown whether it has its copies.
+After an hour in this state, the copies count as missing. The hour is counted in rounds. Each round
+begins at least `ROUND_MS` after the round before, so no clock is needed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class UnknownCopy:
 
 
 class UnknownCopies:
-    """At most `UNKNOWN_MAX` copies. Further ones are left to the next check."""
+    """At most `UNKNOWN_MAX` copies. The next check finds the others."""
 
     def __init__(self) -> None:
         self._rounds: dict[UnknownCopy, int] = {}
@@ -39,12 +39,12 @@ class UnknownCopies:
         return tuple(self._rounds)
 
     def note(self, copy: UnknownCopy) -> None:
-        """A check did not learn about this copy."""
+        """Add a copy whose presence a check could not determine."""
         if len(self._rounds) < UNKNOWN_MAX:
             self._rounds.setdefault(copy, 0)
 
     def still(self, copy: UnknownCopy) -> bool:
-        """A round did not learn about it either. Return whether it counts as missing now."""
+        """Count a round without an answer. Return whether the copy now counts as missing."""
         rounds = self._rounds.pop(copy, 0) + 1
         if rounds < ROUNDS:
             self._rounds[copy] = rounds  # after the others, which the next round looks at first

@@ -1,7 +1,8 @@
 """Copies the entries of one index to a bookie: parts of `LedgerReplication`, as generators.
 
 Reads and adds overlap: while a run is added, the next run is read. A run has consecutive entries of
-one source. Entries of a striped ledger are read one by one, because no bookie has them in a row.
+one source. Entries of a striped ledger are read one by one, because no bookie has consecutive
+entries.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class RecordChangedError(Exception):
 
 @dataclass(slots=True)
 class Copied:
-    """What one index got.
+    """The copies that one index received.
 
     Attributes:
         connections: Numbers of the connections that carried the adds.
@@ -90,11 +91,12 @@ class Copied:
 
 @dataclass(slots=True)
 class Sources:
-    """Where the entries of a ledger can be read in this pass.
+    """The bookies from which this pass can read the entries of a ledger.
 
     Attributes:
         lists: The lists of the members. They only order the sources.
-        away: Bookies that are not registered, or did not answer a read of this pass, with the code.
+        away: Bookies that get no reads, each with the reason: not registered, or no answer to a
+            read of this pass.
         registered: The registered bookies.
     """
 
@@ -214,7 +216,7 @@ class CopyRun:
     def _read_singles(
         self, fragment: Fragment, ids: Sequence[int], suspects: list[int]
     ) -> Steps[None]:
-        """Read entries together, each from its best source; the others one by one."""
+        """Read entries together, each from its best source; after failures, one by one."""
         firsts: list[tuple[int, str]] = []
         for entry_id in ids:
             names = self._sources.of(self._metadata, fragment, entry_id)
@@ -259,7 +261,7 @@ class CopyRun:
         return reply.code is Code.OK and bool(reply.copies)
 
     def _with_add(self, *reads: ReadCopies) -> Steps[list[CopiesRead]]:
-        """Send reads together with the add of the pending run; return the replies to the reads."""
+        """Send reads together with the add of the pending run. Return the replies to the reads."""
         if not self._pending:
             replies = (yield reads) if reads else []
             return list(replies)
@@ -280,7 +282,7 @@ class CopyRun:
         self.size_bytes += sum(len(one.stored) for one in copies)
 
     def _settle(self, fragment: Fragment, suspects: Sequence[int]) -> Steps[None]:
-        """Read entries again that no source returned, twice around a sync (AUTORECOVERY.md#X8)."""
+        """Read missing entries twice more, before and after a sync (AUTORECOVERY.md#X8)."""
         before: dict[int, dict[str, Code]] = {}
         for entry_id in suspects:
             before[entry_id] = yield from self._ask_all(fragment, entry_id)
@@ -325,7 +327,7 @@ def is_denial(code: Code) -> bool:
 def is_settled(entries: UnreadableEntries, registered: frozenset[str]) -> bool:
     """Whether every registered bookie of the write set denied the entries, or has damaged copies.
 
-    Otherwise a later attempt may read them.
+    If the result is False, a later attempt may be able to read the entries.
     """
     return all(
         is_denial(code) or code is Code.DIGEST_MISMATCH

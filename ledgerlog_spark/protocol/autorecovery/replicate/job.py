@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ledgerlog_spark.model import (
@@ -60,11 +60,7 @@ from ledgerlog_spark.protocol.autorecovery.replicate.needs import (
     members_to_list,
     missing_runs,
 )
-from ledgerlog_spark.protocol.autorecovery.replicate.ranges import (
-    joined,
-    lacking_runs,
-    replaced,
-)
+from ledgerlog_spark.protocol.autorecovery.replicate.ranges import joined, lacking_runs, replaced
 from ledgerlog_spark.protocol.autorecovery.replicate.targets import choose_target
 from ledgerlog_spark.protocol.autorecovery.replicate.unreadable import as_ranges
 from ledgerlog_spark.protocol.ledger.messages import (
@@ -87,9 +83,10 @@ class ReplicationSettings:
     Attributes:
         grace_ms: Time that the writer of an open ledger gets to replace a lost bookie, and that a
             recovery gets to make progress.
-        quiet_ms: An open ledger without a spare is closed after this time without an entry.
-        passes_max: Number of passes, each of which made progress or met a conflict.
-        conflicts_max: Number of passes without progress.
+        quiet_ms: If no spare bookie exists, an open ledger is closed after this time without an
+            entry.
+        passes_max: Maximum number of passes.
+        conflicts_max: Maximum number of passes without progress.
         targets_max: Number of bookies that are tried for an index in one pass.
         splits_max: Number of holes around which a fragment is split in one write.
     """
@@ -200,10 +197,13 @@ class LedgerReplication:
             replaced_before, failed = self._replaced, None
             if needs.items:
                 failed = yield from self._work(needs)
+                is_stuck = failed is not None and failed[0] is not JobOutcome.CONFLICTS
+                if needs.mends_last and is_stuck and self._replaced == replaced_before:
+                    failed = yield from self._mend_last()
             elif needs.mends_last:
                 failed = yield from self._mend_last()
             elif needs.waits_for:
-                return JobOutcome.WAITING, _as_text(needs.waits_for)
+                return JobOutcome.WAITING, needs.reason
             else:
                 return (yield from self._finish(JobOutcome.HEALED))
             if self._replaced != replaced_before:
@@ -256,7 +256,7 @@ class LedgerReplication:
     def _work(self, needs: LackingByLists) -> Steps[tuple[JobOutcome, str] | None]:
         """Work on all needs. Return how the first one failed; None if all succeeded.
 
-        A fragment that the pass has changed has its other needs in the next pass.
+        If the pass has changed a fragment, the next pass handles the other needs of this fragment.
         """
         failed: tuple[JobOutcome, str] | None = None
         changed: set[int] = set()
@@ -313,7 +313,7 @@ class LedgerReplication:
         return self._failure_of(copied)
 
     def _probe(self, need: LackingCopies) -> Steps[list[EntryRange]]:
-        """Read which entries a member holds that cannot list them."""
+        """Read the entries of a member that cannot list them."""
         held: list[EntryRange] = []
         first, end = need.fragment.first_entry_id, need.end
         for low, high in lacking_runs(self._record.value.quorum, need.index, first, end, ()):
@@ -370,7 +370,7 @@ class LedgerReplication:
         returned stay with the old member.
 
         Raises:
-            TargetError: The target did not take or keep a copy.
+            TargetError: The target did not store a copy, or lost it.
         """
         metadata = self._record.value
         (listed,) = yield (ListEntries(target),)
@@ -403,16 +403,14 @@ class LedgerReplication:
     def _require_held(
         self, need: LackingCopies, target: str, copied: Copied, *, can_list: bool
     ) -> Steps[None]:
-        """Force, then list. A bookie without lists must have kept its connection throughout.
-
-        Entries that were given up are listed, but cannot be read to force.
-        """
+        """Force and then list the entries. Without lists, the connection must be the same."""
         metadata = self._record.value
         if not can_list:
             if len(copied.connections) > 1:
                 raise TargetError(target, Code.UNAVAILABLE)
             return
-        entry_id = next(self._owed_except(need, joined([*copied.holes, *copied.given_up])), None)
+        absent = joined([*copied.holes, *copied.given_up])  # reads of these force nothing
+        entry_id = next(self._owed_except(need, absent), None)
         if entry_id is None:
             return
         (forced,) = yield (ForceEntries(target, entry_id),)
@@ -442,7 +440,7 @@ class LedgerReplication:
         return JobOutcome.CONFLICTS, f"the write of the record: {written.outcome.value}"
 
     def _failure_of(self, copied: Copied) -> tuple[JobOutcome, str] | None:
-        """Why an index lacks entries; None if all were copied. Unreadable ones are reported."""
+        """Why an index lacks entries; None if all were copied. Unreadable entries are reported."""
         if not copied.unreadable:
             is_cut = (JobOutcome.WAITING, "too many reads failed; the next attempt goes on")
             return is_cut if copied.is_cut else None
@@ -476,10 +474,7 @@ class LedgerReplication:
         return None
 
     def _has_waited(self) -> bool:
-        """Whether the last fragment is the same as before the grace.
-
-        A recovery has also made no step since then.
-        """
+        """Whether the last fragment, and a recovery, have not changed during the grace."""
         before, now = self._waited_at, self._record
         if before is None or before.value.state is not now.value.state:
             return False
@@ -501,7 +496,3 @@ class LedgerReplication:
                 return False
             taken.add(spare)
         return True
-
-
-def _as_text(waits_for: Mapping[str, str]) -> str:
-    return "; ".join(f"{name} {why}" for name, why in list(waits_for.items())[:3])

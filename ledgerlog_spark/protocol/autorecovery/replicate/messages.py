@@ -63,8 +63,8 @@ class Task:
         version: The version of the note, or of the mark, before the lock was taken.
         lost: Of a mark: the bookies that were lost.
         damaged: Of holes: the copies that are damaged. Missing copies are found by lists.
-        moves: Of moves: the bookie that must not be named any more, with the first entry of the
-            fragment, or `WHOLE_LEDGER`.
+        moves: Of moves: each bookie that must be replaced, with the first entry of the fragment, or
+            `WHOLE_LEDGER`.
     """
 
     queue: TaskQueue
@@ -85,7 +85,7 @@ class Copy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Shows that a bookie is the same one, with the same directories. The machine only keeps it."""
+    """The cookie and the directories of a bookie. The machine only passes it on."""
 
     bookie_id: str
     token: object
@@ -96,7 +96,7 @@ class UnreadableEntries:
     """Consecutive entries that no bookie returned.
 
     Attributes:
-        is_lost: Whether every bookie of the write set denied them twice, around a sync.
+        is_lost: Whether every bookie of the write set denied them twice: before and after a sync.
         answers: Pairs of a bookie and its answer.
     """
 
@@ -107,7 +107,7 @@ class UnreadableEntries:
 
 
 class JobOutcome(Enum):
-    """Why a job ended. `HEALED` and `DELETED` end the task, the others are tried again."""
+    """Why a job ended. After `HEALED` and `DELETED`, the task ends; otherwise it is tried again."""
 
     HEALED = "healed"
     DELETED = "the ledger does not exist"
@@ -154,7 +154,7 @@ class TakeLock:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseLock:
-    """Give the lock back: `LockReleased`."""
+    """Release the lock: `LockReleased`."""
 
     request: int = 0
 
@@ -176,7 +176,7 @@ class ListEntries:
 
 @dataclass(frozen=True, slots=True)
 class ForceEntries:
-    """Make all entries of the ledger durable that the bookie took before: `EntriesForced`.
+    """Sync all entries of the ledger that the bookie has received: `EntriesForced`.
 
     `entry_id` is an entry that the bookie holds.
     """
@@ -340,7 +340,7 @@ class RegisteredListed:
     Attributes:
         writable: Bookies that take new entries.
         read_only: Bookies that only serve reads, and recovery adds of their own entries.
-        places: Where bookies stand.
+        places: The places of the bookies.
         policy: The rules for targets.
     """
 
@@ -371,7 +371,7 @@ class EntriesListed:
 
 @dataclass(frozen=True, slots=True)
 class EntriesForced:
-    """OK: everything that the bookie took before is durable."""
+    """OK: all entries that the bookie received before are durable."""
 
     request: int
     code: Code
@@ -426,7 +426,7 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class QuietMeasured:
-    """For how long, as far as this worker has seen; 0 if it is unknown."""
+    """Time without an entry since this worker first looked; 0 if it is unknown."""
 
     request: int
     quiet_ms: int
@@ -443,7 +443,7 @@ class FloorRead:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRecovered:
-    """None: the ledger is closed. Otherwise why it is not."""
+    """None if the ledger is closed; otherwise the reason why it is not closed."""
 
     request: int
     failure: Failure | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 
 from ledgerlog_spark.model import Code, Fragment, LedgerMetadata
 from ledgerlog_spark.protocol.autorecovery.replicate.messages import (
@@ -59,13 +60,19 @@ class LackingByLists:
 
     Attributes:
         items: The needs, in the order of the fragments.
-        waits_for: Members about which nothing is known now: the ledger is not known to be whole.
+        waits_for: Members whose entries are unknown at present, so it is unknown whether the ledger
+            is whole.
         mends_last: Whether the last fragment of a ledger that is not closed names a lost bookie.
     """
 
     items: list[LackingCopies] = field(default_factory=list)
     waits_for: dict[str, str] = field(default_factory=dict)
     mends_last: bool = False
+
+    @property
+    def reason(self) -> str:
+        """A text for operators: what the pass waits for."""
+        return "; ".join(f"{name} {why}" for name, why in islice(self.waits_for.items(), 3))
 
 
 def members_to_list(
@@ -92,8 +99,9 @@ def find_needs(
 ) -> LackingByLists:
     """Compare the record with the lists of its members (AUTORECOVERY.md#X4).
 
-    `settled` are members, each with the first entry of a fragment, whose damaged copies the job has
-    written, or whose copies it has read because they have no list.
+    `settled` contains members, each with the first entry of a fragment, that the job has already
+    handled: it has written their damaged copies, or has read their copies because they have no
+    list.
     """
     found = LackingByLists()
     for fragment, end in healable_fragments(metadata):
@@ -119,7 +127,7 @@ def _look_at_last(
 ) -> None:
     """Look at the last fragment of a ledger that is not closed.
 
-    A registered bookie never causes a fence. The writer replaces a bookie that must go.
+    A registered bookie never causes a fence. If it must be replaced, the writer does this.
     """
     for name in last.ensemble:
         if is_registered(registered, name):
@@ -168,14 +176,14 @@ def has_gap(
     ranges: Sequence[EntryRange],
     holes: Sequence[EntryRange] = (),
 ) -> bool:
-    """Whether ranges of held entries lack an entry of the stripe that is in no hole."""
+    """Whether an entry of the stripe is neither in a held range nor in a hole."""
     first, end = need.fragment.first_entry_id, need.end
     held = sorted((*ranges, *holes))
     return any(lacking_runs(metadata.quorum, need.index, first, end, held))
 
 
 def damaged_runs(metadata: LedgerMetadata, task: Task, need: LackingCopies) -> Iterator[EntryRange]:
-    """Yield the runs of a member's stripe that the task calls damaged."""
+    """Yield the runs of a member's stripe that are damaged according to the task."""
     first, end = need.fragment.first_entry_id, need.end
     for one in task.damaged:
         is_here = one.bookie_id in ("", need.member)
@@ -193,7 +201,7 @@ def missing_runs(
     """Yield the runs that a bookie must get, so that it holds the whole stripe of an index."""
     damaged = sorted(need.damaged)
     first, end = need.fragment.first_entry_id, need.end
-    # Damaged copies count as not held.
+    # Damaged copies count as missing.
     intact: list[EntryRange] = []
     for low, high in held:
         inside = max(low, first), min(high, end - 1)

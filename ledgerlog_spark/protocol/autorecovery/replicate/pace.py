@@ -1,11 +1,16 @@
 """The byte rate of a worker: a token bucket, which slows down while its targets are slow.
 
-The host passes the time. All times are of its monotonic clock.
+The adds of a worker delay each other, above all those to one target. So the time of an add is
+compared by the bytes that were in flight when it was sent. The host passes the time. All times are
+of its monotonic clock.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 SLOWER_FACTOR = 2.0
 """Targets are slow if their newest adds take this many times the usual time."""
@@ -17,10 +22,55 @@ USUAL_WEIGHT = 0.01
 GROWTH = 1.02
 """While targets are slow, their usual time rises by this factor a second, so the slowness of a
 cluster that stays slower counts as usual after some minutes."""
+FIRST_ADDS = 32
+"""The usual time is the mean of this number of adds. Before that, no target counts as slow."""
 FIXED_BYTES = 64 << 10
-"""An add takes at least the time of so many bytes: small and large runs are compared by this."""
+"""An add takes at least the time of this number of bytes, so runs of all sizes are compared."""
 UNLIMITED_RATE_MIN = 1 << 20
 """Without a limit, bytes per second that are always copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddLoad:
+    """Bytes of all adds in flight when an add was sent, with its own bytes.
+
+    Attributes:
+        target_bytes: Bytes in flight to its target.
+        total_bytes: Bytes in flight to all targets.
+    """
+
+    target_bytes: int
+    total_bytes: int
+
+
+@dataclass(slots=True)
+class UsualTime:
+    """The usual time and the newest time of adds, each divided by a number of bytes in flight."""
+
+    _usual_ms: float = 0.0
+    _newest_ms: float = 0.0
+    _count: int = 0
+    _grown_ms: float = 0.0
+
+    def note(self, duration_ms: float, in_flight_bytes: int, now_ms: float) -> None:
+        """Note an add. The usual time follows slowly; it rises while adds are slow."""
+        taken_ms = duration_ms * FIXED_BYTES / (FIXED_BYTES + in_flight_bytes)
+        self._count += 1
+        if self._count <= FIRST_ADDS:
+            self._usual_ms += (taken_ms - self._usual_ms) / self._count
+            self._newest_ms = self._usual_ms
+            return
+        self._newest_ms += NEWEST_WEIGHT * (taken_ms - self._newest_ms)
+        if not self.is_slow:
+            self._usual_ms += USUAL_WEIGHT * (taken_ms - self._usual_ms)
+        elif now_ms - self._grown_ms >= STEP_MS:
+            self._usual_ms *= GROWTH
+            self._grown_ms = now_ms
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the newest adds take much longer than usual."""
+        return self._newest_ms > SLOWER_FACTOR * self._usual_ms
 
 
 @dataclass(slots=True)
@@ -35,14 +85,14 @@ class CopyPace:
     bytes_per_second_max: int = 0
     factor: float = 1.0
     _due_ms: float = 0.0
-    _usual_ms: float = 0.0
-    _newest_ms: float = 0.0
+    _by_target: UsualTime = field(default_factory=UsualTime)
+    _by_total: UsualTime = field(default_factory=UsualTime)
+    _in_flight: Counter[str] = field(default_factory=Counter)  # bytes by target
     _changed_ms: float = 0.0
     _measured: float = 0.0  # bytes per second, without a limit
     _measured_from_ms: float = 0.0
     _measured_bytes: int = 0
     _taken_ms: float = 0.0
-    _grown_ms: float = 0.0
 
     def take(self, size_bytes: int, now_ms: float) -> float:
         """Take bytes from the bucket. Return for how long to wait before the next copy, in ms."""
@@ -59,24 +109,35 @@ class CopyPace:
             return self.bytes_per_second_max * self.factor
         return max(UNLIMITED_RATE_MIN, self._measured * self.factor) if self.factor < 1 else 0.0
 
-    def add_took(self, duration_ms: float, now_ms: float, size_bytes: int = 0) -> None:
-        """Note how long a target took for an add. Halve the rate while targets are slow."""
-        taken_ms = duration_ms * FIXED_BYTES / (FIXED_BYTES + size_bytes)
-        if not self._usual_ms:
-            self._usual_ms = self._newest_ms = taken_ms
-            return
-        self._newest_ms += NEWEST_WEIGHT * (taken_ms - self._newest_ms)
-        is_slow = self._newest_ms > SLOWER_FACTOR * self._usual_ms
-        if not is_slow:
-            self._usual_ms += USUAL_WEIGHT * (taken_ms - self._usual_ms)
-        elif now_ms - self._grown_ms >= STEP_MS:
-            self._usual_ms *= GROWTH
-            self._grown_ms = now_ms
+    @contextmanager
+    def adding(self, target: str, size_bytes: int) -> Iterator[AddLoad]:
+        """Count the bytes of an add as in flight while the block runs."""
+        self._in_flight[target] += size_bytes
+        try:
+            yield AddLoad(self._in_flight[target], self._in_flight.total())
+        finally:
+            self._in_flight[target] -= size_bytes
+            if not self._in_flight[target]:
+                del self._in_flight[target]
+
+    def add_took(self, duration_ms: float, now_ms: float, load: AddLoad) -> None:
+        """Note how long a target took for an add. Halve the rate while targets are slow.
+
+        They are slow if the adds are slow for the bytes in flight to their target, and also for
+        the bytes in flight to all targets. The first one alone may mean that the worker itself is
+        busy with other targets, and the second one alone that it uses fewer targets than before.
+        """
+        self._by_target.note(duration_ms, load.target_bytes, now_ms)
+        self._by_total.note(duration_ms, load.total_bytes, now_ms)
+        is_slow = self._by_target.is_slow and self._by_total.is_slow
         if now_ms - self._changed_ms >= STEP_MS:
             before = self.factor
             self.factor = max(FACTOR_MIN, before / 2) if is_slow else min(1.0, 2 * before)
             if self.factor != before:
                 self._changed_ms = now_ms
+            if before >= 1 and self.factor < 1 and not self._measured:
+                elapsed_ms = max(1.0, now_ms - self._measured_from_ms)
+                self._measured = 1e3 * self._measured_bytes / elapsed_ms
 
     def _measure(self, size_bytes: int, now_ms: float) -> None:
         """Measure the rate without a limit, from which the rate of a slow target is derived.

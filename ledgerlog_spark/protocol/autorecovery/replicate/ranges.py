@@ -1,4 +1,4 @@
-"""Runs of entry ids: what an index owns, what a list lacks, and how a fragment is split.
+"""Runs of entry ids: the stripe of an index, the gaps of a list, and the parts of a fragment.
 
 A run is a pair of the first and the last id, both inclusive. Runs are generated one by one, so a
 ledger of millions of entries needs no memory for each entry.
@@ -17,9 +17,9 @@ from ledgerlog_spark.protocol.ledger.quorum import owns
 def healable_fragments(metadata: LedgerMetadata) -> list[tuple[Fragment, int]]:
     """The fragments that a worker may change, each with the entry after its last entry.
 
-    Of a ledger that is not CLOSED, the last fragment is left out: its entries may not be confirmed.
-    Of a CLOSED one, copies after the last entry are left over, so a fragment may have no entry
-    (AUTORECOVERY.md#X3).
+    If the ledger is not CLOSED, its last fragment is omitted, because its entries may not be
+    confirmed. If the ledger is CLOSED, entries after its last entry do not count, so a fragment may
+    have no entry (AUTORECOVERY.md#X3).
     """
     fragments = metadata.fragments
     ends = [(one, following.first_entry_id) for one, following in pairwise(fragments)]
@@ -101,7 +101,7 @@ def replaced(
 ) -> LedgerMetadata:
     """The metadata in which `target` takes an index of a fragment, except for the holes.
 
-    The fragment is split around the holes, so that only they keep the old bookie
+    The fragment is split around the holes, so that the old bookie stays only in the holes
     (AUTORECOVERY.md#X8).
 
     Args:

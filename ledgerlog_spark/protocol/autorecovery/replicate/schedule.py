@@ -45,7 +45,7 @@ class TaskSchedule:
                 yield key
 
     def next_due_ms(self, keys: Iterable[TaskKey]) -> float | None:
-        """When the first of these tasks is due that failed and whose ledger has no job; or None."""
+        """When the next failed task without a job is due; None without such a task."""
         failed = (self._failed.get(key) for key in keys if key[1] not in self._running)
         return min((one.due_ms for one in failed if one is not None), default=None)
 
@@ -56,7 +56,7 @@ class TaskSchedule:
             queue: The queue.
             after: Only ledgers above this id were looked for.
             last: Only ledgers up to this id were looked for; None: up to the end of the queue.
-            found: The ledgers that the queue has between them.
+            found: The ledgers of the queue in this range of ids.
         """
         kept = {(queue, ledger_id) for ledger_id in found}
         gone = [
@@ -77,7 +77,8 @@ class TaskSchedule:
     def end(self, key: TaskKey, outcome: JobOutcome | None, now_ms: float) -> int:
         """A job has ended; `outcome` is None if it was dropped. Return its failures in a row.
 
-        A ledger that another worker has is no failure. It is looked at again after the first pause.
+        If another worker has the ledger, this is no failure, and the task is due after the first
+        pause.
         """
         self._running.discard(key[1])
         if outcome is None or outcome.ends_task:

@@ -19,9 +19,9 @@ def choose_target(
 ) -> str | None:
     """The bookie that takes an index of a fragment; None if no bookie may.
 
-    The order of preference depends only on the ledger, the fragment, the index and the bookie. So a
-    worker that continues after the death of another one chooses the same target, which holds the
-    copies that the dead worker made.
+    The order of preference depends only on the ledger, the fragment, the index and the bookie. So
+    if a worker dies, its successor chooses the same target, which holds the copies that the dead
+    worker made.
     """
     free = [
         name

@@ -1,4 +1,4 @@
-"""What a machine must know of the vacation of a bookie. The host reads it from a node."""
+"""The part of a vacation that its machine needs. The host reads it from a node."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class VacationOutcome(Enum):
 
     OK = "ok"
     CONFLICT = "conflict"  # another process wrote or deleted a node of the transaction
-    UNKNOWN = "unknown"  # the store is away; the write may have happened
+    UNKNOWN = "unknown"  # the store is unavailable; the write may have happened
 
 
 class VacationEnd(Enum):
@@ -69,9 +69,9 @@ class QueueMoves:
 
 @dataclass(frozen=True, slots=True)
 class CountMoves:
-    """Count the notes of ledgers that wait to be moved from the bookie. The reply: `MovesCounted`.
+    """Count the ledgers whose move from the bookie is pending. The reply is `MovesCounted`.
 
-    The count may be stale, because it decides only when the ledgers are walked again.
+    The count may be stale, because only the time of the next walk depends on it.
     """
 
     request: int
@@ -147,7 +147,7 @@ class LedgersWalked:
     request: int
     ledgers: Sequence[tuple[int, LedgerMetadata]]
     is_last: bool  # whether there is no ledger after these
-    unreadable: Sequence[int] = ()  # ledgers between them whose metadata cannot be read
+    unreadable: Sequence[int] = ()  # ledgers in this range whose metadata cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class PauseOver:
 
 @dataclass(frozen=True, slots=True)
 class VacateFailed:
-    """A request failed: the store is away, or a node cannot be read."""
+    """A request failed: the store is unavailable, or a node cannot be read."""
 
     request: int
 

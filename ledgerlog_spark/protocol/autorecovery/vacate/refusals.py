@@ -22,7 +22,7 @@ Shape = tuple[Quorum, tuple[str, ...]]
 
 @dataclass(slots=True)
 class Holdings:
-    """What the ledgers of a cluster have on one bookie.
+    """The ledgers of a cluster that name one bookie, and their bytes on it.
 
     Attributes:
         bookie_id: The bookie.
@@ -62,8 +62,8 @@ class Surroundings:
         known: Ids of all bookies that have a cookie.
         registered: Ids of the registered bookies.
         writable: Ids of the bookies that accept new entries.
-        free_bytes: Free bytes of each writable bookie; None if they are not known.
-        others: Ids of other bookies with a vacation that is not over.
+        free_bytes: Free bytes of each writable bookie; None if they are unknown.
+        others: Ids of other bookies whose vacation has not ended.
         bookies: Places of all bookies.
         policy: The rules of placement.
     """
@@ -82,7 +82,7 @@ class Surroundings:
         return tuple(name for name in self.writable if name != bookie_id)
 
     def free_elsewhere(self, bookie_id: str) -> int | None:
-        """The free bytes of all targets; None if they are not known of each."""
+        """The free bytes of all targets; None if they are unknown for one of them."""
         free = [self.free_bytes.get(name) for name in self.targets(bookie_id)]
         known = [one for one in free if one is not None]
         return sum(known) if len(known) == len(free) else None

@@ -33,7 +33,8 @@ class Speed:
     def note(self, now_s: float, ledgers_left: int, bytes_left: int) -> VacatingRate:
         """Add a measurement, and return the rate.
 
-        If the numbers have risen, because another walk found more, older measurements are dropped.
+        If another walk found more ledgers, the numbers increase. Older measurements are then
+        dropped.
         """
         last = self._samples[-1] if self._samples else None
         if last is not None and (ledgers_left > last[1] or bytes_left > last[2]):

@@ -1,8 +1,9 @@
 """Moves the copies of one bookie away, until no ledger names it.
 
 The machine walks through all ledgers and queues a move of each ledger that names the bookie. The
-replication workers take these moves. A walk that finds no name ends the vacation, but only a walk
-that began after all lists of writable bookies without this bookie were surely refreshed
+replication workers take these moves. Clients may use lists of writable bookies that are old and
+still contain this bookie. So the machine waits until all these lists were certainly refreshed. A
+walk that begins after this wait, and finds no ledger that names the bookie, ends the vacation
 (AUTORECOVERY.md#Y6).
 
 Two hosts may run this machine for the same vacation. Each write compares the version, and a move
@@ -29,8 +30,9 @@ class VacatingSettings:
     """Times of a vacation, in ms.
 
     Attributes:
-        quiet_ms: Time from the first sight of a bookie that is not writable to the walk that may
-            end the vacation. It is longer than the age of any list of writable bookies.
+        quiet_ms: Time from the first look that finds the bookie not writable to the begin of the
+            walk that may end the vacation. It is longer than the age of any list of writable
+            bookies.
         poll_ms: Time between two looks at the bookie and the moves.
         walk_ms: Time after which the ledgers are walked again although moves are left.
     """
@@ -79,7 +81,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         self.settings = settings or VacatingSettings()
         self._numbers = RequestNumbers()
         self._pending = 0  # the request that the machine waits for
-        # runs since this registration of the bookie was first seen, which is not writable
+        # runs since the bookie was first seen with its present registration, and not writable
         self._quiet_timer = 0
         self._is_quiet = False
         self._registration: int | None = None
@@ -171,7 +173,8 @@ class Vacating(TableMachine[m.Event, m.Effect]):
             if not metadata.is_closed and bookie_id in metadata.last_fragment.ensemble:
                 walk.blocked_count += 1
                 walk.blocked += [ledger_id] if len(walk.blocked) < BLOCKED_MAX else []
-        # Ledgers that cannot be read may name the bookie, so they count and get a move too.
+        # Ledgers whose metadata cannot be read may name the bookie. So they count, and get a move
+        # too.
         walk.ledgers += len(event.unreadable)
         walk.blocked_count += len(event.unreadable)
         walk.unreadable = [*walk.unreadable, *event.unreadable][:BLOCKED_MAX]
@@ -249,7 +252,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         if event.request != self._pending:
             return []
         if event.outcome is not m.VacationOutcome.OK:
-            # Another process wrote the vacation, or this write has an unknown outcome.
+            # Another process wrote the vacation, or the outcome of this write is unknown.
             self._walk = None
             return self._pause()
         if self._walk is not None and self._may_end(self._walk):

@@ -1,10 +1,10 @@
 """Closes a ledger after its writer has died: fence, read forward, write back, close once.
 
-`LedgerRecovery` first marks the metadata IN_RECOVERY (PROTOCOL.md#C7). Then it fences the last
-ensemble, until the bookies that are not fenced contain no ack quorum. A `RecoveryTail` writes the
-entries after the largest LAC back to an ack quorum. Then the recovery closes the ledger at the last
-of these entries. Several recoveries may run at once: the first close wins, and the other recoveries
-accept its result (PROTOCOL.md#C13).
+`LedgerRecovery` first marks the metadata IN_RECOVERY (PROTOCOL.md#C7). Then it fences bookies of
+the last ensemble, until the other bookies are too few for an ack quorum. A `RecoveryTail` writes
+the entries after the largest LAC back to an ack quorum. Then the recovery closes the ledger at the
+last of these entries. Several recoveries may run at once: the first close wins, and the other
+recoveries accept its result (PROTOCOL.md#C13).
 
 An attempt that cannot decide is repeated from the beginning, within `RecoverySettings.retry`. If no
 attempt can decide, the metadata stays IN_RECOVERY, which is a legal final state. The floor is the

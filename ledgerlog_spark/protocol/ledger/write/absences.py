@@ -1,9 +1,9 @@
 """The absent bookies of a writer's ensemble, and when the writer tries them again.
 
 A bookie is *absent* if a fragment names it and the writer sends it nothing, because it does not
-answer and no other bookie can replace it (PROTOCOL.md#B20). It may be registered and still not
-answer, for example behind a partition. Each return begins a fragment, so after a return in vain the
-writer waits twice as long before the next one.
+answer and no other bookie can replace it (PROTOCOL.md#B20). A bookie may be registered and still
+not answer, for example during a network partition. Each return of a bookie begins a fragment. If
+the bookie then stores nothing, the writer doubles its wait before the next return.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Absences:
         self._pipeline = pipeline
         self._failed = failed
         self.returns: dict[int, int] = {}  # index -> returns since the bookie last stored an entry
-        self._lists_left: dict[int, int] = {}  # index -> lists with the bookie that are passed over
+        self._lists_left: dict[int, int] = {}  # index -> number of lists with the bookie to ignore
 
     def __bool__(self) -> bool:
         """Whether a bookie is absent."""
@@ -48,7 +48,7 @@ class Absences:
         return tuple(index for index in self._failed.indexes if index not in self)
 
     def leave_out(self, indexes: Iterable[int]) -> bool:
-        """Let failed bookies be absent, if the others are ack quorums. Return whether they are."""
+        """Make failed bookies absent if the others are ack quorums. Return whether this is so."""
         size = self._quorum.ensemble_size
         answering = sum(1 << index for index in range(size) if index not in self._failed.indexes)
         if not is_acknowledged(self._quorum, answering, 0, size):
@@ -58,18 +58,18 @@ class Absences:
         return True
 
     def make_room(self) -> None:
-        """If the window is full, keep nothing more for bookies that have no replacement."""
+        """If the window is full, stop keeping entries for bookies without a replacement."""
         if not self._pipeline.can_add:
             self.leave_out([index for index in self._failed.waiting if index not in self])
 
     def begin(self, index: int) -> None:
-        """Let the failed bookie at `index` be absent from now on."""
+        """Make the failed bookie at `index` absent."""
         self._pipeline.leave_out(index)
         returns = self.returns.get(index, 0)
         self._lists_left[index] = (1 << min(returns, DOUBLINGS_MAX)) - 1
 
     def is_due(self, index: int) -> bool:
-        """Whether the bookie at `index`, which is listed now, is tried now. Counts the list."""
+        """Count a list that contains the bookie at `index`. Return whether to try it now."""
         left = self._lists_left[index]
         self._lists_left[index] = max(0, left - 1)
         return left == 0

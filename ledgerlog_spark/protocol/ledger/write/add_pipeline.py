@@ -206,7 +206,7 @@ class AddPipeline:
         return MemberAnswer(index, self.ensemble[index], reply.code)
 
     def confirm(self) -> list[RunConfirmed]:
-        """Confirm runs in order until a run has no ack quorum. While paused, confirm no run."""
+        """Confirm runs in order until a run has no ack quorum; while paused, confirm nothing."""
         confirmed: list[RunConfirmed] = []
         while self._unconfirmed and not self.is_paused:
             pending = self._unconfirmed[0]

@@ -1,0 +1,45 @@
+"""Bounds the number of log lines about the same situation of many ledgers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+INTERVAL_SECONDS = 60.0
+KEYS_MAX = 100
+
+
+@dataclass(slots=True)
+class _Written:
+    at: float
+    left_out: int = 0
+
+
+class Seldom:
+    """Decides which lines are written: one a minute for each key. Call it in an event loop."""
+
+    def __init__(self) -> None:
+        self._written: dict[Hashable, _Written] = {}  # the oldest line first
+
+    def suffix(self, key: Hashable) -> str | None:
+        """Return the end of the line: how many lines were left out since the last one.
+
+        Args:
+            key: What the line is about. At most `KEYS_MAX` keys are kept.
+
+        Returns:
+            None: this line is left out too. "" if no line was left out.
+        """
+        now = asyncio.get_running_loop().time()
+        last = self._written.get(key)
+        if last is not None and now - last.at < INTERVAL_SECONDS:
+            last.left_out += 1
+            return None
+        self._written.pop(key, None)
+        self._written[key] = _Written(now)
+        if len(self._written) > KEYS_MAX:
+            del self._written[next(iter(self._written))]
+        if last is None or not last.left_out:
+            return ""
+        return f" (so do {last.left_out} other ledgers since the last such line)"
