@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from tests.fixtures.patience import until
 from tests.interop.healers import (
@@ -47,8 +48,8 @@ def _one_audits(stage: Stage) -> None:
     healers = stage.bookies.healers
     with healers.running(APACHE) as running:
         first = running[APACHE]
-        until(lambda: _auditors(healers) == [first.id], running.check)
         _votes(healers, 1, running)
+        until(lambda: _auditors(healers) == [first.id], running.check)
         ours = running.add(OUR_RECOVERY, healers.start(OUR_RECOVERY))
         _votes(healers, 2, running)
         expect(_auditors(healers), [first.id], "auditor while Apache's audits")
@@ -84,6 +85,14 @@ def _votes(healers: Healers, count: int, running: Running) -> None:
     finally:
         zookeeper.stop()
         zookeeper.close()
+
+
+def _votes_in(zookeeper: KazooClient) -> int:
+    """Number of votes. The first process that votes creates their directory."""
+    try:
+        return len(zookeeper.get_children("/ledgers/underreplication/auditorelection"))
+    except NoNodeError:
+        return 0
 
 
 def _switched(stage: Stage) -> None:
