@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import ledgerlog_spark as ll
 from ledgerlog_spark.client.blocking.client import BlockingClient
@@ -21,18 +22,19 @@ WITH_SPARE = Shape(3, 3, 2)
 
 
 def idle_leader() -> list[Scenario]:
-    """The scenario, on our bookies."""
+    """Scenarios with a leader that cannot replace the killed bookie, and with one that does.
+
+    Apache's worker fences both. It does not trust the last fragment of an open ledger before an
+    entry of this fragment has confirmed all earlier entries, and then looks at the bookies of the
+    fragment before it too (docs/INTEROP.md).
+    """
     return [
         Scenario(
             "apache's auto-recovery fences an idle leader, which goes on",
-            f"{EVERYWHERE} CRC32C",
-            _fenced,
-        ),
-        Scenario(
-            "a bookie of an idle leader is killed before apache's auto-recovery fences",
-            f"{WITH_SPARE} CRC32C",
-            _replaced,
-        ),
+            f"{shape} CRC32C",
+            partial(_fenced, shape=shape),
+        )
+        for shape in (EVERYWHERE, WITH_SPARE)
     ]
 
 
@@ -85,9 +87,8 @@ def _led(stage: Stage, shape: Shape) -> Iterator[_Led]:
     _compare(stage, led)
 
 
-def _fenced(stage: Stage) -> None:
-    """All bookies have the ledger, so nobody can replace the killed one."""
-    with _led(stage, EVERYWHERE) as led:
+def _fenced(stage: Stage, shape: Shape) -> None:
+    with _led(stage, shape) as led:
         ledger_id = led.ledger_id
         ours, java = (stage.clients.staying(kind) for kind in (OURS, JAVA))
         victim = ours.metadata(ledger_id)["fragments"][-1][1][0]
@@ -104,32 +105,6 @@ def _fenced(stage: Stage) -> None:
                 raise AssertionError(f"the leader still appends to ledger {ledger_id}")
         finally:
             stage.bookies.start(victim)
-
-
-def _replaced(stage: Stage) -> None:
-    """The leader replaces the killed bookie, and no fragment with it is fenced."""
-    with _led(stage, WITH_SPARE) as led:
-        ledger_id = led.ledger_id
-        ours, java = (stage.clients.staying(kind) for kind in (OURS, JAVA))
-        victim = ours.metadata(ledger_id)["fragments"][-1][1][0]
-        with stage.bookies.healers.running(APACHE) as running:
-            stage.bookies.kill(victim)
-            try:
-                until(
-                    lambda: (
-                        not any(
-                            victim in ensemble
-                            for _, ensemble in java.metadata(ledger_id)["fragments"]
-                        )
-                    ),
-                    running.check,
-                    HEALED_SECONDS_MAX,
-                )
-                expect(ours.metadata(ledger_id)["state"], "OPEN", "state of the leader's ledger")
-                led.append()
-                expect(led.ledger_id, ledger_id, "ledger of the leader")
-            finally:
-                stage.bookies.start(victim)
 
 
 def _compare(stage: Stage, led: _Led) -> None:

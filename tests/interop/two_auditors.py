@@ -77,9 +77,7 @@ def _votes(healers: Healers, count: int, running: Running) -> None:
     zookeeper.start()
     try:
         until(
-            lambda: (
-                len(zookeeper.get_children("/ledgers/underreplication/auditorelection")) == count
-            ),
+            lambda: _votes_in(zookeeper) == count,
             running.check,
         )
     finally:
