@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -20,13 +19,15 @@ from rich.table import Table
 
 from ledgerlog_spark.local.cluster import local_cluster
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess
-from tests.interop.apache_bookies import ApacheBookies, auto_recovery
+from tests.interop.apache_bookies import ApacheBookies
 from tests.interop.apache_tools import PULSAR as PULSAR_PROJECT
 from tests.interop.apache_tools import ApacheTools, SkippedError, apache_tools
 from tests.interop.bookie_in_limbo import bookie_in_limbo
 from tests.interop.bookie_loss import bookie_loss
 from tests.interop.client_process import COMMANDS, Clients
 from tests.interop.dying_writers import BATCHING, dying_writers
+from tests.interop.healers import Healers
+from tests.interop.healing import healing_on_apache, healing_on_ours
 from tests.interop.living_writers import living_writers
 from tests.interop.pulsar import PULSAR, pulsar
 from tests.interop.stage import (
@@ -86,6 +87,7 @@ class Run:
                 *living_writers(),
                 *bookie_loss(JAVA, (JAVA, OURS), (WHOLE, STRIPED)),
                 *bookie_in_limbo(),
+                *healing_on_ours(),
                 *version_3(),
             ],
         )
@@ -94,7 +96,7 @@ class Run:
             return
         with local_cluster(OUR_BOOKIES, self._directory / "ours") as cluster:
             uri = cluster.metadata_service_uri
-            bookies = OurBookies(cluster, partial(auto_recovery, self._tools, uri, self._directory))
+            bookies = OurBookies(cluster, Healers(self._tools, uri, self._directory))
             with self._clients(cluster.metadata_service_uri) as clients:
                 self._play("ledgerlog", bookies, clients, alone)
             if mixed:
@@ -126,7 +128,7 @@ class Run:
         tools = apache_tools(PULSAR_PROJECT)
         with local_cluster(OUR_BOOKIES, self._directory / "pulsar") as cluster:
             uri = cluster.metadata_service_uri
-            bookies = OurBookies(cluster, partial(auto_recovery, self._tools, uri, self._directory))
+            bookies = OurBookies(cluster, Healers(self._tools, uri, self._directory))
             clients = Clients({PULSAR: tools.broker(uri)}, self._directory)
             try:
                 self._play("ledgerlog", bookies, clients, scenarios)
@@ -141,6 +143,7 @@ class Run:
                 *dying_writers(((OURS, OURS), (OURS, JAVA), (JAVA, OURS))),
                 *living_writers(),
                 *bookie_loss(OURS, (OURS, JAVA), (WHOLE, STRIPED_OVER_THREE)),
+                *healing_on_apache(),
             ],
         )
         if not scenarios:

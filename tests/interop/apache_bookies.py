@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 
 from kazoo.client import KazooClient
 
 from tests.fixtures.ports import free_port
 from tests.interop.apache_tools import ApacheTools
+from tests.interop.healers import SHELL, Healers
 
 START_TIMEOUT_SECONDS = 90.0
 STOP_TIMEOUT_SECONDS = 10.0
@@ -44,54 +45,22 @@ dbStorage_rocksDB_blockCacheSize=8388608
 """
 
 
-AUTO_RECOVERY = """\
-metadataServiceUri={uri}
-zkTimeout=5000
-allowLoopback=true
-useV2WireProtocol=true
-httpServerEnabled=false
-lostBookieRecoveryDelay=0
-auditorPeriodicBookieCheckInterval=5
-openLedgerRereplicationGracePeriod=30000
-bookiePort={port}
-advertisedAddress=127.0.0.1
-"""
-
-
-@contextlib.contextmanager
-def auto_recovery(tools: ApacheTools, metadata_service_uri: str, directory: Path) -> Iterator[None]:
-    """Run Apache's auditor and worker in one process."""
-    settings = directory / "auto-recovery.conf"
-    uri = metadata_service_uri.replace("zk://", "zk+hierarchical://")
-    settings.write_text(AUTO_RECOVERY.format(uri=uri, port=free_port()))
-    main = "org.apache.bookkeeper.replication.AutoRecoveryMain"
-    with settings.with_suffix(".log").open("ab") as log:
-        process = subprocess.Popen(
-            tools.java(main, "-c", str(settings), heap_mib=256),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        yield
-        assert process.poll() is None, f"Apache's auto-recovery ended; its log is in {directory}"
-    finally:
-        process.kill()
-        process.wait()
-
-
 class ApacheBookies:
     """Bookies 0, 1, ... of one cluster, alternating between the two kinds of ledger storage.
 
     Every second bookie has a name as its id instead of host and port.
+
+    Attributes:
+        healers: Auto-recovery of either make.
     """
 
     def __init__(
         self, tools: ApacheTools, metadata_service_uri: str, directory: Path, *, count: int
     ) -> None:
         """Prepare the bookies, but start none."""
+        self.healers = Healers(tools, metadata_service_uri, directory)
         self._tools = tools
+        self._ports: dict[str, int] = {}
         self._uri = metadata_service_uri.replace("zk://", "zk+hierarchical://")
         self._zookeeper = metadata_service_uri.removeprefix("zk://").partition("/")[0]
         self._directory = directory
@@ -105,13 +74,17 @@ class ApacheBookies:
         """The registered bookie ids."""
         return tuple(self._settings)
 
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The ports of all bookies by their ids."""
+        return self._ports
+
     def format(self) -> None:
         """Make the nodes of a new cluster with Apache's own shell."""
         settings = next(iter(self._settings.values()))
-        shell = "org.apache.bookkeeper.bookie.BookieShell"
         with (self._directory / "format.log").open("wb") as log:
             subprocess.run(
-                self._tools.java(shell, "-conf", str(settings), "initnewcluster", heap_mib=256),
+                self._tools.java(SHELL, "-conf", str(settings), "initnewcluster", heap_mib=256),
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 check=True,
@@ -163,6 +136,7 @@ class ApacheBookies:
             text += f"bookieId={bookie_id}\n"
         settings.write_text(text)
         self._settings[bookie_id] = settings
+        self._ports[bookie_id] = port
 
     def _spawn(self, bookie_id: str) -> None:
         settings = self._settings[bookie_id]

@@ -33,17 +33,22 @@ class SkippedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A project of Apache, whose jars one of our programs calls."""
+    """A project of Apache, whose jars our programs call."""
 
     name: str
     pom: Path
-    program: Path
+    programs: tuple[Path, ...]
     size_mb: int
 
 
-BOOKKEEPER = Project("Apache BookKeeper", JAVA / "pom.xml", JAVA / "InteropClient.java", 95)
+BOOKKEEPER = Project(
+    "Apache BookKeeper",
+    JAVA / "pom.xml",
+    (JAVA / "InteropClient.java", JAVA / "AutoRecoveryPart.java"),
+    95,
+)
 PULSAR = Project(
-    "Apache Pulsar", JAVA / "pulsar" / "pom.xml", JAVA / "pulsar" / "PulsarBroker.java", 235
+    "Apache Pulsar", JAVA / "pulsar" / "pom.xml", (JAVA / "pulsar" / "PulsarBroker.java",), 235
 )
 
 
@@ -98,7 +103,7 @@ def apache_tools(project: Project = BOOKKEEPER) -> ApacheTools:
     jars = cache / f"jars-{_name(project.pom)}"
     if not jars.exists():
         _into(jars, lambda folder: _fetch(project, folder))
-    classes = cache / f"classes-{_name(project.pom, project.program, PAYLOADS)}"
+    classes = cache / f"classes-{_name(project.pom, *project.programs, PAYLOADS)}"
     if not classes.exists():
         _into(classes, lambda folder: _compile(javac, project, jars, folder))
     return ApacheTools(jars, classes)
@@ -145,7 +150,7 @@ def _compile(javac: str, project: Project, jars: Path, folder: Path) -> None:
     subprocess.run(
         [
             *(javac, "-nowarn", "-cp", f"{jars}/*", "-d", str(folder)),
-            *(str(project.program), str(PAYLOADS)),
+            *map(str, (*project.programs, PAYLOADS)),
         ],
         check=True,
     )

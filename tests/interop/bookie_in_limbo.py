@@ -6,6 +6,7 @@ import time
 from functools import partial
 
 from tests.interop.dying_writers import ENDLESS, recover
+from tests.interop.healers import APACHE
 from tests.interop.stage import (
     JAVA,
     OURS,
@@ -76,7 +77,7 @@ def _moved(stage: Stage) -> None:
         ledgers.append((ledger, last, length))
     named = [bookie for ledger, *_ in ledgers for bookie in ledger.created["fragments"][0][1]]
     dead, in_limbo = sorted(set(named), key=named.count)[-2:]
-    with bookies.auto_recovery():
+    with bookies.healers.running(APACHE):
         bookies.kill(dead)
         bookies.restore(in_limbo, copies[in_limbo])
         try:

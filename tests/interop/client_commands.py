@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import sys
 import threading
 from concurrent.futures import Future
@@ -170,6 +171,7 @@ def _bytes(word: str) -> bytes:
 
 def main() -> int:
     """Answer commands until standard input ends."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     with ll.connect(sys.argv[1]) as client:
         commands = Commands(client)
         say("ok ready")

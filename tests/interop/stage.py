@@ -7,14 +7,14 @@ import json
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from ledgerlog_spark.local.cluster import Cluster
 from tests.interop.client_process import ClientProcess, Clients, Got
+from tests.interop.healers import Healers
 from tests.interop.payload import Source
 
 JAVA, OURS = "java", "ours"
@@ -47,7 +47,17 @@ STRIPED_OVER_THREE = Shape(3, 2, 2)
 
 
 class Bookies(Protocol):
-    """Bookies of either kind that can be stopped and restarted."""
+    """Bookies of either kind that can be stopped and restarted.
+
+    Attributes:
+        healers: Auto-recovery of either make.
+    """
+
+    healers: Healers
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The ports of all bookies by their ids."""
 
     def kill(self, bookie_id: str) -> None:
         """SIGKILL."""
@@ -60,19 +70,22 @@ class OurBookies:
     """The bookies of a local cluster.
 
     Attributes:
-        auto_recovery: Runs Apache's auto-recovery in a `with` block.
+        healers: Auto-recovery of either make.
     """
 
-    def __init__(
-        self, cluster: Cluster, auto_recovery: Callable[[], AbstractContextManager[None]]
-    ) -> None:
+    def __init__(self, cluster: Cluster, healers: Healers) -> None:
         self._cluster = cluster
-        self.auto_recovery = auto_recovery
+        self.healers = healers
 
     @property
     def ids(self) -> tuple[str, ...]:
         """The registered ids."""
         return tuple(member.id for member in self._cluster.members.bookies)
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The ports of all bookies by their ids."""
+        return {member.id: member.port for member in self._cluster.members.bookies}
 
     def kill(self, bookie_id: str) -> None:
         """SIGKILL."""
