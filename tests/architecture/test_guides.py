@@ -73,8 +73,9 @@ def sources_of(module: str) -> str:
     """The text of a module, or of all modules of a package."""
     path = ROOT / module.replace(".", "/")
     files = [*path.rglob("*.py")] if path.is_dir() else [path.with_suffix(".py"), *SHARED]
-    if any("tests.sim.command import" in file.read_text() for file in files):
-        files.append(ROOT / "tests/sim/command.py")
+    for shared in ("command", "search"):
+        if any(f"tests.sim.{shared} import" in file.read_text() for file in files):
+            files.append(ROOT / f"tests/sim/{shared}.py")
     return "".join(file.read_text() for file in files)
 
 

@@ -42,6 +42,7 @@ class Cluster:
         self.registered = {"b0", "b1", "b3", "b4"}
         self.read_only: set[str] = set()
         self.unlisted: set[str] = set()  # cannot list
+        self.in_limbo: set[str] = set()
         self.accepted: set[int] = set()  # given up, so the host lists them for every bookie
         self.payloads: dict[tuple[str, int], bytes] = {}
         self.connections: dict[str, int] = {}
@@ -120,6 +121,8 @@ class Cluster:
     def listed(self, n: int, name: str) -> r.EntriesListed:
         if name in self.unlisted:
             return r.EntriesListed(n, Code.BAD_REQUEST, (), self.given_up)
+        if name in self.in_limbo:
+            return r.EntriesListed(n, Code.IO_ERROR)
         held = sorted(self.accepted.union(self.held.get(name, ())))
         ranges = tuple((one, one) for one in held)
         return r.EntriesListed(n, Code.OK, ranges, self.given_up)
@@ -233,6 +236,17 @@ def test_a_member_that_is_away_without_a_mark_keeps_the_mark() -> None:
     assert not cluster.deleted
 
 
+def test_a_member_in_limbo_keeps_the_mark() -> None:
+    cluster = Cluster()
+    cluster.registered.add("b2")
+    cluster.in_limbo = {"b2"}
+    ended = cluster.run()
+    assert ended.outcome is r.JobOutcome.WAITING
+    assert "b2 does not list" in ended.detail
+    assert not cluster.deleted
+    assert not cluster.asked(r.AddCopies)
+
+
 def test_a_marked_bookie_that_is_back_gets_what_it_lacks() -> None:
     cluster = Cluster()
     cluster.registered.add("b2")
@@ -341,6 +355,23 @@ def test_a_move_replaces_a_readable_copy_and_needs_no_other_member() -> None:
     assert cluster.run().outcome is r.JobOutcome.HEALED
     assert "b2" not in cluster.ledger.fragments[0].ensemble
     assert cluster.deleted
+
+
+def test_a_move_waits_for_the_writer_of_an_open_ledger() -> None:
+    cluster = Cluster()
+    fragments = Fragment(0, NAMES[:3]), Fragment(2, NAMES[:3])
+    cluster.ledger = LedgerMetadata(Quorum(3, 3, 2), fragments)
+    cluster.registered.add("b2")
+    cluster.read_only = {"b2"}
+    moves = frozenset({("b2", r.WHOLE_LEDGER)})
+    cluster.task = r.Task(r.TaskQueue.MOVE, Version(1, 0), moves=moves)
+    ended = cluster.run()
+    assert ended.outcome is r.JobOutcome.WAITING
+    assert "b2 is still in the last fragment" in ended.detail
+    first, last = cluster.ledger.fragments
+    assert ("b2" in first.ensemble, "b2" in last.ensemble) == (False, True)
+    assert not cluster.deleted
+    assert not cluster.is_closed
 
 
 @pytest.mark.parametrize("digest", [DigestType.CRC32C, DigestType.DUMMY])
