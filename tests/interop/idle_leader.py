@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import ledgerlog_spark as ll
-from ledgerlog_spark.client.blocking.client import BlockingClient
 from ledgerlog_spark.log.blocking.leader import BlockingLeader
+from ledgerlog_spark.log.clients import BlockingLogClient
 from tests.fixtures.patience import until
 from tests.interop.healers import APACHE
 from tests.interop.payload import Source
@@ -49,7 +49,7 @@ class _Led:
         appended: Number of acknowledged records.
     """
 
-    client: BlockingClient
+    client: BlockingLogClient
     name: str
     source: Source
     leader: BlockingLeader

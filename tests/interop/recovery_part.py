@@ -17,7 +17,8 @@ async def main(part: str, member_id: str, uri: str) -> None:
     """Run the part until the process is killed, and print what it reports."""
     async with metadata(uri) as stores:
         recovery = AutoRecovery(member_id, stores, _report)
-        await {"auditor": recovery.auditor, "worker": recovery.worker}[part].run()
+        runs = {"auditor": recovery.auditor.run, "worker": recovery.worker.run}
+        await runs[part]()
 
 
 def _report(event: str, subject: Any) -> None:
