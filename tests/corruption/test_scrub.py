@@ -78,7 +78,10 @@ class RealBookie:
         return code, data
 
     async def unreadable(self) -> set[Key]:
-        """The entries that are answered as unknown. All others must have the right bytes."""
+        """The entries that are answered as unknown. All others must have the right bytes.
+
+        These reads report the same entries to the repair.
+        """
         found = set()
         for key in ((ledger, each) for ledger in LEDGERS for each in range(ENTRIES)):
             code, data = await self.read(key)
@@ -86,6 +89,7 @@ class RealBookie:
                 found.add(key)
             else:
                 assert (code, data) == (Code.OK, entry(*key, payload_of(*key)))
+        assert self.reported() == found
         return found
 
     def flip(self, count: int) -> None:
@@ -103,6 +107,10 @@ class RealBookie:
 
     async def scrubbed(self) -> set[Key]:
         await self.storage.scrubber.scrub()
+        return self.reported()
+
+    def reported(self) -> set[Key]:
+        """The damaged entries that wait for their repair. They are forgotten."""
         return {
             (ledger_id, entry_id)
             for ledger_id, ids in self.storage.take_damaged()

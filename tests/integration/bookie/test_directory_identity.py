@@ -303,7 +303,7 @@ def test_a_deleted_bookie_comes_back_with_its_directory(make_bookie: MakeBookie,
     unconfirmed = run("delete", bookie_id(bookie))
     assert unconfirmed.code == UNUSABLE
     assert "pass --yes" in unconfirmed.err
-    assert "copies of entries are lost" in unconfirmed.err
+    assert "Its copies of entries count as lost" in unconfirmed.err
     assert run("show", "--bookie-id", bookie_id(bookie)).code == 0
     assert run("delete", bookie_id(bookie), "--yes", "--json").json == {
         "bookie_id": bookie_id(bookie),
