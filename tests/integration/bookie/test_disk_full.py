@@ -161,10 +161,11 @@ def test_a_client_goes_on_with_another_bookie_and_each_replica_has_each_entry(
 ) -> None:
     del device
 
-    def start(name: str) -> BookieProcess:
-        return make_bookie(name, bookie_id=name, **SMALL, **THRESHOLDS).start()
+    # Only the device of b1 is small. The device of the others may have other files.
+    def start(name: str, **thresholds: float) -> BookieProcess:
+        return make_bookie(name, bookie_id=name, **SMALL, **thresholds).start()
 
-    bookies = {name: start(name) for name in ("b1", "b2")}
+    bookies = {"b1": start("b1", **THRESHOLDS), "b2": start("b2")}
     written = 0
     with ll.connect(service_uri) as client:
         # A ledger that is created later would rather be on bookies with more free bytes.

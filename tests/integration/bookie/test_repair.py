@@ -255,8 +255,9 @@ def test_an_operator_gives_up_what_no_bookie_has(cluster: BookieCluster, run: Ru
         restarted(lost, allow_lost_directory=True)
     first = cluster.bookies["bookie-0"]
     until(lambda: repair_of(first)["ledgersInLimbo"] == 1)
-    listed = run("list", "--grpc", f"127.0.0.1:{first.grpc_port}", "--json")
-    (found,) = listed.json["ledgers"]
+    grpc = f"127.0.0.1:{first.grpc_port}"
+    # The repair has noted its result before the ledger has a state that the list contains.
+    (found,) = until(lambda: run("list", "--grpc", grpc, "--json").json["ledgers"])
     assert (found["ledger_id"], found["outcome"]) == (ledger_id, "incomplete")
     assert found["missing_count"] == ENTRIES
     accept = ("accept", str(ledger_id), "--reason", "all disks burnt", "--yes")
