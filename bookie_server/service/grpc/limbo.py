@@ -93,7 +93,7 @@ class LimboCalls:
         except StorageError as error:
             return pb.RaiseDoubtReply(refusal=str(error)[:TEXT_MAX])
         epoch = self._storage.doubt.epoch
-        _logger.warning("doubt_raised", epoch=epoch, reason=reason, raised_by=raised_by)
+        _logger.warning("doubt_requested", epoch=epoch, reason=reason, raised_by=raised_by)
         return pb.RaiseDoubtReply(epoch=epoch)
 
 
