@@ -302,7 +302,7 @@ class Checker:
         changes = [effect.metadata for effect in effects if type(effect) is m.CasMetadata]
         if not changes:
             return
-        before = set(self.record.last_fragment.ensemble)
+        before = set(machine._pipeline.ensemble)  # recovery may have changed the record
         after = set(changes[0].last_fragment.ensemble)
         failures = machine._failed.counts
         left = [n for n in candidates if n not in before | after and not failures.get(n, 0)]
