@@ -13,13 +13,14 @@ from ledgerlog_spark.model import Code, Fragment, LedgerMetadata
 from ledgerlog_spark.protocol.autorecovery.replicate import copying, job, messages, needs, ranges
 from ledgerlog_spark.protocol.autorecovery.replicate.copying import CopyRun
 from ledgerlog_spark.protocol.autorecovery.replicate.job import LedgerReplication
+from ledgerlog_spark.protocol.ledger.identities import Identity
 from ledgerlog_spark.protocol.ledger.messages import StoredEntry
 from ledgerlog_spark.protocol.ledger.quorum import owns
 from tests.sim.handlers import replace as replace_in
 from tests.sim.healing import jobs
-from tests.sim.healing.store import HealingStore
 from tests.sim.healing.world import HealingWorld
 from tests.sim.late_add import CODEC
+from tests.sim.metadata_store import SimMetadataStore
 from tests.sim.mutations import Mutation
 from tests.sim.release.mutations import MUTATIONS as OF_RELEASES
 
@@ -128,6 +129,12 @@ def _no_floor(floor: int) -> messages.RecoverForCopies:
     return messages.RecoverForCopies(-1)
 
 
+def _same_cookie(self: SimMetadataStore, identity: Identity) -> bool:
+    """Compare only the version of the cookie."""
+    found = self.token_of(identity.bookie_id)
+    return found is not None and found.cookie == identity.token.cookie  # type: ignore[attr-defined]
+
+
 def _nothing_is_damaged(*_: Any) -> Sequence[tuple[int, int]]:
     return ()
 
@@ -154,14 +161,14 @@ MUTATIONS: dict[str, Mutation] = {
     "stripe_of_relative_ids": Mutation(
         "X4", ((needs, "lacking_runs", _relative), (job, "lacking_runs", _relative))
     ),
-    "no_cookie_check": Mutation("X7", ((HealingStore, "is_same", lambda *_: True),)),
+    "no_cookie_check": Mutation("X7", ((SimMetadataStore, "is_same", lambda *_: True),)),
     "cookie_made_again": Mutation(
         "X7",
         (
             (
-                HealingStore,
+                SimMetadataStore,
                 "is_same",
-                lambda self, bookie, token: self.identity_of(bookie).cookie == token.cookie,
+                _same_cookie,
             ),
         ),
     ),

@@ -19,6 +19,7 @@ from ledgerlog_spark.model import (
     Versioned,
 )
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, Identity, ReadIdentities
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
 from ledgerlog_spark.protocol.ledger.recover.recovery import (
     LedgerRecovery,
@@ -58,6 +59,8 @@ class Cluster:
         self.stored = Versioned(metadata, Version(1, 0))
         self.answer = answer
         self.add_code: Callable[[m.SendAdd], Code] = lambda _: Code.OK
+        self.candidates: tuple[str, ...] = ()
+        self.tokens: dict[str, int | None] = {}  # of bookies; None for one without a cookie
         self.round_trips = 0
         self.adds: list[m.SendAdd] = []
         self.batches: list[m.SendReadBatch] = []
@@ -93,11 +96,18 @@ class Cluster:
                 self.adds.append(effect)
                 return m.AddReplied(request, self.add_code(effect))
             case m.ListBookies(request):
-                return m.BookiesListed(request, ())
+                return m.BookiesListed(request, self.candidates)
+            case ReadIdentities(request, bookie_ids):
+                return self.identities(request, bookie_ids)
             case m.StartTimer(request):
                 return m.TimerFired(request)
             case _:
                 raise AssertionError(effect)
+
+    def identities(self, request: int, bookie_ids: tuple[str, ...]) -> IdentitiesRead:
+        tokens = ((name, self.tokens.get(name, 0)) for name in bookie_ids)
+        found = (Identity(name, token) for name, token in tokens if token is not None)
+        return IdentitiesRead(request, tuple(found))
 
     def batch(self, batch: m.SendReadBatch) -> m.BatchReplied:
         """The entries of a bookie, one after the other, before the first that it does not have."""
