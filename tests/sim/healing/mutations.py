@@ -15,7 +15,9 @@ from ledgerlog_spark.protocol.autorecovery.replicate.copying import CopyRun
 from ledgerlog_spark.protocol.autorecovery.replicate.job import LedgerReplication
 from ledgerlog_spark.protocol.ledger.identities import Identity
 from ledgerlog_spark.protocol.ledger.messages import StoredEntry
+from ledgerlog_spark.protocol.ledger.metadata_update import MetadataUpdate
 from ledgerlog_spark.protocol.ledger.quorum import owns
+from ledgerlog_spark.protocol.ledger.recover.tail import RecoveryTail
 from tests.sim.handlers import replace as replace_in
 from tests.sim.healing import jobs
 from tests.sim.healing.world import HealingWorld
@@ -135,6 +137,15 @@ def _same_cookie(self: SimMetadataStore, identity: Identity) -> bool:
     return found is not None and found.cookie == identity.token.cookie  # type: ignore[attr-defined]
 
 
+_settle = MetadataUpdate._settle
+
+
+def _forget_the_identities(self: MetadataUpdate, loaded: Any) -> Any:
+    """Send a write again without the identities."""
+    self.identities = ()
+    return _settle(self, loaded)
+
+
 def _nothing_is_damaged(*_: Any) -> Sequence[tuple[int, int]]:
     return ()
 
@@ -171,6 +182,12 @@ MUTATIONS: dict[str, Mutation] = {
                 _same_cookie,
             ),
         ),
+    ),
+    "recovery_ignores_identities": Mutation(
+        "C25", ((RecoveryTail, "identities", property(lambda _: ())),)
+    ),
+    "resends_without_identities": Mutation(
+        "C25", ((MetadataUpdate, "_settle", _forget_the_identities),)
     ),
     "same_bookie_twice": Mutation("X6", ((LedgerReplication, "_target_of", _any_bookie),)),
     "conflict_keeps_copies": Mutation("X6", ((LedgerReplication, "_move", _keep_the_first_list),)),
