@@ -282,6 +282,7 @@ class RecoveryTail:
         else:
             for index in chosen.replaced:
                 if chosen.ensemble[index] not in found:
+                    self._bookies.settle(index)  # so that the same bookie counts again
                     self._bookies.report(index, chosen.ensemble[index], Code.UNAVAILABLE)
         return self._advance([*effects, *(self._list_bookies() if self._bookies else ())])
 
