@@ -1,6 +1,6 @@
 """The identities of bookies: how a machine detects that a bookie was replaced by another one.
 
-A bookie that begins again with an empty directory may keep its id. The host reads the identity of a
+A bookie that restarts with an empty directory may keep its id. The host reads the identity of a
 bookie before entries are sent to it. A later write of the metadata contains the identity, and
 changes nothing if the bookie has another identity then (PROTOCOL.md#C25, AUTORECOVERY.md#X7).
 """

@@ -10,6 +10,9 @@ from tests.fixtures.kinds import of, only
 from tests.unit.protocol.test_recovery import OPEN, Cluster, holding, recovery
 
 
+REQUESTS_MAX = 200
+
+
 class Dying(Cluster):
     """A cluster with entry 0, whose b1 and b2 are dead. A recovery needs b3 or b4."""
 
@@ -22,6 +25,7 @@ class Dying(Cluster):
 
     def reply(self, effect: m.Effect) -> m.Event:
         self.requests.append(effect)
+        assert len(self.requests) < REQUESTS_MAX, "the recovery does not end"
         answer = super().reply(effect)
         if isinstance(answer, IdentitiesRead) and not self.can_identify:
             return IdentitiesRead(answer.request, None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Version
+from ledgerlog_spark.model import NO_ENTRY, Code, Version
 from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, ReadIdentities
 from ledgerlog_spark.protocol.ledger.messages import (
     CasMetadata,
