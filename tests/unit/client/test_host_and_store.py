@@ -16,7 +16,6 @@ from ledgerlog_spark.errors import (
     MetadataUnknownError,
     MetadataVersionError,
 )
-from ledgerlog_spark.metadata.replication.ports import BookieIdentity
 from ledgerlog_spark.model import Version
 from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, Identity, ReadIdentities
 from ledgerlog_spark.protocol.ledger.messages import (
@@ -31,12 +30,11 @@ from tests.fixtures.client_world import ClientWorld
 from tests.fixtures.metadata_worlds import memory_tree
 from tests.unit.client.test_machine_host import METADATA, Hosted, at_start
 
-V0 = Version(1, 0)
 EFFECTS = [
     LoadMetadata(1, sync_first=False),
     LoadMetadata(1, sync_first=True),
     CasMetadata(1, METADATA, Version(1, 1)),
-    CasMetadata(1, METADATA, Version(1, 1), (Identity("b1", BookieIdentity("b1", V0, None)),)),
+    CasMetadata(1, METADATA, Version(1, 1), (Identity("b1", "token"),)),
     ListBookies(1),
     ReadIdentities(1, ("b1",)),
 ]
@@ -103,7 +101,9 @@ async def test_identities_of_bookies_with_a_cookie_are_read(world: ClientWorld) 
     hosted = Hosted(world, at_start(ReadIdentities(1, (name, "nobody"))))
     hosted.host.post(Start())
     reply = (await hosted.events(2))[1]
-    assert reply == IdentitiesRead(1, (Identity(name, BookieIdentity(name, V0, None)),))
+    found = await hosted.stores.identities.load(name)
+    assert found is not None
+    assert reply == IdentitiesRead(1, (Identity(name, found),))
 
 
 @pytest.mark.parametrize("is_same", [True, False])
@@ -115,8 +115,9 @@ async def test_a_record_is_written_only_for_the_same_bookies(
     _, stores = world.client_and_stores()
     created = await stores.ledgers.create(1, METADATA)
     found = await stores.identities.load(name)
+    assert found is not None
     if not is_same:
-        await stores.registration.write_cookie(name, b"another", V0)
+        await stores.registration.write_cookie(name, b"another", found.cookie)
     cas = CasMetadata(1, METADATA.in_recovery(), created.version, (Identity(name, found),))
     hosted = Hosted(world, at_start(cas))
     hosted.host.post(Start())

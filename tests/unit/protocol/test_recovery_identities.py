@@ -9,7 +9,6 @@ from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery
 from tests.fixtures.kinds import of, only
 from tests.unit.protocol.test_recovery import OPEN, Cluster, holding, recovery
 
-
 REQUESTS_MAX = 200
 
 
