@@ -267,8 +267,9 @@ class LedgerClient:
             ConfigurationError: No ledger can have this id.
             LedgerNotFoundError: The ledger does not exist, even after a sync with ZooKeeper.
             UnauthorizedError: The password is wrong; no bookie was contacted.
-            LedgerRecoveryError: The seal could not determine whether an entry exists. The ledger
-                stays IN_RECOVERY, and may be sealed again.
+            LedgerRecoveryError: The seal could not determine whether an entry exists, or a bookie
+                lost its new entries before the close. The ledger stays IN_RECOVERY, and may be
+                sealed again.
             NotEnoughBookiesError: Too few bookies can store recovered entries; retriable.
             NeedsOperatorError: The recovered ledger would end before `floor_entry_id`. For a ledger
                 that is already closed, this is not checked.

@@ -79,6 +79,9 @@ FAILURES: dict[Failure, _Entry] = {
     Failure.METADATA_CHANGED: _Entry(
         errors.MetadataVersionError, "read the ledger's metadata again and decide again"
     ),
+    Failure.BOOKIE_CHANGED: _Entry(
+        errors.LedgerRecoveryError, "the ledger was not closed: try again"
+    ),
     Failure.RECOVERY: _Entry(
         errors.LedgerRecoveryError, "try again when more bookies of the ledger answer"
     ),
@@ -162,6 +165,8 @@ def error_for_unsent(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLogEr
 
 def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
     """Return the outcome that a machine gets for an error of the metadata port, or None."""
+    if isinstance(error, errors.MetadataVersionError) and "bookie_id" in error.fields:
+        return MetadataOutcome.BOOKIE_CHANGED
     for kind, outcome in OUTCOMES.items():
         if isinstance(error, kind):
             return outcome

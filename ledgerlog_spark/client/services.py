@@ -14,7 +14,7 @@ from ledgerlog_spark.metadata.leases import Leases
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.logs.store import LogStore
 from ledgerlog_spark.metadata.registration import Registration
-from ledgerlog_spark.metadata.replication.ports import LedgerNotes
+from ledgerlog_spark.metadata.replication.ports import BookieIdentities, LedgerNotes
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.topologies import TopologyStore
 from ledgerlog_spark.metadata.tree import Session
@@ -31,6 +31,7 @@ class Services:
     transport: BookieTransport
     ledgers: LedgerStore
     registration: Registration
+    identities: BookieIdentities
     settings: ClientSettings
     random: Random
     logs: LogStore | None = None
@@ -65,6 +66,7 @@ class Services:
             transport=transport,
             ledgers=stores.ledgers,
             registration=stores.registration,
+            identities=stores.identities,
             settings=settings,
             random=random,
             logs=stores.logs,

@@ -16,6 +16,7 @@ from ledgerlog_spark.testing.bookie import MemoryStorage
 from ledgerlog_spark.testing.in_process import InProcessTransport
 from ledgerlog_spark.testing.memory.nodes import MemoryNodes
 from ledgerlog_spark.testing.memory.tree import MemoryTree
+from ledgerlog_spark.wire.cookie import Cookie
 
 
 def memory_metadata(nodes: MemoryNodes | None = None, *, root: str = ROOT) -> MetadataStores:
@@ -61,6 +62,7 @@ class MemoryCluster:
         self._session = memory_metadata(self.nodes)
         await self._session.initialize()
         for bookie_id in self.bookies:
+            await self._write_cookie(bookie_id)
             await self._register(bookie_id)
         return self
 
@@ -116,9 +118,18 @@ class MemoryCluster:
             ConfigurationError: No bookie can have this id. Nothing was changed.
         """
         checked_bookie_id(bookie_id)
-        stopped = self._stopped.pop(bookie_id) if bookie_id in self._stopped else MemoryStorage()
-        self.bookies[bookie_id] = stopped
+        stopped = self._stopped.pop(bookie_id, None)
+        if stopped is None:
+            await self._write_cookie(bookie_id)
+        self.bookies[bookie_id] = stopped or MemoryStorage()
         await self._register(bookie_id)
+
+    async def _write_cookie(self, bookie_id: str) -> None:
+        """Give a bookie without entries a new identity."""
+        registration = self._session.registration
+        held = await registration.read_cookie(bookie_id)
+        cookie = Cookie(bookie_id, "memory", ("memory",)).encode()
+        await registration.write_cookie(bookie_id, cookie, held.version if held else None)
 
     async def _register(self, bookie_id: str) -> None:
         await self._session.registration.register(BookieInfo(bookie_id, "127.0.0.1", 3181))

@@ -58,6 +58,7 @@ ANY_DEADLINE = {
     "client/lost_members.py _look_regularly": "whosever: the store does not answer",
     "client/host/effects.py _cas": "whosever: it is not known what was written",
     "client/host/effects.py _load": "whosever: no answer came",
+    "client/host/effects.py _read_identities": "whosever: no answer came",
     "client/users.py leave": "waits for tasks that are not looked at",
     "log/reading/end_watch.py _follow": "waits for an event",
     "metadata/registration.py _until_alone": "waits for an event",

@@ -421,15 +421,15 @@ _RECOVERY = [
     Mutation(
         "recovery_fails_at_first_missing_spare",
         f"{PROTOCOL}/ledger/recover/tail.py",
-        "        for index in found.unreplaced:\n            pipeline.abandon(index)\n",
+        "        self._abandon(pipeline, found.unreplaced)\n",
         "",
         "the window never empties when a failed bookie has no successor",
     ),
     Mutation(
         "recovery_new_fragment_at_lac",
         f"{PROTOCOL}/ledger/recover/tail.py",
-        "new = Fragment(pipeline.last_add_confirmed + 1, found.ensemble)",
-        "new = Fragment(pipeline.next_entry_id, found.ensemble)",
+        "new = Fragment(pipeline.last_add_confirmed + 1, chosen.ensemble)",
+        "new = Fragment(pipeline.next_entry_id, chosen.ensemble)",
         "entries that were sent again belong to the fragment of the failed bookies",
     ),
     Mutation(

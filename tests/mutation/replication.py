@@ -345,8 +345,8 @@ _IDENTITIES = [
     Mutation(
         "no_cookie_check",
         STORE,
-        "                operations.extend(await self._identities.checks(identity))\n",
-        "                pass\n",
+        "            operations.extend(await self._identities.checks(identity))\n",
+        "            pass\n",
         "a bookie that was wiped meanwhile is named for entries that it lost",
     ),
     Mutation(
@@ -375,16 +375,23 @@ _IDENTITIES = [
     Mutation(
         "any_next_version_is_ours",
         STORE,
-        "if lost is not None and is_next and found.value == data:",
-        "if lost is not None:",
+        "if is_repeat and is_next and found.value == data:",
+        "if is_repeat:",
         "the write of another client counts as the own one after a lost answer",
     ),
     Mutation(
         "replacement_with_a_lost_answer_conflicts",
         STORE,
-        "if lost is not None and is_next and found.value == data:",
+        "if is_repeat and is_next and found.value == data:",
         "if False:",
         "a worker copies a ledger again that it has healed",
+    ),
+    Mutation(
+        "lost_replacement_is_definite",
+        STORE,
+        'if lost is None or "ledger_id" in error.fields:',
+        "if True:",
+        "a write that may have happened counts as failed after the error of the next attempt",
     ),
     Mutation(
         "vacated_with_another_cookie",

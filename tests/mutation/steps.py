@@ -75,8 +75,8 @@ _LEDGERS = [
     Mutation(
         "busy_bookies_end_an_attempt",
         f"{PROTOCOL}/ledger/recover/tail.py",
-        "if pipeline is None or self._listing or self._busy.is_waiting:",
-        "if pipeline is None or self._listing:",
+        "if pipeline is None or self._is_replacing or self._busy.is_waiting:",
+        "if pipeline is None or self._is_replacing:",
         "a recovery fails although requests to busy bookies still have to be repeated",
     ),
     Mutation(

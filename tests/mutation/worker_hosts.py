@@ -54,7 +54,7 @@ MUTATIONS = [
     Mutation(
         "the_identity_is_not_compared",
         f"{HOST}/store_requests.py",
-        "effect.metadata, effect.version, [identity]",
+        "effect.metadata, effect.version, identities",
         "effect.metadata, effect.version, []",
         "a bookie is named that was formatted while it got the copies",
     ),

@@ -27,6 +27,7 @@ EXPLAINED_BY = {
     Failure.OVERLOADED: frozenset({"busy"}),
     Failure.ADD_TIMEOUT: BOOKIE | STORE,
     Failure.RECOVERY: BOOKIE,
+    Failure.BOOKIE_CHANGED: frozenset({"wipe"}),
     Failure.ENTRY_UNKNOWN: BOOKIE | STORE | {"unreadable"},
     Failure.LAC_UNKNOWN: BOOKIE,
     Failure.METADATA_UNAVAILABLE: STORE,

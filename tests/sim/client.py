@@ -11,6 +11,7 @@ from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
 from ledgerlog_spark.errors import WireFormatError
 from ledgerlog_spark.model import Code
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, ReadIdentities
 from tests.sim.blame import judge
 from tests.sim.checker import require
 from tests.sim.late_add import CODEC, KEY
@@ -81,6 +82,7 @@ class SimClient:
             m.LoadMetadata: self._load,
             m.CasMetadata: self._cas,
             m.ListBookies: self._list,
+            ReadIdentities: self._read_identities,
             m.StartTimer: self._timer,
         }
 
@@ -348,8 +350,8 @@ class SimClient:
             return
 
         def apply() -> m.MetadataWritten:
-            outcome, written = world.store.write(
-                self.name, self.ledger_id, effect.metadata, effect.version
+            outcome, written = world.store.replace(
+                self.name, self.ledger_id, effect.metadata, effect.version, effect.identities
             )
             return m.MetadataWritten(number, outcome, written)
 
@@ -375,6 +377,22 @@ class SimClient:
         shuffled = world.candidates(self.name, effect.request, up)
         event = m.BookiesListed(effect.request, shuffled)
         world.scheduler.call_later(1_000, lambda: self._answer(event))
+
+    def _read_identities(self, effect: ReadIdentities) -> None:
+        world, number = self.world, effect.request
+        lost = IdentitiesRead(number, None)
+        rate = world.options.store_away_rate
+        if world.faults.happens(rate, "away", "identities", self.name, number):
+            world.scheduler.call_later(2_000, lambda: self._answer(lost))
+            return
+
+        def arrive() -> None:
+            event = IdentitiesRead(number, world.store.identities_of(effect.bookie_ids))
+            reply = Message("identities_reply", "zk", self.address, lambda: self._answer(event))
+            world.network.send(reply)
+
+        world.network.send(Message("identities", self.address, "zk", arrive))
+        self._deadline(lost)
 
     def _timer(self, effect: m.StartTimer) -> None:
         event = m.TimerFired(effect.request)

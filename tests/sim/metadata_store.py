@@ -6,10 +6,12 @@ after its sender gave up. Reads without `sync`, and listings, may be old.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from ledgerlog_spark.model import LedgerMetadata, Version, Versioned
+from ledgerlog_spark.protocol.ledger.identities import Identity
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
 from tests.sim.faults import Faults
 
@@ -19,6 +21,14 @@ class Alive(Protocol):
 
     @property
     def is_alive(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityToken:
+    """The versions of a cookie and of a bookie's record."""
+
+    cookie: int = 0
+    record: int = 0
 
 
 OnWrite = Callable[[str, int, Versioned[LedgerMetadata], Versioned[LedgerMetadata]], None]
@@ -32,6 +42,7 @@ class SimMetadataStore:
         first: The first record of each ledger.
         not_listed: Ledgers that are missing on the server from which bookies read listings.
         locks: The holder of each lock of re-replication. A lock ends with its holder.
+        tokens: The identity of each bookie; None for a bookie without a cookie.
     """
 
     def __init__(self, faults: Faults) -> None:
@@ -40,6 +51,7 @@ class SimMetadataStore:
         self.before: dict[int, Versioned[LedgerMetadata]] = {}
         self.not_listed: set[int] = set()
         self.locks: dict[int, Alive] = {}
+        self.tokens: dict[str, IdentityToken | None] = {}
         self.on_write: OnWrite | None = None
         self._faults = faults
 
@@ -79,6 +91,32 @@ class SimMetadataStore:
         if self.on_write is not None:
             self.on_write(client, ledger_id, current, written)
         return MetadataOutcome.OK, written
+
+    def replace(
+        self,
+        client: str,
+        ledger_id: int,
+        metadata: LedgerMetadata,
+        version: Version,
+        identities: Iterable[Identity],
+    ) -> tuple[MetadataOutcome, Versioned[LedgerMetadata] | None]:
+        """Write a record if no identity has changed, in one transaction."""
+        current = self.records.get(ledger_id)
+        is_current = current is not None and self.is_at(current, version)
+        if is_current and not all(map(self.is_same, identities)):
+            return MetadataOutcome.BOOKIE_CHANGED, None
+        return self.write(client, ledger_id, metadata, version)
+
+    def is_same(self, identity: Identity) -> bool:
+        return self.token_of(identity.bookie_id) == identity.token
+
+    def token_of(self, bookie: str) -> IdentityToken | None:
+        return self.tokens.get(bookie, IdentityToken())
+
+    def identities_of(self, bookies: Iterable[str]) -> tuple[Identity, ...]:
+        """The identities of those bookies that have a cookie."""
+        tokens = ((name, self.token_of(name)) for name in bookies)
+        return tuple(Identity(name, token) for name, token in tokens if token is not None)
 
     def lock(self, ledger_id: int, holder: Alive) -> bool:
         """Take a lock. Return whether the holder has it now."""

@@ -64,7 +64,7 @@ def applied(name: str) -> Iterator[None]:
 
 
 _ask = RecoveryReads._request_members
-_recovery_listed = RecoveryTail.take_bookies
+_recovery_replaced = RecoveryTail.take_identities
 
 
 def _ask_without_fence(self: RecoveryReads, tally: Any, up_to: int) -> list[Any]:
@@ -83,7 +83,7 @@ def _no_floor(self: RecoveryTail, last_add_confirmed: int) -> int:
 
 
 def _read_from_changed(self: RecoveryTail, event: Any) -> TailStep:
-    step = _recovery_listed(self, event)
+    step = _recovery_replaced(self, event)
     if self.write_back.pipeline:
         self._reads.ensemble = self.write_back.pipeline.ensemble
     return step
@@ -91,7 +91,7 @@ def _read_from_changed(self: RecoveryTail, event: Any) -> TailStep:
 
 def _commit_fragments_early(self: RecoveryTail, event: Any) -> TailStep:
     before = self.fragments
-    step = _recovery_listed(self, event)
+    step = _recovery_replaced(self, event)
     if self.fragments == before:
         return step
     fragments = (*self._record.value.fragments[:-1], *self.fragments)
@@ -346,10 +346,10 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "no_floor_at_last_fragment": Mutation("C6", ((RecoveryTail, "_last_safe_entry", _no_floor),)),
     "recovery_reads_from_changed_ensemble": Mutation(
-        "C11", ((RecoveryTail, "take_bookies", _read_from_changed),)
+        "C11", ((RecoveryTail, "take_identities", _read_from_changed),)
     ),
     "recovery_commits_fragments_early": Mutation(
-        "C11", ((RecoveryTail, "take_bookies", _commit_fragments_early),)
+        "C11", ((RecoveryTail, "take_identities", _commit_fragments_early),)
     ),
     "timeouts_are_negatives": Mutation(
         "C8", ((EntryTally, "counts_as_absent", staticmethod(_anything_but_the_entry_is_absent)),)

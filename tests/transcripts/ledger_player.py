@@ -10,10 +10,13 @@ Commands are `<machine> <verb> <arguments>`; machines are named when they are ma
     w ok b1@2 0                        ... to the request that was sent to it as index 2
     w timeout b1 0                     any code of model.Code, in lower case
     w list b3 b4                       the bookies that accept writes
+    r1 identities b3 b4                the bookies that have a cookie, and their identities
+    r1 identities unavailable          ... cannot be read
     w cas ok                           the record is written and the answer arrives
     w cas applied                      the record is written and the answer is lost
     w cas lost                         the record is not written and no answer arrives
     w cas conflict|gone|unavailable    the store's answer
+    r1 cas bookie_changed              ... to a write with identities
     w loaded                           the record as it is now
     w timer                            the oldest timer fires
     w close
@@ -40,6 +43,7 @@ from ledgerlog_spark.model import (
     Versioned,
 )
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, Identity, ReadIdentities
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
 from ledgerlog_spark.protocol.ledger.recover.recovery import LedgerRecovery, RecoverySettings
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import Window
@@ -143,6 +147,12 @@ class LedgerPlayer:
                 return m.TimerFired(self._take(name, m.StartTimer).request)
             case "list":
                 return m.BookiesListed(self._take(name, m.ListBookies).request, tuple(arguments))
+            case "identities":
+                request = self._take(name, ReadIdentities).request
+                if arguments == ["unavailable"]:
+                    return IdentitiesRead(request, None)
+                found = tuple(Identity(bookie_id, bookie_id) for bookie_id in arguments)
+                return IdentitiesRead(request, found)
             case "loaded":
                 request = self._take(name, m.LoadMetadata).request
                 return m.MetadataLoaded(request, m.MetadataOutcome.OK, self.stored)
@@ -170,7 +180,7 @@ class LedgerPlayer:
                 return m.MetadataWritten(request.request, m.MetadataOutcome.OK, written)
         if outcome in ("applied", "lost"):
             return m.MetadataWritten(request.request, m.MetadataOutcome.UNKNOWN)
-        return m.MetadataWritten(request.request, m.MetadataOutcome(outcome))
+        return m.MetadataWritten(request.request, m.MetadataOutcome(outcome.replace("_", " ")))
 
     def _lac(self, name: str, bookie_id: str, what: str) -> m.ReadReplied:
         request = self._take(name, m.SendRead, bookie_id=bookie_id, entry_id=NO_ENTRY)
@@ -225,8 +235,11 @@ def describe(effect: m.Effect) -> str:  # noqa: PLR0911 - one line for each effe
             return f"read {bookie_id}@{index} {entry_id}{flag}"
         case m.LoadMetadata(_, sync_first):
             return "load after sync" if sync_first else "load"
-        case m.CasMetadata(_, metadata, version):
-            return f"cas v{version.number} {record(metadata)}"
+        case m.CasMetadata(_, metadata, version, identities):
+            same = ",".join(one.bookie_id for one in identities)
+            return f"cas v{version.number} {record(metadata)}{same and f' if {same} is the same'}"
+        case ReadIdentities(_, bookie_ids):
+            return f"identities {' '.join(bookie_ids)}"
         case m.ListBookies(_, is_fresh):
             return "list" if is_fresh else "list from memory"
         case m.StartTimer(_, delay_ms):

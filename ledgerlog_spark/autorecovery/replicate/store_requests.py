@@ -27,6 +27,7 @@ from ledgerlog_spark.metadata.tree import NodeOperation
 from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.autorecovery.replicate import messages as m
 from ledgerlog_spark.protocol.ledger import messages as p
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, Identity, ReadIdentities
 from ledgerlog_spark.protocol.ledger.messages import Failure, MetadataOutcome
 from ledgerlog_spark.wire.repair_notes import HoleKind, Unreadable, UnreadableRange
 
@@ -105,8 +106,8 @@ class StoreRequests:
             m.ReleaseLock: self._release_lock,
             p.LoadMetadata: self._load,
             m.ListRegistered: self._list_registered,
-            m.ReadIdentity: self._read_identity,
-            m.CasRecord: self._cas,
+            ReadIdentities: self._read_identities,
+            p.CasMetadata: self._cas,
             m.DeleteTask: self._delete_task,
             m.ReportUnreadable: self._report,
             m.MeasureQuiet: self._measure,
@@ -201,23 +202,22 @@ class StoreRequests:
             effect.request, MetadataOutcome.OK, writable, read_only, places, policy
         )
 
-    async def _read_identity(self, effect: m.ReadIdentity) -> m.IdentityRead:
+    async def _read_identities(self, effect: ReadIdentities) -> IdentitiesRead:
+        store = self._stores.identities
         try:
             self._require_session()
-            identity = await self._stores.identities.load(effect.bookie_id)
+            found = [await store.load(bookie_id) for bookie_id in effect.bookie_ids]
         except LedgerLogError:
-            return m.IdentityRead(effect.request, MetadataOutcome.UNAVAILABLE)
-        if identity is None:
-            return m.IdentityRead(effect.request, MetadataOutcome.GONE)
-        found = m.Identity(effect.bookie_id, identity)
-        return m.IdentityRead(effect.request, MetadataOutcome.OK, found)
+            return IdentitiesRead(effect.request, None)
+        identities = tuple(Identity(one.bookie_id, one) for one in found if one is not None)
+        return IdentitiesRead(effect.request, identities)
 
-    async def _cas(self, effect: m.CasRecord) -> p.MetadataWritten:
-        identity = cast("BookieIdentity", effect.identity.token)
+    async def _cas(self, effect: p.CasMetadata) -> p.MetadataWritten:
+        identities = [cast("BookieIdentity", one.token) for one in effect.identities]
         try:
             self._require_session()
             written = await self._stores.ledgers.replace(
-                self._ledger_id, effect.metadata, effect.version, [identity]
+                self._ledger_id, effect.metadata, effect.version, identities
             )
         except LedgerLogError as error:
             outcome = outcome_of(error) or MetadataOutcome.UNAVAILABLE

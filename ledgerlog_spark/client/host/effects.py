@@ -15,14 +15,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from ledgerlog_spark.client.errors_from_codes import outcome_of
 from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.host.event_queue import EventQueue, Machine
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.model import NO_ENTRY, Code
+from ledgerlog_spark.metadata.replication.ports import BookieIdentity
+from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Versioned
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, Identity, ReadIdentities
 from ledgerlog_spark.protocol.ledger.messages import (
     AddReplied,
     AddRequested,
@@ -62,6 +64,7 @@ Reply = (
     | MetadataLoaded
     | MetadataWritten
     | BookiesListed
+    | IdentitiesRead
     | TimerFired
 )
 """Events that answer a request of the machine."""
@@ -114,6 +117,7 @@ class MachineHost(EventQueue[Event]):
             LoadMetadata: lambda effect: self._spawn(self._load(effect)),
             CasMetadata: lambda effect: self._spawn(self._cas(effect)),
             ListBookies: lambda effect: self._spawn(self._list(effect)),
+            ReadIdentities: lambda effect: self._spawn(self._read_identities(effect)),
             StartTimer: self._start_timer,
         }
 
@@ -284,15 +288,33 @@ class MachineHost(EventQueue[Event]):
         versioned = None
         try:
             async with asyncio.timeout(self._services.settings.metadata_timeout_ms / 1e3):
-                versioned = await self._services.ledgers.write(
-                    self._ledger.ledger_id, effect.metadata, effect.version
-                )
+                versioned = await self._written(effect)
             outcome = MetadataOutcome.OK
         except TimeoutError:
             outcome = MetadataOutcome.UNKNOWN
         except LedgerLogError as error:
             outcome = _outcome_or_raise(error)
         self._reply(MetadataWritten(effect.request, outcome, versioned))
+
+    async def _written(self, effect: CasMetadata) -> Versioned[LedgerMetadata]:
+        store, ledger_id = self._services.ledgers, self._ledger.ledger_id
+        if not effect.identities:
+            return await store.write(ledger_id, effect.metadata, effect.version)
+        identities = [cast("BookieIdentity", one.token) for one in effect.identities]
+        return await store.replace(ledger_id, effect.metadata, effect.version, identities)
+
+    async def _read_identities(self, effect: ReadIdentities) -> None:
+        identities = None
+        store = self._services.identities
+        try:
+            async with asyncio.timeout(self._services.settings.metadata_timeout_ms / 1e3):
+                found = [await store.load(bookie_id) for bookie_id in effect.bookie_ids]
+            identities = tuple(Identity(one.bookie_id, one) for one in found if one is not None)
+        except LedgerLogError as error:
+            _outcome_or_raise(error)
+        except TimeoutError:
+            pass
+        self._reply(IdentitiesRead(effect.request, identities))
 
     async def _list(self, effect: ListBookies) -> None:
         try:

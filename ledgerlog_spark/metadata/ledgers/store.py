@@ -11,6 +11,7 @@ from contextlib import aclosing
 
 from ledgerlog_spark.errors import (
     LedgerExistsError,
+    LedgerLogError,
     LedgerNotFoundError,
     MetadataFormatError,
     MetadataUnavailableError,
@@ -122,34 +123,24 @@ class LedgerStore:
             MetadataVersionError: The metadata (field `ledger_id`) or an identity (field
                 `bookie_id`) has changed. Nothing was changed.
             LedgerNotFoundError: The ledger was deleted.
+            MetadataUnknownError: An answer was lost, and no later attempt showed the outcome.
         """
-        path, data = self.path(ledger_id), encode_ledger_metadata(metadata)
         lost: MetadataUnknownError | None = None
         for _ in range(REPLACE_ATTEMPTS_MAX):
-            await self.sync()
-            found = await znodes.get_or_none(self._tree, path)
-            if found is None:
-                raise _not_found(ledger_id)
-            if found.version != version:
-                is_next = found.version == Version(version.incarnation, version.number + 1)
-                if lost is not None and is_next and found.value == data:
-                    return Versioned(metadata, found.version)
-                raise _changed(ledger_id)
-            operations: list[znodes.NodeOperation] = [znodes.SetNode(path, data, version)]
-            for identity in identities:
-                operations.extend(await self._identities.checks(identity))
             try:
-                outcomes = await self._tree.transact(operations)
+                return await self._replace_once(
+                    ledger_id, metadata, version, identities, is_repeat=lost is not None
+                )
             except znodes.TransactionFailedError as failure:
                 if not isinstance(failure.cause, znodes.NodeMissingError | MetadataVersionError):
                     raise failure.cause from failure
                 # the reads of the next attempt show the change
             except MetadataUnknownError as error:
                 lost = error
-            else:
-                written = outcomes[0]
-                assert isinstance(written, Version)
-                return Versioned(metadata, written)
+            except LedgerLogError as error:
+                if lost is None or "ledger_id" in error.fields:
+                    raise
+                raise lost from error
         raise lost or MetadataVersionError(
             f"the bookies {', '.join(each.bookie_id for each in identities)} wrote their records "
             f"during each of {REPLACE_ATTEMPTS_MAX} attempts to replace the metadata of ledger "
@@ -160,6 +151,32 @@ class LedgerStore:
     def unchanged(self, ledger_id: int, version: Version) -> znodes.NodeOperation:
         """Return the check of a transaction that fails if the metadata has another version."""
         return znodes.CheckNode(self.path(ledger_id), version)
+
+    async def _replace_once(
+        self,
+        ledger_id: int,
+        metadata: LedgerMetadata,
+        version: Version,
+        identities: Sequence[BookieIdentity],
+        *,
+        is_repeat: bool,
+    ) -> Versioned[LedgerMetadata]:
+        path, data = self.path(ledger_id), encode_ledger_metadata(metadata)
+        await self.sync()
+        found = await znodes.get_or_none(self._tree, path)
+        if found is None:
+            raise _not_found(ledger_id)
+        if found.version != version:
+            is_next = found.version == Version(version.incarnation, version.number + 1)
+            if is_repeat and is_next and found.value == data:
+                return Versioned(metadata, found.version)
+            raise _changed(ledger_id)
+        operations: list[znodes.NodeOperation] = [znodes.SetNode(path, data, version)]
+        for identity in identities:
+            operations.extend(await self._identities.checks(identity))
+        written = (await self._tree.transact(operations))[0]
+        assert isinstance(written, Version)
+        return Versioned(metadata, written)
 
     async def touch(self, ledger_id: int, version: Version) -> Version:
         """Write the same bytes again if the metadata still has `version`. Return the new version.

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Version, Versioned
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, Identity, ReadIdentities
 from ledgerlog_spark.protocol.ledger.read_room import RoomMade
 from ledgerlog_spark.protocol.ledger.slices import SliceSource
 from ledgerlog_spark.protocol.placement.places import BookieMap
@@ -55,6 +56,7 @@ class MetadataOutcome(Enum):
 
     For a write, `UNAVAILABLE` means that it was not sent, and `UNKNOWN` that it may have happened.
     `CONFLICT` shows that the node has another version, but not which write changed the node.
+    `BOOKIE_CHANGED` shows that a bookie has another identity, so that this write changed nothing.
     """
 
     OK = "ok"
@@ -63,6 +65,7 @@ class MetadataOutcome(Enum):
     GONE = "gone"
     UNAVAILABLE = "unavailable"
     UNREADABLE = "unreadable"
+    BOOKIE_CHANGED = "bookie changed"
 
 
 class Failure(Enum):
@@ -81,6 +84,7 @@ class Failure(Enum):
     METADATA_UNAVAILABLE = "the metadata store cannot be reached"
     METADATA_UNREADABLE = "its metadata cannot be read"
     METADATA_CHANGED = "another client changed its metadata"
+    BOOKIE_CHANGED = "a bookie lost its entries before the close named it"
     RECOVERY = "an entry is neither certainly present nor certainly absent"
     NEEDS_OPERATOR = "closing would lose entries that are listed or were confirmed"
     ENTRY_ABSENT = "no replica has the entry"
@@ -166,11 +170,15 @@ class LoadMetadata:
 
 @dataclass(frozen=True, slots=True)
 class CasMetadata:
-    """Replace the metadata if its version is still `version`. The reply is `MetadataWritten`."""
+    """Replace the metadata if its version is still `version`. The reply is `MetadataWritten`.
+
+    In the same transaction, the host checks that no bookie of `identities` has changed.
+    """
 
     request: int
     metadata: LedgerMetadata
     version: Version
+    identities: tuple[Identity, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +206,7 @@ Request = (
     | LoadMetadata
     | CasMetadata
     | ListBookies
+    | ReadIdentities
     | StartTimer
 )
 
@@ -251,7 +260,8 @@ class MetadataLoaded:
 class MetadataWritten:
     """Answer to a `CasMetadata`.
 
-    The outcome is OK (`versioned` is the stored metadata), CONFLICT, UNKNOWN, GONE or UNAVAILABLE.
+    The outcome is OK (`versioned` is the stored metadata), CONFLICT, BOOKIE_CHANGED, UNKNOWN, GONE
+    or UNAVAILABLE.
     """
 
     request: int
@@ -322,6 +332,7 @@ Event = (
     | MetadataLoaded
     | MetadataWritten
     | BookiesListed
+    | IdentitiesRead
     | TimerFired
     | Start
     | AddRequested

@@ -10,6 +10,9 @@ repeats its decision.
 The loop never assumes that a write failed, not even after a conflict. A conflict shows that the
 metadata changed. Only the load shows whether our own write changed the metadata, because a request
 may arrive twice. If the metadata was deleted, the outcome stays unknown.
+
+A write may depend on the identities of bookies. If one of them has changed, the loop ends. Each
+resent write has the same identities.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from operator import attrgetter
 from ledgerlog_spark.model import LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.dispatch import TableMachine
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.identities import Identity
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
 
@@ -81,6 +85,7 @@ class MetadataUpdate:
     numbers: RequestNumbers
     retry: RetryPolicy
     may_be_written: bool = False  # whether an earlier write over `current` has an unknown outcome
+    identities: tuple[Identity, ...] = ()  # of the bookies that must not have changed
     phase: UpdatePhase = UpdatePhase.DONE
     _attempts: int = 0
     _request: int = 0
@@ -114,7 +119,8 @@ class MetadataUpdate:
         assert self._intended is not None
         self.phase = UpdatePhase.WRITING
         self._request = self.numbers.next()
-        return [m.CasMetadata(self._request, self._intended, self.current.version)], None
+        version = self.current.version
+        return [m.CasMetadata(self._request, self._intended, version, self.identities)], None
 
     def _load(self) -> Step:
         self.phase = UpdatePhase.LOADING
@@ -135,6 +141,8 @@ class MetadataUpdate:
                 return self._wait(UpdatePhase.WAITING_TO_LOAD)
             case m.MetadataOutcome.GONE:
                 return self._finish(m.Failure.NOT_FOUND, is_definite=False)
+            case m.MetadataOutcome.BOOKIE_CHANGED:
+                return self._finish(m.Failure.BOOKIE_CHANGED, is_definite=not self.may_be_written)
             case _:
                 return self._wait(UpdatePhase.WAITING_TO_WRITE)
 
@@ -192,6 +200,7 @@ class UpdatingMachine(TableMachine[m.Event, m.Effect], ABC):
         decide: Decide,
         *,
         may_be_written: bool = False,
+        identities: tuple[Identity, ...] = (),
     ) -> list[m.Effect]:
         self._update = MetadataUpdate(
             current=record,
@@ -199,6 +208,7 @@ class UpdatingMachine(TableMachine[m.Event, m.Effect], ABC):
             numbers=self._numbers,
             retry=self._update_retry,
             may_be_written=may_be_written,
+            identities=identities,
         )
         return self._take_step(self._update.begin())
 

@@ -108,13 +108,8 @@ async def opened(tree: Definitions) -> tuple[Any, Any]:
     for name in names:
         await session.registration.register(tree.BookieInfo(name, "127.0.0.1", 3181))
     stores = tree.memory_metadata(nodes)
-    services = tree.Services(
-        transport=tree.InProcessTransport({name: Bookie(tree.Code.OK) for name in names}),
-        ledgers=stores.ledgers,
-        registration=stores.registration,
-        settings=tree.ClientSettings(),
-        random=Random(7),
-    )
+    transport = tree.InProcessTransport({name: Bookie(tree.Code.OK) for name in names})
+    services = tree.Services.on(stores, transport, tree.ClientSettings(), Random(7))
     client = tree.LedgerClient(services, on_close=stores.close)
     ledger = await client.create_ledger(
         ensemble_size=BOOKIES, write_quorum=BOOKIES, ack_quorum=ACK_QUORUM

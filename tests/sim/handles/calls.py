@@ -214,6 +214,7 @@ def _odd_client(process: Process) -> tuple[LedgerClient, OddTransport]:
         transport=transport,
         ledgers=process.stores.ledgers,
         registration=process.stores.registration,
+        identities=process.stores.identities,
         settings=SETTINGS,
         random=Random(process.world.random.getrandbits(32)),
     )

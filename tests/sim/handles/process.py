@@ -209,6 +209,7 @@ class Process:
             transport=self.checked,
             ledgers=self.stores.ledgers,
             registration=self.stores.registration,
+            identities=self.stores.identities,
             settings=SETTINGS,
             random=Random(world.random.getrandbits(32)),
             logs=self.stores.logs,

@@ -14,6 +14,7 @@ from ledgerlog_spark.protocol.autorecovery.replicate.job import (
     ReplicationSettings,
 )
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, ReadIdentities
 from tests.sim.client import as_entry
 from tests.sim.late_add import KEY
 from tests.sim.network import Message
@@ -50,8 +51,8 @@ class Job:
             r.ForceEntries: self._force,
             r.ReadCopies: self._read,
             r.AddCopies: self._add,
-            r.ReadIdentity: self._read_identity,
-            r.CasRecord: self._cas,
+            ReadIdentities: self._read_identities,
+            m.CasMetadata: self._cas,
             r.DeleteTask: self._delete_task,
             r.ReportUnreadable: self._report,
             r.MeasureQuiet: self._measure,
@@ -176,25 +177,28 @@ class Job:
         lost = r.RegisteredListed(number, m.MetadataOutcome.UNAVAILABLE)
         self._ask_store("registered", act, lambda found: found, lost)
 
-    def _read_identity(self, effect: r.ReadIdentity) -> None:
-        number, name = effect.request, effect.bookie_id
+    def _read_identities(self, effect: ReadIdentities) -> None:
+        number = effect.request
         self._ask_store(
             "identity",
-            lambda _: self.world.store.identity_of(name),
-            lambda token: r.IdentityRead(number, m.MetadataOutcome.OK, r.Identity(name, token)),
-            r.IdentityRead(number, m.MetadataOutcome.UNAVAILABLE),
+            lambda _: self.world.store.identities_of(effect.bookie_ids),
+            lambda found: IdentitiesRead(number, found),
+            IdentitiesRead(number, None),
         )
 
-    def _cas(self, effect: r.CasRecord) -> None:
+    def _cas(self, effect: m.CasMetadata) -> None:
         number, world = effect.request, self.world
-        identity = effect.identity.bookie_id, effect.identity.token
 
         def act(_: Session) -> m.MetadataWritten:
             world.checkers.of(self.ledger_id).workers.add(self.worker.name)
             outcome, written = world.store.replace(
-                self.worker.name, self.ledger_id, effect.metadata, effect.version, identity
+                self.worker.name,
+                self.ledger_id,
+                effect.metadata,
+                effect.version,
+                effect.identities,
             )
-            if outcome is m.MetadataOutcome.CONFLICT:
+            if outcome in (m.MetadataOutcome.CONFLICT, m.MetadataOutcome.BOOKIE_CHANGED):
                 world.checkers.mark("move conflicts")
             return m.MetadataWritten(number, outcome, written)
 

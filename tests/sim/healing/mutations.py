@@ -13,13 +13,16 @@ from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Version
 from ledgerlog_spark.protocol.autorecovery.replicate import copying, job, messages, needs, ranges
 from ledgerlog_spark.protocol.autorecovery.replicate.copying import CopyRun
 from ledgerlog_spark.protocol.autorecovery.replicate.job import LedgerReplication
+from ledgerlog_spark.protocol.ledger.identities import Identity
 from ledgerlog_spark.protocol.ledger.messages import StoredEntry
+from ledgerlog_spark.protocol.ledger.metadata_update import MetadataUpdate
 from ledgerlog_spark.protocol.ledger.quorum import owns
+from ledgerlog_spark.protocol.ledger.recover.tail import RecoveryTail
 from tests.sim.handlers import replace as replace_in
 from tests.sim.healing import jobs
-from tests.sim.healing.store import HealingStore
 from tests.sim.healing.world import HealingWorld
 from tests.sim.late_add import CODEC
+from tests.sim.metadata_store import SimMetadataStore
 from tests.sim.mutations import Mutation
 from tests.sim.release.mutations import MUTATIONS as OF_RELEASES
 
@@ -133,6 +136,21 @@ def _any_record(version: Version, record: Version | None) -> messages.DeleteTask
     return messages.DeleteTask(version, None)
 
 
+def _same_cookie(self: SimMetadataStore, identity: Identity) -> bool:
+    """Compare only the version of the cookie."""
+    found = self.token_of(identity.bookie_id)
+    return found is not None and found.cookie == identity.token.cookie  # type: ignore[attr-defined]
+
+
+_settle = MetadataUpdate._settle
+
+
+def _forget_the_identities(self: MetadataUpdate, loaded: Any) -> Any:
+    """Send a write again without the identities."""
+    self.identities = ()
+    return _settle(self, loaded)
+
+
 def _nothing_is_damaged(*_: Any) -> Sequence[tuple[int, int]]:
     return ()
 
@@ -160,16 +178,22 @@ MUTATIONS: dict[str, Mutation] = {
     "stripe_of_relative_ids": Mutation(
         "X4", ((needs, "lacking_runs", _relative), (job, "lacking_runs", _relative))
     ),
-    "no_cookie_check": Mutation("X7", ((HealingStore, "is_same", lambda *_: True),)),
+    "no_cookie_check": Mutation("X7", ((SimMetadataStore, "is_same", lambda *_: True),)),
     "cookie_made_again": Mutation(
         "X7",
         (
             (
-                HealingStore,
+                SimMetadataStore,
                 "is_same",
-                lambda self, bookie, token: self.identity_of(bookie).cookie == token.cookie,
+                _same_cookie,
             ),
         ),
+    ),
+    "recovery_ignores_identities": Mutation(
+        "C25", ((RecoveryTail, "identities", property(lambda _: ())),)
+    ),
+    "resends_without_identities": Mutation(
+        "C25", ((MetadataUpdate, "_settle", _forget_the_identities),)
     ),
     "same_bookie_twice": Mutation("X6", ((LedgerReplication, "_target_of", _any_bookie),)),
     "conflict_keeps_copies": Mutation("X6", ((LedgerReplication, "_move", _keep_the_first_list),)),

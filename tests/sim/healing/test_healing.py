@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.sim.checker import Violation
+from tests.sim.healing import recovery_scripts as rs
 from tests.sim.healing import scripts as s
 from tests.sim.healing.mutations import MUTATIONS, applied
 from tests.sim.healing.schedule import run_healing
@@ -28,6 +29,11 @@ COUNTEREXAMPLES = [
     (s.a_stripe_is_counted_from_entry_0, "stripe_of_relative_ids", "HELD"),
     (s.a_target_loses_its_directory, "no_cookie_check", "HELD"),
     (s.a_cookie_is_made_again, "cookie_made_again", "HELD"),
+    (rs.a_replacement_loses_its_directory, "recovery_ignores_identities", "L5"),
+    (rs.a_replacement_loses_its_directory, "no_cookie_check", "L5"),
+    (rs.the_cookie_of_a_replacement_is_made_again, "recovery_ignores_identities", "L5"),
+    (rs.the_cookie_of_a_replacement_is_made_again, "cookie_made_again", "L5"),
+    (rs.a_close_is_sent_again_after_the_loss, "resends_without_identities", "L5"),
     (s.a_target_is_outside_the_ensemble, "same_bookie_twice", "L10"),
     (s.a_conflict_is_a_release, "conflict_keeps_copies", "HELD"),
     (s.an_entry_that_only_the_dead_bookie_has, "swaps_over_a_hole", "HELD"),

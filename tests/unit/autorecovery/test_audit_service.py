@@ -95,7 +95,6 @@ async def audited(bookies: int = 5) -> AsyncIterator[Audited]:
             await cluster._session.registration.register(
                 BookieInfo(bookie_id, "127.0.0.1", 3181, 3182)
             )
-            await admin.registration.write_cookie(bookie_id, b"cookie", None)
         transport = ListingTransport(cluster.bookies)
         random = Random(0)
         services = Services.on(stores, transport, ClientSettings(), random)

@@ -33,6 +33,7 @@ from ledgerlog_spark.model import (
 from ledgerlog_spark.protocol.autorecovery.replicate import messages as m
 from ledgerlog_spark.protocol.autorecovery.replicate.pace import CopyPace
 from ledgerlog_spark.protocol.ledger import messages as p
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, ReadIdentities
 from ledgerlog_spark.testing.cluster import memory_metadata
 from ledgerlog_spark.transport.port import AddRun, ReadBatch, ReadEntry
 from ledgerlog_spark.wire.entry import EntryCodec
@@ -132,7 +133,7 @@ async def test_no_request_is_sent_in_another_session(job: Job, queue: m.TaskQueu
     task = (await performed(requests, m.LoadTask(1))).task
     assert (await performed(requests, m.TakeLock(2))).is_mine
     record = (await performed(requests, p.LoadMetadata(3, sync_first=True))).versioned
-    identity = (await performed(requests, m.ReadIdentity("b3", 4))).identity
+    (identity,) = (await performed(requests, ReadIdentities(4, ("b3",)))).identities
     job.stores.tree.expire_session()  # type: ignore[attr-defined]
     unreadable = (m.UnreadableEntries(0, 0, True, ()),)
     effects = [
@@ -140,13 +141,13 @@ async def test_no_request_is_sent_in_another_session(job: Job, queue: m.TaskQueu
         m.TakeLock(2),
         p.LoadMetadata(3, sync_first=True),
         m.ListRegistered(4),
-        m.ReadIdentity("b3", 5),
-        m.CasRecord(METADATA.in_recovery(), record.version, identity, 6),
+        p.CasMetadata(6, METADATA.in_recovery(), record.version, (identity,)),
         m.DeleteTask(task.version, record.version, 7),
         m.ReportUnreadable(unreadable, 8),
         m.ReadFloor(9),
     ]
-    assert [(await performed(requests, one)).outcome for one in effects] == [UNAVAILABLE] * 9
+    assert [(await performed(requests, one)).outcome for one in effects] == [UNAVAILABLE] * 8
+    assert await performed(requests, ReadIdentities(5, ("b3",))) == IdentitiesRead(5, None)
     failed = await performed(requests, m.RecoverForCopies(4, 10))
     assert failed.failure is p.Failure.RECOVERY
     await performed(requests, m.ReleaseLock(11))
@@ -182,20 +183,20 @@ async def test_the_record_is_written_only_while_the_target_is_the_same(job: Job)
     """AUTORECOVERY.md#X7."""
     requests = job.requests()
     record = (await performed(requests, p.LoadMetadata(1, sync_first=True))).versioned
-    identity = (await performed(requests, m.ReadIdentity("b3", 2))).identity
+    (identity,) = (await performed(requests, ReadIdentities(2, ("b3",)))).identities
     assert isinstance(identity.token, BookieIdentity)
     cookie = await job.stores.registration.read_cookie("b3")
     assert cookie is not None
     await job.stores.registration.write_cookie("b3", b"another", cookie.version)
-    cas = m.CasRecord(METADATA.in_recovery(), record.version, identity, 3)
-    assert (await performed(requests, cas)).outcome is p.MetadataOutcome.CONFLICT
-    identity = (await performed(requests, m.ReadIdentity("b3", 4))).identity
-    cas = m.CasRecord(METADATA.in_recovery(), record.version, identity, 5)
+    cas = p.CasMetadata(3, METADATA.in_recovery(), record.version, (identity,))
+    assert (await performed(requests, cas)).outcome is p.MetadataOutcome.BOOKIE_CHANGED
+    (identity,) = (await performed(requests, ReadIdentities(4, ("b3",)))).identities
+    cas = p.CasMetadata(5, METADATA.in_recovery(), record.version, (identity,))
     assert (await performed(requests, cas)).outcome is OK
     assert requests.record is not None
     assert requests.record.value == METADATA.in_recovery()
-    gone = await performed(requests, m.ReadIdentity("b9", 6))
-    assert (gone.outcome, gone.identity) == (p.MetadataOutcome.GONE, None)
+    gone = await performed(requests, ReadIdentities(6, ("b9",)))
+    assert gone == IdentitiesRead(6, ())
 
 
 async def test_a_report_is_replaced_and_deleted(job: Job) -> None:

@@ -27,7 +27,10 @@ def test_every_failure_of_a_machine_has_an_exception() -> None:
 
 
 def test_every_metadata_outcome_but_success_has_an_exception() -> None:
-    assert set(OUTCOMES.values()) == set(MetadataOutcome) - {MetadataOutcome.OK}
+    of_bookie = errors.MetadataVersionError("its cookie was re-written", bookie_id="b1")
+    assert outcome_of(of_bookie) is MetadataOutcome.BOOKIE_CHANGED
+    others = set(MetadataOutcome) - {MetadataOutcome.OK, MetadataOutcome.BOOKIE_CHANGED}
+    assert set(OUTCOMES.values()) == others
     assert outcome_of(errors.InternalError("ours")) is None
 
 

@@ -17,6 +17,7 @@ from ledgerlog_spark.errors import (
     MetadataVersionError,
 )
 from ledgerlog_spark.model import Version
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, Identity, ReadIdentities
 from ledgerlog_spark.protocol.ledger.messages import (
     BookiesListed,
     CasMetadata,
@@ -33,8 +34,11 @@ EFFECTS = [
     LoadMetadata(1, sync_first=False),
     LoadMetadata(1, sync_first=True),
     CasMetadata(1, METADATA, Version(1, 1)),
+    CasMetadata(1, METADATA, Version(1, 1), (Identity("b1", "token"),)),
     ListBookies(1),
+    ReadIdentities(1, ("b1",)),
 ]
+IDS = ["load", "synced load", "write", "write with identities", "list", "identities"]
 FAILURES: dict[type[LedgerLogError] | None, MetadataOutcome] = {
     None: MetadataOutcome.UNKNOWN,
     MetadataUnavailableError: MetadataOutcome.UNAVAILABLE,
@@ -47,7 +51,7 @@ FAILURES: dict[type[LedgerLogError] | None, MetadataOutcome] = {
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda each: each.__name__ if each else "silence")
-@pytest.mark.parametrize("effect", EFFECTS, ids=["load", "synced load", "write", "list"])
+@pytest.mark.parametrize("effect", EFFECTS, ids=IDS)
 async def test_every_request_is_answered_once_and_only_a_write_can_be_in_doubt(
     world: ClientWorld, effect: Any, failure: type[LedgerLogError] | None
 ) -> None:
@@ -59,9 +63,10 @@ async def test_every_request_is_answered_once_and_only_a_write_can_be_in_doubt(
 
     hosted = Hosted(world, at_start(effect))
     services = hosted.host._services
-    store: Any = SimpleNamespace(load=failing, write=failing, sync=failing)
+    store: Any = SimpleNamespace(load=failing, write=failing, replace=failing, sync=failing)
     known: Any = SimpleNamespace(writable=failing, watch_writable=lambda _: None)
-    services.ledgers, services.bookies.writable._registration = store, known
+    services.ledgers = services.identities = store
+    services.bookies.writable._registration = known
     hosted.host.post(Start())
     await asyncio.sleep(2 * services.settings.metadata_timeout_ms / 1e3)
     start, *replies = hosted.machine.events
@@ -70,6 +75,8 @@ async def test_every_request_is_answered_once_and_only_a_write_can_be_in_doubt(
     (reply,) = replies
     if isinstance(effect, ListBookies):
         assert reply == BookiesListed(1, ())
+    elif isinstance(effect, ReadIdentities):
+        assert reply == IdentitiesRead(1, None)
     elif isinstance(effect, CasMetadata):
         assert reply.outcome is FAILURES[failure]
     else:
@@ -87,3 +94,35 @@ async def test_a_load_that_has_to_be_synchronised_is(world: ClientWorld, sync_fi
     hosted.host.post(Start())
     reply = (await hosted.events(2))[1]
     assert reply.outcome is (MetadataOutcome.OK if sync_first else MetadataOutcome.GONE)
+
+
+async def test_identities_of_bookies_with_a_cookie_are_read(world: ClientWorld) -> None:
+    name = world.names[0]
+    hosted = Hosted(world, at_start(ReadIdentities(1, (name, "nobody"))))
+    hosted.host.post(Start())
+    reply = (await hosted.events(2))[1]
+    found = await hosted.stores.identities.load(name)
+    assert found is not None
+    assert reply == IdentitiesRead(1, (Identity(name, found),))
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+async def test_a_record_is_written_only_for_the_same_bookies(
+    world: ClientWorld, *, is_same: bool
+) -> None:
+    """PROTOCOL.md#C25."""
+    name = world.names[0]
+    _, stores = world.client_and_stores()
+    created = await stores.ledgers.create(1, METADATA)
+    found = await stores.identities.load(name)
+    assert found is not None
+    if not is_same:
+        await stores.registration.write_cookie(name, b"another", found.cookie)
+    cas = CasMetadata(1, METADATA.in_recovery(), created.version, (Identity(name, found),))
+    hosted = Hosted(world, at_start(cas))
+    hosted.host.post(Start())
+    reply = (await hosted.events(2))[1]
+    outcome = MetadataOutcome.OK if is_same else MetadataOutcome.BOOKIE_CHANGED
+    assert reply.outcome is outcome
+    stored = (await stores.ledgers.load(1)).value
+    assert stored == (METADATA.in_recovery() if is_same else METADATA)

@@ -20,6 +20,7 @@ from ledgerlog_spark.errors import (
     RemoteProtocolError,
 )
 from ledgerlog_spark.model import Code, DigestType, Fragment, LedgerMetadata, Quorum, Version
+from ledgerlog_spark.protocol.ledger.identities import ReadIdentities
 from ledgerlog_spark.protocol.ledger.messages import (
     AddReplied,
     BookiesListed,
@@ -248,8 +249,9 @@ async def test_a_load_that_failed_is_never_in_doubt(
         LoadMetadata(1, sync_first=False),
         CasMetadata(1, METADATA, Version(1, 1)),
         ListBookies(1),
+        ReadIdentities(1, ("b1",)),
     ],
-    ids=["load", "write", "list"],
+    ids=["load", "write", "list", "identities"],
 )
 async def test_what_the_store_refuses_for_another_reason_ends_the_machine_with_that_error(
     world: ClientWorld, effect: Any, error: type[LedgerLogError]
@@ -261,7 +263,8 @@ async def test_what_the_store_refuses_for_another_reason_ends_the_machine_with_t
 
     hosted = Hosted(world, at_start(effect))
     methods = dict.fromkeys(("load", "write", "writable"), staticmethod(refused))
-    hosted.host._services.ledgers = type("Store", (), methods)()
+    store = type("Store", (), methods)()
+    hosted.host._services.ledgers = hosted.host._services.identities = store
     hosted.host._services.bookies.writable.refreshed = refused
     hosted.host.post(Start())
     await asyncio.sleep(1)

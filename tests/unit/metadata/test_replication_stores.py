@@ -316,8 +316,17 @@ async def test_attempts_to_name_a_busy_target_are_bounded() -> None:
     assert (await stores.ledgers.load(7)).value == METADATA
 
 
+async def wipe(stores: MetadataStores) -> None:
+    """Let the bookie begin again. Its new cookie has version 0, as the old one had."""
+    await stores.tree.delete(f"{ROOT}/cookies/{BOOKIE}", None)
+    record = await stores.known_bookies.read(BOOKIE)
+    assert record is not None
+    wiped = KnownBookie((KnownDirectory("fedcba9876543210", 1, 1),))
+    await stores.known_bookies.write_with_cookie(BOOKIE, wiped, record.version, b"cookie", None)
+
+
 async def test_a_target_that_is_wiped_before_the_transaction_is_not_named() -> None:
-    """Its new cookie has version 0, as the old one had. Its record has changed."""
+    """The record of the bookie has changed, and its cookie has the version of the old one."""
     tree = Disturbed(MemoryNodes())
     stores, _ = await identified(tree)
     other = await stores_on(tree.nodes)
@@ -325,18 +334,39 @@ async def test_a_target_that_is_wiped_before_the_transaction_is_not_named() -> N
     found = await stores.ledgers.load(7)
     assert identity is not None
 
-    async def wipe() -> None:
+    async def wipe_once() -> None:
         tree.before = None
-        await other.tree.delete(f"{ROOT}/cookies/{BOOKIE}", None)
-        record = await other.known_bookies.read(BOOKIE)
-        assert record is not None
-        wiped = KnownBookie((KnownDirectory("fedcba9876543210", 1, 1),))
-        await other.known_bookies.write_with_cookie(BOOKIE, wiped, record.version, b"cookie", None)
+        await wipe(other)
 
-    tree.before = wipe
+    tree.before = wipe_once
     with pytest.raises(MetadataVersionError, match="has changed") as changed:
         await stores.ledgers.replace(7, MOVED, found.version, [identity])
     assert changed.value.bookie_id == BOOKIE
+
+
+@pytest.mark.parametrize("is_wiped", [True, False], ids=["wiped", "not sent"])
+async def test_a_lost_answer_stays_unknown_after_a_failure_of_the_next_attempt(
+    *, is_wiped: bool
+) -> None:
+    tree = Disturbed(MemoryNodes())
+    stores, _ = await identified(tree)
+    other = await stores_on(tree.nodes)
+    identity = await stores.identities.load(BOOKIE)
+    found = await stores.ledgers.load(7)
+    assert identity is not None
+
+    async def lose_first() -> None:
+        tree.inject(Fault.REQUEST_LOST)
+        if is_wiped:
+            await wipe(other)
+        tree.before = fail_next
+
+    async def fail_next() -> None:
+        tree.inject(Fault.NOT_SENT)
+
+    tree.before = lose_first
+    with pytest.raises(MetadataUnknownError):
+        await stores.ledgers.replace(7, MOVED, found.version, [identity])
 
 
 async def test_requests_in_order_are_bounded_and_cancelled_at_the_end() -> None:

@@ -19,6 +19,7 @@ from ledgerlog_spark.protocol.autorecovery.replicate.job import (
     ReplicationSettings,
 )
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, Identity, ReadIdentities
 
 NAMES = ("b0", "b1", "b2", "b3", "b4")
 OK = m.MetadataOutcome.OK
@@ -84,7 +85,7 @@ class Cluster:
                 reply = self.add(n, name, copies)
             case r.ListEntries(name):
                 reply = self.listed(n, name)
-            case r.CasRecord(metadata):
+            case m.CasMetadata(_, metadata):
                 reply = self.write(n, metadata)
             case r.ListRegistered():
                 writable = tuple(sorted(self.registered - self.read_only))
@@ -102,8 +103,8 @@ class Cluster:
                     r.TakeLock: lambda: r.LockTaken(n, OK, is_mine=True),
                     r.ReleaseLock: lambda: r.LockReleased(n),
                     r.ForceEntries: lambda: r.EntriesForced(n, self.forced(effect)),
-                    r.ReadIdentity: lambda: r.IdentityRead(
-                        n, OK, r.Identity(effect.bookie_id, effect.bookie_id)
+                    ReadIdentities: lambda: IdentitiesRead(
+                        n, tuple(Identity(one, one) for one in effect.bookie_ids)
                     ),
                     m.StartTimer: lambda: m.TimerFired(n),
                     r.MeasureQuiet: lambda: r.QuietMeasured(n, self.quiet_ms),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum, Version, Versioned
+from ledgerlog_spark.protocol.ledger.identities import Identity
 from ledgerlog_spark.protocol.ledger.messages import (
     CasMetadata,
     Failure,
@@ -24,18 +25,22 @@ OPEN = LedgerMetadata(Quorum(1, 1, 1), (Fragment(0, ("b0",)),))
 AT_0 = Versioned(OPEN, Version(1, 0))
 MARKED = OPEN.in_recovery()
 OK, CONFLICT, UNKNOWN = MetadataOutcome.OK, MetadataOutcome.CONFLICT, MetadataOutcome.UNKNOWN
+BOOKIE_CHANGED = MetadataOutcome.BOOKIE_CHANGED
 
 
 def mark(current: LedgerMetadata) -> LedgerMetadata | Refusal:
     return Refusal(Failure.CLOSED) if current.is_closed else current.in_recovery()
 
 
-def begun(attempts_max: int = 5) -> tuple[MetadataUpdate, CasMetadata]:
+def begun(
+    attempts_max: int = 5, identities: tuple[Identity, ...] = ()
+) -> tuple[MetadataUpdate, CasMetadata]:
     update = MetadataUpdate(
         current=AT_0,
         decide=mark,
         numbers=RequestNumbers(),
         retry=RetryPolicy(first_delay_ms=10, delay_max_ms=15, attempts_max=attempts_max),
+        identities=identities,
     )
     (cas,), result = update.begin()
     assert result is None
@@ -102,6 +107,32 @@ def test_an_unknown_write_that_is_not_found_is_sent_again_at_the_same_version() 
     _, result = update.handle(MetadataLoaded(load.request, OK, Versioned(MARKED, Version(1, 1))))
     assert result is not None
     assert result.failure is None
+
+
+SAME = (Identity("b3", 0),)
+
+
+def test_a_write_that_meets_another_bookie_is_a_definite_failure() -> None:
+    update, cas = begun(identities=SAME)
+    assert cas.identities == SAME
+    effects, result = update.handle(MetadataWritten(cas.request, BOOKIE_CHANGED))
+    assert effects == []
+    assert result is not None
+    assert (result.failure, result.is_definite) == (Failure.BOOKIE_CHANGED, True)
+    assert result.current == AT_0
+
+
+def test_an_unknown_write_stays_unknown_when_the_next_meets_another_bookie() -> None:
+    """PROTOCOL.md#C25. The second write has the same identities."""
+    update, cas = begun(identities=SAME)
+    load = lost(update, cas)
+    (timer,), _ = update.handle(MetadataLoaded(load.request, OK, AT_0))
+    (again,), _ = update.handle(TimerFired(timer.request))
+    assert isinstance(again, CasMetadata)
+    assert again.identities == SAME
+    _, result = update.handle(MetadataWritten(again.request, BOOKIE_CHANGED))
+    assert result is not None
+    assert (result.failure, result.is_definite) == (Failure.BOOKIE_CHANGED, False)
 
 
 def test_a_record_of_another_incarnation_is_not_the_version_that_was_written_against() -> None:

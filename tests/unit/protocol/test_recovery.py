@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from ledgerlog_spark.model import (
     Versioned,
 )
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, Identity, ReadIdentities
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
 from ledgerlog_spark.protocol.ledger.recover.recovery import (
     LedgerRecovery,
@@ -58,6 +59,9 @@ class Cluster:
         self.stored = Versioned(metadata, Version(1, 0))
         self.answer = answer
         self.add_code: Callable[[m.SendAdd], Code] = lambda _: Code.OK
+        self.candidates: tuple[str, ...] = ()
+        self.tokens: dict[str, int | None] = {}  # of bookies; None for one without a cookie
+        self.before_write: Callable[[], None] = lambda: None
         self.round_trips = 0
         self.adds: list[m.SendAdd] = []
         self.batches: list[m.SendReadBatch] = []
@@ -81,8 +85,11 @@ class Cluster:
         match effect:
             case m.LoadMetadata(request):
                 return m.MetadataLoaded(request, m.MetadataOutcome.OK, self.stored)
-            case m.CasMetadata(request, metadata, version):
+            case m.CasMetadata(request, metadata, version, identities):
                 assert version == self.stored.version
+                self.before_write()
+                if self.identities(one.bookie_id for one in identities) != identities:
+                    return m.MetadataWritten(request, m.MetadataOutcome.BOOKIE_CHANGED)
                 self.stored = Versioned(metadata, Version(1, version.number + 1))
                 return m.MetadataWritten(request, m.MetadataOutcome.OK, self.stored)
             case m.SendRead(request):
@@ -93,11 +100,17 @@ class Cluster:
                 self.adds.append(effect)
                 return m.AddReplied(request, self.add_code(effect))
             case m.ListBookies(request):
-                return m.BookiesListed(request, ())
+                return m.BookiesListed(request, self.candidates)
+            case ReadIdentities(request, bookie_ids):
+                return IdentitiesRead(request, self.identities(bookie_ids))
             case m.StartTimer(request):
                 return m.TimerFired(request)
             case _:
                 raise AssertionError(effect)
+
+    def identities(self, bookie_ids: Iterable[str]) -> tuple[Identity, ...]:
+        tokens = ((name, self.tokens.get(name, 0)) for name in bookie_ids)
+        return tuple(Identity(name, token) for name, token in tokens if token is not None)
 
     def batch(self, batch: m.SendReadBatch) -> m.BatchReplied:
         """The entries of a bookie, one after the other, before the first that it does not have."""
@@ -503,7 +516,7 @@ def test_a_new_attempt_replaces_those_alone_that_fail_it(batch_entries_max: int)
     todo = machine.handle(m.Start())
     while machine.phase is not RecoveryPhase.DONE:
         # Failures arrive before the other answers make a quorum, and before entries read ahead.
-        urgent = [e for e in todo if isinstance(e, m.SendAdd | m.ListBookies)]
+        urgent = [e for e in todo if isinstance(e, m.SendAdd | m.ListBookies | ReadIdentities)]
         one = urgent[-1] if urgent else todo[0]
         todo.remove(one)
         if isinstance(one, m.StartTimer) and machine.phase is not RecoveryPhase.WAITING:

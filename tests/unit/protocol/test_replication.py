@@ -75,7 +75,7 @@ def test_copies_without_a_digest_that_differ_are_left_alone() -> None:
     cluster.payloads["b1", 2] = b"y"
     ended = cluster.run()
     assert (ended.outcome, ended.detail) == (r.JobOutcome.COPIES_DIFFER, "entry 2")
-    assert not cluster.asked(r.CasRecord)
+    assert not cluster.asked(m.CasMetadata)
     assert not cluster.deleted
 
 
@@ -111,7 +111,7 @@ def test_a_marked_bookie_that_is_back_gets_what_it_lacks() -> None:
     cluster.held["b2"] = {0, 3}
     assert cluster.run() == r.JobEnded(r.JobOutcome.HEALED, "", 2, 4, 0)
     assert cluster.held["b2"] == {0, 1, 2, 3}
-    assert not cluster.asked(r.CasRecord)
+    assert not cluster.asked(m.CasMetadata)
 
 
 def test_a_member_without_lists_is_read_entry_by_entry_if_the_mark_names_it() -> None:
@@ -133,7 +133,7 @@ def test_a_target_without_lists_must_keep_its_connection() -> None:
     cluster.unlisted = {"b3", "b4"}
     cluster.connections = {"b3": 1, "b4": 1}
     assert cluster.run().outcome is r.JobOutcome.TARGET_FAILED
-    assert not cluster.asked(r.CasRecord)
+    assert not cluster.asked(m.CasMetadata)
 
 
 @pytest.mark.parametrize("unlisted", [set(), {"b3", "b4"}], ids=["lists", "no lists"])
@@ -142,7 +142,7 @@ def test_a_target_that_got_only_a_part_is_not_named(unlisted: set[str]) -> None:
     cluster.unlisted = unlisted
     cluster.busy_reads = 2 * (UNREADABLE_MAX + 1)  # both sources, until the copy is cut
     assert cluster.run().outcome is r.JobOutcome.WAITING
-    assert not cluster.asked(r.CasRecord)
+    assert not cluster.asked(m.CasMetadata)
     assert not cluster.deleted
     assert cluster.run().outcome is r.JobOutcome.HEALED
     assert cluster.held[cluster.ledger.fragments[0].ensemble[2]] == set(range(5_001))
@@ -171,7 +171,7 @@ def test_after_a_conflict_the_target_is_listed_again_and_conflicts_are_bounded()
     cluster = Cluster()
     cluster.conflicts = 1_000
     assert cluster.run().outcome is r.JobOutcome.CONFLICTS
-    assert len(cluster.asked(r.CasRecord)) == ReplicationSettings().conflicts_max + 1
+    assert len(cluster.asked(m.CasMetadata)) == ReplicationSettings().conflicts_max + 1
 
 
 def test_a_fragment_without_entries_is_renamed_without_a_copy() -> None:
@@ -198,7 +198,7 @@ def test_lost_entries_are_reported_with_all_answers_and_their_number_is_bounded(
     for name in ("b0", "b1"):
         cluster.held[name] = {0}
     assert cluster.run().outcome is r.JobOutcome.UNREADABLE
-    assert not cluster.asked(r.CasRecord)
+    assert not cluster.asked(m.CasMetadata)
     reads = cluster.asked(r.ReadCopies)
     assert len(reads) < 6 * 3 * UNREADABLE_MAX  # for each of three needs
 

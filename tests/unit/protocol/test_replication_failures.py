@@ -24,6 +24,7 @@ from ledgerlog_spark.protocol.autorecovery.replicate.job import REPORTED_MAX, Re
 from ledgerlog_spark.protocol.autorecovery.replicate.targets import choose_target
 from ledgerlog_spark.protocol.autorecovery.replicate.unreadable import as_ranges
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, ReadIdentities
 from tests.unit.protocol.replicated_cluster import NAMES, Cluster
 
 OK, GONE = m.MetadataOutcome.OK, m.MetadataOutcome.GONE
@@ -79,9 +80,9 @@ def test_without_the_lock_nothing_is_read() -> None:
 
 def test_a_write_without_an_answer_ends_the_job() -> None:
     cluster = Cluster()
-    cluster.answers[r.CasRecord] = lambda one: m.MetadataWritten(one.request, UNAVAILABLE)
+    cluster.answers[m.CasMetadata] = lambda one: m.MetadataWritten(one.request, UNAVAILABLE)
     assert cluster.run().outcome is r.JobOutcome.UNAVAILABLE
-    assert len(cluster.asked(r.CasRecord)) == 1
+    assert len(cluster.asked(m.CasMetadata)) == 1
     assert not cluster.deleted
 
 
@@ -90,8 +91,8 @@ def test_a_bookie_without_a_cookie_is_not_named_and_another_one_is() -> None:
     usual.run()
     first = usual.ledger.fragments[0].ensemble[2]
     cluster = Cluster()
-    cluster.answers[r.ReadIdentity] = lambda one: (
-        r.IdentityRead(one.request, GONE) if one.bookie_id == first else None
+    cluster.answers[ReadIdentities] = lambda one: (
+        IdentitiesRead(one.request, ()) if one.bookie_ids == (first,) else None
     )
     assert cluster.run().outcome is r.JobOutcome.HEALED
     assert cluster.ledger.fragments[0].ensemble[2] not in (first, "b2")
@@ -119,7 +120,7 @@ def test_a_target_whose_force_failed_is_not_named() -> None:
     cluster = Cluster()
     cluster.answers[r.ForceEntries] = lambda one: r.EntriesForced(one.request, Code.TIMEOUT)
     assert cluster.run().outcome is r.JobOutcome.TARGET_FAILED
-    assert not cluster.asked(r.CasRecord)
+    assert not cluster.asked(m.CasMetadata)
 
 
 def test_a_target_whose_add_failed_in_the_last_run_is_not_named() -> None:
@@ -133,7 +134,7 @@ def test_a_target_whose_add_failed_in_the_last_run_is_not_named() -> None:
     cluster.answers[r.AddCopies] = refused
     ended = cluster.run(ReplicationSettings(targets_max=1))
     assert (ended.outcome, ended.entries_copied) == (r.JobOutcome.TARGET_FAILED, 0)
-    assert not cluster.asked(r.CasRecord)
+    assert not cluster.asked(m.CasMetadata)
 
 
 def test_a_silent_member_is_not_read_as_one_without_entries() -> None:
@@ -180,7 +181,7 @@ def test_entries_of_a_bookie_that_does_not_answer_are_not_split_off() -> None:
         else None
     )
     assert cluster.run().outcome is r.JobOutcome.UNREADABLE
-    assert not cluster.asked(r.CasRecord)
+    assert not cluster.asked(m.CasMetadata)
     (report,) = cluster.reports
     assert not report[0].is_lost
 
@@ -206,7 +207,7 @@ def test_an_entry_that_a_bookie_returns_at_the_second_look_is_copied() -> None:
         (target,) = set(cluster.ledger.fragments[0].ensemble) - {"b0", "b1"}
         assert cluster.held[target] == {0, 1, 2, 3}
         assert cluster.reports == [()]
-        assert len(cluster.asked(r.CasRecord)) == 1, "the fragment is not split"
+        assert len(cluster.asked(m.CasMetadata)) == 1, "the fragment is not split"
         assert {one.bookie_id for one in cluster.asked(r.AddCopies)} == {target}
 
 
@@ -224,7 +225,7 @@ def test_nothing_is_lost_by_the_rules_of_an_old_record() -> None:
     cluster.answers[m.LoadMetadata] = load
     assert cluster.run().outcome is r.JobOutcome.HEALED
     assert cluster.reports == [()]
-    assert len(cluster.asked(r.CasRecord)) == 1, "the fragment is not split"
+    assert len(cluster.asked(m.CasMetadata)) == 1, "the fragment is not split"
 
 
 def test_few_entries_of_a_striped_ledger_are_read_together() -> None:

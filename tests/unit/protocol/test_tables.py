@@ -12,6 +12,7 @@ from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum, Version, Versioned
 from ledgerlog_spark.protocol.dispatch import IGNORED, REFUSED, Table, Unhandled
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead
 from ledgerlog_spark.protocol.ledger.read.lac import LAC_TABLE, LacPhase, LacReader
 from ledgerlog_spark.protocol.ledger.read.reader import READER_TABLE, LedgerReader, ReaderPhase
 from ledgerlog_spark.protocol.ledger.read_room import RoomMade
@@ -113,6 +114,7 @@ def event_of(kind: type) -> Any:
         m.MetadataLoaded: m.MetadataLoaded(NOT_ASKED, m.MetadataOutcome.GONE),
         m.MetadataWritten: m.MetadataWritten(NOT_ASKED, m.MetadataOutcome.CONFLICT),
         m.BookiesListed: m.BookiesListed(NOT_ASKED, ("b9",)),
+        IdentitiesRead: IdentitiesRead(NOT_ASKED, ()),
         m.TimerFired: m.TimerFired(NOT_ASKED),
         m.Start: m.Start(),
         m.AddRequested: m.AddRequested((b"x",)),

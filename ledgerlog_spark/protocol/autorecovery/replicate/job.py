@@ -26,13 +26,11 @@ from ledgerlog_spark.protocol.autorecovery.replicate.copying import (
     is_settled,
 )
 from ledgerlog_spark.protocol.autorecovery.replicate.messages import (
-    CasRecord,
     DeleteTask,
     Effect,
     EntriesListed,
     EntryRange,
     ForceEntries,
-    Identity,
     JobEnded,
     JobOutcome,
     ListEntries,
@@ -41,7 +39,6 @@ from ledgerlog_spark.protocol.autorecovery.replicate.messages import (
     MeasureQuiet,
     ReadCopies,
     ReadFloor,
-    ReadIdentity,
     RecoverForCopies,
     RegisteredListed,
     ReleaseLock,
@@ -64,7 +61,9 @@ from ledgerlog_spark.protocol.autorecovery.replicate.needs import (
 from ledgerlog_spark.protocol.autorecovery.replicate.ranges import joined, lacking_runs, replaced
 from ledgerlog_spark.protocol.autorecovery.replicate.targets import choose_target
 from ledgerlog_spark.protocol.autorecovery.replicate.unreadable import as_ranges
+from ledgerlog_spark.protocol.ledger.identities import Identity, ReadIdentities
 from ledgerlog_spark.protocol.ledger.messages import (
+    CasMetadata,
     LoadMetadata,
     MetadataOutcome,
     StartTimer,
@@ -345,14 +344,14 @@ class LedgerReplication:
             if target is None:
                 break
             tried.add(target)
-            (read,) = yield (ReadIdentity(target),)
-            if read.outcome is MetadataOutcome.UNAVAILABLE:
+            (read,) = yield (ReadIdentities(0, (target,)),)
+            if read.identities is None:
                 return JobOutcome.UNAVAILABLE, ""
-            if read.identity is None:
+            if not read.identities:
                 detail = f"{target} has no cookie"
                 continue
             try:
-                return (yield from self._move(need, target, read.identity, copying))
+                return (yield from self._move(need, target, read.identities[0], copying))
             except TargetError as failed:
                 detail = failed.detail
         return (JobOutcome.TARGET_FAILED if tried else JobOutcome.NO_SPARE), detail
@@ -432,7 +431,7 @@ class LedgerReplication:
         self, moved: LedgerMetadata, identity: Identity
     ) -> Steps[tuple[JobOutcome, str] | None]:
         """Write the record. After each outcome but OK, the next pass decides again."""
-        (written,) = yield (CasRecord(moved, self._record.version, identity),)
+        (written,) = yield (CasMetadata(0, moved, self._record.version, (identity,)),)
         if written.outcome is MetadataOutcome.OK:
             self._record = written.versioned
             self._replaced += 1

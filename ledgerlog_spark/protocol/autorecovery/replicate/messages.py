@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Version
+from ledgerlog_spark.model import NO_ENTRY, Code, Version
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, ReadIdentities
 from ledgerlog_spark.protocol.ledger.messages import (
+    CasMetadata,
     Failure,
     LoadMetadata,
     MetadataLoaded,
@@ -81,14 +83,6 @@ class Copy(NamedTuple):
     length: int
     payload: Payload
     stored: bytes | memoryview
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """The cookie and the directories of a bookie. The machine only passes it on."""
-
-    bookie_id: str
-    token: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,27 +200,6 @@ class AddCopies:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadIdentity:
-    """Read the identity of a bookie: `IdentityRead`."""
-
-    bookie_id: str
-    request: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class CasRecord:
-    """Replace the record at a version if the bookie of `identity` is the same: `MetadataWritten`.
-
-    If the record or the identity has changed, the outcome is CONFLICT.
-    """
-
-    metadata: LedgerMetadata
-    version: Version
-    identity: Identity
-    request: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class DeleteTask:
     """Delete the task at its version, in the session that took the lock: `TaskDeleted`.
 
@@ -300,8 +273,8 @@ Request = (
     | ForceEntries
     | ReadCopies
     | AddCopies
-    | ReadIdentity
-    | CasRecord
+    | ReadIdentities
+    | CasMetadata
     | DeleteTask
     | ReportUnreadable
     | MeasureQuiet
@@ -406,15 +379,6 @@ class CopiesAdded:
 
 
 @dataclass(frozen=True, slots=True)
-class IdentityRead:
-    """The outcome is OK, GONE (the bookie has no cookie) or UNAVAILABLE."""
-
-    request: int
-    outcome: MetadataOutcome
-    identity: Identity | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class TaskDeleted:
     """Whether the task was deleted. Neither it nor the record had changed then."""
 
@@ -467,7 +431,7 @@ Reply = (
     | EntriesForced
     | CopiesRead
     | CopiesAdded
-    | IdentityRead
+    | IdentitiesRead
     | TaskDeleted
     | Reported
     | QuietMeasured

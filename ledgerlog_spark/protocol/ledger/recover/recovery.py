@@ -24,6 +24,7 @@ from typing import Any
 from ledgerlog_spark.model import NO_ENTRY, Fragment, LedgerMetadata, LedgerState, Versioned
 from ledgerlog_spark.protocol.dispatch import Table, on, row
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead
 from ledgerlog_spark.protocol.ledger.metadata_update import Refusal, UpdateResult, UpdatingMachine
 from ledgerlog_spark.protocol.ledger.recover.fencing import Fencing, FencingState
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead
@@ -73,6 +74,7 @@ class RecoverySettings:
 
 RETRIABLE = (
     m.Failure.RECOVERY,
+    m.Failure.BOOKIE_CHANGED,
     m.Failure.NOT_ENOUGH_BOOKIES,
     m.Failure.METADATA_UNAVAILABLE,
     m.Failure.METADATA_CHANGED,
@@ -152,6 +154,10 @@ class LedgerRecovery(UpdatingMachine):
 
     def _on_updated(self, result: UpdateResult) -> list[m.Effect]:
         self._may_have_written |= not result.is_definite
+        if result.failure is m.Failure.BOOKIE_CHANGED:
+            assert self._tail is not None
+            names = tuple(one.bookie_id for one in self._tail.identities)
+            return self._try_again(result.failure, bookie_ids=names)
         if result.failure is not None:
             return self._try_again(result.failure)
         if result.current.value.is_closed:
@@ -219,6 +225,10 @@ class LedgerRecovery(UpdatingMachine):
         assert self._tail is not None
         return self._after(self._tail.take_bookies(event))
 
+    def _on_identities_read(self, event: IdentitiesRead) -> list[m.Effect]:
+        assert self._tail is not None
+        return self._after(self._tail.take_identities(event))
+
     def _on_hedge_timer(self, event: m.TimerFired) -> list[m.Effect]:
         assert self._tail is not None
         return self._tail.take_timer(event)
@@ -246,7 +256,8 @@ class LedgerRecovery(UpdatingMachine):
         if self._tail.write_back.last_add_confirmed < self._floor_entry_id:
             return self._load(RecoveryPhase.CHECKING)
         self.phase = RecoveryPhase.CLOSING
-        return self._begin_update(self._base, self._decide_close)
+        identities = self._tail.identities
+        return self._begin_update(self._base, self._decide_close, identities=identities)
 
     def _check_floor(self, record: Versioned[LedgerMetadata]) -> list[m.Effect]:
         """Report the end that another recovery stored since this attempt began, if any."""
@@ -304,6 +315,7 @@ _REPLIES = (
     m.AddReplied,
     m.BatchReplied,
     m.BookiesListed,
+    IdentitiesRead,
     m.MetadataLoaded,
     m.MetadataWritten,
     m.ReadReplied,
@@ -327,6 +339,7 @@ RECOVERY_TABLE: Table[LedgerRecovery, m.Effect] = {
         on(m.BatchReplied, LedgerRecovery._on_entry_replied),
         on(m.AddReplied, LedgerRecovery._on_add_replied),
         on(m.BookiesListed, LedgerRecovery._on_bookies_listed),
+        on(IdentitiesRead, LedgerRecovery._on_identities_read),
         on(m.TimerFired, LedgerRecovery._on_hedge_timer),
         ignored=_REPLIES,
     ),

@@ -4,7 +4,8 @@ The last safe entry is the LAC that fencing found, or the entry before the last 
 entry is later. The headers of the entries that are written back contain the last safe entry as
 their LAC. So no reader ever sees a LAC after the last entry of the closed ledger (PROTOCOL.md#C10).
 Bookies that fail at this time are replaced only in memory. The compare-and-swap that closes the
-ledger also writes the replacements to the metadata (PROTOCOL.md#C11).
+ledger also writes the replacements to the metadata (PROTOCOL.md#C11), if none of them was replaced
+by another bookie of the same id since its first entry (PROTOCOL.md#C25).
 """
 
 from __future__ import annotations
@@ -24,11 +25,17 @@ from ledgerlog_spark.model import (
     Versioned,
 )
 from ledgerlog_spark.protocol.ledger import messages as m
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, Identity, ReadIdentities
 from ledgerlog_spark.protocol.ledger.overload import BusyBookies
 from ledgerlog_spark.protocol.ledger.recover.fencing import Fencing
 from ledgerlog_spark.protocol.ledger.recover.reads import ReadAhead, RecoveryReads, Verdict
 from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline, Window
-from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies, with_fragment
+from ledgerlog_spark.protocol.ledger.write.ensemble_change import (
+    FailedBookies,
+    fragments_up_to,
+    with_fragment,
+)
+from ledgerlog_spark.protocol.placement.replacement import Replacements
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
 
@@ -174,6 +181,9 @@ class RecoveryTail:
         self._numbers = numbers
         self._busy = BusyBookies(numbers, OVERLOAD)
         self._listing = 0
+        self._reading = 0  # the number of the pending read of identities
+        self._chosen: Replacements | None = None  # those whose identities are read
+        self._identities: dict[str, Identity] = {}  # of each replacement, before its first entry
         self._hedge_timer = 0
         metadata = record.value
         # the last fragment of `record`, and the fragments that replacements began
@@ -238,24 +248,64 @@ class RecoveryTail:
         return self._advance(self._list_bookies())
 
     def take_bookies(self, event: m.BookiesListed) -> TailStep:
-        """Replace failed bookies, in memory (PROTOCOL.md#C11)."""
+        """Choose replacements of failed bookies, and read their identities (PROTOCOL.md#C25)."""
         pipeline = self.write_back.pipeline
         if event.request != self._listing or pipeline is None:
             return TailStep()
         self._listing = 0
-        quorum = self._record.value.quorum
-        found = self._bookies.choose(quorum, pipeline.ensemble, event)
-        for index in self._bookies.indexes:
-            self._bookies.settle(index)
-        for index in found.unreplaced:
-            pipeline.abandon(index)
+        found = self._bookies.choose(self._record.value.quorum, pipeline.ensemble, event)
+        self._abandon(pipeline, found.unreplaced)
         if not found.replaced:
             return self._advance([])
-        new = Fragment(pipeline.last_add_confirmed + 1, found.ensemble)
+        self._chosen = found
+        self._reading = self._numbers.next()
+        chosen = tuple(found.ensemble[index] for index in found.replaced)
+        return self._advance([ReadIdentities(self._reading, chosen)])
+
+    def take_identities(self, event: IdentitiesRead) -> TailStep:
+        """Replace failed bookies, in memory (PROTOCOL.md#C11).
+
+        A bookie without an identity counts as failed, and another one is chosen. If the identities
+        cannot be read, nothing is replaced.
+        """
+        pipeline, chosen = self.write_back.pipeline, self._chosen
+        if event.request != self._reading or pipeline is None or chosen is None:
+            return TailStep()
+        self._chosen = None
+        found = {one.bookie_id: one for one in event.identities or ()}
+        effects: list[m.Effect] = []
+        if event.identities is None:
+            self._abandon(pipeline, chosen.replaced)
+        elif all(chosen.ensemble[index] in found for index in chosen.replaced):
+            effects += self._replace(pipeline, chosen)
+            self._identities = {**found, **self._identities}
+        else:
+            for index in chosen.replaced:
+                if chosen.ensemble[index] not in found:
+                    self._bookies.settle(index)  # so that the same bookie counts again
+                    self._bookies.report(index, chosen.ensemble[index], Code.UNAVAILABLE)
+        return self._advance([*effects, *(self._list_bookies() if self._bookies else ())])
+
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        """Identities of the replacements that the close names (PROTOCOL.md#C25)."""
+        kept = fragments_up_to(self.fragments, self.write_back.last_add_confirmed)
+        named = {name for fragment in kept for name in fragment.ensemble}
+        return tuple(one for name, one in self._identities.items() if name in named)
+
+    def _replace(self, pipeline: AddPipeline, chosen: Replacements) -> list[m.SendAdd]:
+        for index in chosen.replaced:
+            self._bookies.settle(index)
+        new = Fragment(pipeline.last_add_confirmed + 1, chosen.ensemble)
         self.fragments = with_fragment(self.fragments, new)
-        effects: list[m.Effect] = [*pipeline.replace(found.ensemble, found.replaced)]
+        effects = pipeline.replace(chosen.ensemble, chosen.replaced)
         pipeline.confirm()
-        return self._advance(effects)
+        return effects
+
+    def _abandon(self, pipeline: AddPipeline, indexes: Iterable[int]) -> None:
+        for index in indexes:
+            self._bookies.settle(index)
+            pipeline.abandon(index)
 
     def take_timer(self, event: m.TimerFired) -> list[m.Effect]:
         """Request slow entries from other bookies, or resend runs that a busy bookie refused.
@@ -347,16 +397,20 @@ class RecoveryTail:
         return TailStep(effects)
 
     def _list_bookies(self) -> list[m.Effect]:
-        if self._listing:
+        if self._is_replacing:
             return []
         self._listing = self._numbers.next()
         return [m.ListBookies(self._listing)]
 
     @property
+    def _is_replacing(self) -> bool:
+        return self._listing != 0 or self._chosen is not None
+
+    @property
     def _is_stuck(self) -> bool:
         """Whether the pending replies cannot complete the ack quorum of the oldest run."""
         pipeline = self.write_back.pipeline
-        if pipeline is None or self._listing or self._busy.is_waiting:
+        if pipeline is None or self._is_replacing or self._busy.is_waiting:
             return False
         return pipeline.is_stuck
 
