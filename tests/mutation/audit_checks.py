@@ -99,8 +99,8 @@ MUTATIONS = [
     Mutation(
         "answer_of_a_check_keeps_the_doubt",
         REPLICAS,
-        "            self._unknown.forget(copy)\n            if listed.outcome is ListOutcome.LISTED:\n"
-        "                lists[bookie_id]",
+        "            self._unknown.forget(copy)\n"
+        "            if listed.outcome is ListOutcome.LISTED:\n                lists[bookie_id]",
         "            if listed.outcome is ListOutcome.LISTED:\n                lists[bookie_id]",
         "copies count as unknown although the bookie has answered",
     ),
@@ -268,9 +268,8 @@ MUTATIONS = [
     Mutation(
         "host_clock_expires",
         f"{HOST}/store_requests.py",
-        "        now_ms = self._stores.tree.clock.estimate_ms()\n        if now_ms is None:  # this",
-        '        now_ms = __import__("time").time_ns() // 1_000_000\n'
-        "        if now_ms is None:  # this",
+        "clock.estimate_ms()\n        if now_ms is None:  # this",
+        'clock and __import__("time").time_ns() // 1_000_000\n        if now_ms is None:  # this',
         "an auditor whose clock is ahead reads all copies at once, and one behind reads none",
     ),
     Mutation(

@@ -62,8 +62,8 @@ MUTATIONS = [
     Mutation(
         "auditor_pauses_as_after_its_worst_outage",
         AUDITOR,
-        "        if not is_answered:\n            return self._pause()\n        self._failures = 0\n",
-        "        if not is_answered:\n            return self._pause()\n",
+        "            return self._pause()\n        self._failures = 0\n        return self._step()",
+        "            return self._pause()\n        return self._step()",
         "after some failures in a year, each failure delays the marks by 30 s",
     ),
     Mutation(
