@@ -23,6 +23,8 @@ MUTATIONS = [
         "        self._walk.abandon()\n        self._walk.needs_cluster = True\n",
         "        self._walk.abandon()\n",
         "after an outage, marks begin with the registrations from before it",
+        equivalent="the outage takes all losses back to a hold, so no mark is written before the "
+        "next read of the cluster, and a read that fails sets the field too",
     ),
     Mutation(
         "auditor_ignores_changes_during_a_read",

@@ -107,8 +107,12 @@ _LEADER_TESTS = (
 
 _AUDIT_TESTS = (
     (
+        f"{_UNIT}/autorecovery/test_auditor.py",
         f"{_UNIT}/autorecovery/test_audit_service.py",
         f"{_UNIT}/autorecovery/test_checks.py",
+        f"{_UNIT}/autorecovery/test_replica_rounds.py",
+        f"{_UNIT}/autorecovery/test_digest_copies.py",
+        f"{_UNIT}/autorecovery/test_accepted.py",
         f"{_UNIT}/autorecovery/test_copy_requests.py",
         f"{_UNIT}/autorecovery/test_index.py",
         f"{_UNIT}/autorecovery/test_losses.py",

@@ -286,6 +286,29 @@ async def test_an_auditor_goes_on_after_an_outage_of_the_store() -> None:
         assert len(_elections(world)) == 1
 
 
+async def test_the_checks_end_with_the_session_of_their_lease() -> None:
+    async with audited() as world:
+        world.begin()
+        await world.until(lambda: _async(world.service.holds_checks))
+        world.service._stores.tree.expire_session()  # type: ignore[attr-defined]
+        await world.until(lambda: _async(_count(world, "checks_begin") == 2))
+
+
+async def test_a_process_that_ends_leaves_the_election() -> None:
+    async with audited() as world:
+        world.begin()
+        await world.until(lambda: _async(world.service.is_elected))
+        assert world.running is not None
+        world.running.cancel()
+        await asyncio.gather(world.running, return_exceptions=True)
+        assert await world.stores.auditor_election.current() is None
+        assert await world.stores.leases.holder(LEASE) is None
+
+
+def _count(world: Audited, event: str) -> int:
+    return [name for name, _ in world.reports].count(event)
+
+
 def _elections(world: Audited) -> list[Any]:
     return [each for name, each in world.reports if name == "elected"]
 
