@@ -23,7 +23,8 @@ from ledgerlog_spark.protocol.autorecovery.audit.messages import (
 )
 from ledgerlog_spark.protocol.autorecovery.audit.unknown import UnknownCopies, UnknownCopy
 from ledgerlog_spark.protocol.ledger.quorum import owns
-from tests.sim.auditor.store import Note, Queue
+from tests.sim.auditor.copies import WEEK_MS, CheckProcess
+from tests.sim.auditor.store import US, Note, Queue
 from tests.sim.handlers import replace
 from tests.sim.mutations import Mutation
 
@@ -112,6 +113,10 @@ def _still_at_once(self: UnknownCopies, copy: UnknownCopy) -> bool:
     return True
 
 
+def _clock_of_a_host_that_is_behind(self: CheckProcess) -> int:
+    return self.world.scheduler.now_us - 10 * WEEK_MS * US
+
+
 MUTATIONS: dict[str, Mutation] = {
     "believes_empty_registration": Mutation("N3", ((BookieLosses, "_must_hold", _never_hold),)),
     "re_mark_is_silent": Mutation("N7", ((Queue, "add", _add_once),)),
@@ -135,5 +140,8 @@ COPY_MUTATIONS: dict[str, Mutation] = {
     ),
     "unknown_is_missing": Mutation("N12", ((UnknownCopies, "still", _still_at_once),)),
     "digests_without_limit": Mutation("N13", ((DigestCheck, "_pay", _free_of_charge),)),
+    "host_clock_expires": Mutation(
+        "N10", ((CheckProcess, "clock_us", _clock_of_a_host_that_is_behind),)
+    ),
 }
 """Mistakes about copies."""
