@@ -26,7 +26,8 @@ from tests.sim.vacate.test_vacations import SHOWN_BY
 Row = tuple[str, str, str]
 """A mutation, its rule, and what detects it, as in a row of a table."""
 
-PAGE = (ROOT / "docs" / "MUTATIONS.md").read_text()
+LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
+PAGE = LINK.sub(r"\1", (ROOT / "docs" / "MUTATIONS.md").read_text())
 ROW = re.compile(r"^\| [^|]+\. \| `(\w+)` \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 SECTION = re.compile(r"^## .*\(`(tests/sim[a-z/]*)`\)$", re.MULTILINE)
 RANDOM = "random schedules"

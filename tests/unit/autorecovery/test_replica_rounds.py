@@ -46,6 +46,7 @@ def test_a_record_that_could_not_be_read_is_read_again() -> None:
     played.loads_fail = 3
     assert played.run(m.WriteHole).holes == (m.FoundHole("b", 0, 0, 9),)
     assert len(played.seen_of(m.LoadRecords)) == 4
+    assert not played.seen_of(m.CheckEnded), "all in the same lap"
 
 
 def test_a_fragment_that_ended_is_checked_in_the_next_lap() -> None:
