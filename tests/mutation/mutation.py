@@ -285,6 +285,9 @@ SUITES = {
         (), (("tests/contract/test_metadata_clusters.py",),)
     ),
     "ledgerlog_spark/wire/ledger_loss": Suite((), (("tests/contract/test_accepted_losses.py",),)),
+    "ledgerlog_spark/autorecovery/": Suite(
+        (), ((f"{_UNIT}/autorecovery/test_composed.py", f"{_UNIT}/autorecovery/test_daemon.py"),)
+    ),
     "ledgerlog_spark/autorecovery/accepted": Suite(
         (), ((f"{_UNIT}/autorecovery/test_accepted.py",),)
     ),

@@ -287,11 +287,8 @@ MUTATIONS = [
     Mutation(
         "note_that_changed_keeps_its_moves",
         f"{HOST}/runner.py",
-        "            if left and await stores.moves.replace(ledger_id, Moves(left), found.version):\n"
-        "                break\n",
-        "            if left:\n"
-        "                await stores.moves.replace(ledger_id, Moves(left), found.version)\n"
-        "                break\n",
+        "if left and await stores.moves.replace(ledger_id, Moves(left), found.version):\n",
+        "if await stores.moves.replace(ledger_id, Moves(left), found.version) or left:\n",
         "a move of a cancelled vacation stays if its note changed at that moment",
     ),
     Mutation(
