@@ -67,6 +67,7 @@ MUTATIONS = [
         "            return self._pause()\n        self._failures = 0\n        return self._step()",
         "            return self._pause()\n        return self._step()",
         "after some failures in a year, each failure delays the marks by 30 s",
+        equivalent="each pause ends with a read of the cluster, whose answer resets the number too",
     ),
     Mutation(
         "auditor_pauses_do_not_grow",
@@ -123,6 +124,8 @@ MUTATIONS = [
         "        self._held.clear()\n",
         "",
         "in a storm after an outage, bookies that were held before it are marked at once",
+        equivalent="the hold after the outage includes all bookies that are not handled, and a "
+        "return of a handled one discards it",
     ),
     Mutation(
         "audit_outage_keeps_the_wait",
