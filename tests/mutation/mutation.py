@@ -137,7 +137,13 @@ _WORKER = Suite(
         ("tests/sim/healing",),
     ),
 )
-_PLACEMENT_TESTS = ((f"{_UNIT}/protocol/test_placement.py", "tests/properties/test_placement.py"),)
+_PLACEMENT_TESTS = (
+    (
+        f"{_UNIT}/protocol/test_placement.py",
+        f"{_UNIT}/protocol/test_absent_members.py",
+        "tests/properties/test_placement.py",
+    ),
+)
 _CONTRACT = "tests/contract"
 _REPLICATION = Suite(
     (),
