@@ -240,6 +240,7 @@ MUTATIONS = [
         'if isinstance(found, Placed) or found.missing != "bookies":',
         "if isinstance(found, Placed):",
         "if all writable bookies are on one host, a new ledger names bookies that are away",
+        equivalent="if there are enough candidates, no index is left for an absent bookie",
     ),
     Mutation(
         "absent_bookies_are_counted_twice",
