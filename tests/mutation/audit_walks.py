@@ -191,11 +191,11 @@ MUTATIONS = [
         "nobody learns that a ledger cannot be audited",
     ),
     Mutation(
-        "walk_marks_bookies_that_have_returned",
+        "walk_marks_all_members",
         MARKING,
         "            lost = record.names & ripe\n            if not lost:\n",
-        "            lost = record.names & (ripe or self._whole)\n            if not lost:\n",
-        "marks are written while auto-recovery is disabled",
+        "            lost = record.names\n            if not lost:\n",
+        "a mark names bookies that are registered",
     ),
     Mutation(
         "walk_stores_no_position",
