@@ -157,6 +157,10 @@ class LedgerStore:
             ledger_id=ledger_id,
         )
 
+    def unchanged(self, ledger_id: int, version: Version) -> znodes.NodeOperation:
+        """Return the check of a transaction that fails if the metadata has another version."""
+        return znodes.CheckNode(self.path(ledger_id), version)
+
     async def touch(self, ledger_id: int, version: Version) -> Version:
         """Write the same bytes again if the metadata still has `version`. Return the new version.
 

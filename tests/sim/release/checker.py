@@ -53,9 +53,7 @@ class ReleaseChecker(LossChecker):
         super().__init__(marks, set())
         self.copies = ReleasedCopies()
         self._touchers = touchers
-        self._held: dict[
-            str, set[int]
-        ] = {}  # acknowledged, or found at a start, since the last drop
+        self._held: dict[str, set[int]] = {}  # acknowledged or listed since the last drop
 
     def released(self, bookie: str) -> Callable[[], None]:
         """Check that the record does not name a bookie that begins to drop the ledger.
@@ -77,10 +75,6 @@ class ReleaseChecker(LossChecker):
                     self.stored[one][bookie] = entry
 
         return take_back
-
-    def found(self, bookie: str, entry_ids: Sequence[int]) -> None:
-        """Note what a bookie found at its start. It may have died before it answered the adds."""
-        self._held.setdefault(bookie, set()).update(entry_ids)
 
     def add_answered(
         self, bookie: str, request: StoredAdd, code: Code, sent: Sequence[Copy]

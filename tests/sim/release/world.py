@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -71,19 +70,6 @@ class ReleaseBookie(SimBookie):
         super().start()
         assert self.host is not None
         self.host.spawn("passes", self._pass_for_ever(self.host))
-
-    async def _boot(self, host: Host) -> None:
-        """Report what the storage found: it is durable, although it may be unanswered."""
-        await super()._boot(host)
-        storage = self.storage
-        if storage is None or self.host is not host or self.boots == 1:
-            return
-        for ledger_id, checker in list(self.world.checkers.by_ledger.items()):
-            with suppress(StorageError):
-                held = await storage.entries_held(ledger_id, RANGES_MAX)
-                checker.found(
-                    self.name, [one for low, high in held for one in range(low, high + 1)]
-                )
 
     async def _pass_for_ever(self, host: Host) -> None:
         is_watched = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +143,7 @@ async def test_no_request_is_sent_in_another_session(job: Job, queue: m.TaskQueu
         m.ListRegistered(4),
         m.ReadIdentity("b3", 5),
         m.CasRecord(METADATA.in_recovery(), record.version, identity, 6),
-        m.DeleteTask(task.version, 7),
+        m.DeleteTask(task.version, record.version, 7),
         m.ReportUnreadable(unreadable, 8),
         m.ReadFloor(9),
     ]
@@ -194,7 +195,11 @@ async def test_a_task_is_deleted_under_its_lock_and_once(job: Job, queue: m.Task
     task = (await performed(requests, m.LoadTask(1))).task
     assert (await performed(requests, m.TakeLock(2))).is_mine
     assert not (await performed(job.requests(), m.TakeLock(2))).is_mine
-    assert (await performed(requests, m.DeleteTask(task.version, 3))).is_deleted
+    record = (await performed(requests, p.LoadMetadata(3, sync_first=True))).versioned
+    older = replace(record.version, number=record.version.number + 1)
+    assert not (await performed(requests, m.DeleteTask(task.version, older, 3))).is_deleted
+    deletion = m.DeleteTask(task.version, record.version, 3)
+    assert (await performed(requests, deletion)).is_deleted
     await performed(requests, m.ReleaseLock(4))
     assert await job.stores.replication_locks.holder(LEDGER) is None
     found = await performed(job.requests(), m.LoadTask(1))

@@ -123,7 +123,7 @@ class JobOutcome(Enum):
     CONFLICTS = "other clients changed the ledger too often"
     UNAVAILABLE = "the metadata store did not answer"
     UNREADABLE_RECORD = "the metadata of the ledger cannot be read"
-    CHANGED = "the task has changed meanwhile"
+    CHANGED = "the task or the record has changed meanwhile"
     CRASHED = "a defect of the worker ended the job"
 
     @property
@@ -228,9 +228,16 @@ class CasRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTask:
-    """Delete the task at its version, in the session that took the lock: `TaskDeleted`."""
+    """Delete the task at its version, in the session that took the lock: `TaskDeleted`.
+
+    Attributes:
+        version: The version of the task.
+        record: The version of the ledger's record, which must not have changed; None if the ledger
+            is deleted.
+    """
 
     version: Version
+    record: Version | None
     request: int = 0
 
 
@@ -409,7 +416,7 @@ class IdentityRead:
 
 @dataclass(frozen=True, slots=True)
 class TaskDeleted:
-    """Whether the task was deleted at its version."""
+    """Whether the task was deleted. Neither it nor the record had changed then."""
 
     request: int
     outcome: MetadataOutcome
