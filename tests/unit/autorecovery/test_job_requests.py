@@ -38,6 +38,7 @@ from ledgerlog_spark.testing.cluster import memory_metadata
 from ledgerlog_spark.transport.port import AddRun, ReadBatch, ReadEntry
 from ledgerlog_spark.wire.entry import EntryCodec
 from ledgerlog_spark.wire.repair_notes import Hole, Holes, Move, MoveReason, Moves
+from tests.fixtures.metadata_worlds import memory_tree
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -156,6 +157,36 @@ async def test_no_request_is_sent_in_another_session(job: Job, queue: m.TaskQueu
     assert (await job.stores.ledgers.load(LEDGER)).value == METADATA
     assert await job.stores.unreadable.load(LEDGER) is None
     assert (await performed(job.requests(), m.LoadTask(1))).task == task
+
+
+async def test_a_lock_of_another_session_is_not_released(job: Job) -> None:
+    """In the new session, another job of the same worker has the lock."""
+    before = job.requests()
+    assert (await performed(before, m.TakeLock(1))).is_mine
+    job.stores.tree.expire_session()  # type: ignore[attr-defined]
+    assert (await performed(job.requests(), m.TakeLock(2))).is_mine
+    await before.release()
+    assert await job.stores.replication_locks.holder(LEDGER) == "w"
+
+
+async def test_a_job_decides_by_what_a_sync_shows() -> None:
+    job = Job()
+    await job.prepare()
+    tree = memory_tree(job.stores)
+    other = memory_metadata(tree.nodes)
+    found = await other.ledgers.load(LEDGER)
+    tree.hold_reads()
+    await other.ledgers.write(LEDGER, METADATA.in_recovery(), found.version)
+    requests = job.requests()
+    loaded = await performed(requests, p.LoadMetadata(1, sync_first=True))
+    assert loaded.versioned.value.state is METADATA.in_recovery().state
+    await other.registration.register(BookieInfo("b4", "h-b4", 3181), read_only=True)
+    await other.registration.register(BookieInfo("b5", "h-b5", 3181))
+    registered = await performed(requests, m.ListRegistered(2))
+    assert set(registered.writable) == {"b0", "b1", "b3", "b5"}
+    assert registered.read_only == {"b4"}
+    await other.close()
+    await job.stores.close()
 
 
 @pytest.mark.parametrize("queue", list(m.TaskQueue))
@@ -311,11 +342,11 @@ class Bookie:
 class Bookies:
     """The requests of a job to one bookie."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_per_second_max: int = 0) -> None:
         self.log: list[tuple[str, Any]] = []
         self.usual, self.control = Bookie("usual", self.log), Bookie("control", self.log)
         self.counters = CopyCounters()
-        self.pace = CopyPace(0)
+        self.pace = CopyPace(bytes_per_second_max)
         unused: Any = None
         transport: Any = self.usual
         accepted: AcceptedEntries = unused
@@ -382,3 +413,13 @@ async def test_an_add_is_one_of_recovery_and_has_the_number_of_its_connection() 
     bookies.usual.added = (Code.READ_ONLY,)
     assert (await bookies(m.AddCopies("b3", copies, 4))).code is Code.READ_ONLY
     assert bookies.counters.entries_copied == 5
+
+
+async def test_copies_are_read_at_the_rate_of_the_worker() -> None:
+    """AUTORECOVERY.md#X11."""
+    size_bytes = sum(map(len, stored(3)))
+    bookies = Bookies(bytes_per_second_max=size_bytes)
+    began = asyncio.get_running_loop().time()
+    for _ in range(10):
+        await bookies(m.ReadCopies("b0", 0, 3, 1))
+    assert asyncio.get_running_loop().time() - began > 9
